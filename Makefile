@@ -1,0 +1,56 @@
+# `make demo` and `make test` need Python 3.11 or newer and nothing else: they set everything up themselves.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV ?= .venv
+BIN = $(VENV)/bin
+READY = $(VENV)/.ready
+
+.PHONY: help setup demo test check bench format test-all clean
+
+help:
+	@echo "make demo      the story of a memory that learns, on a scratch database"
+	@echo "make test      all tests"
+	@echo "make check     formatting, lint and types"
+	@echo "make bench     how fast it is, here"
+	@echo "make test-all  the tests on every Python from 3.11 to 3.13 that is installed"
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "alma needs Python 3.11 or newer; none was found" >&2; exit 1; }
+	@if command -v uv >/dev/null 2>&1; then \
+		uv venv --quiet --allow-existing --python "$(PYTHON)" "$(VENV)" && \
+		VIRTUAL_ENV="$(VENV)" uv pip install --quiet --python "$(BIN)/python" -c constraints.txt -e '.[all,dev]'; \
+	else \
+		"$(PYTHON)" -m venv "$(VENV)" && \
+		"$(BIN)/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'; \
+	fi
+	@touch $(READY)
+
+demo: setup
+	@$(BIN)/alma demo
+
+test: setup
+	$(BIN)/python -m pytest -n auto
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup
+	$(BIN)/python -m benchmarks.speed
+
+test-all:
+	@for v in 3.11 3.12 3.13; do \
+		if python$$v -c '' 2>/dev/null; then \
+			echo "== Python $$v" && $(MAKE) --no-print-directory test PYTHON=python$$v VENV=.venv-$$v || exit 1; \
+		else echo "== Python $$v is not installed"; fi; \
+	done
+
+clean:
+	rm -rf $(VENV) .venv-3.1? .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -1,0 +1,1 @@
+"""Embedders: text to vector. `registry.create` picks one by name."""

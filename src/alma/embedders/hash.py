@@ -1,0 +1,73 @@
+"""Vectors without a model: words and their letter trigrams hashed into signed dimensions.
+
+Texts that share words are close, others are not; paraphrases are not found. Each word is one big integer with a
+lane of eight bits per dimension, so that a text is a sum of integers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache, partial
+
+from alma.types.vector import Vector, codes, quantize
+
+WORD = re.compile(r"\w+")
+CACHED_WORDS = 16_384
+SPREAD = 4
+LANE_PEAK = 4
+WORDS_PER_SUM = 127 // LANE_PEAK
+
+
+class HashEmbedder:
+    passage_chars = 4_000
+
+    def __init__(self, dim: int = 384) -> None:
+        self.dim = dim
+        self.name = f"hash-{dim}"
+        self._bias = int.from_bytes(b"\x80" * dim, "little")
+        self._lanes = lru_cache(CACHED_WORDS)(partial(_lanes, dim))
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        return [self._embed(text) for text in texts]
+
+    def close(self) -> None:
+        self._lanes.cache_clear()
+
+    def _embed(self, text: str) -> Vector:
+        words = WORD.findall(text.casefold()) or text.split()
+        if len(words) <= WORDS_PER_SUM:
+            return self._sum(words)
+        starts = range(0, len(words), WORDS_PER_SUM)
+        parts = [codes(self._sum(words[at : at + WORDS_PER_SUM])) for at in starts]
+        return quantize([float(sum(lane)) for lane in zip(*parts, strict=True)])
+
+    def _sum(self, words: Sequence[str]) -> Vector:
+        """Lanes may borrow from each other while they are added; the bias makes every lane positive again."""
+        total = sum(map(self._lanes, words)) + self._bias
+        return (total ^ self._bias).to_bytes(self.dim, "little")
+
+
+def _lanes(dim: int, word: str) -> int:
+    values = [0] * dim
+    for at, sign in _touched(word, dim):
+        values[at] = max(-LANE_PEAK, min(LANE_PEAK, values[at] + sign))
+    return sum(value << (8 * at) for at, value in enumerate(values))
+
+
+def _touched(word: str, dim: int) -> list[tuple[int, int]]:
+    """A short word is mostly grammar, so it weighs less."""
+    weight = 3 if len(word) > 3 else 1
+    data = word.encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(data, digest_size=4 * SPREAD).digest()
+    whole = [int.from_bytes(digest[at : at + 4], "little") for at in range(0, len(digest), 4)]
+    framed = f"^{word}$"
+    grams = (framed[at : at + 3] for at in range(len(framed) - 2)) if weight > 1 else ()
+    parts = [zlib.crc32(gram.encode("utf-8", "surrogatepass")) for gram in grams]
+    return [_signed(h, dim, weight) for h in whole] + [_signed(h, dim, 1) for h in parts]
+
+
+def _signed(hashed: int, dim: int, weight: int) -> tuple[int, int]:
+    return (hashed >> 1) % dim, weight if hashed & 1 else -weight

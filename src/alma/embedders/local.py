@@ -1,0 +1,171 @@
+"""all-MiniLM-L6-v2 in int8, shipped with the package; no torch, no download, no network.
+
+One text is one run of the model, without padding: int8 activations are scaled by the range met in a run, so a text
+in a batch would get another vector than the same text alone. Many texts are spread over threads of one core each.
+Measured on two cores, a text of 12 tokens takes 0.9 ms so, and 0.74 ms in batches of equal length on two intra-op
+threads; at 40 tokens both take 2.7 ms. With other work on the cores the batches were the slower, by 1.2 to 1.7 times.
+`tools/build_minilm.py` makes the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from alma.errors import EmbeddingError, MissingExtraError
+from alma.types.vector import Vector
+
+PACKAGES = ("numpy", "onnxruntime", "tokenizers")
+EXTRA = "local"
+FOLDER = Path(__file__).parent / "minilm"
+MAX_TOKENS = 256
+MAX_THREADS = 4
+FEW = 4
+_CHUNK = 1 << 18
+
+Run = Callable[[str], Vector]
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """What a file must hold. The CRC is checked on every load; the sha256, which takes longer, by `verify`."""
+
+    name: str
+    size: int
+    crc32: int
+    sha256: str
+
+
+MODEL = Shipped(
+    "model.onnx",
+    size=23_142_831,
+    crc32=0x69534573,
+    sha256="be906d33b3eba32474fd451dc2659cffef1487f5ba163e56a2f77d873f38f255",
+)
+TOKENIZER = Shipped(
+    "tokenizer.json",
+    size=466_247,
+    crc32=0x0B2E9C36,
+    sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+)
+
+
+class LocalEmbedder:
+    name = f"minilm-l6-v2-int8-{MODEL.sha256[:8]}"
+    dim = 384
+    passage_chars = 900
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._run: Run | None = None
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        if not texts:
+            return []
+        run = self._loaded()
+        threads = min(MAX_THREADS, os.cpu_count() or 1, len(texts) // FEW)
+        if threads < 2:
+            return [run(text) for text in texts]
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(threads, thread_name_prefix="alma-embed") as pool:
+            return list(pool.map(run, texts))
+
+    def verify(self) -> None:
+        """Check every byte of the shipped files; raises EmbeddingError when one differs."""
+        for shipped in (MODEL, TOKENIZER):
+            path = _checked(self._folder, shipped)
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != shipped.sha256:
+                    raise _damaged(path)
+
+    def close(self) -> None:
+        with self._lock:
+            self._run = None
+
+    def _loaded(self) -> Run:
+        run = self._run
+        if run is None:
+            with self._lock:
+                run = self._run = self._run or _load(self._folder)
+        return run
+
+
+def _load(folder: Path) -> Run:
+    numpy, onnxruntime, tokenizers = _packages()
+    tokenizer = tokenizers.Tokenizer.from_file(str(_checked(folder, TOKENIZER)))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(MAX_TOKENS)
+    session = _session(onnxruntime, _checked(folder, MODEL))
+
+    def run(text: str) -> Vector:
+        ids = tokenizer.encode(_without_surrogates(text)).ids
+        (vectors,) = session.run(["vectors"], {"ids": numpy.array([ids], numpy.int64)})
+        return _quantize(numpy, vectors[0])
+
+    return run
+
+
+def _packages() -> tuple[Any, Any, Any]:
+    try:
+        import numpy
+        import onnxruntime
+        import tokenizers
+    except ModuleNotFoundError as error:
+        missing = (error.name or "onnxruntime").partition(".")[0]
+        raise MissingExtraError(missing, EXTRA, "The local embedder") from error
+    return numpy, onnxruntime, tokenizers
+
+
+def _session(onnxruntime: Any, model: Path) -> Any:
+    onnxruntime.disable_telemetry_events()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
+def _quantize(numpy: Any, values: Any) -> Vector:
+    """`alma.types.vector.quantize` for an array."""
+    exact = values.astype(numpy.float64)
+    codes: bytes = numpy.rint(127 * exact / numpy.abs(exact).max()).astype(numpy.int8).tobytes()
+    return codes
+
+
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _checked(folder: Path, shipped: Shipped) -> Path:
+    path = folder / shipped.name
+    try:
+        found = path.stat().st_size, _crc32(path)
+    except OSError as error:
+        raise EmbeddingError(f"cannot read {path} ({error.strerror}): {_REINSTALL}") from error
+    if found != (shipped.size, shipped.crc32):
+        raise _damaged(path)
+    return path
+
+
+def _crc32(path: Path) -> int:
+    crc = 0
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK):
+            crc = zlib.crc32(chunk, crc)
+    return crc
+
+
+def _damaged(path: Path) -> EmbeddingError:
+    return EmbeddingError(f"{path} is damaged or from another version: {_REINSTALL}")
+
+
+_REINSTALL = f"pip install --force-reinstall 'alma-memory[{EXTRA}]'"

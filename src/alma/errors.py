@@ -1,0 +1,94 @@
+"""What can go wrong, as a tree.
+
+ALMAError
+ ├─ ConfigError             a configuration names something that does not exist or does not fit
+ ├─ ValidationError         an argument is not usable; says which and what is valid
+ ├─ ScopeError              an agent may not learn or read this
+ ├─ NotFoundError           no such memory
+ ├─ MissingExtraError       an optional package is not installed; names the `pip install`
+ ├─ EmbeddingError          an embedder failed
+ │   └─ EmbedderMismatchError   the store was embedded by another model; says how to reindex
+ └─ StorageError            the store could not do it
+     ├─ ConflictError       somebody else wrote a newer version; read again and retry
+     ├─ BusyError           the store stayed locked by others for too long
+     ├─ ReadOnlyError       the store cannot be written
+     ├─ StorageFullError    no room left
+     ├─ CorruptStoreError   the file is not a store, or is damaged
+     └─ NewerStoreError     the store was written by a newer version of alma
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ALMAError(Exception):
+    """The root of every exception that alma raises on purpose."""
+
+
+class ConfigError(ALMAError):
+    pass
+
+
+class ValidationError(ALMAError, ValueError):
+    pass
+
+
+class ScopeError(ALMAError):
+    pass
+
+
+class NotFoundError(ALMAError, LookupError):
+    pass
+
+
+class MissingExtraError(ALMAError, ImportError):
+    def __init__(self, package: str, extra: str, what: str = "This") -> None:
+        super().__init__(f"{what} needs the package `{package}`: pip install 'alma-memory[{extra}]'")
+        self.package = package
+        self.extra = extra
+
+
+class EmbeddingError(ALMAError):
+    pass
+
+
+class EmbedderMismatchError(EmbeddingError):
+    pass
+
+
+class StorageError(ALMAError):
+    pass
+
+
+class ConflictError(StorageError):
+    pass
+
+
+class BusyError(StorageError):
+    pass
+
+
+class ReadOnlyError(StorageError):
+    pass
+
+
+class StorageFullError(StorageError):
+    pass
+
+
+class CorruptStoreError(StorageError):
+    pass
+
+
+class NewerStoreError(StorageError):
+    pass
+
+
+def unknown(what: str, given: object, valid: Iterable[str]) -> str:
+    """The sentence for a name that is not one of the valid ones."""
+    names = list(valid)
+    close = difflib.get_close_matches(str(given), names, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"unknown {what} {given!r}.{hint} Valid: {', '.join(names)}."

@@ -1,0 +1,84 @@
+"""The boundaries: what the engine asks of the outside. Adapters satisfy these protocols; nothing here does any work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+from .types.query import Hit, Where
+from .types.record import Record
+from .types.vector import Vector
+
+
+class Store(Protocol):
+    """Keeps records. The in-memory store is the model that every other must agree with (`alma.testing`)."""
+
+    def put(self, records: Sequence[Record]) -> None:
+        """Write all or none.
+
+        A record is taken when its version is greater than the one held; putting exactly what is held changes nothing;
+        anything else raises ConflictError and nothing is written.
+        """
+
+    def get(self, ids: Sequence[str]) -> list[Record]:
+        """The records held, in the order asked; unknown ids are left out."""
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Remove for good, with vectors and words; how many were there."""
+
+    def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
+        """Newest first by `created_at`, ties by id, greatest first."""
+
+    def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        """The records whose best vector is closest by cosine: filter first, then rank; ties by id, smallest first.
+
+        Records without a vector of this length take no part.
+        """
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A store that also ranks by words. Without it the engine ranks words itself."""
+
+    def match(self, words: str, where: Where, limit: int) -> list[Hit]:
+        """The records sharing at least one of the (space-separated) words, best first, filter first."""
+
+
+@runtime_checkable
+class Checkable(Protocol):
+    """A store that can look for damage in itself."""
+
+    def check(self) -> list[str]:
+        """What is wrong, a sentence each; empty when sound."""
+
+
+@runtime_checkable
+class Countable(Protocol):
+    """A store that counts without reading. Without it the engine scans."""
+
+    def count(self, where: Where) -> Mapping[tuple[str, str, str], int]:
+        """How many records there are of each (kind, agent, status)."""
+
+
+class Embedder(Protocol):
+    @property
+    def name(self) -> str:
+        """Kept with every record; another name means vectors that cannot be compared."""
+
+    @property
+    def dim(self) -> int: ...
+
+    @property
+    def passage_chars(self) -> int:
+        """A longer text is split before it is embedded, so that nothing is cut off unseen."""
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]: ...
+
+    def close(self) -> None: ...
+
+
+class Clock(Protocol):
+    def __call__(self) -> datetime: ...

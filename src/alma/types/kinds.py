@@ -1,0 +1,289 @@
+"""The kinds of record: what a body holds, how it reads as text, and the value a person gets to see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from .evidence import Belief
+from .record import Record
+from .times import from_micros
+
+Body = Mapping[str, Any]
+
+
+class MemoryType(StrEnum):
+    HEURISTIC = "heuristic"
+    OUTCOME = "outcome"
+    USER_PREFERENCE = "user_preference"
+    DOMAIN_KNOWLEDGE = "domain_knowledge"
+    ANTI_PATTERN = "anti_pattern"
+
+
+class Result(StrEnum):
+    """How a task went."""
+
+    SUCCESS = "success"
+    PARTIAL = "partial"
+    FAILURE = "failure"
+
+    @property
+    def value_of(self) -> float:
+        return {"success": 1.0, "partial": 0.5, "failure": 0.0}[self]
+
+
+class FeedbackSignal(StrEnum):
+    USED = "used"
+    IGNORED = "ignored"
+    THUMBS_UP = "thumbs_up"
+    THUMBS_DOWN = "thumbs_down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What every memory has, whatever its type."""
+
+    id: str
+    agent: str
+    project_id: str
+    status: str = "active"
+    confidence: float = 1.0
+    confidence_interval: tuple[float, float] = (1.0, 1.0)
+    created_at: datetime
+    updated_at: datetime
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heuristic(Memory):
+    """When `condition`, do `strategy`."""
+
+    condition: str
+    strategy: str
+    occurrence_count: int = 0
+    success_count: int = 0
+    success_rate: float = 0.0
+    last_validated: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Memory):
+    """What was tried and how it went."""
+
+    task_type: str = ""
+    task_description: str
+    strategy_used: str
+    outcome: Result
+    duration_ms: int | None = None
+    error_message: str | None = None
+    user_feedback: str | None = None
+    retrieval_id: str | None = None
+    timestamp: datetime
+
+    @property
+    def success(self) -> bool:
+        return self.outcome is Result.SUCCESS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserPreference(Memory):
+    user_id: str
+    category: str
+    preference: str
+    source: str
+    timestamp: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainKnowledge(Memory):
+    domain: str
+    fact: str
+    source: str
+    last_verified: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AntiPattern(Memory):
+    """What not to do when `condition`, why, and what to do instead."""
+
+    pattern: str
+    condition: str = ""
+    why_bad: str
+    better_alternative: str
+    occurrence_count: int = 0
+    last_seen: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A codec. `text` is what is searched, `passages` what is embedded, `decode` what is shown."""
+
+    name: str
+    prefix: str
+    fields: tuple[str, ...]
+    text: Callable[[Body], str] = lambda body: ""
+    passages: Callable[[Body], tuple[str, ...]] = lambda body: ()
+    decode: Callable[[Record, Belief], Memory] | None = None
+    editable: tuple[str, ...] = ()
+
+
+def _common(record: Record, belief: Belief) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "agent": record.agent,
+        "project_id": record.project,
+        "status": str(record.status),
+        "confidence": belief.mean,
+        "confidence_interval": (belief.low, belief.high),
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+        "tags": record.tags,
+        "metadata": record.body.get("metadata", {}),
+    }
+
+
+def _last_result(record: Record) -> datetime:
+    recent = record.evidence.recent
+    return from_micros(recent[-1][0] * 1_000_000) if recent else record.updated_at
+
+
+def _heuristic(record: Record, belief: Belief) -> Heuristic:
+    seen = record.evidence
+    worth = seen.successes + 0.5 * seen.partials
+    return Heuristic(
+        **_common(record, belief),
+        condition=record.body["condition"],
+        strategy=record.body["strategy"],
+        occurrence_count=seen.results,
+        success_count=seen.successes,
+        success_rate=worth / seen.results if seen.results else 0.0,
+        last_validated=_last_result(record),
+    )
+
+
+def _outcome(record: Record, belief: Belief) -> Outcome:
+    body = record.body
+    return Outcome(
+        **_common(record, belief),
+        task_type=body["task_type"],
+        task_description=body["task"],
+        strategy_used=body["strategy"],
+        outcome=Result(body["outcome"]),
+        duration_ms=body["duration_ms"],
+        error_message=body["error"],
+        user_feedback=body["feedback"],
+        retrieval_id=body["retrieval"],
+        timestamp=record.created_at,
+    )
+
+
+def _preference(record: Record, belief: Belief) -> UserPreference:
+    body = record.body
+    return UserPreference(
+        **_common(record, belief),
+        user_id=record.user,
+        category=body["category"],
+        preference=body["preference"],
+        source=record.provenance.source,
+        timestamp=record.created_at,
+    )
+
+
+def _knowledge(record: Record, belief: Belief) -> DomainKnowledge:
+    return DomainKnowledge(
+        **_common(record, belief),
+        domain=record.body["domain"],
+        fact=record.body["fact"],
+        source=record.provenance.source,
+        last_verified=record.updated_at,
+    )
+
+
+def _anti_pattern(record: Record, belief: Belief) -> AntiPattern:
+    body = record.body
+    return AntiPattern(
+        **_common(record, belief),
+        pattern=body["pattern"],
+        condition=body["condition"],
+        why_bad=body["why_bad"],
+        better_alternative=body["better_alternative"],
+        occurrence_count=record.evidence.failures,
+        last_seen=_last_result(record),
+    )
+
+
+def _joined(*names: str) -> Callable[[Body], str]:
+    return lambda body: "\n".join(str(body[name]) for name in names if body.get(name))
+
+
+def _each(*names: str) -> Callable[[Body], tuple[str, ...]]:
+    return lambda body: tuple(str(body[name]) for name in names if body.get(name))
+
+
+def _heads(*names: str) -> Callable[[Body], tuple[str, ...]]:
+    """The beginning of each field, short enough to be one passage, so that vectors and fields correspond."""
+    return lambda body: tuple(str(body[name])[:600] for name in names if body.get(name))
+
+
+_ALL = (
+    Kind(
+        "heuristic",
+        "heu",
+        ("condition", "strategy", "task_type"),
+        _joined("condition", "strategy"),
+        _each("condition", "strategy"),
+        _heuristic,
+        editable=("condition", "strategy"),
+    ),
+    Kind(
+        "outcome",
+        "out",
+        ("task", "strategy", "outcome", "task_type", "duration_ms", "error", "feedback", "retrieval"),
+        _joined("task", "strategy", "error", "feedback"),
+        _each("task", "strategy"),
+        _outcome,
+    ),
+    Kind(
+        "user_preference",
+        "pre",
+        ("category", "preference"),
+        _joined("category", "preference"),
+        _each("preference"),
+        _preference,
+        editable=("category", "preference"),
+    ),
+    Kind(
+        "domain_knowledge",
+        "kno",
+        ("domain", "fact"),
+        _joined("domain", "fact"),
+        _each("fact"),
+        _knowledge,
+        editable=("domain", "fact"),
+    ),
+    Kind(
+        "anti_pattern",
+        "ant",
+        ("pattern", "condition", "why_bad", "better_alternative", "task_type"),
+        _joined("condition", "pattern", "why_bad"),
+        _each("condition", "pattern"),
+        _anti_pattern,
+        editable=("pattern", "condition", "why_bad", "better_alternative"),
+    ),
+    # A strategy group gathers the results of one way of doing one sort of task, whatever they say; the heuristic or
+    # anti-pattern formed from it has the group's evidence and links to it.
+    Kind(
+        "strategy", "str", ("strategy", "task", "task_type", "errors"), _joined("strategy"), _heads("strategy", "task")
+    ),
+    Kind("retrieval", "ret", ("task", "shown", "mode")),
+    Kind("change", "chg", ("record", "verb", "why", "before")),
+    Kind("tombstone", "tom", ("record", "kind")),
+    Kind("marker", "mrk", ("value",)),
+)
+
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
+MEMORY_KINDS: tuple[str, ...] = tuple(MemoryType)

@@ -1,0 +1,80 @@
+"""What a store is asked: a filter, and what it answers with when it ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+from .record import Record
+
+Names = Collection[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Every given condition must hold. None asks for nothing; an empty collection matches nothing."""
+
+    kinds: Names = None
+    projects: Names = None
+    agents: Names = None
+    users: Names = None
+    sessions: Names = None
+    statuses: Names = None
+    keys: Names = None
+    embedders: Names = None
+    linked: Names = None
+    """Has a link to any of these ids."""
+    tagged: Names = None
+    """Carries any of these tags."""
+    created_from: datetime | None = None
+    """Inclusive."""
+    created_to: datetime | None = None
+    """Exclusive."""
+    valid_at: datetime | None = None
+    """valid_from <= moment < valid_to; an open end always holds."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if isinstance(getattr(self, field.name), str):
+                raise TypeError(f"Where.{field.name} takes a collection of names, not one string")
+
+    def accepts(self, record: Record) -> bool:
+        return (
+            _among(record.kind, self.kinds)
+            and _among(record.project, self.projects)
+            and _among(record.agent, self.agents)
+            and _among(record.user, self.users)
+            and _among(record.session, self.sessions)
+            and _among(record.status, self.statuses)
+            and _among(record.key, self.keys)
+            and _among(record.embedder, self.embedders)
+            and _any_among(record.links, self.linked)
+            and _any_among(record.tags, self.tagged)
+            and self._in_time(record)
+        )
+
+    def _in_time(self, record: Record) -> bool:
+        if self.created_from is not None and record.created_at < self.created_from:
+            return False
+        if self.created_to is not None and record.created_at >= self.created_to:
+            return False
+        if self.valid_at is None:
+            return True
+        begun = record.valid_from is None or record.valid_from <= self.valid_at
+        return begun and (record.valid_to is None or self.valid_at < record.valid_to)
+
+
+def _among(value: str, names: Names) -> bool:
+    return names is None or value in names
+
+
+def _any_among(values: tuple[str, ...], names: Names) -> bool:
+    return names is None or any(value in names for value in values)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    id: str
+    score: float
+    """Higher is better. For `nearest` the cosine; for `match` comparable only within one answer."""

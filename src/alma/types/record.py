@@ -1,0 +1,135 @@
+"""The one stored shape. Whatever is kept is a `Record` of some kind; `body` is read and written by its kind's codec only."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from . import times
+from .evidence import Evidence
+from .vector import Vector
+
+
+class Status(StrEnum):
+    CANDIDATE = "candidate"
+    ACTIVE = "active"
+    SUPERSEDED = "superseded"
+    ARCHIVED = "archived"
+    RETIRED = "retired"
+
+
+class Origin(StrEnum):
+    """Where a record came from."""
+
+    OUTCOME = "outcome"
+    CORRECTION = "correction"
+    USER = "user"
+    AGENT = "agent"
+    IMPORT = "import"
+    MODEL = "model"
+    TOOL = "tool"
+    SYSTEM = "system"
+
+
+class Trust(StrEnum):
+    """How far its content may be believed; what is untrusted never stands where an instruction stands."""
+
+    TRUSTED = "trusted"
+    LEARNED = "learned"
+    UNTRUSTED = "untrusted"
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    origin: Origin = Origin.AGENT
+    trust: Trust = Trust.TRUSTED
+    episodes: tuple[str, ...] = ()
+    source: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"origin": str(self.origin), "trust": str(self.trust)}
+        if self.episodes:
+            out["episodes"] = list(self.episodes)
+        if self.source:
+            out["source"] = self.source
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Provenance:
+        return cls(
+            origin=Origin(data["origin"]),
+            trust=Trust(data["trust"]),
+            episodes=tuple(data.get("episodes", ())),
+            source=data.get("source", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    id: str
+    kind: str
+    project: str
+    agent: str = ""
+    """Empty: belongs to no agent in particular."""
+    user: str = ""
+    session: str = ""
+    status: Status = Status.ACTIVE
+    key: str = ""
+    """The kind's own look-up key, such as the fingerprint that finds a duplicate."""
+    text: str = ""
+    """What is searched; empty for kinds that are not."""
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """JSON values only."""
+    evidence: Evidence = Evidence()
+    provenance: Provenance = Provenance()
+    links: tuple[str, ...] = ()
+    """Ids of the records this one points at."""
+    tags: tuple[str, ...] = ()
+    created_at: datetime
+    updated_at: datetime
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    version: int = 1
+    superseded_by: str = ""
+    embedder: str = ""
+    vectors: tuple[Vector, ...] = ()
+    """One per passage of the text; the best of them counts. Empty when nothing is embedded."""
+
+
+_PLAIN = ("id", "kind", "project", "agent", "user", "session", "key", "text", "version", "superseded_by", "embedder")
+_TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """The record as JSON values; nothing is lost."""
+    out: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}
+    out |= {name: times.to_iso(getattr(record, name)) for name in _TIMES}
+    out |= {
+        "status": str(record.status),
+        "body": dict(record.body),
+        "evidence": record.evidence.to_json(),
+        "provenance": record.provenance.to_json(),
+        "links": list(record.links),
+        "tags": list(record.tags),
+        "vectors": [base64.b64encode(vector).decode() for vector in record.vectors],
+    }
+    return out
+
+
+def from_json(data: Mapping[str, Any]) -> Record:
+    moments: dict[str, Any] = {name: times.from_iso(data[name]) for name in _TIMES}
+    return Record(
+        **{name: data[name] for name in _PLAIN},
+        **moments,
+        status=Status(data["status"]),
+        body=dict(data["body"]),
+        evidence=Evidence.from_json(data["evidence"]),
+        provenance=Provenance.from_json(data["provenance"]),
+        links=tuple(data["links"]),
+        tags=tuple(data["tags"]),
+        vectors=tuple(base64.b64decode(vector) for vector in data["vectors"]),
+    )

@@ -1,0 +1,72 @@
+"""What a retrieval gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from .kinds import AntiPattern, DomainKnowledge, Heuristic, Memory, Outcome, UserPreference
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    value: float
+    """Between 0 and 1."""
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a memory was retrieved: what it scored on each factor, and how it was found."""
+
+    memory_id: str
+    memory_type: str
+    score: float
+    factors: Mapping[str, Factor]
+    cosine: float | None
+    words: float
+    shared_words: tuple[str, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {factor.value:.2f} × {factor.weight:.2f}" for name, factor in self.factors.items())
+        return f"{self.memory_type} {self.memory_id}: {self.score:.3f} = {parts}; {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySlice:
+    """The few memories that matter for a task, each type by descending score."""
+
+    query: str
+    agent: str
+    heuristics: list[Heuristic] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    preferences: list[UserPreference] = field(default_factory=list)
+    domain_knowledge: list[DomainKnowledge] = field(default_factory=list)
+    anti_patterns: list[AntiPattern] = field(default_factory=list)
+    retrieval_id: str | None = None
+    retrieval_time_ms: float = 0.0
+    explanations: tuple[Explanation, ...] = ()
+    renderer: Callable[[MemorySlice, int], str] = field(repr=False, compare=False)
+
+    @property
+    def total_items(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[Memory]:
+        yield from self.preferences
+        yield from self.heuristics
+        yield from self.anti_patterns
+        yield from self.domain_knowledge
+        yield from self.outcomes
+
+    def __len__(self) -> int:
+        return self.total_items
+
+    def to_prompt(self, max_tokens: int = 2000) -> str:
+        """The memories as Markdown for a prompt, best first, within the budget; empty when there is nothing."""
+        return self.renderer(self, max_tokens)
+
+    def explain(self) -> tuple[Explanation, ...]:
+        """Why each memory is here, factor by factor, in the order of `iter(slice)`."""
+        return self.explanations
