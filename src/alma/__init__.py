@@ -1,0 +1,45 @@
+"""alma: memory that learns.
+
+from alma import ALMA
+
+alma = ALMA.from_config(".alma/config.yaml")
+memories = alma.retrieve(task="Fix the login bug", agent="developer")
+alma.learn(agent="developer", task="Fix login bug", outcome="success", strategy_used="Cleared session cache")
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .aio import AsyncALMA
+    from .core import ALMA
+    from .errors import ALMAError
+    from .types import FeedbackSignal, MemorySlice, MemoryType
+
+__version__ = "1.0.0"
+
+# Importing alma costs nothing until a name is used: short-lived processes pay for what they need.
+_HOMES = {
+    "ALMA": "alma.core",
+    "AsyncALMA": "alma.aio",
+    "ALMAError": "alma.errors",
+    "FeedbackSignal": "alma.types",
+    "MemorySlice": "alma.types",
+    "MemoryType": "alma.types",
+}
+
+__all__ = ["ALMA", "ALMAError", "AsyncALMA", "FeedbackSignal", "MemorySlice", "MemoryType", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'alma' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

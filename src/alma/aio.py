@@ -1,0 +1,70 @@
+"""`AsyncALMA`: the same memory for asyncio, by delegation."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from os import PathLike
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from .core import ALMA
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _awaited(method: Callable[Concatenate[ALMA, P], R]) -> Callable[Concatenate[AsyncALMA, P], Coroutine[Any, Any, R]]:
+    @functools.wraps(method)
+    async def call(self: AsyncALMA, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(method, self.alma, *args, **kwargs)
+
+    return cast("Callable[Concatenate[AsyncALMA, P], Coroutine[Any, Any, R]]", call)
+
+
+class AsyncALMA:
+    """The same memory for asyncio: every method of `ALMA`, awaited, run in a worker thread."""
+
+    def __init__(self, alma: ALMA) -> None:
+        self.alma = alma
+
+    @classmethod
+    async def from_config(cls, config_path: str | PathLike[str]) -> AsyncALMA:
+        return cls(await asyncio.to_thread(ALMA.from_config, config_path))
+
+    @classmethod
+    async def quickstart(cls, project_id: str = "my-project", storage_dir: str | PathLike[str] = ".alma") -> AsyncALMA:
+        return cls(await asyncio.to_thread(ALMA.quickstart, project_id, storage_dir))
+
+    @property
+    def project_id(self) -> str:
+        return self.alma.project_id
+
+    retrieve = _awaited(ALMA.retrieve)
+    learn = _awaited(ALMA.learn)
+    learn_many = _awaited(ALMA.learn_many)
+    add_user_preference = _awaited(ALMA.add_user_preference)
+    add_domain_knowledge = _awaited(ALMA.add_domain_knowledge)
+    add_heuristic = _awaited(ALMA.add_heuristic)
+    add_anti_pattern = _awaited(ALMA.add_anti_pattern)
+    add_many = _awaited(ALMA.add_many)
+    get = _awaited(ALMA.get)
+    list = _awaited(ALMA.list)
+    update = _awaited(ALMA.update)
+    delete = _awaited(ALMA.delete)
+    history = _awaited(ALMA.history)
+    record_usage = _awaited(ALMA.record_usage)
+    record_feedback = _awaited(ALMA.record_feedback)
+    forget = _awaited(ALMA.forget)
+    get_stats = _awaited(ALMA.get_stats)
+    reindex = _awaited(ALMA.reindex)
+    close = _awaited(ALMA.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,66 @@
+"""Wiring: from a configuration to a memory that works. The only place that knows every part."""
+
+from __future__ import annotations
+
+import logging
+import os
+from os import PathLike
+from pathlib import Path
+
+from .config import DEFAULT_PATH, Config, load
+from .core import ALMA
+from .embedders import registry as embedders
+from .engine import admit
+from .errors import ConfigError
+from .stores import registry as stores
+
+_LOG = logging.getLogger("alma")
+
+
+def open_config(path: str | PathLike[str]) -> ALMA:
+    return open_memory(load(path))
+
+
+def open_quickstart(project_id: str, storage_dir: str | PathLike[str]) -> ALMA:
+    return open_memory(Config(project_id=project_id, storage_dir=Path(storage_dir).resolve()))
+
+
+def open_memory(config: Config, *, matching: bool = True) -> ALMA:
+    """Open what a configuration describes; `matching=False` also opens a store that another embedder filled."""
+    embedder = embedders.create(config.embedding_provider, dim=config.embedding_dim, options=config.embedding)
+    store = stores.create(config.storage, path=config.path, options=config.storage_options)
+    alma = ALMA(store, embedder, project_id=config.project_id, agents=config.agents, settings=config.settings)
+    if matching:
+        try:
+            _check_embedder(alma)
+        except BaseException:
+            alma.close()
+            raise
+    for heir, owner in alma.engine.scopes.unanswered():
+        _LOG.warning(
+            "agent %r inherits from %r, who does not share with it: add %r to share_with of %r",
+            heir,
+            owner,
+            heir,
+            owner,
+        )
+    return alma
+
+
+def _check_embedder(alma: ALMA) -> None:
+    held = admit.marker(alma.engine)
+    name = alma.engine.embedder_name
+    if held is not None and name and held.body["value"] != name:
+        raise admit.mismatch(held.body["value"], name)
+
+
+def find_config(given: str | None = None) -> Path:
+    """The configuration file: the one given, $ALMA_CONFIG, or the nearest `.alma/config.yaml` up from here."""
+    named = given or os.environ.get("ALMA_CONFIG")
+    if named:
+        return Path(named)
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / DEFAULT_PATH).is_file():
+            return folder / DEFAULT_PATH
+    raise ConfigError(f"there is no {DEFAULT_PATH} here or above; `alma init` writes one, --config names another")

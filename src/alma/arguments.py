@@ -1,0 +1,148 @@
+"""From loose arguments to what the engine takes: every value is checked here, once, for all faces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .engine import validate
+from .engine.admit import Draft
+from .engine.context import Engine
+from .engine.distil.learn import Episode
+from .engine.edit import Statement
+from .errors import ValidationError, unknown
+from .types.kinds import MemoryType, Result
+from .types.record import Origin, Provenance, Trust
+
+Given = Mapping[str, Any]
+Proposal = Draft | Statement
+
+_BY_A_PERSON = frozenset({"user_stated", "explicit_instruction", "user", "correction"})
+_LEARN = (
+    "agent", "task", "outcome", "strategy_used", "task_type", "duration_ms", "error_message", "feedback",
+    "retrieval_id", "user_id", "tags", "metadata",
+)  # fmt: skip
+_ADD: Mapping[MemoryType, tuple[str, ...]] = {
+    MemoryType.USER_PREFERENCE: ("user_id", "category", "preference"),
+    MemoryType.DOMAIN_KNOWLEDGE: ("agent", "domain", "fact"),
+    MemoryType.HEURISTIC: ("agent", "condition", "strategy", "category"),
+    MemoryType.ANTI_PATTERN: ("agent", "pattern", "why_bad", "better_alternative", "condition", "category"),
+}
+
+
+def agent(engine: Engine, given: object) -> str:
+    return engine.agent(validate.name("agent", given))
+
+
+def episode(engine: Engine, given: Given) -> Episode:
+    """The arguments of `learn`."""
+    _known("learn", given, _LEARN)
+    duration = given.get("duration_ms")
+    return Episode(
+        agent=agent(engine, given.get("agent")),
+        task=validate.text("task", given.get("task")),
+        strategy=validate.text("strategy_used", given.get("strategy_used")),
+        result=validate.choice("outcome", given.get("outcome"), Result),
+        task_type=validate.optional_text("task_type", given.get("task_type")) or "",
+        duration_ms=None if duration is None else validate.whole("duration_ms", duration, 0, 10**15),
+        error=validate.output("error_message", given.get("error_message")),
+        feedback=validate.optional_text("feedback", given.get("feedback")),
+        retrieval=validate.optional_text("retrieval_id", given.get("retrieval_id")),
+        user=validate.optional_text("user_id", given.get("user_id")) or "",
+        tags=validate.names("tags", given.get("tags")),
+        metadata=validate.metadata(given.get("metadata")),
+    )
+
+
+def proposal(engine: Engine, given: Given) -> Proposal:
+    """The arguments of an `add_` method, with the memory's `type`."""
+    if not isinstance(given, Mapping):
+        raise ValidationError(f"a memory to add must be a mapping of arguments, not {type(given).__name__}")
+    kind = validate.choice("type", given.get("type"), MemoryType)
+    if kind is MemoryType.OUTCOME:
+        raise ValidationError("an outcome is recorded with learn or learn_many, not added")
+    _known(f"a {kind}", given, (*_ADD[kind], "type", "source", "tags", "metadata"))
+    common: dict[str, Any] = {
+        "tags": validate.names("tags", given.get("tags")),
+        "provenance": _provenance(validate.name("source", given.get("source") or "user_stated")),
+    }
+    return _PROPOSE[kind](engine, given, common)
+
+
+def _preference(engine: Engine, given: Given, common: dict[str, Any]) -> Draft:
+    category = validate.name("category", given.get("category"))
+    preference = validate.text("preference", given.get("preference"))
+    return Draft(
+        kind=MemoryType.USER_PREFERENCE,
+        user=validate.name("user_id", given.get("user_id")),
+        body={"category": category, "preference": preference, "metadata": validate.metadata(given.get("metadata"))},
+        unique=(category, preference),
+        **common,
+    )
+
+
+def _knowledge(engine: Engine, given: Given, common: dict[str, Any]) -> Draft:
+    domain = validate.name("domain", given.get("domain"))
+    fact = validate.text("fact", given.get("fact"))
+    return Draft(
+        kind=MemoryType.DOMAIN_KNOWLEDGE,
+        agent=agent(engine, given.get("agent")),
+        body={"domain": domain, "fact": fact, "metadata": validate.metadata(given.get("metadata"))},
+        category=domain,
+        unique=(domain, fact),
+        **common,
+    )
+
+
+def _heuristic(engine: Engine, given: Given, common: dict[str, Any]) -> Statement:
+    return Statement(
+        kind=MemoryType.HEURISTIC,
+        agent=agent(engine, given.get("agent")),
+        condition=validate.text("condition", given.get("condition")),
+        strategy=validate.text("strategy", given.get("strategy")),
+        body={"metadata": validate.metadata(given.get("metadata"))},
+        category=validate.optional_text("category", given.get("category")) or "",
+        **common,
+    )
+
+
+def _anti_pattern(engine: Engine, given: Given, common: dict[str, Any]) -> Statement:
+    body = {
+        "why_bad": validate.text("why_bad", given.get("why_bad")),
+        "better_alternative": validate.optional_text("better_alternative", given.get("better_alternative")) or "",
+        "metadata": validate.metadata(given.get("metadata")),
+    }
+    return Statement(
+        kind=MemoryType.ANTI_PATTERN,
+        agent=agent(engine, given.get("agent")),
+        condition=validate.optional_text("condition", given.get("condition")) or "",
+        strategy=validate.text("pattern", given.get("pattern")),
+        body=body,
+        category=validate.optional_text("category", given.get("category")) or "",
+        **common,
+    )
+
+
+_PROPOSE: Mapping[MemoryType, Callable[[Engine, Given, dict[str, Any]], Proposal]] = {
+    MemoryType.USER_PREFERENCE: _preference,
+    MemoryType.DOMAIN_KNOWLEDGE: _knowledge,
+    MemoryType.HEURISTIC: _heuristic,
+    MemoryType.ANTI_PATTERN: _anti_pattern,
+}
+
+
+def _provenance(source: str) -> Provenance:
+    origin = Origin.USER if source in _BY_A_PERSON else Origin.AGENT
+    return Provenance(origin, Trust.TRUSTED, source=source)
+
+
+def memory_type(given: MemoryType | str | None) -> MemoryType | None:
+    return None if given is None else validate.choice("memory_type", given, MemoryType)
+
+
+def _known(what: str, given: Given, valid: Sequence[str]) -> None:
+    if not isinstance(given, Mapping):
+        raise ValidationError(f"{what} takes a mapping of arguments, not {type(given).__name__}")
+    for name in given:
+        if name not in valid:
+            raise ValidationError(unknown(f"argument of {what}", name, valid))

@@ -1,0 +1,365 @@
+"""`ALMA`: the memory of a project's agents. Arguments are checked here; the engine does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from . import arguments
+from .engine import edit, judge, validate
+from .engine.admit import Draft, insert
+from .engine.context import Encoder, Engine
+from .engine.distil.learn import learn as learn_episodes
+from .engine.edit import Statement
+from .engine.judge import FeedbackReport
+from .engine.retrieve.pipeline import Request
+from .engine.retrieve.pipeline import retrieve as retrieve_memories
+from .engine.settings import Settings
+from .engine.stats import Stats, stats
+from .engine.upkeep import forget as forgetting
+from .engine.upkeep import reindex as reindexing
+from .engine.view import view
+from .errors import ValidationError
+from .ports import Clock, Embedder, Store
+from .types import times
+from .types.kinds import (
+    MEMORY_KINDS,
+    AntiPattern,
+    DomainKnowledge,
+    FeedbackSignal,
+    Heuristic,
+    Memory,
+    MemoryType,
+    Outcome,
+    UserPreference,
+)
+from .types.query import Where
+from .types.record import Record, Status
+from .types.scope import MemoryScope, Scopes
+from .types.slice import MemorySlice
+
+M = TypeVar("M", bound=Memory)
+Memories = list[Memory]
+
+_TYPES: Mapping[type[Memory], MemoryType] = {
+    Heuristic: MemoryType.HEURISTIC,
+    UserPreference: MemoryType.USER_PREFERENCE,
+    DomainKnowledge: MemoryType.DOMAIN_KNOWLEDGE,
+    AntiPattern: MemoryType.ANTI_PATTERN,
+}
+
+
+class Forgotten(int):
+    """How many memories were (or, in a dry run, would be) forgotten; `ids` says which."""
+
+    ids: tuple[str, ...]
+
+    def __new__(cls, ids: Sequence[str]) -> Self:
+        self = super().__new__(cls, len(ids))
+        self.ids = tuple(ids)
+        return self
+
+
+class ALMA:
+    """Memory that learns.
+
+    Use `ALMA.from_config(path)` or `ALMA.quickstart()`; pass a store and an embedder yourself for anything else.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder | None = None,
+        *,
+        project_id: str = "default",
+        agents: Iterable[MemoryScope] = (),
+        settings: Settings | None = None,
+        clock: Clock = times.now,
+    ) -> None:
+        self.engine = Engine(
+            store=store,
+            project=validate.name("project_id", project_id),
+            encoder=Encoder(embedder) if embedder is not None else None,
+            scopes=Scopes({scope.agent_name: scope for scope in agents}),
+            settings=settings or Settings(),
+            clock=clock,
+        )
+
+    # -- opening and closing
+
+    @classmethod
+    def from_config(cls, config_path: str | PathLike[str]) -> ALMA:
+        """Open the memory that a YAML file describes."""
+        from .app import open_config
+
+        return open_config(config_path)
+
+    @classmethod
+    def quickstart(cls, project_id: str = "my-project", storage_dir: str | PathLike[str] = ".alma") -> ALMA:
+        """Open a SQLite memory in a folder, made if it is missing, with the best embedder that is installed."""
+        from .app import open_quickstart
+
+        return open_quickstart(project_id, storage_dir)
+
+    @property
+    def project_id(self) -> str:
+        return self.engine.project
+
+    def close(self) -> None:
+        self.engine.store.close()
+        if self.engine.encoder is not None:
+            self.engine.encoder.embedder.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- the loop: retrieve, learn
+
+    def retrieve(self, task: str, agent: str, user_id: str | None = None, top_k: int = 5) -> MemorySlice:
+        """The memories that matter for a task: at most `top_k` of each type, and the user's standing preferences."""
+        request = Request(
+            task=validate.text("task", task),
+            agent=arguments.agent(self.engine, agent),
+            user=None if user_id is None else validate.name("user_id", user_id),
+            top_k=validate.whole("top_k", top_k, 1, validate.MAX_TOP_K),
+        )
+        return retrieve_memories(self.engine, request)
+
+    def learn(
+        self,
+        agent: str,
+        task: str,
+        outcome: str,
+        strategy_used: str,
+        task_type: str | None = None,
+        duration_ms: int | None = None,
+        error_message: str | None = None,
+        feedback: str | None = None,
+        retrieval_id: str | None = None,
+        *,
+        user_id: str | None = None,
+        tags: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Outcome:
+        """Record how a task went; strategies and warnings follow by themselves.
+
+        `outcome` is 'success', 'partial' or 'failure'.
+        """
+        given = {name: value for name, value in locals().items() if name != "self"}
+        return self.learn_many([given])[0]
+
+    def learn_many(self, outcomes: Iterable[Mapping[str, Any]]) -> list[Outcome]:
+        """Record several, in order and in one transaction; each a mapping of the arguments of `learn`."""
+        episodes = [arguments.episode(self.engine, one) for one in outcomes]
+        return _views(self.engine, learn_episodes(self.engine, episodes), Outcome) if episodes else []
+
+    # -- what is told
+
+    def add_user_preference(
+        self,
+        user_id: str,
+        category: str,
+        preference: str,
+        source: str = "explicit_instruction",
+        *,
+        tags: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> UserPreference:
+        """Keep what a user wants; it stands in every retrieval for that user."""
+        return self._add(UserPreference, locals())
+
+    def add_domain_knowledge(
+        self,
+        agent: str,
+        domain: str,
+        fact: str,
+        source: str = "user_stated",
+        *,
+        tags: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> DomainKnowledge:
+        """Keep a fact. Said again, it is confirmed, not doubled."""
+        return self._add(DomainKnowledge, locals())
+
+    def add_heuristic(
+        self,
+        agent: str,
+        condition: str,
+        strategy: str,
+        category: str | None = None,
+        source: str = "user_stated",
+        *,
+        tags: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Heuristic:
+        """State a strategy; later outcomes count for or against it."""
+        return self._add(Heuristic, locals())
+
+    def add_anti_pattern(
+        self,
+        agent: str,
+        pattern: str,
+        why_bad: str,
+        better_alternative: str = "",
+        condition: str = "",
+        category: str | None = None,
+        source: str = "user_stated",
+        *,
+        tags: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> AntiPattern:
+        """State what not to do, why, and what to do instead."""
+        return self._add(AntiPattern, locals())
+
+    def add_many(self, memories: Iterable[Mapping[str, Any]]) -> list[Memory]:
+        """Add several in few transactions; each a mapping with `type` and the arguments of that type's `add_` method."""
+        proposed = [arguments.proposal(self.engine, one) for one in memories]
+        made: dict[int, Record] = {}
+        for kind in (Draft, Statement):
+            places = [at for at, one in enumerate(proposed) if isinstance(one, kind)]
+            made |= zip(places, self._admit([proposed[at] for at in places]), strict=True)
+        return _views(self.engine, [made[at] for at in range(len(proposed))], Memory)
+
+    def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
+        named = {name: value for name, value in given.items() if name != "self"}
+        proposal = arguments.proposal(self.engine, {"type": _TYPES[kind], **named})
+        return _views(self.engine, self._admit([proposal]), kind)[0]
+
+    def _admit(self, proposed: Sequence[Draft | Statement]) -> list[Record]:
+        drafts = [one for one in proposed if isinstance(one, Draft)]
+        statements = [one for one in proposed if isinstance(one, Statement)]
+        return [
+            *(insert(self.engine, drafts) if drafts else []),
+            *(edit.state(self.engine, statements) if statements else []),
+        ]
+
+    # -- single memories
+
+    def get(self, memory_id: str) -> Memory:
+        """One memory by its id."""
+        return view(edit.find(self.engine, validate.name("memory_id", memory_id)), self.engine.clock())
+
+    def update(
+        self, memory_id: str, /, *, status: str | None = None, tags: Iterable[str] | None = None, **fields: Any
+    ) -> Memory:
+        """Change a memory's own fields (such as `fact=...`), its status or its tags; the old values go to its history."""
+        told: dict[str, Any] = {
+            name: validate.metadata(value) if name == "metadata" else validate.text(name, value)
+            for name, value in fields.items()
+        }
+        if not told and status is None and tags is None:
+            raise ValidationError("nothing to update: pass a field, status or tags")
+        record = edit.update(
+            self.engine,
+            validate.name("memory_id", memory_id),
+            told,
+            None if status is None else validate.choice("status", status, Status),
+            None if tags is None else validate.names("tags", tags),
+        )
+        return view(record, self.engine.clock())
+
+    def delete(self, memory_id: str) -> None:
+        """Erase a memory; it will not be learned again by itself."""
+        edit.delete(self.engine, validate.name("memory_id", memory_id))
+
+    def history(self, memory_id: str) -> list[dict[str, Any]]:
+        """What happened to a memory since it was made, oldest first."""
+        changes = edit.history(self.engine, validate.name("memory_id", memory_id))
+        return [
+            {"at": one.created_at, "verb": one.body["verb"], "why": one.body["why"], "before": one.body["before"]}
+            for one in changes
+        ]
+
+    # -- feedback
+
+    def record_usage(
+        self,
+        retrieved_memory_ids: Sequence[str],
+        used_memory_ids: Sequence[str],
+        memory_type: MemoryType | str | None = None,
+        agent: str | None = None,
+        query: str = "",
+    ) -> FeedbackReport:
+        """Which of the memories shown were used. Used ones rise in later retrievals, passed-over ones sink."""
+        if agent is not None:
+            arguments.agent(self.engine, agent)
+        retrieved = list(validate.names("retrieved_memory_ids", retrieved_memory_ids))
+        used = list(validate.names("used_memory_ids", used_memory_ids))
+        return judge.feedback(self.engine, judge.usage(retrieved, used), arguments.memory_type(memory_type))
+
+    def record_feedback(
+        self,
+        memory_id: str,
+        memory_type: MemoryType | str | None = None,
+        signal: FeedbackSignal | str = FeedbackSignal.THUMBS_UP,
+        agent: str | None = None,
+        query: str = "",
+    ) -> FeedbackReport:
+        """A thumb up or down (or 'used', 'ignored') for one memory."""
+        if agent is not None:
+            arguments.agent(self.engine, agent)
+        given = validate.choice("signal", signal, FeedbackSignal)
+        return judge.feedback(
+            self.engine, {validate.name("memory_id", memory_id): given}, arguments.memory_type(memory_type)
+        )
+
+    # -- upkeep
+
+    def forget(
+        self,
+        agent: str | None = None,
+        older_than_days: float = 90,
+        below_confidence: float = 0.3,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Archive what nobody used or confirmed for that long and whose strength has faded below the limit."""
+        policy = forgetting.Policy(
+            agent=None if agent is None else arguments.agent(self.engine, agent),
+            older_than_days=validate.number("older_than_days", older_than_days, 0.0),
+            below_confidence=validate.number("below_confidence", below_confidence, 0.0),
+        )
+        if dry_run:
+            return Forgotten([record.id for record in forgetting.forgettable(self.engine, policy)])
+        return Forgotten(forgetting.forget(self.engine, policy))
+
+    def get_stats(self, agent: str | None = None) -> Stats:
+        """How much is stored: by type, by status, by agent."""
+        return stats(self.engine, None if agent is None else arguments.agent(self.engine, agent))
+
+    def reindex(self, progress: reindexing.Progress = lambda done, total: None) -> int:
+        """Embed everything anew with the configured embedder; resumes where an earlier run stopped."""
+        return reindexing.reindex(self.engine, progress)
+
+    # Last, because within the class its name hides the builtin.
+    def list(
+        self,
+        memory_type: str | None = None,
+        agent: str | None = None,
+        user_id: str | None = None,
+        status: str | None = "active",
+        tag: str | None = None,
+        limit: int = 50,
+    ) -> Memories:
+        """Memories, newest first; `status=None` for all of them."""
+        where = Where(
+            kinds=MEMORY_KINDS if memory_type is None else {validate.choice("type", memory_type, MemoryType)},
+            projects={self.engine.project},
+            agents=None if agent is None else {arguments.agent(self.engine, agent)},
+            users=None if user_id is None else {validate.name("user_id", user_id)},
+            statuses=None if status is None else {validate.choice("status", status, Status)},
+            tagged=None if tag is None else {validate.name("tag", tag)},
+        )
+        most = validate.whole("limit", limit, 1, 1_000_000)
+        return _views(self.engine, list(self.engine.store.scan(where, most)), Memory)
+
+
+def _views(engine: Engine, records: Iterable[Record], kind: type[M]) -> list[M]:
+    now = engine.clock()
+    return [memory for record in records if isinstance(memory := view(record, now), kind)]

@@ -1,0 +1,257 @@
+"""The one door for writing: redact → scope → trust → tombstone → duplicate → merge or insert → put.
+
+`screen` does what needs no store; `insert` takes drafts all the way; `commit` is the last step that learning and
+upkeep share: it reads, builds and puts again until nobody else wrote in between, so that no increment is ever lost.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from ..errors import BusyError, ConflictError, EmbedderMismatchError, ScopeError
+from ..types.evidence import Evidence
+from ..types.ids import new_id
+from ..types.kinds import KINDS
+from ..types.query import Where
+from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.vector import Vector
+from .context import Engine
+from .redact import redact
+from .text import fingerprint
+
+T = TypeVar("T")
+
+_PATIENCE_SECONDS = 60.0
+EMBEDDER_MARKER = "mrk_embedder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What a writer proposes."""
+
+    kind: str
+    body: Mapping[str, Any]
+    agent: str = ""
+    user: str = ""
+    session: str = ""
+    category: str = ""
+    """What the agent's `can_learn` and `cannot_learn` are asked about; empty: nothing to ask."""
+    unique: tuple[str, ...] = ()
+    """What makes it the same memory when it is said again; empty: never a duplicate."""
+    provenance: Provenance = field(default_factory=Provenance)
+    tags: tuple[str, ...] = ()
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        return fingerprint(self.kind, self.agent, self.user, *self.unique) if self.unique else ""
+
+
+def clean(value: Any) -> Any:
+    """The same JSON value with every secret taken out."""
+    if isinstance(value, str):
+        return redact(value).text
+    if isinstance(value, Mapping):
+        return {clean(name): clean(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(item) for item in value]
+    return value
+
+
+def screen(engine: Engine, draft: Draft) -> Draft:
+    scope = engine.scope(draft.agent)
+    if draft.category and not scope.is_allowed(draft.category):
+        allowed = ", ".join(scope.can_learn) or f"anything but {', '.join(scope.cannot_learn)}"
+        raise ScopeError(f"agent {draft.agent!r} may not learn {draft.category!r}. It may learn: {allowed}.")
+    return replace(
+        draft, body=clean(draft.body), unique=tuple(map(clean, draft.unique)), tags=tuple(map(clean, draft.tags))
+    )
+
+
+def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...], **changes: Any) -> Record:
+    """The first version of the record that a screened draft becomes."""
+    kind = KINDS[draft.kind]
+    now = engine.clock()
+    made: dict[str, Any] = {
+        "id": new_id(kind.prefix),
+        "kind": draft.kind,
+        "project": engine.project,
+        "agent": draft.agent,
+        "user": draft.user,
+        "session": draft.session,
+        # What comes from untrusted content waits for a person or for evidence.
+        "status": Status.CANDIDATE if draft.provenance.trust is Trust.UNTRUSTED else Status.ACTIVE,
+        "key": draft.key,
+        "text": kind.text(draft.body),
+        "body": draft.body,
+        "provenance": draft.provenance,
+        "tags": draft.tags,
+        "valid_from": draft.valid_from,
+        "valid_to": draft.valid_to,
+        "created_at": now,
+        "updated_at": now,
+        "embedder": engine.embedder_name if vectors else "",
+        "vectors": vectors,
+    }
+    return Record(**(made | changes))
+
+
+def insert(engine: Engine, drafts: Sequence[Draft]) -> list[Record]:
+    """Admit drafts in one transaction; a repeated one confirms the memory that is there instead of doubling it."""
+    screened = [screen(engine, draft) for draft in drafts]
+    vectors = engine.encode([KINDS[draft.kind].passages(draft.body) for draft in screened])
+
+    def attempt() -> tuple[list[Record], list[Record]]:
+        held = _held(engine, screened)
+        stones = _tombstones(engine, [draft.key for draft in screened])
+        batch = _Batch(engine, held, set(stones))
+        out = [batch.add(draft, embedded) for draft, embedded in zip(screened, vectors, strict=True)]
+        lifted = [stones[key] for key in batch.wanted if key in stones]
+        return out, [*batch.changed.values(), *(revise(engine, stone, status=Status.RETIRED) for stone in lifted)]
+
+    return commit(engine, attempt)
+
+
+class _Batch:
+    """The records that a list of drafts becomes, given what is held."""
+
+    def __init__(self, engine: Engine, held: dict[str, Record], buried: set[str]) -> None:
+        self.changed: dict[str, Record] = {}
+        self.wanted: set[str] = set()
+        self._engine = engine
+        self._held = held
+        self._buried = buried
+        self._fresh: set[str] = set()
+
+    def add(self, draft: Draft, vectors: tuple[Vector, ...]) -> Record:
+        known = self._held.get(draft.key) if draft.key else None
+        record = self._new(draft, vectors) if known is None else self._confirm(known, draft)
+        self.changed[record.id] = record
+        if draft.key:
+            self._held[draft.key] = record
+        return record
+
+    def _new(self, draft: Draft, vectors: tuple[Vector, ...]) -> Record:
+        record = build(self._engine, draft, vectors)
+        self._fresh.add(record.id)
+        if draft.key in self._buried:
+            if draft.provenance.origin is Origin.USER:
+                self.wanted.add(draft.key)
+            else:
+                # Deleted memories do not come back by themselves: it waits for a person.
+                record = replace(record, status=Status.CANDIDATE)
+        return record
+
+    def _confirm(self, known: Record, draft: Draft) -> Record:
+        tags = tuple(dict.fromkeys((*known.tags, *draft.tags)))
+        if known.id in self._fresh:
+            return replace(known, tags=tags)
+        status = known.status if draft.provenance.trust is Trust.UNTRUSTED else Status.ACTIVE
+        return revise(self._engine, known, tags=tags, status=status)
+
+
+def _held(engine: Engine, drafts: Iterable[Draft]) -> dict[str, Record]:
+    keys = {draft.key for draft in drafts if draft.key}
+    if not keys:
+        return {}
+    live = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
+    where = Where(projects={engine.project}, keys=keys, statuses=live, kinds={draft.kind for draft in drafts})
+    return {record.key: record for record in engine.store.scan(where)}
+
+
+def _tombstones(engine: Engine, keys: Iterable[str]) -> dict[str, Record]:
+    wanted = {key for key in keys if key}
+    if not wanted:
+        return {}
+    where = Where(kinds={"tombstone"}, projects={engine.project}, keys=wanted, statuses={Status.ACTIVE})
+    return {record.key: record for record in engine.store.scan(where)}
+
+
+def buried(engine: Engine, keys: Iterable[str]) -> set[str]:
+    """Which of these keys belong to a memory that was deleted and must not come back by itself."""
+    return set(_tombstones(engine, keys))
+
+
+def revise(engine: Engine, record: Record, **changes: Any) -> Record:
+    """The next version of a record."""
+    return replace(record, updated_at=engine.clock(), version=record.version + 1, **changes)
+
+
+def rewrite(engine: Engine, record: Record, body: Mapping[str, Any], **changes: Any) -> Record:
+    """The next version with another body, its text and vectors along with it."""
+    kind = KINDS[record.kind]
+    [vectors] = engine.encode([kind.passages(body)])
+    return revise(
+        engine,
+        record,
+        body=body,
+        text=kind.text(body),
+        vectors=vectors,
+        embedder=engine.embedder_name if vectors else "",
+        **changes,
+    )
+
+
+def change(engine: Engine, record: Record, verb: str, why: str = "", before: Mapping[str, Any] | None = None) -> Record:
+    """A line of a record's history."""
+    body = {"record": record.id, "verb": verb, "why": why, "before": dict(before or {})}
+    draft = Draft(kind="change", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.SYSTEM))
+    return build(engine, draft, (), links=(record.id,))
+
+
+def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]]) -> T:
+    """Put what `attempt` builds; when another writer was faster, build it anew from what is there now."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    pause = 0.001
+    while True:
+        result, records = attempt()
+        try:
+            engine.store.put([*records, *_claim(engine, records)])
+            return result
+        except ConflictError as conflict:
+            if time.monotonic() > deadline:
+                raise BusyError(
+                    f"other writers were faster for {_PATIENCE_SECONDS:.0f} s; nothing was written, try again"
+                ) from conflict
+            time.sleep(random.uniform(0, pause))
+            pause = min(pause * 2, 0.05)
+
+
+def _claim(engine: Engine, records: Sequence[Record]) -> list[Record]:
+    """The first vectors decide which embedder a store speaks; later ones must agree."""
+    embedder = next((record.embedder for record in records if record.vectors), "")
+    if not embedder:
+        return []
+    held = marker(engine)
+    if held is None:
+        return [embedder_marker(engine, embedder)]
+    if held.body["value"] != embedder:
+        raise mismatch(held.body["value"], embedder)
+    return []
+
+
+def marker(engine: Engine) -> Record | None:
+    found = engine.store.get([EMBEDDER_MARKER])
+    return found[0] if found else None
+
+
+def embedder_marker(engine: Engine, embedder: str) -> Record:
+    draft = Draft(kind="marker", body={"value": embedder}, provenance=Provenance(Origin.SYSTEM))
+    return replace(build(engine, draft, ()), id=EMBEDDER_MARKER, project="")
+
+
+def mismatch(held: str, wanted: str) -> EmbedderMismatchError:
+    return EmbedderMismatchError(
+        f"the memories of this store were embedded by {held!r}, but {wanted!r} is configured, and their vectors cannot "
+        f"be compared. Set the embedder back, or move the store over with: alma reindex"
+    )
+
+
+def counted(evidence: Evidence, **more: int) -> Evidence:
+    return replace(evidence, **{name: getattr(evidence, name) + by for name, by in more.items()})

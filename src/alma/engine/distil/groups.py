@@ -1,0 +1,169 @@
+"""Strategy groups: which outcomes are of one strategy in one sort of task.
+
+A group is found by its words and vector, then confirmed by the similarity judge. Two processes that meet a new strategy
+at the same moment must not make two groups: whoever makes one also counts up the agent's marker, so the slower of the
+two meets a conflict, looks again, and finds the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ...types.kinds import KINDS
+from ...types.query import Where
+from ...types.record import Origin, Provenance, Record, Trust
+from ...types.vector import Vector, cosine
+from ..admit import Draft, build
+from ..context import Engine
+from ..search import neighbours
+from ..text import fingerprint, stems
+from .similar import Verdict, judge
+
+_NEAR = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way of doing one task, as it is looked up among the groups."""
+
+    agent: str
+    strategy: str
+    task: str
+    task_type: str
+    vectors: tuple[Vector, ...]
+
+    @property
+    def strategy_vector(self) -> Vector | None:
+        return self.vectors[0] if self.vectors else None
+
+    @property
+    def task_vector(self) -> Vector | None:
+        return self.vectors[1] if len(self.vectors) > 1 else None
+
+
+def _cosine(a: Vector | None, b: Vector | None) -> float | None:
+    return cosine(a, b) if a is not None and b is not None and len(a) == len(b) else None
+
+
+def same_task(task: str, other: str, alike: float | None, task_type: str = "", other_type: str = "") -> bool:
+    """Whether two tasks are of one sort, so that what worked for one speaks for the other."""
+    if not task or not other:
+        return True
+    if task_type and other_type:
+        return task_type == other_type
+    mine, theirs = stems(task), stems(other)
+    if mine == theirs:
+        return True
+    shared = len(mine & theirs) / max(1, min(len(mine), len(theirs)))
+    if alike is None:
+        return shared >= 0.6 and len(mine & theirs) >= 2
+    return alike >= 0.65 or (alike >= 0.5 and shared >= 0.6)
+
+
+class Groups:
+    """The groups one transaction reads and changes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._held: dict[str, Record] = {}
+        self._changed: dict[str, Record] = {}
+        self._markers: dict[str, Record | None] = {}
+        self._grown: set[str] = set()
+
+    def find(self, attempt: Attempt) -> Record | None:
+        self._read_marker(attempt.agent)
+        exact = self._exact(attempt)
+        same = [group for group in exact if self.fits(attempt, group)]
+        if same:
+            return same[0]
+        return self._closest(attempt)
+
+    def find_or_make(self, attempt: Attempt) -> Record:
+        return self.find(attempt) or self._make(attempt)
+
+    def fits(self, attempt: Attempt, group: Record) -> bool:
+        theirs = group.vectors[1] if len(group.vectors) > 1 else None
+        alike = _cosine(attempt.task_vector, theirs)
+        return same_task(attempt.task, group.body["task"], alike, attempt.task_type, group.body["task_type"])
+
+    def around(self, attempt: Attempt) -> list[Record]:
+        """The groups for the same sort of task, whatever the strategy."""
+        where = self._where(attempt.agent)
+        stored = neighbours(self._engine.store, attempt.task_vector, attempt.task, where, _NEAR)
+        return [group for group in self._current(stored, attempt.agent) if self.fits(attempt, group)]
+
+    def get(self, ids: Iterable[str]) -> list[Record]:
+        wanted = list(ids)
+        for record in self._engine.store.get([name for name in wanted if name not in self._held]):
+            self._held[record.id] = record
+        now = self._held | self._changed
+        return [now[name] for name in wanted if name in now]
+
+    def put(self, record: Record) -> None:
+        """Keep a changed record; its version grows once, however often it changes in this transaction."""
+        held = self._held.get(record.id)
+        version = held.version + 1 if held else 1
+        self._changed[record.id] = replace(record, version=version, updated_at=self._engine.clock())
+
+    def changed(self) -> list[Record]:
+        return [*self._changed.values(), *(self._next_marker(agent) for agent in sorted(self._grown))]
+
+    def _where(self, agent: str, keys: set[str] | None = None) -> Where:
+        return Where(kinds={"strategy"}, projects={self._engine.project}, agents={agent}, keys=keys)
+
+    def _exact(self, attempt: Attempt) -> list[Record]:
+        key = fingerprint(attempt.strategy)
+        stored = self._engine.store.scan(self._where(attempt.agent, {key}))
+        return [group for group in self._current(stored, attempt.agent) if group.key == key]
+
+    def _closest(self, attempt: Attempt) -> Record | None:
+        where = self._where(attempt.agent)
+        stored = neighbours(self._engine.store, attempt.strategy_vector, attempt.strategy, where, _NEAR)
+        best: tuple[float, Record] | None = None
+        for group in self._current(stored, attempt.agent):
+            alike = _cosine(attempt.strategy_vector, group.vectors[0] if group.vectors else None)
+            verdict = judge(attempt.strategy, group.body["strategy"], alike)
+            if verdict.verdict is not Verdict.SAME or not self.fits(attempt, group):
+                continue
+            if best is None or verdict.score > best[0]:
+                best = (verdict.score, group)
+        return best[1] if best else None
+
+    def _current(self, stored: Iterable[Record], agent: str) -> list[Record]:
+        """What the store gave, as this transaction has changed it, and the groups it made itself."""
+        for record in stored:
+            self._held.setdefault(record.id, record)
+        now = self._held | self._changed
+        return [record for record in now.values() if record.kind == "strategy" and record.agent == agent]
+
+    def _make(self, attempt: Attempt) -> Record:
+        body = {"strategy": attempt.strategy, "task": attempt.task, "task_type": attempt.task_type, "errors": []}
+        draft = Draft(
+            kind="strategy", agent=attempt.agent, body=body, provenance=Provenance(Origin.OUTCOME, Trust.LEARNED)
+        )
+        group = build(self._engine, draft, attempt.vectors, key=fingerprint(attempt.strategy))
+        self._grown.add(attempt.agent)
+        self._changed[group.id] = group
+        return group
+
+    def _marker_id(self, agent: str) -> str:
+        return f"mrk_groups_{fingerprint(self._engine.project, agent)}"
+
+    def _read_marker(self, agent: str) -> None:
+        # Must be read before the search: it says as of when the search found nothing.
+        if agent not in self._markers:
+            found = self._engine.store.get([self._marker_id(agent)])
+            self._markers[agent] = found[0] if found else None
+
+    def _next_marker(self, agent: str) -> Record:
+        held = self._markers[agent]
+        count = held.body["value"] + 1 if held else 1
+        draft = Draft(kind="marker", agent=agent, body={"value": count}, provenance=Provenance(Origin.SYSTEM))
+        version = held.version + 1 if held else 1
+        return build(self._engine, draft, (), id=self._marker_id(agent), version=version)
+
+
+def lesson_id(group: Record, kind: str) -> str:
+    """The one heuristic and the one anti-pattern a group may have are known by its own id."""
+    return f"{KINDS[kind].prefix}_{group.id.split('_', 1)[1]}"

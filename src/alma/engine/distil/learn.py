@@ -1,0 +1,124 @@
+"""Learning: an episode is kept as it is, counted for its strategy group, and the group's lesson follows its evidence.
+
+All in one transaction, with one pass of the embedder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...errors import NotFoundError
+from ...types.evidence import Evidence
+from ...types.kinds import KINDS, MemoryType, Result
+from ...types.record import Origin, Provenance, Record, Trust
+from ...types.vector import Vector
+from ..admit import Draft, build, commit, screen
+from ..context import Engine
+from .groups import Attempt, Groups
+from .lessons import offer, settle, with_error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """A task that was done: how, and how it went."""
+
+    agent: str
+    task: str
+    strategy: str
+    result: Result
+    task_type: str = ""
+    duration_ms: int | None = None
+    error: str | None = None
+    feedback: str | None = None
+    retrieval: str | None = None
+    user: str = ""
+    session: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def learn(engine: Engine, episodes: Sequence[Episode]) -> list[Record]:
+    """Record episodes, in order; the outcomes as they were stored."""
+    _known_retrievals(engine, episodes)
+    drafts = [screen(engine, _draft(episode)) for episode in episodes]
+    vectors = engine.encode([_passages(draft) for draft in drafts for _passages in _VIEWS])
+    pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+
+    def attempt() -> tuple[list[Record], list[Record]]:
+        groups = Groups(engine)
+        history: list[Record] = []
+        outcomes = [
+            _fold(engine, groups, draft, own, shared, history)
+            for draft, (own, shared) in zip(drafts, pairs, strict=True)
+        ]
+        return outcomes, [*outcomes, *groups.changed(), *history]
+
+    return commit(engine, attempt)
+
+
+def _draft(episode: Episode) -> Draft:
+    body = {
+        "task": episode.task,
+        "strategy": episode.strategy,
+        "outcome": str(episode.result),
+        "task_type": episode.task_type,
+        "duration_ms": episode.duration_ms,
+        "error": episode.error,
+        "feedback": episode.feedback,
+        "retrieval": episode.retrieval,
+        "metadata": dict(episode.metadata),
+    }
+    return Draft(
+        kind=MemoryType.OUTCOME,
+        agent=episode.agent,
+        user=episode.user,
+        session=episode.session,
+        body=body,
+        category=episode.task_type,
+        provenance=Provenance(Origin.OUTCOME, Trust.TRUSTED),
+        tags=episode.tags,
+    )
+
+
+def _outcome_passages(draft: Draft) -> tuple[str, ...]:
+    return KINDS[MemoryType.OUTCOME].passages(draft.body)
+
+
+def _group_passages(draft: Draft) -> tuple[str, ...]:
+    return KINDS["strategy"].passages(draft.body)
+
+
+# For short texts the two hold the same passages, which are embedded once.
+_VIEWS = (_outcome_passages, _group_passages)
+
+
+def _known_retrievals(engine: Engine, episodes: Sequence[Episode]) -> None:
+    wanted = list(dict.fromkeys(episode.retrieval for episode in episodes if episode.retrieval))
+    known = {record.id for record in engine.store.get(wanted) if record.kind == "retrieval"}
+    for name in wanted:
+        if name not in known:
+            raise NotFoundError(f"there is no retrieval {name!r}; pass the retrieval_id of a MemorySlice")
+
+
+def _fold(
+    engine: Engine,
+    groups: Groups,
+    draft: Draft,
+    own: tuple[Vector, ...],
+    shared: tuple[Vector, ...],
+    history: list[Record],
+) -> Record:
+    body = draft.body
+    attempt = Attempt(draft.agent, body["strategy"], body["task"], body["task_type"], shared)
+    result = Result(body["outcome"])
+    group = groups.find_or_make(attempt)
+    seen = group.evidence.with_result(result.value_of, engine.clock())
+    group = with_error(replace(group, evidence=seen), None if result is Result.SUCCESS else body["error"])
+    groups.put(group)
+    history += settle(engine, groups, group, attempt)
+    if result is Result.SUCCESS:
+        offer(engine, groups, group, attempt)
+    links = (group.id, body["retrieval"]) if body["retrieval"] else (group.id,)
+    return build(engine, draft, own, links=links, evidence=Evidence().with_result(result.value_of, engine.clock()))

@@ -1,0 +1,191 @@
+"""What people do to single memories: state a strategy or a warning, change one, delete one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import NotFoundError, ValidationError, unknown
+from ..types.evidence import Evidence
+from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType, Result
+from ..types.query import Where
+from ..types.record import Origin, Provenance, Record, Status
+from .admit import Draft, build, change, clean, commit, revise, rewrite, screen
+from .context import Engine
+from .distil.groups import Attempt, Groups, lesson_id
+from .distil.lessons import settle
+from .text import fingerprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A heuristic or an anti-pattern that somebody states instead of letting it be learned."""
+
+    kind: MemoryType
+    agent: str
+    condition: str
+    strategy: str
+    body: Mapping[str, Any] = field(default_factory=dict)
+    category: str = ""
+    provenance: Provenance = Provenance(Origin.USER)
+    tags: tuple[str, ...] = ()
+
+
+def state(engine: Engine, statements: Sequence[Statement]) -> list[Record]:
+    """Each becomes the lesson of its strategy group, so that later outcomes count for or against it."""
+    drafts = [screen(engine, _draft(statement)) for statement in statements]
+    heads = [{"strategy": _strategy(draft), "task": draft.body["condition"]} for draft in drafts]
+    vectors = engine.encode([KINDS["strategy"].passages(head) for head in heads])
+
+    def attempt() -> tuple[list[Record], list[Record]]:
+        groups = Groups(engine)
+        out = []
+        for draft, head, made in zip(drafts, heads, vectors, strict=True):
+            tried = Attempt(draft.agent, head["strategy"], head["task"], draft.body["task_type"], made)
+            out.append(_stated(engine, groups, draft, groups.find_or_make(tried)))
+        changed = {record.id: record for record in groups.changed()}
+        return [changed[record.id] for record in out], list(changed.values())
+
+    return commit(engine, attempt)
+
+
+def _draft(statement: Statement) -> Draft:
+    name = "strategy" if statement.kind is MemoryType.HEURISTIC else "pattern"
+    body = {
+        "condition": statement.condition,
+        name: statement.strategy,
+        "task_type": statement.category,
+        "metadata": {},
+        **statement.body,
+    }
+    return Draft(
+        kind=statement.kind,
+        agent=statement.agent,
+        body=body,
+        category=statement.category,
+        provenance=statement.provenance,
+        tags=statement.tags,
+    )
+
+
+def _strategy(draft: Draft) -> str:
+    return str(draft.body.get("strategy") or draft.body.get("pattern"))
+
+
+def _stated(engine: Engine, groups: Groups, draft: Draft, group: Record) -> Record:
+    name = lesson_id(group, draft.kind)
+    held = groups.get([name])
+    fresh = build(engine, draft, group.vectors, id=name, key=name, links=(group.id,), evidence=group.evidence)
+    known = held[0] if held else fresh
+    record = replace(
+        fresh,
+        evidence=known.evidence.with_results_of(group.evidence),
+        created_at=known.created_at,
+        tags=tuple(dict.fromkeys((*known.tags, *draft.tags))),
+    )
+    groups.put(group)
+    groups.put(record)
+    return record
+
+
+def find(engine: Engine, memory_id: str) -> Record:
+    """A memory of this project, or an error that says there is none."""
+    found = [
+        record
+        for record in engine.store.get([memory_id])
+        if record.project == engine.project and record.kind in MEMORY_KINDS
+    ]
+    if not found:
+        raise NotFoundError(f"there is no memory {memory_id!r} in project {engine.project!r}")
+    return found[0]
+
+
+def update(
+    engine: Engine, memory_id: str, fields: Mapping[str, Any], status: Status | None, tags: tuple[str, ...] | None
+) -> Record:
+    def attempt() -> tuple[Record, list[Record]]:
+        held = find(engine, memory_id)
+        _editable(held, fields)
+        told = clean(dict(fields))
+        changes: dict[str, Any] = {} if status is None else {"status": status}
+        if tags is not None:
+            changes["tags"] = tags
+        if told:
+            # What a person has edited is theirs; learning moves its evidence, not its words.
+            origin = replace(held.provenance, origin=Origin.USER)
+            body = {**held.body, **told}
+            fresh = rewrite(engine, held, body, provenance=origin, key=_key(held, body), **changes)
+        else:
+            fresh = revise(engine, held, **changes)
+        before = {name: held.body.get(name) for name in told} | {"status": str(held.status), "tags": list(held.tags)}
+        return fresh, [fresh, change(engine, fresh, "edited", before=before)]
+
+    return commit(engine, attempt)
+
+
+def _editable(held: Record, fields: Mapping[str, Any]) -> None:
+    allowed = (*KINDS[held.kind].editable, "metadata")
+    for name in fields:
+        if name not in allowed:
+            raise ValidationError(unknown(f"field of a {held.kind}", name, allowed))
+
+
+def _key(held: Record, body: Mapping[str, Any]) -> str:
+    unique = {
+        MemoryType.DOMAIN_KNOWLEDGE: ("domain", "fact"),
+        MemoryType.USER_PREFERENCE: ("category", "preference"),
+    }.get(MemoryType(held.kind))
+    if unique is None:
+        return held.key
+    return fingerprint(held.kind, held.agent, held.user, *(str(body[name]) for name in unique))
+
+
+def delete(engine: Engine, memory_id: str) -> None:
+    """Remove a memory for good and keep it from being learned again by itself."""
+    record = find(engine, memory_id)
+
+    def attempt() -> tuple[None, list[Record]]:
+        body = {"record": record.id, "kind": record.kind}
+        draft = Draft(
+            kind="tombstone", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.USER)
+        )
+        stone = build(engine, draft, (), id=f"tom_{record.id}", key=record.key or record.id)
+        return None, [stone, *_uncounted(engine, record)]
+
+    # Two steps, the stone first: killed in between, the same call finishes the work without counting twice.
+    if not engine.store.get([f"tom_{record.id}"]):
+        commit(engine, attempt)
+    engine.store.delete([memory_id])
+
+
+def _uncounted(engine: Engine, record: Record) -> list[Record]:
+    """An outcome that is deleted no longer speaks for or against its strategy."""
+    if record.kind != MemoryType.OUTCOME or not record.links:
+        return []
+    groups = Groups(engine)
+    held = groups.get(record.links[:1])
+    if not held:
+        return []
+    group = held[0]
+    value = Result(record.body["outcome"]).value_of
+    group = replace(group, evidence=_without(group.evidence, value, int(record.created_at.timestamp())))
+    groups.put(group)
+    tried = Attempt(group.agent, group.body["strategy"], group.body["task"], group.body["task_type"], group.vectors)
+    history = settle(engine, groups, group, tried)
+    return [*groups.changed(), *history]
+
+
+def _without(evidence: Evidence, value: float, at: int) -> Evidence:
+    name = "successes" if value >= 1.0 else "failures" if value <= 0.0 else "partials"
+    recent = list(evidence.recent)
+    near = [entry for entry in recent if entry[1] == value]
+    if near:
+        recent.remove(min(near, key=lambda entry: abs(entry[0] - at)))
+    return replace(evidence, **{name: max(0, getattr(evidence, name) - 1)}, recent=tuple(recent))
+
+
+def history(engine: Engine, memory_id: str) -> list[Record]:
+    """What happened to a memory, oldest first."""
+    where = Where(kinds={"change"}, projects={engine.project}, linked={memory_id})
+    return list(engine.store.scan(where))[::-1]

@@ -1,0 +1,128 @@
+"""Scores, as pure functions of (evidence, now).
+
+Results are weighted by order and by age: each later result takes a little from the weight of those before it, so that
+a strategy which stopped working shows it after a handful of failures, however long it used to work.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from enum import StrEnum
+
+from ..types.evidence import Belief, Evidence
+from ..types.kinds import MemoryType, Result
+from ..types.record import Origin, Record, Trust
+
+_BY_ORDER = 0.93
+_HALF_LIFE_DAYS = 180.0
+_DAY = 86_400.0
+
+WORKS = 0.55
+"""The weighted success rate from which a strategy is recommended."""
+FAILS = 0.40
+"""The rate up to which it is warned of. Between the two the evidence is mixed, and nothing is claimed."""
+
+
+class Standing(StrEnum):
+    HEURISTIC = "heuristic"
+    ANTI_PATTERN = "anti_pattern"
+    OPEN = "open"
+
+
+def weigh(evidence: Evidence, now: datetime) -> tuple[float, float]:
+    """Weighted successes and failures."""
+    good = bad = 0.0
+    weight = 1.0
+    moment = now.timestamp()
+    for at, value in reversed(evidence.recent):
+        aged = weight * 0.5 ** (max(0.0, moment - at) / _DAY / _HALF_LIFE_DAYS)
+        good += aged * value
+        bad += aged * (1.0 - value)
+        weight *= _BY_ORDER
+    return good, bad
+
+
+def rate(evidence: Evidence, now: datetime) -> float | None:
+    good, bad = weigh(evidence, now)
+    return good / (good + bad) if good + bad > 1e-9 else None
+
+
+def standing(evidence: Evidence, now: datetime, min_results: int, min_failures: int) -> Standing:
+    """What the results say of a strategy. Never both: one rate decides."""
+    current = rate(evidence, now)
+    if current is None:
+        return Standing.OPEN
+    if evidence.results >= min_results and current >= WORKS:
+        return Standing.HEURISTIC
+    if evidence.failures >= min_failures and current <= FAILS:
+        return Standing.ANTI_PATTERN
+    return Standing.OPEN
+
+
+def _beta(a: float, b: float) -> Belief:
+    mean = a / (a + b)
+    spread = 1.645 * math.sqrt(mean * (1.0 - mean) / (a + b + 1.0))
+    return Belief(mean, max(0.0, mean - spread), min(1.0, mean + spread))
+
+
+# What an unproven record is worth: (for, against), as if so many judgements had been made already.
+_PRIOR = {Trust.TRUSTED: (3.4, 0.6), Trust.LEARNED: (1.0, 1.0), Trust.UNTRUSTED: (1.0, 2.0)}
+_STATED_PRIOR = (3.0, 1.0)
+
+
+def _feedback(evidence: Evidence) -> tuple[float, float]:
+    return evidence.ups + 0.3 * evidence.uses, evidence.downs + 0.15 * evidence.skips
+
+
+def believe(record: Record, now: datetime) -> Belief:
+    """How sure it is that the record should be followed."""
+    pro, con = _feedback(record.evidence)
+    good, bad = weigh(record.evidence, now)
+    if record.kind == MemoryType.ANTI_PATTERN:
+        good, bad = bad, good
+    if record.kind in (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, "strategy"):
+        stated = record.provenance.origin is Origin.USER
+        prior = _STATED_PRIOR if stated else (1.0, 1.0)
+        return _beta(prior[0] + good + 0.5 * pro, prior[1] + bad + 0.5 * con)
+    prior = _PRIOR[record.provenance.trust]
+    return _beta(prior[0] + pro, prior[1] + con)
+
+
+def success(record: Record, now: datetime) -> float:
+    """The success factor of the ranking: how well it went when this was followed (for a warning: how badly)."""
+    if record.kind == MemoryType.OUTCOME:
+        return Result(record.body["outcome"]).value_of
+    current = rate(record.evidence, now)
+    if current is None:
+        return 0.5
+    return 1.0 - current if record.kind == MemoryType.ANTI_PATTERN else current
+
+
+def last_touched(record: Record) -> datetime:
+    used = record.evidence.last_used
+    return record.updated_at if used is None else max(record.updated_at, used)
+
+
+def age_days(record: Record, now: datetime) -> float:
+    return max(0.0, (now - last_touched(record)).total_seconds() / _DAY)
+
+
+def recency(record: Record, now: datetime, half_life_days: float) -> float:
+    return float(0.5 ** (age_days(record, now) / half_life_days))
+
+
+# Episodes fade first, what was distilled from them later, what a person said last.
+_RETENTION_DAYS = {
+    MemoryType.OUTCOME: 60.0,
+    MemoryType.HEURISTIC: 180.0,
+    MemoryType.ANTI_PATTERN: 180.0,
+    MemoryType.DOMAIN_KNOWLEDGE: 365.0,
+    MemoryType.USER_PREFERENCE: 3650.0,
+}
+
+
+def strength(record: Record, now: datetime) -> float:
+    """How alive a memory is: belief that fades while nobody uses or confirms it."""
+    half_life = _RETENTION_DAYS.get(MemoryType(record.kind), 365.0)
+    return believe(record, now).mean * float(0.5 ** (age_days(record, now) / half_life))

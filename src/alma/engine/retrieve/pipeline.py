@@ -1,0 +1,191 @@
+"""Retrieval: candidates (by meaning and by words, filter first) → fuse → gate → score → diversity → a slice that knows
+its own id and can say why each memory is in it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from ...errors import ReadOnlyError, StorageFullError
+from ...types.kinds import MemoryType
+from ...types.query import Hit, Where
+from ...types.record import Origin, Provenance, Record, Status
+from ...types.slice import Explanation, MemorySlice
+from ...types.vector import Vector, cosine
+from ..admit import Draft, build, clean, commit, marker, mismatch
+from ..context import Engine
+from ..inject.prompt import render
+from ..search import by_meaning, by_words, closeness
+from ..text import coverage, stems
+from ..view import view
+from .fuse import Candidate, relevant, similarity
+from .score import explain, score
+
+_LOG = logging.getLogger("alma")
+_OWNED = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.DOMAIN_KNOWLEDGE, MemoryType.OUTCOME)
+_FIELDS = {
+    MemoryType.HEURISTIC: "heuristics",
+    MemoryType.OUTCOME: "outcomes",
+    MemoryType.USER_PREFERENCE: "preferences",
+    MemoryType.DOMAIN_KNOWLEDGE: "domain_knowledge",
+    MemoryType.ANTI_PATTERN: "anti_patterns",
+}
+_SAME_TEXT = 0.985
+_MAX_STANDING = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    task: str
+    agent: str
+    user: str | None = None
+    top_k: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    record: Record
+    score: float
+    explanation: Explanation
+
+
+def retrieve(engine: Engine, request: Request) -> MemorySlice:
+    began = time.perf_counter()
+    now = engine.clock()
+    vector = _query_vector(engine, request.task)
+    pool = _pool(engine, request, vector)
+    ranked = _rank(engine, request, pool, now)
+    chosen = {kind: _diverse(ranked[kind], request.top_k, ranked) for kind in _OWNED}
+    chosen[MemoryType.USER_PREFERENCE] = ranked[MemoryType.USER_PREFERENCE][: engine.settings.max_preferences]
+    made = _slice(request, chosen, now)
+    kept = _keep(engine, request, made) if engine.settings.keep_retrievals else None
+    return replace(made, retrieval_id=kept, retrieval_time_ms=(time.perf_counter() - began) * 1000)
+
+
+def _query_vector(engine: Engine, task: str) -> Vector | None:
+    if engine.encoder is None:
+        return None
+    held = marker(engine)
+    if held is None:
+        return None  # nothing has been embedded yet
+    if held.body["value"] != engine.embedder_name:
+        raise mismatch(held.body["value"], engine.embedder_name)
+    [vectors] = engine.encode([(task,)])
+    return vectors[0] if vectors else None
+
+
+def _pool(engine: Engine, request: Request, vector: Vector | None) -> list[Candidate]:
+    limit = max(2 * request.top_k, 12)
+    readable = engine.scopes.readable(request.agent)
+    meaning: list[Hit] = []
+    words: list[Hit] = []
+    for kind in _OWNED:
+        where = Where(kinds={kind}, projects={engine.project}, agents=readable, statuses={Status.ACTIVE})
+        meaning += by_meaning(engine.store, vector, where, limit)
+        words += by_words(engine.store, request.task, where, limit)
+    ids = dict.fromkeys(hit.id for hit in (*meaning, *words))
+    records = [*engine.store.get(list(ids)), *_standing(engine, request)]
+    close = {hit.id: hit.score for hit in meaning}
+    said = _word_scores(request.task, words, {record.id: record for record in records})
+    return [
+        Candidate(record, _closeness(record, vector, close), said.get(record.id, 0.0))
+        for record in {record.id: record for record in records}.values()
+    ]
+
+
+def _closeness(record: Record, vector: Vector | None, known: dict[str, float]) -> float | None:
+    if record.id in known:
+        return known[record.id]
+    return None if vector is None else closeness(record, vector)
+
+
+def _standing(engine: Engine, request: Request) -> list[Record]:
+    """The user's preferences stand whether or not the task is about them: dinner shares no word with 'vegetarian'."""
+    if request.user is None:
+        return []
+    where = Where(
+        kinds={MemoryType.USER_PREFERENCE}, projects={engine.project}, users={request.user}, statuses={Status.ACTIVE}
+    )
+    return list(engine.store.scan(where, _MAX_STANDING))
+
+
+def _word_scores(task: str, hits: Sequence[Hit], records: dict[str, Record]) -> dict[str, float]:
+    """Word scores are only comparable within one answer; the best one is anchored to how much of the query it says."""
+    found = [hit for hit in hits if hit.id in records]
+    if not found:
+        return {}
+    best = max(found, key=lambda hit: hit.score)
+    anchor = coverage(stems(task), stems(records[best.id].text))
+    return {hit.id: anchor * max(0.0, hit.score / best.score) if best.score > 0 else 0.0 for hit in found}
+
+
+def _rank(engine: Engine, request: Request, pool: list[Candidate], now: datetime) -> dict[MemoryType, list[Scored]]:
+    ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
+    for candidate, similar in zip(pool, similarity(pool), strict=True):
+        kind = MemoryType(candidate.record.kind)
+        standing = kind is MemoryType.USER_PREFERENCE
+        if not standing and not relevant(candidate):
+            continue
+        total, factors = score(candidate.record, similar, now, engine.settings)
+        why = explain(candidate, total, factors, request.task, standing)
+        ranked[kind].append(Scored(candidate.record, total, why))
+    for scored in ranked.values():
+        scored.sort(key=lambda item: (-item.score, item.record.id))
+    return ranked
+
+
+def _diverse(scored: list[Scored], top_k: int, ranked: dict[MemoryType, list[Scored]]) -> list[Scored]:
+    """The best that differ: one outcome per strategy and result, no second copy of a text."""
+    taken: list[Scored] = []
+    told: set[tuple[str, str]] = set()
+    for item in scored:
+        if len(taken) == top_k:
+            break
+        if item.record.kind == MemoryType.OUTCOME:
+            what = (item.record.links[0] if item.record.links else item.record.id, item.record.body["outcome"])
+            if what in told:
+                continue
+            told.add(what)
+        elif any(_copies(item.record, other.record) for other in taken):
+            continue
+        taken.append(item)
+    return taken
+
+
+def _copies(a: Record, b: Record) -> bool:
+    if not a.vectors or len(a.vectors) != len(b.vectors) or a.embedder != b.embedder:
+        return False
+    if stems(a.text) != stems(b.text):
+        return False
+    return all(cosine(own, other) >= _SAME_TEXT for own, other in zip(a.vectors, b.vectors, strict=True))
+
+
+def _slice(request: Request, chosen: dict[MemoryType, list[Scored]], now: datetime) -> MemorySlice:
+    values: dict[str, Any] = {
+        _FIELDS[kind]: [view(item.record, now) for item in items] for kind, items in chosen.items()
+    }
+    made = MemorySlice(query=request.task, agent=request.agent, renderer=render, **values)
+    why = {item.record.id: item.explanation for items in chosen.values() for item in items}
+    return replace(made, explanations=tuple(why[memory.id] for memory in made))
+
+
+def _keep(engine: Engine, request: Request, made: MemorySlice) -> str | None:
+    shown = [memory.id for memory in made]
+    draft = Draft(
+        kind="retrieval",
+        agent=request.agent,
+        user=request.user or "",
+        body=clean({"task": request.task, "mode": "default"}) | {"shown": shown},
+        provenance=Provenance(Origin.SYSTEM),
+    )
+    record = build(engine, draft, (), links=tuple(shown))
+    try:
+        return commit(engine, lambda: (record.id, [record]))
+    except (ReadOnlyError, StorageFullError) as error:
+        # What was found is worth more than the note that it was looked for; the missing id tells the caller.
+        _LOG.warning("this retrieval could not be recorded: %s", error)
+        return None

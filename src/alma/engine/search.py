@@ -1,0 +1,67 @@
+"""Candidates by meaning and by words, whatever the store can do itself."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from ..ports import Searchable, Store
+from ..types.query import Hit, Where
+from ..types.record import Record
+from ..types.vector import Vector, cosine
+from .text import content_words, stem, words
+
+MAX_WORDS = 12
+_K1, _B = 1.2, 0.75
+
+
+def by_words(store: Store, query: str, where: Where, limit: int) -> list[Hit]:
+    """The records that share words with the query, best first."""
+    wanted = _telling(content_words(query))
+    if not wanted:
+        return []
+    if isinstance(store, Searchable):
+        return store.match(" ".join(wanted), where, limit)
+    return _bm25(store, frozenset(map(stem, wanted)), where, limit)
+
+
+def _telling(found: list[str]) -> list[str]:
+    """Of a long query the longest words: a pasted prompt is not searched for word by word."""
+    if len(found) <= MAX_WORDS:
+        return found
+    return sorted(found, key=len, reverse=True)[:MAX_WORDS]
+
+
+def _bm25(store: Store, query: frozenset[str], where: Where, limit: int) -> list[Hit]:
+    docs = [(record.id, Counter(map(stem, words(record.text)))) for record in store.scan(where) if record.text]
+    if not docs:
+        return []
+    mean = sum(counts.total() for _, counts in docs) / len(docs)
+    idf = {term: _idf(sum(term in counts for _, counts in docs), len(docs)) for term in query}
+    scored = [(_score(counts, idf, mean), name) for name, counts in docs]
+    best = sorted((-score, name) for score, name in scored if score > 0)[:limit]
+    return [Hit(name, -score) for score, name in best]
+
+
+def _idf(holding: int, total: int) -> float:
+    return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
+
+
+def _score(counts: Counter[str], idf: dict[str, float], mean: float) -> float:
+    length = _K1 * (1 - _B + _B * counts.total() / mean)
+    return sum(weight * counts[term] * (_K1 + 1) / (counts[term] + length) for term, weight in idf.items())
+
+
+def by_meaning(store: Store, vector: Vector | None, where: Where, limit: int) -> list[Hit]:
+    return store.nearest(vector, where, limit) if vector is not None else []
+
+
+def closeness(record: Record, vector: Vector) -> float | None:
+    """The cosine of a record's best vector, when it has one that can be compared."""
+    return max((cosine(own, vector) for own in record.vectors if len(own) == len(vector)), default=None)
+
+
+def neighbours(store: Store, vector: Vector | None, query: str, where: Where, limit: int) -> list[Record]:
+    """Records near a text by meaning or by words, for a closer look at each."""
+    hits = [*by_meaning(store, vector, where, limit), *by_words(store, query, where, max(4, limit // 2))]
+    return store.get(list(dict.fromkeys(hit.id for hit in hits)))

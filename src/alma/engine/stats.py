@@ -1,0 +1,52 @@
+"""How much is stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TypedDict
+
+from ..ports import Countable
+from ..types.kinds import MEMORY_KINDS
+from ..types.query import Where
+from ..types.record import Status
+from .context import Engine
+
+
+class Stats(TypedDict):
+    project_id: str
+    agent: str | None
+    total_count: int
+    """Memories in use: active and candidate."""
+    by_type: dict[str, int]
+    by_status: dict[str, int]
+    by_agent: dict[str, int]
+    retrieval_count: int
+    embedder: str
+
+
+def stats(engine: Engine, agent: str | None = None) -> Stats:
+    agents = None if agent is None else {agent}
+    counts = _count(engine, Where(kinds=MEMORY_KINDS, projects={engine.project}, agents=agents))
+    asked = _count(engine, Where(kinds={"retrieval"}, projects={engine.project}, agents=agents))
+    live = {place: number for place, number in counts.items() if place[2] in (Status.ACTIVE, Status.CANDIDATE)}
+    return Stats(
+        project_id=engine.project,
+        agent=agent,
+        total_count=sum(live.values()),
+        by_type={kind: _sum(live, 0, kind) for kind in MEMORY_KINDS},
+        by_status={str(status): number for status in Status if (number := _sum(counts, 2, status))},
+        by_agent={name: _sum(live, 1, name) for name in sorted({place[1] for place in live}) if name},
+        retrieval_count=sum(asked.values()),
+        embedder=engine.embedder_name or "none (words only)",
+    )
+
+
+def _count(engine: Engine, where: Where) -> Mapping[tuple[str, str, str], int]:
+    if isinstance(engine.store, Countable):
+        return engine.store.count(where)
+    return Counter((record.kind, record.agent, str(record.status)) for record in engine.store.scan(where))
+
+
+def _sum(counts: Mapping[tuple[str, str, str], int], at: int, name: str) -> int:
+    return sum(number for place, number in counts.items() if place[at] == name)

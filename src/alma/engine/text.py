@@ -1,0 +1,97 @@
+"""Words: how texts are normalised, compared and looked up."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from functools import lru_cache
+
+_WORD = re.compile(r"[^\W_]+(?:[.'’][^\W_]+)*")
+_PIECE = re.compile(r"[^\W_]+")
+_SPACE = re.compile(r"\s+")
+_TRAILING = ".!?;:,… "
+
+STOP = frozenset(
+    """a about above after again all also am an and any are as at be because been before being below between both but by
+    can could did do does doing down during each few for from further had has have having he her here hers him his how i
+    if in into is it its itself just let me more most my no nor not now of off on once only or other our ours out over
+    own please same she should so some such than that the their theirs them then there these they this those through to
+    too under until up very was we were what when where which while who whom why will with would you your yours
+    don doesn didn isn aren wasn weren won wouldn shouldn couldn t s d ll m re ve""".split()
+)
+
+
+def normalise(text: str) -> str:
+    """Case, width, white space and closing punctuation make no difference."""
+    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    return _SPACE.sub(" ", folded).strip().rstrip(_TRAILING)
+
+
+def fingerprint(*parts: str) -> str:
+    joined = "\x1f".join(normalise(part) for part in parts)
+    return hashlib.blake2b(joined.encode("utf-8"), digest_size=16).hexdigest()
+
+
+@lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """A light English stemmer: enough that 'deploys', 'deployed' and 'deploying' meet."""
+    if len(word) <= 3 or not word.isascii():
+        return word
+    for ending, least in (
+        ("ingly", 4),
+        ("edly", 4),
+        ("ing", 4),
+        ("ied", 3),
+        ("ies", 3),
+        ("ed", 4),
+        ("es", 4),
+        ("ly", 4),
+        ("s", 3),
+    ):
+        if word.endswith(ending) and len(word) - len(ending) >= least - 1 and not word.endswith("ss"):
+            root = word[: -len(ending)]
+            if ending in ("ied", "ies"):
+                return root + "y"
+            if len(root) > 3 and root[-1] == root[-2] and root[-1] not in "lsz":
+                root = root[:-1]
+            return root.removesuffix("e")
+    return word.removesuffix("e")
+
+
+def words(text: str) -> list[str]:
+    return _PIECE.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def content_words(text: str, most: int | None = None) -> list[str]:
+    """The words that carry meaning, each once, in order; all words when nothing else is left."""
+    found = list(dict.fromkeys(words(text)))
+    kept = [word for word in found if word not in STOP and (len(word) > 1 or word.isdigit())] or found
+    return kept if most is None else kept[:most]
+
+
+def stems(text: str) -> frozenset[str]:
+    return frozenset(map(stem, content_words(text)))
+
+
+def coverage(query: frozenset[str], text: frozenset[str]) -> float:
+    """Which share of the query's words the text holds."""
+    return len(query & text) / len(query) if query else 0.0
+
+
+def shorten(text: str, most: int) -> str:
+    flat = _SPACE.sub(" ", text).strip()
+    return flat if len(flat) <= most else flat[: most - 1].rstrip() + "…"
+
+
+def passages(text: str, most: int) -> list[str]:
+    """The text in pieces of at most `most` characters, cut between sentences or words where there is a place."""
+    pieces = []
+    rest = text.strip()
+    while len(rest) > most:
+        cut = max(rest.rfind(mark, most // 2, most) + len(mark) for mark in ("\n", ". ", "! ", "? ", "; "))
+        if cut <= most // 2:
+            cut = rest.rfind(" ", most // 2, most) + 1 or most
+        pieces.append(rest[:cut].strip())
+        rest = rest[cut:].strip()
+    return [*pieces, rest] if rest else pieces

@@ -1,0 +1,56 @@
+"""Forgetting: what faded is archived. Nothing is erased; `delete` does that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...types.kinds import MEMORY_KINDS
+from ...types.query import Where
+from ...types.record import Record, Status
+from ..admit import change, commit, revise
+from ..context import Engine
+from ..evidence import age_days, strength
+
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    agent: str | None = None
+    older_than_days: float = 90.0
+    below_confidence: float = 0.3
+
+    def accepts(self, engine: Engine, record: Record) -> bool:
+        now = engine.clock()
+        return age_days(record, now) >= self.older_than_days and strength(record, now) < self.below_confidence
+
+
+def forgettable(engine: Engine, policy: Policy) -> Iterator[Record]:
+    where = Where(
+        kinds=MEMORY_KINDS,
+        projects={engine.project},
+        agents=None if policy.agent is None else {policy.agent},
+        statuses={Status.ACTIVE, Status.CANDIDATE},
+    )
+    return (record for record in engine.store.scan(where) if policy.accepts(engine, record))
+
+
+def forget(engine: Engine, policy: Policy) -> list[str]:
+    """Archive what the policy accepts; the ids."""
+    found = [record.id for record in forgettable(engine, policy)]
+    gone: list[str] = []
+    for start in range(0, len(found), _BATCH):
+        gone += _archive(engine, policy, found[start : start + _BATCH])
+    return gone
+
+
+def _archive(engine: Engine, policy: Policy, ids: Sequence[str]) -> list[str]:
+    def attempt() -> tuple[list[str], list[Record]]:
+        # Looked at again: somebody may have used it since.
+        due = [record for record in engine.store.get(ids) if policy.accepts(engine, record)]
+        history = [change(engine, record, "forgotten", before={"status": str(record.status)}) for record in due]
+        archived = [revise(engine, record, status=Status.ARCHIVED) for record in due]
+        return [record.id for record in due], [*archived, *history]
+
+    return commit(engine, attempt)

@@ -1,0 +1,114 @@
+"""Arguments from outside: what is not usable is refused with a sentence that says what would be."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from ..errors import ValidationError, unknown
+
+MAX_TEXT = 100_000
+MAX_NAME = 200
+MAX_METADATA = 65_536
+MAX_TOP_K = 1_000
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def text(name: str, value: object, most: int = MAX_TEXT) -> str:
+    checked = _string(name, value)
+    if not checked.strip():
+        raise ValidationError(f"{name} is empty; pass a text with at least one visible character")
+    if len(checked) > most:
+        raise ValidationError(
+            f"{name} has {len(checked):,} characters; at most {most:,} are kept in one memory: split or summarise it"
+        )
+    if control := _CONTROL.search(checked):
+        raise ValidationError(
+            f"{name} holds the control character {control[0]!r} at position {control.start()}; remove it"
+        )
+    return checked
+
+
+def optional_text(name: str, value: object) -> str | None:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    return text(name, value)
+
+
+def output(name: str, value: object) -> str | None:
+    """Text a program printed: colours and control characters are dropped, they carry no meaning here."""
+    if value is None:
+        return None
+    checked = _CONTROL.sub("", _ANSI.sub("", _string(name, value)))
+    return text(name, checked) if checked.strip() else None
+
+
+def name(label: str, value: object) -> str:
+    return text(label, value, MAX_NAME).strip()
+
+
+def _string(label: str, value: object) -> str:
+    if isinstance(value, bytes | bytearray):
+        raise ValidationError(f"{label} is bytes; decode it first, for example with .decode('utf-8', 'replace')")
+    if not isinstance(value, str):
+        raise ValidationError(f"{label} must be text (str), not {type(value).__name__}")
+    if lone := _SURROGATE.search(value):
+        raise ValidationError(
+            f"{label} holds a lone surrogate at position {lone.start()} and is not valid Unicode; "
+            "decode the original bytes with errors='replace'"
+        )
+    return value
+
+
+def whole(label: str, value: object, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValidationError(f"{label} must be a whole number from {least} to {most:,}, not {value!r}")
+    return value
+
+
+def number(label: str, value: object, least: float = -math.inf, most: float = math.inf) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValidationError(f"{label} must be a finite number, not {value!r}")
+    if not least <= value <= most:
+        raise ValidationError(f"{label} must be between {least:g} and {most:g}, not {value!r}")
+    return float(value)
+
+
+def choice(label: str, value: object, options: type[E]) -> E:
+    try:
+        return options(str(value))
+    except ValueError:
+        raise ValidationError(unknown(label, value, list(options))) from None
+
+
+def names(label: str, value: Iterable[str] | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        raise ValidationError(f"{label} must be a list of names, not one text: [{value!r}]")
+    return tuple(dict.fromkeys(name(f"{label}[{at}]", item) for at, item in enumerate(value)))
+
+
+def metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValidationError(f"metadata must be a mapping, not {type(value).__name__}")
+    try:
+        encoded = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        encoded.encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValidationError(f"metadata must hold JSON values only: {error}") from None
+    if len(encoded) > MAX_METADATA:
+        raise ValidationError(f"metadata takes {len(encoded):,} characters as JSON; at most {MAX_METADATA:,} are kept")
+    decoded: dict[str, Any] = json.loads(encoded)
+    return decoded

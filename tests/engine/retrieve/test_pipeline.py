@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from alma import ALMA
+from alma.embedders.local import LocalEmbedder
+from alma.engine.settings import Settings, Weights
+from alma.stores.memory import MemoryStore
+from alma.types import Where
+
+TOKENS = "Auth tokens expire in 24 hours"
+
+
+def told(alma: ALMA, *facts: str, agent: str = "dev") -> list[str]:
+    return [alma.add_domain_knowledge(agent, "d", fact).id for fact in facts]
+
+
+def found(alma: ALMA, task: str, **options: Any) -> list[str]:
+    return [memory.fact for memory in alma.retrieve(task, "dev", **options).domain_knowledge]
+
+
+class TestWhatIsFound:
+    def test_the_best_comes_first_and_top_k_is_the_most_of_each_type(self, alma: ALMA) -> None:
+        told(alma, TOKENS, *(f"Auth server number {number} listens on port {number}" for number in range(9)))
+        assert found(alma, "When do auth tokens expire?")[0] == TOKENS
+        assert len(found(alma, "Which auth server listens on which port number?", top_k=3)) == 3
+
+    def test_nothing_is_said_when_nothing_is_relevant(self, alma: ALMA) -> None:
+        told(alma, TOKENS, "The deploy needs a warm-up request")
+        seen = alma.retrieve("Translate this poem into Portuguese", "dev")
+        assert (seen.total_items, seen.to_prompt(), seen.explain()) == (0, "", ())
+
+    def test_an_old_exact_memory_beats_a_fresh_vague_one(self, alma: ALMA, clock: Any) -> None:
+        told(alma, TOKENS)
+        clock.pass_days(365)
+        fresh = told(alma, "Auth cookies are signed")
+        for _ in range(10):
+            alma.record_feedback(fresh[0], signal="thumbs_up")
+        assert found(alma, "Auth tokens expire in how many hours?")[0] == TOKENS
+
+    def test_many_equal_outcomes_are_shown_once(self, alma: ALMA) -> None:
+        for _ in range(10):
+            alma.learn("dev", "Deploy auth service", "success", "Canary")
+        alma.learn("dev", "Deploy auth service", "failure", "Canary", error_message="timeout")
+        seen = alma.retrieve("Deploy auth service", "dev")
+        assert sorted(str(one.outcome) for one in seen.outcomes) == ["failure", "success"]
+
+    def test_another_agents_many_memories_hide_nothing(self, alma: ALMA) -> None:
+        told(alma, *(f"Auth tokens expire in {number} hours" for number in range(200)), agent="loud")
+        told(alma, "Auth tokens are opaque")
+        assert found(alma, "How do auth tokens work, do tokens expire?") == ["Auth tokens are opaque"]
+
+    def test_it_works_by_words_alone(self, open_alma: Any) -> None:
+        alma = open_alma(embedder=None)
+        told(alma, TOKENS, "The deploy needs a warm-up request")
+        assert found(alma, "When do tokens expire?") == [TOKENS]
+        assert alma.retrieve("Translate this poem", "dev").total_items == 0
+        assert alma.retrieve("When do tokens expire?", "dev").explain()[0].cosine is None
+
+    def test_meaning_is_found_without_a_shared_word(self) -> None:
+        with ALMA(MemoryStore(), LocalEmbedder()) as alma:
+            told(alma, "The customer database is backed up every night", "Invoices are sent as PDF")
+            assert found(alma, "How often do we save a copy of client records?") == [
+                "The customer database is backed up every night"
+            ]
+
+    def test_a_pasted_prompt_is_searched_too(self, alma: ALMA) -> None:
+        told(alma, TOKENS)
+        noise = "You are a careful engineer who always answers politely. " * 40
+        assert alma.retrieve(noise + TOKENS, "dev").retrieval_id is not None
+
+
+class TestTheWeights:
+    @pytest.mark.parametrize("newest_first", [True, False])
+    def test_they_are_obeyed(self, open_alma: Any, clock: Any, newest_first: bool) -> None:
+        weights = Weights(1, 50 if newest_first else 0, 0, 0)
+        alma = open_alma(settings=Settings(weights=weights))
+        told(alma, "Auth tokens expire daily")
+        clock.pass_days(60)
+        told(alma, "Auth tokens never expire at weekends")
+        assert (found(alma, "Auth tokens expire daily")[0] == "Auth tokens expire daily") is not newest_first
+
+
+class TestTheSlice:
+    def test_it_can_explain_every_score(self, alma: ALMA) -> None:
+        told(alma, TOKENS)
+        alma.add_user_preference("u1", "output", "Prefer verbose output")
+        seen = alma.retrieve("When do auth tokens expire?", "dev", user_id="u1")
+        assert [why.memory_id for why in seen.explain()] == [memory.id for memory in seen]
+        preference, fact = seen.explain()
+        assert "standing preference" in preference.reason
+        assert set(fact.shared_words) == {"auth", "tokens", "expire"}
+        parts = fact.factors
+        assert sum(factor.weight for factor in parts.values()) == pytest.approx(1)
+        similar = parts["similarity"].value
+        rest = sum(one.value * one.weight * similar for name, one in parts.items() if name != "similarity")
+        assert fact.score == pytest.approx(similar * parts["similarity"].weight + rest)
+        assert "similarity" in str(fact)
+
+    def test_each_retrieval_is_a_record_of_what_was_shown(self, alma: ALMA) -> None:
+        [name] = told(alma, TOKENS)
+        seen = alma.retrieve("When do auth tokens expire?", "dev")
+        [kept] = alma.engine.store.scan(Where(kinds={"retrieval"}))
+        assert (kept.id, kept.links, kept.body["shown"]) == (seen.retrieval_id, (name,), [name])
+
+    def test_retrievals_are_not_kept_when_not_wanted(self, open_alma: Any) -> None:
+        alma = open_alma(settings=Settings(keep_retrievals=False))
+        assert alma.retrieve("x", "dev").retrieval_id is None
+        assert alma.get_stats()["retrieval_count"] == 0

@@ -1,0 +1,127 @@
+"""Who may import whom. The layers are those of docs/explanation/architecture.md."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "alma"
+
+BELOW_APP = {"types", "errors", "ports", "engine", "core", "aio", "arguments", "config", "stores", "embedders"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "types": {"errors"},
+    "ports": {"types", "errors"},
+    "stores": {"ports", "types", "errors"},
+    "embedders": {"ports", "types", "errors"},
+    "engine": {"ports", "types", "errors"},
+    "arguments": {"engine", "ports", "types", "errors"},
+    # `ALMA.from_config` is wired by app when it is called; nothing else of core may reach up.
+    "core": {"engine", "ports", "types", "errors", "arguments", "app"},
+    "aio": {"core"},
+    "config": {"engine", "types", "errors"},
+    "app": BELOW_APP,
+    "doctor": BELOW_APP | {"app"},
+    "testing": {"ports", "types", "errors", "stores"},
+    "cli": {"app", "config", "core", "doctor", "types", "errors"},
+}
+# The engine's steps run one way: nothing later calls anything earlier.
+STANDARD_ONLY = {"types", "errors"}
+LATE = {("core", "app")}
+
+
+def module_files() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def layer(file: Path, source: Path = SOURCE) -> str:
+    parts = file.relative_to(source).parts
+    return parts[0].removesuffix(".py")
+
+
+def imports(file: Path, source: Path = SOURCE) -> Iterator[tuple[str, bool]]:
+    """Absolute names of what a module imports, and whether that happens while it is being loaded."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    package = ("alma", *file.relative_to(source).parts[:-1])
+    for node, early in walk(tree, True):
+        if isinstance(node, ast.Import):
+            yield from ((name.name, early) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((name, early) for name in origins(node, package))
+
+
+def origins(node: ast.ImportFrom, package: tuple[str, ...]) -> list[str]:
+    if not node.level:
+        return [node.module or ""]
+    base = ".".join(package[: len(package) - node.level + 1])
+    if node.module:
+        return [f"{base}.{node.module}"]
+    return [f"{base}.{name.name}" for name in node.names]
+
+
+def walk(node: ast.AST, early: bool) -> Iterator[tuple[ast.AST, bool]]:
+    for child in ast.iter_child_nodes(node):
+        yield child, early
+        late = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or _type_checking(child)
+        yield from walk(child, early and not late)
+
+
+def _type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def violations(file: Path, source: Path = SOURCE) -> list[str]:
+    own = layer(file, source)
+    found = []
+    for name, early in imports(file, source):
+        parts = name.split(".")
+        if parts[0] != "alma" or len(parts) < 2 or parts[1] == own or own.startswith("__"):
+            continue
+        if parts[1] not in MAY_IMPORT.get(own, set()) or (early and (own, parts[1]) in LATE):
+            found.append(f"{file.relative_to(source)} ({own}) imports {name}")
+    return found
+
+
+def test_every_layer_is_known() -> None:
+    unknown = {layer(file) for file in module_files()} - MAY_IMPORT.keys() - {"__init__", "__main__"}
+    assert not unknown, f"add these to the table and to the architecture page: {unknown}"
+
+
+@pytest.mark.parametrize("file", module_files(), ids=lambda file: str(file.relative_to(SOURCE)))
+def test_a_layer_imports_only_what_it_may(file: Path) -> None:
+    assert not violations(file)
+
+
+def test_a_crossed_layer_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    bad = tmp_path / "engine" / "sneaky.py"
+    bad.write_text("from ..stores.sqlite import SQLiteStore\nfrom .. import config\n")
+    assert violations(bad, tmp_path) == [
+        "engine/sneaky.py (engine) imports alma.stores.sqlite",
+        "engine/sneaky.py (engine) imports alma.config",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(STANDARD_ONLY))
+def test_values_need_only_the_standard_library(name: str) -> None:
+    import sys
+
+    for file in module_files():
+        if layer(file) == name:
+            foreign = {found.split(".")[0] for found, _ in imports(file)} - sys.stdlib_module_names - {"alma"}
+            assert not foreign, f"{file.name} imports {foreign}"
+
+
+def test_only_stores_and_embedders_touch_numpy() -> None:
+    users = {layer(file) for file in module_files() if any(n.split(".")[0] == "numpy" for n, _ in imports(file))}
+    assert users <= {"stores", "embedders"}
+
+
+def test_nothing_heavy_is_imported_while_loading() -> None:
+    heavy = {"numpy", "onnxruntime", "tokenizers", "httpx", "rich", "yaml"}
+    for file in module_files():
+        eager = {name.split(".")[0] for name, early in imports(file) if early} & heavy
+        assert not eager or layer(file) == "testing", f"{file.relative_to(SOURCE)} loads {eager} at once"

@@ -1,0 +1,60 @@
+"""The public surface: what `import alma` promises, and what it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import alma
+import alma.errors
+import alma.types
+
+PUBLIC = ["ALMA", "ALMAError", "AsyncALMA", "FeedbackSignal", "MemorySlice", "MemoryType", "__version__"]
+
+
+def test_the_public_names_are_these() -> None:
+    assert alma.__all__ == PUBLIC
+    assert [name for name in PUBLIC if getattr(alma, name, None) is None] == []
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="ALMAA"):
+        alma.ALMAA  # noqa: B018
+
+
+def test_every_exported_type_exists() -> None:
+    assert [name for name in alma.types.__all__ if not hasattr(alma.types, name)] == []
+
+
+def test_every_error_is_an_alma_error_and_in_the_drawn_tree() -> None:
+    errors = [
+        value for value in vars(alma.errors).values() if isinstance(value, type) and value.__module__ == "alma.errors"
+    ]
+    assert all(issubclass(error, alma.ALMAError) for error in errors)
+    assert alma.errors.__doc__ is not None
+    assert [error.__name__ for error in errors if error.__name__ not in alma.errors.__doc__] == []
+
+
+@pytest.mark.parametrize("statement", ["import alma", "from alma import ALMA", "import alma.types"])
+def test_importing_loads_nothing_heavy(statement: str) -> None:
+    heavy = ["numpy", "onnxruntime", "tokenizers", "httpx", "rich", "yaml", "asyncio", "pydantic"]
+    code = f"{statement}; import sys; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_importing_costs_little_more_than_python_itself() -> None:
+    def cpu(code: str) -> float:
+        probe = (
+            f"import resource, subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True); "
+            "print(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]))"
+        )
+        times = [
+            float(subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout)
+            for _ in range(5)
+        ]
+        return min(times)
+
+    assert cpu("from alma import ALMA") - cpu("pass") < 0.15

@@ -1,0 +1,161 @@
+"""Write the generated parts of the documentation: `python tools/generate_docs.py`.
+
+A page holds `<!-- generated: NAME -->` … `<!-- end -->`; what stands between is made from the code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+from alma import ALMA, errors
+from alma.cli.parser import build_parser
+from alma.config import Config
+from alma.engine.settings import Settings, Weights
+from alma.types import MemoryScope, kinds
+
+ROOT = Path(__file__).parent.parent
+PAGES = (
+    "docs/reference/cli.md",
+    "docs/reference/config.md",
+    "docs/reference/errors.md",
+    "docs/reference/python.md",
+    "docs/reference/stores.md",
+)
+_PART = re.compile(r"(<!-- generated: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def commands() -> str:
+    """Every command's help, as it prints it."""
+    parser = build_parser()
+    out = [f"```text\n{_help(parser)}\n```"]
+    for name, sub in _subparsers(parser):
+        out.append(f"## alma {name}\n\n```text\n{_help(sub)}\n```")
+    return "\n\n".join(out) + "\n"
+
+
+def _subparsers(parser: argparse.ArgumentParser, before: str = "") -> list[tuple[str, argparse.ArgumentParser]]:
+    found = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, sub in action.choices.items():
+                found.append((f"{before}{name}", sub))
+                found += _subparsers(sub, f"{before}{name} ")
+    return found
+
+
+def _help(parser: argparse.ArgumentParser) -> str:
+    return re.sub(r"[ \t]+$", "", parser.format_help(), flags=re.MULTILINE).strip()
+
+
+def keys() -> str:
+    """Every key of the configuration with its default."""
+    rows = [
+        *_fields("", Config, skip=("agents", "settings")),
+        *_fields("agents.NAME.", MemoryScope, skip=("agent_name",)),
+    ]
+    learning = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern")
+    for name, default in _fields("", Settings, skip=("weights",)):
+        rows.append((f"learning.{name}" if name in learning else f"retrieval.{name}", default))
+    rows += _fields("retrieval.weights.", Weights)
+    return (
+        "\n".join(["| key | default |", "|---|---|", *(f"| `{name}` | {default} |" for name, default in rows)]) + "\n"
+    )
+
+
+def _fields(before: str, holder: type, skip: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+    return [(f"{before}{one.name}", _default(one)) for one in fields(holder) if one.name not in skip]
+
+
+def _default(one: object) -> str:
+    default = getattr(one, "default", MISSING)
+    if default is MISSING:
+        return "" if getattr(one, "default_factory", MISSING) is MISSING else "none"
+    if default in (None, "", ()):
+        return "none"
+    return f"`{default}`" if not isinstance(default, bool) else f"`{str(default).lower()}`"
+
+
+def tree() -> str:
+    return f"```text\n{inspect.cleandoc(errors.__doc__ or '')}\n```\n"
+
+
+def methods() -> str:
+    """Every public method of `ALMA`, with its signature and first lines."""
+    out = []
+    for name, member in inspect.getmembers(ALMA):
+        if name.startswith("_") or not (inspect.isfunction(member) or inspect.ismethod(member)):
+            continue
+        signature = str(inspect.signature(member)).replace("(self, ", "(").replace("(self)", "()")
+        out.append(f"### {name}\n\n```text\n{name}{_plain(signature)}\n```\n\n{inspect.getdoc(member) or ''}")
+    return "\n\n".join(out) + "\n"
+
+
+def _plain(signature: str) -> str:
+    return re.sub(r"'([^']*)'", r"\1", signature) if "'" in signature else signature
+
+
+def values() -> str:
+    """The fields of every memory."""
+    own = ("Heuristic", "Outcome", "AntiPattern", "DomainKnowledge", "UserPreference")
+    shared = [one.name for one in fields(kinds.Memory)]
+    rows = [f"| every memory | {', '.join(f'`{name}`' for name in shared)} |"]
+    for name in own:
+        holder = getattr(kinds, name)
+        special = [f"`{one.name}`" for one in fields(holder) if one.name not in shared]
+        rows.append(f"| `{name}` | {', '.join(special)} |")
+    return "\n".join(["| | fields |", "|---|---|", *rows]) + "\n"
+
+
+def stores() -> str:
+    """What each store can do beyond the six methods."""
+    import tempfile
+
+    from alma.stores import registry
+    from alma.testing import capabilities
+
+    found: dict[str, dict[str, bool]] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in ("memory", "sqlite", "file"):
+            store = registry.create(name, path=Path(scratch) / f"{name}.db", options={})
+            found[name] = capabilities(store)
+            store.close()
+    columns = list(next(iter(found.values())))
+    head = ["| store | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
+    rows = [
+        f"| `{name}` | " + " | ".join("yes" if can[one] else "–" for one in columns) + " |"
+        for name, can in found.items()
+    ]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "keys": keys,
+    "errors": tree,
+    "methods": methods,
+    "values": values,
+    "stores": stores,
+}
+
+
+def rendered(page: str, held: str) -> str:
+    return _PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]()}{found[4]}", held)
+
+
+def main() -> int:
+    for page in PAGES:
+        file = ROOT / page
+        held = file.read_text(encoding="utf-8")
+        file.write_text(rendered(page, held), encoding="utf-8")
+        print(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
