@@ -89,6 +89,17 @@ class TestLearning:
         assert isinstance(found, AntiPattern)
         assert found.better_alternative == "Blue-green deployment"
 
+    def test_no_warning_recommends_what_another_warns_of(self, alma: ALMA) -> None:
+        learn(alma, times=3)
+        learn(alma, "failure", 2, strategy="Rolling update")
+        learn(alma, "failure", 6)
+        warnings = {one.pattern: one for one in alma.list("anti_pattern") if isinstance(one, AntiPattern)}
+        assert warnings.keys() == {"Rolling update", "Blue-green deployment"}
+        assert warnings["Rolling update"].better_alternative == ""
+        learn(alma, times=1, strategy="Canary release")
+        better = {one.better_alternative for one in alma.list("anti_pattern") if isinstance(one, AntiPattern)}
+        assert better == {"Canary release"}
+
     def test_a_warning_is_withdrawn_when_the_strategy_starts_working(self, alma: ALMA) -> None:
         learn(alma, "failure", 2)
         [warning] = alma.list("anti_pattern")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tools.generate_docs import PAGES, rendered
 
 from alma.config import load
-from tools.generate_docs import PAGES, rendered
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -74,9 +74,9 @@ def test_yaml_examples_load(document: Path, tmp_path: Path) -> None:
 @named
 def test_command_examples_are_commands(document: Path, tmp_path: Path) -> None:
     """Each `alma …` line of a shell example is understood by the parser."""
-    from alma.cli.parser import build_parser
-
     import shlex
+
+    from alma.cli.parser import build_parser
 
     for found in blocks(document, "bash"):
         for line in found["text"].splitlines():

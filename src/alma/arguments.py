@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .engine import validate
-from .engine.admit import Draft
 from .engine.context import Engine
-from .engine.distil.learn import Episode
-from .engine.edit import Statement
+from .engine.drafts import Draft, Episode, Statement
 from .errors import ValidationError, unknown
 from .types.kinds import MemoryType, Result
 from .types.record import Origin, Provenance, Trust
@@ -18,6 +16,7 @@ Given = Mapping[str, Any]
 Proposal = Draft | Statement
 
 _BY_A_PERSON = frozenset({"user_stated", "explicit_instruction", "user", "correction"})
+_FROM_OUTSIDE = frozenset({"tool_output", "web_page", "file", "document", "email"})
 _LEARN = (
     "agent", "task", "outcome", "strategy_used", "task_type", "duration_ms", "error_message", "feedback",
     "retrieval_id", "user_id", "tags", "metadata",
@@ -132,6 +131,8 @@ _PROPOSE: Mapping[MemoryType, Callable[[Engine, Given, dict[str, Any]], Proposal
 
 
 def _provenance(source: str) -> Provenance:
+    if source in _FROM_OUTSIDE:
+        return Provenance(Origin.TOOL, Trust.UNTRUSTED, source=source)
     origin = Origin.USER if source in _BY_A_PERSON else Origin.AGENT
     return Provenance(origin, Trust.TRUSTED, source=source)
 

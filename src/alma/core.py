@@ -9,10 +9,10 @@ from typing import Any, Self, TypeVar
 
 from . import arguments
 from .engine import edit, judge, validate
-from .engine.admit import Draft, insert
+from .engine.admit import insert
 from .engine.context import Encoder, Engine
 from .engine.distil.learn import learn as learn_episodes
-from .engine.edit import Statement
+from .engine.drafts import Draft, Statement
 from .engine.judge import FeedbackReport
 from .engine.retrieve.pipeline import Request
 from .engine.retrieve.pipeline import retrieve as retrieve_memories

@@ -88,7 +88,7 @@ class NewerStoreError(StorageError):
 
 def unknown(what: str, given: object, valid: Iterable[str]) -> str:
     """The sentence for a name that is not one of the valid ones."""
-    names = list(valid)
+    names = [str(name) for name in valid]
     close = difflib.get_close_matches(str(given), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"unknown {what} {given!r}.{hint} Valid: {', '.join(names)}."

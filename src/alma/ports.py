@@ -17,8 +17,8 @@ class Store(Protocol):
     def put(self, records: Sequence[Record]) -> None:
         """Write all or none.
 
-        A record is taken when its version is greater than the one held; putting exactly what is held changes nothing;
-        anything else raises ConflictError and nothing is written.
+        A record is taken when its version is greater than the one held. Anything else, an equal record too, raises
+        ConflictError and nothing is written: two writers who made the same change must count as two.
         """
 
     def get(self, ids: Sequence[str]) -> list[Record]:

@@ -52,7 +52,7 @@ def test_unknown_name_suggests_and_lists() -> None:
 
 @pytest.mark.parametrize("provider", ["local", "auto"])
 def test_wrong_dim_for_local_says_the_right_one(provider: str) -> None:
-    with pytest.raises(ConfigError, match=r"384 dimensions, not 1536: set `dim` to 384"):
+    with pytest.raises(ConfigError, match=r"384 dimensions, not 1536: set `embedding_dim` to 384"):
         create(provider, dim=1536, options={})
 
 

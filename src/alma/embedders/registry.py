@@ -7,7 +7,7 @@ import importlib.util
 import logging
 from collections.abc import Callable, Mapping
 
-from alma.errors import ConfigError, unknown
+from alma.errors import ConfigError, MissingExtraError, unknown
 from alma.ports import Embedder
 
 from .hash import HashEmbedder
@@ -32,7 +32,7 @@ def create(provider: str, *, dim: int | None, options: Options) -> Embedder | No
     if provider not in PROVIDERS:
         raise ConfigError(unknown("embedder", provider, PROVIDERS))
     if dim is not None and dim < 1:
-        raise ConfigError(f"the embedder's `dim` must be at least 1, not {dim}")
+        raise ConfigError(f"`embedding_dim` must be at least 1, not {dim}")
     factory, valid = PROVIDERS[provider]
     for option in options:
         if option not in valid:
@@ -49,8 +49,16 @@ def _unknown_option(provider: str, option: str, valid: tuple[str, ...]) -> str:
 def _local(dim: int | None, options: Options) -> Embedder:
     if dim not in (None, LocalEmbedder.dim):
         right = LocalEmbedder.dim
-        raise ConfigError(f"the local embedder has {right} dimensions, not {dim}: set `dim` to {right} or leave it out")
+        raise ConfigError(
+            f"the local embedder has {right} dimensions, not {dim}: set `embedding_dim` to {right} or leave it out"
+        )
+    if missing := _missing():
+        raise MissingExtraError(missing[0], EXTRA, "The local embedder")
     return LocalEmbedder()
+
+
+def _missing() -> list[str]:
+    return [package for package in PACKAGES if importlib.util.find_spec(package) is None]
 
 
 def _hash(dim: int | None, options: Options) -> Embedder:
@@ -58,7 +66,7 @@ def _hash(dim: int | None, options: Options) -> Embedder:
 
 
 def _auto(dim: int | None, options: Options) -> Embedder | None:
-    missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
+    missing = _missing()
     if not missing:
         return _local(dim, options)
     _say_words_only(", ".join(missing))

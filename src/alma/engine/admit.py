@@ -9,8 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ..errors import BusyError, ConflictError, EmbedderMismatchError, ScopeError
@@ -21,8 +20,7 @@ from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.vector import Vector
 from .context import Engine
-from .redact import redact
-from .text import fingerprint
+from .drafts import Draft
 
 T = TypeVar("T")
 
@@ -30,31 +28,11 @@ _PATIENCE_SECONDS = 60.0
 EMBEDDER_MARKER = "mrk_embedder"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """What a writer proposes."""
-
-    kind: str
-    body: Mapping[str, Any]
-    agent: str = ""
-    user: str = ""
-    session: str = ""
-    category: str = ""
-    """What the agent's `can_learn` and `cannot_learn` are asked about; empty: nothing to ask."""
-    unique: tuple[str, ...] = ()
-    """What makes it the same memory when it is said again; empty: never a duplicate."""
-    provenance: Provenance = field(default_factory=Provenance)
-    tags: tuple[str, ...] = ()
-    valid_from: datetime | None = None
-    valid_to: datetime | None = None
-
-    @property
-    def key(self) -> str:
-        return fingerprint(self.kind, self.agent, self.user, *self.unique) if self.unique else ""
-
-
 def clean(value: Any) -> Any:
     """The same JSON value with every secret taken out."""
+    # Loaded here because its many patterns take a while to compile, and importing alma must not.
+    from .redact import redact
+
     if isinstance(value, str):
         return redact(value).text
     if isinstance(value, Mapping):
@@ -69,9 +47,21 @@ def screen(engine: Engine, draft: Draft) -> Draft:
     if draft.category and not scope.is_allowed(draft.category):
         allowed = ", ".join(scope.can_learn) or f"anything but {', '.join(scope.cannot_learn)}"
         raise ScopeError(f"agent {draft.agent!r} may not learn {draft.category!r}. It may learn: {allowed}.")
-    return replace(
+    cleaned = replace(
         draft, body=clean(draft.body), unique=tuple(map(clean, draft.unique)), tags=tuple(map(clean, draft.tags))
     )
+    return _doubted(cleaned) if draft.provenance.trust is Trust.UNTRUSTED else cleaned
+
+
+def _doubted(draft: Draft) -> Draft:
+    """Untrusted content that reads like an attempt to instruct the model says so to whoever reviews it."""
+    from .inject.escape import suspicious
+
+    reasons = suspicious(KINDS[draft.kind].text(draft.body))
+    if not reasons:
+        return draft
+    metadata = {**draft.body.get("metadata", {}), "suspicious": list(reasons)}
+    return replace(draft, body={**draft.body, "metadata": metadata}, tags=(*draft.tags, "suspicious"))
 
 
 def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...], **changes: Any) -> Record:

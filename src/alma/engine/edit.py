@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from ..errors import NotFoundError, ValidationError, unknown
@@ -11,25 +11,12 @@ from ..types.evidence import Evidence
 from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status
-from .admit import Draft, build, change, clean, commit, revise, rewrite, screen
+from .admit import build, change, clean, commit, revise, rewrite, screen
 from .context import Engine
 from .distil.groups import Attempt, Groups, lesson_id
 from .distil.lessons import settle
+from .drafts import Draft, Statement
 from .text import fingerprint
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """A heuristic or an anti-pattern that somebody states instead of letting it be learned."""
-
-    kind: MemoryType
-    agent: str
-    condition: str
-    strategy: str
-    body: Mapping[str, Any] = field(default_factory=dict)
-    category: str = ""
-    provenance: Provenance = Provenance(Origin.USER)
-    tags: tuple[str, ...] = ()
 
 
 def state(engine: Engine, statements: Sequence[Statement]) -> list[Record]:

@@ -112,11 +112,7 @@ def _assigned(match: re.Match[str]) -> Span | None:
     value = text[start:end]
     # NAME=value as in a shell or --name=value: code and prose are not written so.
     terse = (
-        bare
-        and sign["op"] == "="
-        and not sign["sp"]
-        and start == sign.end()
-        and (match[0].isupper() or "--" in head)
+        bare and sign["op"] == "=" and not sign["sp"] and start == sign.end() and (match[0].isupper() or "--" in head)
     )
     if family == "session" and (_UUID.match(value) or len(value) < 16):
         return None
@@ -142,17 +138,13 @@ def _after(family: str, alone: bool = True) -> Callable[[re.Match[str]], Span | 
 
 def _url_password(match: re.Match[str]) -> Span | None:
     value = match["s"]
-    harmless = (
-        value.lower() in STOP_WORDS or value == match["u"] or is_placeholder(value) or is_reference(value)
-    )
+    harmless = value.lower() in STOP_WORDS or value == match["u"] or is_placeholder(value) or is_reference(value)
     return None if harmless else match.span("s")
 
 
 def _url_token(match: re.Match[str]) -> Span | None:
     return (
-        match.span("s")
-        if len(match["s"]) >= 20 and is_opaque(match["s"]) and not is_placeholder(match["s"])
-        else None
+        match.span("s") if len(match["s"]) >= 20 and is_opaque(match["s"]) and not is_placeholder(match["s"]) else None
     )
 
 
@@ -162,13 +154,7 @@ def _said(match: re.Match[str]) -> Span | None:
     value = match["s"].rstrip(".,;:)!?") if not match["q"] else match["s"]
     family = "password" if match["k"].lower().startswith(("pass", "pw", "pin", "pw", "code")) else "token"
     quoted = match["q"] and match["is"]
-    if (
-        quoted
-        and family == "password"
-        and value.isalpha()
-        and len(value) >= 6
-        and value.lower() not in STOP_WORDS
-    ):
+    if quoted and family == "password" and value.isalpha() and len(value) >= 6 and value.lower() not in STOP_WORDS:
         return start, start + len(value)
     if not re.search(r"\d", value) or is_technical(value):
         return None

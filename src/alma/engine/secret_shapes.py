@@ -178,11 +178,7 @@ def _decoded(blob: str) -> str:
 
 def _wrapped(match: re.Match[str]) -> Span | None:
     inner = _decoded(match[0])
-    hidden = (
-        inner
-        and inner.isprintable()
-        and any(find(rule, inner) for rule in SHAPES if rule.locate is not _wrapped)
-    )
+    hidden = inner and inner.isprintable() and any(find(rule, inner) for rule in SHAPES if rule.locate is not _wrapped)
     return match.span() if hidden else None
 
 
@@ -199,9 +195,7 @@ def _iban(match: re.Match[str]) -> Span | None:
     return match.span() if 15 <= len(flat) <= 34 and int(number) % 97 == 1 else None
 
 
-def _shape(
-    name: str, hints: str, pattern: str, locate: Callable[[re.Match[str]], Span | None] = _whole
-) -> Rule:
+def _shape(name: str, hints: str, pattern: str, locate: Callable[[re.Match[str]], Span | None] = _whole) -> Rule:
     return Rule(name, tuple(hints.split()), re.compile(pattern), locate)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alma.engine.distil import _words as w
@@ -12,6 +14,7 @@ from alma.engine.distil._quantities import Quantity
 
 MATCH = 0.5  # the weakest relation that counts as an answer
 MOST_WORDS = 40
+_VERSION = re.compile(r"v?\d+(?:\.\d+)*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,15 @@ class Alignment:
     antonyms: tuple[Match, ...]
     only_left: tuple[int, ...]
     only_right: tuple[int, ...]
+
+    @property
+    def rest_left(self) -> float:
+        """The weight of the words on the left that nothing answers."""
+        return sum(self.left[i].weight for i in self.only_left)
+
+    @property
+    def rest_right(self) -> float:
+        return sum(self.right[j].weight for j in self.only_right)
 
 
 def align(a: Parsed, b: Parsed) -> Alignment:
@@ -123,12 +135,26 @@ def unmatched_quantities(a: Parsed, b: Parsed) -> tuple[list[Quantity], list[Qua
 
 def missing_strict(a: Parsed, b: Parsed) -> set[str]:
     """Flags, quoted and back-ticked text of `a` that `b` does not have, not even unquoted."""
-    return {s for s in a.strict - b.strict if s not in b.key or s[0] == "-"}
+    return {s for s in a.strict - b.strict if s[:1] == "-" or not _written_in(s, b.key)}
 
 
 def missing_literals(a: Parsed, b: Parsed) -> set[str]:
     words = {x.lemma for x in b.words} | b.joined
-    return {x for x in a.literals - b.literals if x not in words and x not in b.strict and x not in b.key}
+    return {x for x in a.literals - b.literals if x not in words and x not in b.strict and not _written_in(x, b.key)}
+
+
+def is_version(name: str) -> bool:
+    return _VERSION.match(name) is not None
+
+
+def _written_in(name: str, key: str) -> bool:
+    at = key.find(name)
+    while at >= 0:
+        before, after = key[at - 1 : at], key[at + len(name) : at + len(name) + 1]
+        if not (before.isalnum() or before in ("-", "_")) and not (after.isalnum() or after in ("-", "_")):
+            return True
+        at = key.find(name, at + 1)
+    return False
 
 
 # --- polarity and order -----------------------------------------------------------------------------------------
@@ -152,14 +178,15 @@ def stance(a: Parsed, b: Parsed, laid: Alignment) -> Stance:
     for match in laid.matches + laid.antonyms:
         left, right = laid.left[match.left], laid.right[match.right]
         turned = match.strength < 0
-        weight = min(left.weight, right.weight) * abs(match.strength)
+        # "run" and "skip" are contraries however light a verb "run" is otherwise.
+        weight = 1.0 if turned else min(left.weight, right.weight) * match.strength
         hard[(left.sign != right.sign) != turned] += weight
         soft[(left.soft != right.soft) != turned] += weight
         if left.phase and right.phase and not turned:
             order[left.phase != right.phase] += weight
             if left.phase != right.phase and weight >= 0.5:
                 moved.add(left.phase)
-    crossed = any((verb, w.DIRECTIONS.get(p, "")) in b.particles for verb, p in a.particles)
+    crossed = any((verb, w.DIRECTIONS.get(p)) in b.particles for verb, p in a.particles)
     return Stance(hard[0], hard[1], soft[0], soft[1], order[0], order[1], len(moved) == 2, crossed)
 
 
@@ -174,9 +201,7 @@ def features(a: Parsed, b: Parsed, laid: Alignment, view: Stance) -> dict[str, f
     soft_r = sum(laid.right[m.right].weight * m.strength for m in laid.matches)
     exact_l = sum(laid.left[m.left].weight for m in exact)
     exact_r = sum(laid.right[m.right].weight for m in exact)
-    rest_l = sum(laid.left[i].weight for i in laid.only_left)
-    rest_r = sum(laid.right[j].weight for j in laid.only_right)
-    low, high = sorted((rest_l, rest_r))
+    low, high = sorted((laid.rest_left, laid.rest_right))
     few, many = sorted((total_l, total_r))
     near_l, near_r = _nearness(laid)
     return {
@@ -208,6 +233,7 @@ def _stance_features(view: Stance, laid: Alignment) -> dict[str, float]:
         "flipped_any": float(view.hard_flipped >= 0.5),
         "soft_flipped": _ratio(view.soft_flipped, view.soft_flipped + view.soft_same),
         "antonyms": float(bool(laid.antonyms)),
+        "heads_opposed": float(any(_heads_opposed(laid, m) for m in laid.antonyms)),
         "crossed": _ratio(view.order_crossed, view.order_crossed + view.order_same),
         "swapped": float(view.order_swapped),
         "rivals": float(_rivals(laid)),
@@ -216,16 +242,21 @@ def _stance_features(view: Stance, laid: Alignment) -> dict[str, float]:
     }
 
 
+def _heads_opposed(laid: Alignment, match: Match) -> bool:
+    left, right = laid.left[match.left], laid.right[match.right]
+    return match.left == match.right == 0 and left.sign == right.sign
+
+
 def _rivals(laid: Alignment) -> bool:
     return any(rivals(laid.left[i].lemma, laid.right[j].lemma) for i in laid.only_left for j in laid.only_right)
 
 
 def _fact_features(a: Parsed, b: Parsed) -> dict[str, float]:
     alone_a, alone_b = unmatched_quantities(a, b)
-    hard = sum(not x.idle for x in alone_a + alone_b)
+    hard = _telling(alone_a) + _telling(alone_b)
     lost = len(missing_literals(a, b)), len(missing_literals(b, a))
     return {
-        "numbers_kept": float(len(a.quantities) > len(alone_a)),
+        "numbers_kept": float(_telling(a.quantities) > _telling(alone_a)),
         "numbers_lost": float(hard > 0),
         "numbers_both": float(bool(alone_a) and bool(alone_b)),
         "idle_lost": float(hard == 0 and bool(alone_a or alone_b)),
@@ -235,6 +266,10 @@ def _fact_features(a: Parsed, b: Parsed) -> dict[str, float]:
         "concessive": float("concessive" in a.marks ^ b.marks),
         "only_kept": float("only" in a.marks & b.marks),
     }
+
+
+def _telling(quantities: Sequence[Quantity]) -> int:
+    return sum(not x.idle for x in quantities)
 
 
 def _shape_features(a: Parsed, b: Parsed, laid: Alignment) -> dict[str, float]:

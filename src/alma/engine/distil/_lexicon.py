@@ -48,6 +48,7 @@ def known(word: str) -> bool:
     return word in _table()
 
 
+@lru_cache(maxsize=65536)
 def alike(left: str, right: str) -> float:
     """0 for unrelated words, up to 1 for synonyms and derivations."""
     if left == right:
@@ -142,7 +143,8 @@ def _undoubled(stem: str) -> list[str]:
 
 def _british(word: str) -> str:
     if word.endswith("ise") and len(word) > 5:
-        return word[:-3] + "ize" if word[:-3] + "ize" in _table() else word
+        american = word[:-3] + "ize"
+        return word if word in _table() and american not in _table() else american
     if "our" in word[2:] and word.replace("our", "or") in _table():
         return word.replace("our", "or")
     return word

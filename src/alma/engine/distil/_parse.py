@@ -30,9 +30,11 @@ _TOKEN = re.compile(
     r"|\.?\w+(?:[-._/:'@]+\w+)*/?"
     r"|[,;.:!?()=]|[^\w\s]"
 )
+_FLAG = re.compile(r"(?<!\S)--?[a-z][\w-]*")
+_ORDINAL = re.compile(r"\d{1,6}(?:st|nd|rd|th)\Z")
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s?([ap]m)?\Z", re.IGNORECASE)
 _LITERAL = re.compile(r"[_/@]|\w\.\w|^\.\w|[a-z]\d|\d[a-z]|::|[a-z][A-Z]")
-_QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": ";", "‐": "-", "‑": "-"})  # noqa: RUF001
+_QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": ";", "‐": "-", "‑": "-"})
 _CLAUSE_ENDS = frozenset({",", ";", ".", ":", "!", "?", "(", ")"})
 
 
@@ -159,9 +161,11 @@ def _tokenise(text: str, draft: _Draft) -> None:
 
 
 def _quoted(inner: str, draft: _Draft) -> None:
-    draft.strict.add(normal(inner).removesuffix("()"))
-    for part in re.findall(r"\w+", inner.lower())[:20]:
-        draft.tokens.append(_Token(part))
+    plain = normal(inner).removesuffix("()")
+    draft.strict.add(plain)
+    draft.strict.update(_FLAG.findall(plain))
+    for part in re.findall(r"[^\W_]+", _FLAG.sub("", plain))[:20]:
+        draft.tokens.append(_Token(lemma(part), True))
 
 
 def _number(piece: str, following: list[str], draft: _Draft) -> int | None:
@@ -209,11 +213,14 @@ def _word(piece: str, following: list[str], fresh: bool, draft: _Draft) -> int:
         return 1 if low in ("a", "an", "the", "every", "each", "per", "one", "half") else 0
     if low in q.WORDS:
         return _with_number_word(low, following, draft)
-    if _LITERAL.search(piece) and low != "e2e":
+    if _LITERAL.search(piece) and low != "e2e" and not _ORDINAL.match(low):
         _literal(low, draft)
         return 0
     if low[0].isdigit():
-        draft.literals.add(low)
+        if _ORDINAL.match(low):
+            draft.quantities.append(q.ordinal(int(low[:-2])))
+        else:
+            draft.literals.add(low)
         return 0
     proper = not fresh and piece[:1].isupper()
     for part in _parts(low):
@@ -226,7 +233,7 @@ def _literal(low: str, draft: _Draft) -> None:
     draft.literals.add(name)
     for part in re.split(r"[\W_]+", name):
         if len(part) > 1:
-            draft.tokens.append(_Token(lemma(part)))
+            draft.tokens.append(_Token(lemma(part), True))
 
 
 def _counted(low: str, following: list[str], draft: _Draft) -> bool:
@@ -269,8 +276,8 @@ def _with_number_word(low: str, following: list[str], draft: _Draft) -> int:
 def _parts(low: str) -> list[str]:
     """A hyphenated word as its parts; a lone letter or a prefix stays joined ("e-mail", "pre-commit")."""
     if "-" not in low:
-        return [w.ABBREVIATIONS.get(low, low)] if "-" not in w.ABBREVIATIONS.get(low, "") else _parts(
-            w.ABBREVIATIONS[low]
+        return (
+            [w.ABBREVIATIONS.get(low, low)] if "-" not in w.ABBREVIATIONS.get(low, "") else _parts(w.ABBREVIATIONS[low])
         )
     if low.replace("-", "") in ("email", "backoff"):
         return [low.replace("-", "")]
@@ -284,7 +291,10 @@ def _plain(low: str, proper: bool, following: list[str], draft: _Draft) -> None:
     if low in q.WORDS:
         draft.quantities.append(q.worded(q.WORDS[low], idle=q.WORDS[low] == 1))
         return
-    ordinal = q.ORDINALS.get(low) or (int(low[:-2]) if re.fullmatch(r"\d{1,6}(?:st|nd|rd|th)", low) else 0)
+    if low == "first" and _is_adjective(draft.tokens, following):
+        draft.quantities.append(q.ordinal(1))
+        return
+    ordinal = q.ORDINALS.get(low, 0)
     if ordinal > 1:
         part = ordinal > 2 and following[:1] in (["of"], ["off"], ["less"], ["more"])
         draft.quantities.append(q.fraction(ordinal) if part else q.ordinal(ordinal))
@@ -298,6 +308,12 @@ def _plain(low: str, proper: bool, following: list[str], draft: _Draft) -> None:
     grammar = low in w.FUNCTION or low in w.NEGATORS or low in w.WITHOUT or low in w.PREPOSITION_ORDER
     content = not grammar and low[0].isalnum() and low not in ("only", "first", "last", "finally", "non", "percent")
     draft.tokens.append(_Token(lemma(low) if content else low, content, proper and content))
+
+
+def _is_adjective(before: list[_Token], following: list[str]) -> bool:
+    """ "the first meeting" is no step, "first meet" is one."""
+    determined = bool(before) and before[-1].text in ("the", "a", "an", "your", "our", "their", "its")
+    return determined and bool(following) and following[0].isalnum() and following[0].lower() not in ("step", "thing")
 
 
 # --- particle verbs ---------------------------------------------------------------------------------------------
@@ -424,7 +440,9 @@ def _set_phases(draft: _Draft) -> None:
             return
     if "first" in texts or "<first>" in texts:
         _lead(tokens, texts)
-    elif "finally" in texts or any(t.text == "last" and not t.content and _closes(tokens, i) for i, t in enumerate(tokens)):
+    elif "finally" in texts or any(
+        t.text == "last" and not t.content and _closes(tokens, i) for i, t in enumerate(tokens)
+    ):
         _mark(tokens, 2)
 
 
@@ -457,9 +475,6 @@ def _sequence(tokens: list[_Token], texts: list[str], mark: str) -> None:
 
 def _lead(tokens: list[_Token], texts: list[str]) -> None:
     at = texts.index("first") if "first" in texts else texts.index("<first>")
-    following = tokens[at + 1].content if at + 1 < len(tokens) else False
-    if texts[at] == "first" and following and at > 0 and texts[at - 1] in ("the", "a", "an", "in", "your", "our"):
-        return  # "the first meeting" is no step
     cut = next((i for i in range(at, len(texts)) if texts[i] in (";", ",", ".", "and")), len(texts))
     _mark(tokens[:cut], 1)
     _mark(tokens[cut:], 2)

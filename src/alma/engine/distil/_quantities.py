@@ -67,7 +67,7 @@ def quantity(number: str, unit: str) -> Quantity:
     kind, factor = UNITS.get(unit, ("", 1.0))
     number = number.replace(",", "")
     # Without a unit "3.10" may be a version, so it stays as it is written.
-    if not kind and factor == 1.0 and "." in number or number.count(".") > 1:
+    if (not kind and factor == 1.0 and "." in number) or number.count(".") > 1:
         return Quantity(number, kind)
     return Quantity(_canonical(float(number[:300]) * factor), kind)
 

@@ -67,12 +67,12 @@ FUNCTION = frozenset(
     " done has have had having will would shall should can could may might must ought to of and or as at by for from"
     " in into on onto with within than so such too very also even still just please each every all any some"
     " if when while whenever where per about around against between among across over under through during"
-    " upon via up out off down let lets then else both either own always ones ourselves yourself themselves itself myself s t ll re ve d m".split()
+    " upon via up out off down let lets then else both either own always using ever ones ourselves yourself themselves itself myself s t ll re ve d m".split()
 )
 # A negator's reach ends at these; "of" is not one of them ("no use of force").
 BREAKS = frozenset(
     "in on at by for from into onto with within to as if when while whenever where during via through over under"
-    " because since so and or but which who whose per between among across against upon unless although".split()
+    " because since so and or but which who whose per between among across against upon unless although using".split()
 )
 PREPOSITION_ORDER = frozenset({"before", "after", "once", "following", "until"})
 NEGATORS = frozenset("not never no none neither nor cannot nobody nothing avoid stop quit cease refrain don't".split())
@@ -99,8 +99,8 @@ PASSIVE = frozenset(
 )
 # "whatever", "for ever": the text sets a condition aside.
 CONCESSIVE = frozenset(
-    "whatever however regardless forever ever anyway everything anything everybody everyone wholesale always never"
-    " possible despite".split()
+    "whatever however regardless forever anyway everything anything everybody everyone wholesale possible"
+    " despite".split()
 )
 CONDITION = frozenset("if when whenever while unless where whereas because since".split())
 DIRECTIONAL = {
@@ -150,5 +150,8 @@ common separate|shared isolated|reliable fail|ready broken|visible hidden|public
 closed ajar|human machine|person machine|yourself computer|equally prioritize|alike prioritize|equal prioritize
 """  # fmt: skip
 CONTRARIES = frozenset(
-    pair for line in _CONTRARIES.split("\n") for item in line.split("|") if (pair := tuple(item.split())) and len(pair) == 2
+    pair
+    for line in _CONTRARIES.split("\n")
+    for item in line.split("|")
+    if (pair := tuple(item.split())) and len(pair) == 2
 )

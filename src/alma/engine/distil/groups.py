@@ -14,11 +14,11 @@ from ...types.kinds import KINDS
 from ...types.query import Where
 from ...types.record import Origin, Provenance, Record, Trust
 from ...types.vector import Vector, cosine
-from ..admit import Draft, build
+from ..admit import build
 from ..context import Engine
+from ..drafts import Draft
 from ..search import neighbours
 from ..text import fingerprint, stems
-from .similar import Verdict, judge
 
 _NEAR = 12
 
@@ -68,6 +68,8 @@ class Groups:
         self._engine = engine
         self._held: dict[str, Record] = {}
         self._changed: dict[str, Record] = {}
+        self._made: dict[tuple[str, str], list[str]] = {}
+        """By agent and word, the groups made in this transaction: the store cannot find them yet."""
         self._markers: dict[str, Record | None] = {}
         self._grown: set[str] = set()
 
@@ -91,14 +93,16 @@ class Groups:
         """The groups for the same sort of task, whatever the strategy."""
         where = self._where(attempt.agent)
         stored = neighbours(self._engine.store, attempt.task_vector, attempt.task, where, _NEAR)
-        return [group for group in self._current(stored, attempt.agent) if self.fits(attempt, group)]
+        found = self._current(stored, attempt.agent, attempt.task)
+        return [group for group in found if self.fits(attempt, group)]
 
     def get(self, ids: Iterable[str]) -> list[Record]:
         wanted = list(ids)
-        for record in self._engine.store.get([name for name in wanted if name not in self._held]):
+        missing = [name for name in wanted if name not in self._held and name not in self._changed]
+        for record in self._engine.store.get(missing) if missing else ():
             self._held[record.id] = record
-        now = self._held | self._changed
-        return [now[name] for name in wanted if name in now]
+        found = (self._changed.get(name) or self._held.get(name) for name in wanted)
+        return [record for record in found if record is not None]
 
     def put(self, record: Record) -> None:
         """Keep a changed record; its version grows once, however often it changes in this transaction."""
@@ -115,13 +119,16 @@ class Groups:
     def _exact(self, attempt: Attempt) -> list[Record]:
         key = fingerprint(attempt.strategy)
         stored = self._engine.store.scan(self._where(attempt.agent, {key}))
-        return [group for group in self._current(stored, attempt.agent) if group.key == key]
+        return [group for group in self._current(stored, attempt.agent, attempt.strategy) if group.key == key]
 
     def _closest(self, attempt: Attempt) -> Record | None:
+        # Loaded here because it brings a lexicon, which a process that only retrieves never needs.
+        from .similar import Verdict, judge
+
         where = self._where(attempt.agent)
         stored = neighbours(self._engine.store, attempt.strategy_vector, attempt.strategy, where, _NEAR)
         best: tuple[float, Record] | None = None
-        for group in self._current(stored, attempt.agent):
+        for group in self._current(stored, attempt.agent, attempt.strategy):
             alike = _cosine(attempt.strategy_vector, group.vectors[0] if group.vectors else None)
             verdict = judge(attempt.strategy, group.body["strategy"], alike)
             if verdict.verdict is not Verdict.SAME or not self.fits(attempt, group):
@@ -130,12 +137,16 @@ class Groups:
                 best = (verdict.score, group)
         return best[1] if best else None
 
-    def _current(self, stored: Iterable[Record], agent: str) -> list[Record]:
-        """What the store gave, as this transaction has changed it, and the groups it made itself."""
+    def _current(self, stored: Iterable[Record], agent: str, text: str) -> list[Record]:
+        """What the store gave, as this transaction has changed it, and the groups it made itself that share words."""
+        found = {}
         for record in stored:
-            self._held.setdefault(record.id, record)
-        now = self._held | self._changed
-        return [record for record in now.values() if record.kind == "strategy" and record.agent == agent]
+            held = self._held.setdefault(record.id, record)
+            found[record.id] = self._changed.get(record.id, held)
+        for word in stems(text):
+            for name in self._made.get((agent, word), ())[-_NEAR:]:
+                found[name] = self._changed[name]
+        return list(found.values())
 
     def _make(self, attempt: Attempt) -> Record:
         body = {"strategy": attempt.strategy, "task": attempt.task, "task_type": attempt.task_type, "errors": []}
@@ -145,6 +156,8 @@ class Groups:
         group = build(self._engine, draft, attempt.vectors, key=fingerprint(attempt.strategy))
         self._grown.add(attempt.agent)
         self._changed[group.id] = group
+        for word in stems(attempt.strategy) | stems(attempt.task):
+            self._made.setdefault((attempt.agent, word), []).append(group.id)
         return group
 
     def _marker_id(self, agent: str) -> str:

@@ -5,38 +5,19 @@ All in one transaction, with one pass of the embedder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ...errors import NotFoundError
 from ...types.evidence import Evidence
 from ...types.kinds import KINDS, MemoryType, Result
 from ...types.record import Origin, Provenance, Record, Trust
 from ...types.vector import Vector
-from ..admit import Draft, build, commit, screen
+from ..admit import build, commit, screen
 from ..context import Engine
+from ..drafts import Draft, Episode
 from .groups import Attempt, Groups
-from .lessons import offer, settle, with_error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
-    """A task that was done: how, and how it went."""
-
-    agent: str
-    task: str
-    strategy: str
-    result: Result
-    task_type: str = ""
-    duration_ms: int | None = None
-    error: str | None = None
-    feedback: str | None = None
-    retrieval: str | None = None
-    user: str = ""
-    session: str = ""
-    tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+from .lessons import advise, settle, with_error
 
 
 def learn(engine: Engine, episodes: Sequence[Episode]) -> list[Record]:
@@ -117,8 +98,9 @@ def _fold(
     seen = group.evidence.with_result(result.value_of, engine.clock())
     group = with_error(replace(group, evidence=seen), None if result is Result.SUCCESS else body["error"])
     groups.put(group)
-    history += settle(engine, groups, group, attempt)
-    if result is Result.SUCCESS:
-        offer(engine, groups, group, attempt)
+    turned = settle(engine, groups, group, attempt)
+    history += turned
+    if turned or result is Result.SUCCESS:
+        advise(engine, groups, group, attempt, bool(turned))
     links = (group.id, body["retrieval"]) if body["retrieval"] else (group.id,)
     return build(engine, draft, own, links=links, evidence=Evidence().with_result(result.value_of, engine.clock()))

@@ -8,10 +8,11 @@ from typing import Any
 from ...types.kinds import KINDS, MemoryType
 from ...types.query import Where
 from ...types.record import Origin, Provenance, Record, Status, Trust
-from ..admit import Draft, build, buried, change
+from ..admit import build, buried, change
 from ..context import Engine
-from ..evidence import Standing, believe, rate, standing
+from ..drafts import Draft
 from ..evidence import WORKS as _WORKS
+from ..evidence import Standing, believe, rate, standing
 from ..search import neighbours
 from ..text import fingerprint, shorten
 from .groups import Attempt, Groups, lesson_id
@@ -19,6 +20,7 @@ from .groups import Attempt, Groups, lesson_id
 MAX_ERRORS = 5
 _ERROR_CHARS = 240
 _WHY_CHARS = 600
+_WARNINGS = 8
 _SETTLED = (Status.SUPERSEDED, Status.RETIRED)
 
 
@@ -140,16 +142,21 @@ def alternative(engine: Engine, groups: Groups, group: Record, attempt: Attempt)
     return str(best.body["strategy"]) if best else ""
 
 
-def offer(engine: Engine, groups: Groups, group: Record, attempt: Attempt) -> None:
-    """Tell the warnings for this sort of task, which knew no better yet, what just worked."""
+def advise(engine: Engine, groups: Groups, group: Record, attempt: Attempt, turned: bool) -> None:
+    """Keep the other warnings for this sort of task true to what works.
+
+    A success may be what a warning without an alternative was waiting for; a strategy whose standing has turned may be
+    what another warning recommends.
+    """
     where = Where(
         kinds={MemoryType.ANTI_PATTERN}, projects={engine.project}, agents={group.agent}, statuses={Status.ACTIVE}
     )
-    for found in neighbours(engine.store, attempt.task_vector, attempt.task, where, 4):
+    for found in neighbours(engine.store, attempt.task_vector, attempt.task, where, _WARNINGS):
         [warning] = groups.get([found.id])
-        own = warning.id == lesson_id(group, MemoryType.ANTI_PATTERN)
-        if own or warning.body["better_alternative"] or warning.provenance.origin is Origin.USER:
-            continue
         owner = groups.get(warning.links[:1])
-        if owner and groups.fits(attempt, owner[0]):
-            groups.put(replace(warning, body={**warning.body, "better_alternative": group.body["strategy"]}))
+        settled = warning.provenance.origin is Origin.USER or (warning.body["better_alternative"] and not turned)
+        if settled or not owner or owner[0].id == group.id or not groups.fits(attempt, owner[0]):
+            continue
+        better = alternative(engine, groups, owner[0], attempt)
+        if better != warning.body["better_alternative"]:
+            groups.put(replace(warning, body={**warning.body, "better_alternative": better}))

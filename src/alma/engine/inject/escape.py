@@ -15,8 +15,6 @@ import base64
 import binascii
 import re
 
-from .suspicion import ENOUGH, signals
-
 # --- characters nobody sees ------------------------------------------------------------------------
 
 # CSI, OSC (ended by BEL or ST) and two-character sequences. A lone ESC falls to _UNSEEN.
@@ -28,9 +26,7 @@ _UNSEEN = re.compile(
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
 )
 # Persian and Indic spelling, emoji and bidirectional punctuation need these, one at a time and in place.
-_NEEDED = re.compile(
-    "[\ufe00-\ufe0f]?[\u200c\u200d]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]|[\u200e\u200f\u061c]"
-)
+_NEEDED = re.compile("[\ufe00-\ufe0f]?[\u200c\u200d]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]|[\u200e\u200f\u061c]")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -59,9 +55,7 @@ def _visible(text: str) -> str:
 _ALIKE = str.maketrans(
     {0xFF01 + i: 0x21 + i for i in range(94)}
     | dict(zip(map(ord, "﹤﹥❮❯⟨⟩〈〉｟｠ᐸᐳ˂˃｜│∣⁄∕"), map(ord, "<><><><><><><>|||//"), strict=False))
-    | dict(
-        zip(map(ord, "аеорсухіѕмтнвкАЕОРСУХІЅМТНВК"), map(ord, "aeopcyxismthbkAEOPCYXISMTHBK"), strict=True)
-    )
+    | dict(zip(map(ord, "аеорсухіѕмтнвкАЕОРСУХІЅМТНВК"), map(ord, "aeopcyxismthbkAEOPCYXISMTHBK"), strict=True))
     | dict(zip(map(ord, "οαερτυνικ"), map(ord, "oaeptuvik"), strict=True))
 )
 
@@ -235,6 +229,9 @@ def _concealed(text: str) -> str:
 
 def suspicious(text: str) -> tuple[str, ...]:
     """Why the text reads like an instruction planted for the model; nothing when it does not."""
+    # Its many patterns are compiled only where untrusted content comes in.
+    from .suspicion import ENOUGH, signals
+
     seen = _folded(_visible(text))
     points = signals(re.sub(r"[^\S\n]+", " ", seen))
     concealed = _concealed(text)

@@ -404,9 +404,7 @@ def signals(text: str) -> dict[str, int]:
     points: dict[str, int] = {}
     for reason, weight, pattern in _SIGNALS:
         if points.get(reason, 0) < weight:
-            said = (
-                match for match in pattern.finditer(text) if reason not in _QUOTABLE or not _mentioned(match)
-            )
+            said = (match for match in pattern.finditer(text) if reason not in _QUOTABLE or not _mentioned(match))
             if next(said, None):
                 points[reason] = weight
     return points

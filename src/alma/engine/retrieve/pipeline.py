@@ -16,9 +16,9 @@ from ...types.query import Hit, Where
 from ...types.record import Origin, Provenance, Record, Status
 from ...types.slice import Explanation, MemorySlice
 from ...types.vector import Vector, cosine
-from ..admit import Draft, build, clean, commit, marker, mismatch
+from ..admit import build, clean, commit, marker, mismatch
 from ..context import Engine
-from ..inject.prompt import render
+from ..drafts import Draft
 from ..search import by_meaning, by_words, closeness
 from ..text import coverage, stems
 from ..view import view
@@ -168,9 +168,16 @@ def _slice(request: Request, chosen: dict[MemoryType, list[Scored]], now: dateti
     values: dict[str, Any] = {
         _FIELDS[kind]: [view(item.record, now) for item in items] for kind, items in chosen.items()
     }
-    made = MemorySlice(query=request.task, agent=request.agent, renderer=render, **values)
+    made = MemorySlice(query=request.task, agent=request.agent, renderer=_render, **values)
     why = {item.record.id: item.explanation for items in chosen.values() for item in items}
     return replace(made, explanations=tuple(why[memory.id] for memory in made))
+
+
+def _render(made: MemorySlice, max_tokens: int) -> str:
+    # Loaded when a prompt is wanted: its patterns take longer to compile than a small retrieval takes.
+    from ..inject.prompt import render
+
+    return render(made, max_tokens)
 
 
 def _keep(engine: Engine, request: Request, made: MemorySlice) -> str | None:

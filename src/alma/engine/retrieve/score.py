@@ -1,5 +1,5 @@
-"""Four factors. Recency, success and confidence count only as far as a memory is relevant: they tell apart what is about
-the task, they never lift what is not."""
+"""Four factors. Recency, success and confidence count only as far as a memory is relevant: they tell apart what is
+about the task, they never lift what is not."""
 
 from __future__ import annotations
 

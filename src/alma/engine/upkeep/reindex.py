@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from ...errors import ConflictError
 from ...types.kinds import KINDS
 from ...types.query import Where
 from ...types.record import Record
 from ...types.vector import Vector
 from ..admit import EMBEDDER_MARKER, embedder_marker, marker
 from ..context import Engine
-from ...errors import ConflictError
 
 _BATCH = 256
 

@@ -1,0 +1,152 @@
+"""Answers for a person: tables and short lines, of what the commands found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..types.kinds import Memory, Outcome
+from ..types.slice import Explanation, MemorySlice
+from .marks import HEADINGS, STYLES, bar, proof, sentence
+from .plain import type_of
+from .shapes import Column, Line, Shape, Table, line, table
+
+if TYPE_CHECKING:
+    from ..doctor import Check
+    from .learned import Learned, Tally
+
+_LONG = 300
+_MOST_LESSONS = 20
+_ID = Column("id", "dim", wrap=False)
+_DIM = Column("", "dim")
+
+
+def shortened(text: str) -> str:
+    one_line = " ".join(text.split())
+    return one_line if len(one_line) <= _LONG else f"{one_line[: _LONG - 1]}…"
+
+
+def listing(memories: Sequence[Memory], more: int = 0) -> Shape:
+    if not memories:
+        return line("nothing found", "dim")
+    columns = (_ID, "type", "conf.", "memory", _DIM)
+    made = table(*columns, caption=f"… and {more} more" if more else "")
+    for memory in memories:
+        kind = type_of(memory)
+        faded = "" if memory.status == "active" else f"{memory.status}; "
+        made.add(
+            memory.id,
+            line(str(kind).replace("_", " "), STYLES[kind]),
+            f"{memory.confidence:.2f}",
+            line(shortened(sentence(memory))),
+            faded + proof(memory),
+        )
+    return made
+
+
+# -- retrieve
+
+
+def found_memories(found: MemorySlice) -> Iterator[Shape]:
+    if not found.total_items:
+        yield line("nothing relevant is known for this task", "dim")
+        return
+    scores = {why.memory_id: why.score for why in found.explain()}
+    for kind, memories in _by_type(found).items():
+        style = f"bold {STYLES[kind]}"
+        made = table("score", "conf.", "memory", _DIM, _ID, title=HEADINGS[kind], title_style=style)
+        for memory in memories:
+            score, confidence = f"{scores[memory.id]:.3f}", f"{memory.confidence:.2f}"
+            made.add(score, confidence, line(shortened(sentence(memory))), proof(memory), memory.id)
+        yield made
+    recorded = f"retrieval {found.retrieval_id}, " if found.retrieval_id else ""
+    yield line(f"{recorded}{found.retrieval_time_ms:.0f} ms", "dim")
+
+
+def _by_type(found: MemorySlice) -> Mapping[str, list[Memory]]:
+    grouped: dict[str, list[Memory]] = {}
+    for memory in found:
+        grouped.setdefault(str(type_of(memory)), []).append(memory)
+    return grouped
+
+
+def explanations(found: MemorySlice) -> Iterator[Shape]:
+    names = {memory.id: shortened(sentence(memory)) for memory in found}
+    for why in found.explain():
+        yield factors(why, names[why.memory_id])
+
+
+def factors(why: Explanation, name: str) -> Table:
+    """What each factor gave. All but similarity count only as far as the memory is similar."""
+    made = table("factor", "value", "weight", "gives", "", title=name, caption=why.reason)
+    similar = why.factors["similarity"].value
+    for factor, part in why.factors.items():
+        gives = part.value * part.weight * (1.0 if factor == "similarity" else similar)
+        made.add(factor, f"{part.value:.2f}", f"{part.weight:.2f}", f"{gives:.3f}", line(bar(gives, 0.6), "green"))
+    made.add(line("score", "bold"), "", "", line(f"{why.score:.3f}", "bold"), "")
+    return made
+
+
+# -- learn
+
+
+def learned_one(outcome: Outcome, learned: Sequence[Learned], count: Tally) -> Iterator[Shape]:
+    yield line(f"recorded {outcome.id}")
+    if learned:
+        yield from map(lesson, learned)
+        return
+    held = f"this strategy: {count.successes} of {count.results} worked"
+    waiting = f"; a heuristic forms at {count.needed} outcomes that mostly work" if count.results < count.needed else ""
+    yield line(held + waiting, "dim")
+
+
+def learned_many(outcomes: Sequence[Outcome], learned: Sequence[Learned]) -> Iterator[Shape]:
+    yield line(f"recorded {len(outcomes)} outcome{'' if len(outcomes) == 1 else 's'}")
+    yield from map(lesson, learned[:_MOST_LESSONS])
+    if len(learned) > _MOST_LESSONS:
+        yield line(f"… and {len(learned) - _MOST_LESSONS} more; --json lists all", "dim")
+    if not learned:
+        yield line("no lesson changed", "dim")
+
+
+def lesson(one: Learned) -> Line:
+    """`heuristic formed: …`, as it is shown when it happens."""
+    kind = type_of(one.memory)
+    style = STYLES[kind] if one.verb in ("formed", "restored") else "dim"
+    mark = "★" if one.verb in ("formed", "restored") else "○"
+    what = line(f"{mark} {str(kind).replace('_', '-')} {one.verb}: ", f"bold {style}")
+    return what + line(shortened(sentence(one.memory)), style) + line(f" ({one.why})", "dim")
+
+
+# -- stats
+
+
+def counts(counted: Mapping[str, Any]) -> Iterator[Shape]:
+    whose = f", agent {counted['agent']}" if counted["agent"] else ""
+    yield line(f"{counted['project_id']}{whose}: {counted['total_count']} memories in use", "bold")
+    most = max(counted["by_type"].values(), default=0)
+    made = table("type", Column("count", right=True), "")
+    for kind, number in counted["by_type"].items():
+        made.add(kind.replace("_", " "), str(number), line(bar(number, most), STYLES[kind]))
+    yield made
+    for label, numbers in (("status", counted["by_status"]), ("agent", counted["by_agent"])):
+        if numbers:
+            yield line(f"by {label}: " + ", ".join(f"{name} {number}" for name, number in numbers.items()))
+    yield line(f"{counted['retrieval_count']} retrievals; embedder: {counted['embedder']}", "dim")
+
+
+# -- doctor
+
+_STATES = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "bold red")}
+
+
+def diagnosis(checks: Sequence[Check]) -> Iterator[Shape]:
+    grid = table(Column(wrap=False), Column(wrap=False), Column())
+    for check in checks:
+        mark, style = _STATES[check.state]
+        grid.add(line(mark, style), line(check.name, "bold"), line(check.detail))
+        if check.fix:
+            grid.add("", "", line(f"→ {check.fix}", style))
+    yield grid
+    tally = {state: sum(check.state == state for check in checks) for state in _STATES}
+    yield line(f"\n{tally['ok']} well, {tally['warning']} to look at, {tally['failed']} broken", "bold")

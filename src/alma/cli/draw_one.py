@@ -1,0 +1,73 @@
+"""One memory with all that is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+from ..types.kinds import Memory, MemoryType
+from ..types.record import Provenance, Record
+from .draw import shortened
+from .marks import STYLES, belief, sentence
+from .plain import plain, type_of
+from .shapes import Column, Shape, line, table
+
+_ELSEWHERE = {"id", "confidence", "confidence_interval", "status"}
+_COUNTS = ("successes", "partials", "failures", "uses", "skips", "ups", "downs")
+
+
+def card(
+    memory: Memory, record: Record, related: Sequence[Memory], history: Sequence[Mapping[str, Any]]
+) -> Iterator[Shape]:
+    kind = type_of(memory)
+    yield line(str(kind).replace("_", " "), f"bold {STYLES[kind]}") + line(f" {memory.id} ({memory.status})")
+    grid = table(Column(style="dim", wrap=False), Column())
+    for name, value in _rows(memory, record):
+        grid.add(name, line(value))
+    yield grid
+    if related:
+        yield line("\nlearned from" if kind != MemoryType.OUTCOME else "\ncounts for", "bold")
+        yield from (line(f"  {one.id}  {shortened(sentence(one))}") for one in related)
+    if history:
+        yield line("\nhistory", "bold")
+        yield from (line(f"  {_moment(event['at'])}  {_event(event)}") for event in history)
+
+
+def _rows(memory: Memory, record: Record) -> Iterator[tuple[str, str]]:
+    for field in fields(memory):
+        value = getattr(memory, field.name)
+        if field.name not in _ELSEWHERE and value not in (None, "", (), {}):
+            yield field.name.replace("_", " "), _said(value)
+    yield "confidence", belief(memory)
+    evidence = ", ".join(f"{name} {number}" for name in _COUNTS if (number := getattr(record.evidence, name)))
+    yield "evidence", evidence or "none yet"
+    yield "came from", _origin(record.provenance)
+    yield "embedder", record.embedder or "none (words only)"
+    yield "version", str(record.version)
+
+
+def _said(value: object) -> str:
+    if isinstance(value, datetime):
+        return _moment(value)
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return str(plain(value))
+
+
+def _moment(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _origin(provenance: Provenance) -> str:
+    source = f", {provenance.source}" if provenance.source else ""
+    return f"{provenance.origin}{source} ({provenance.trust})"
+
+
+def _event(event: Mapping[str, Any]) -> str:
+    why = f" ({event['why']})" if event["why"] else ""
+    before = ", ".join(f"{name} was {value!r}" for name, value in event["before"].items())
+    return f"{event['verb']}{why}" + (f": {before}" if before else "")

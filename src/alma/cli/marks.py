@@ -1,0 +1,82 @@
+"""Small charts made of characters; readable without colour."""
+
+from __future__ import annotations
+
+from ..types.kinds import AntiPattern, DomainKnowledge, Heuristic, Memory, Outcome, UserPreference
+
+STYLES = {
+    "heuristic": "green",
+    "anti_pattern": "red",
+    "domain_knowledge": "cyan",
+    "user_preference": "magenta",
+    "outcome": "yellow",
+}
+HEADINGS = {
+    "user_preference": "what the user wants",
+    "heuristic": "what worked before",
+    "anti_pattern": "what to avoid",
+    "domain_knowledge": "what is known",
+    "outcome": "what happened before",
+}
+
+
+def interval(mean: float, low: float, high: float, width: int = 24) -> str:
+    """Where between 0 and 1 a belief lies, and how sure it is: `······├───●──┤···`."""
+    at, left, right = (round(value * (width - 1)) for value in (mean, low, high))
+    return "".join(_mark(place, at, left, right) for place in range(width))
+
+
+def _mark(place: int, at: int, left: int, right: int) -> str:
+    if place == at:
+        return "●"
+    if place == left:
+        return "├"
+    if place == right:
+        return "┤"
+    return "─" if left < place < right else "·"
+
+
+def bar(value: float, most: float, width: int = 30) -> str:
+    """A length; anything above nothing shows."""
+    if value <= 0 or most <= 0:
+        return ""
+    return "█" * max(1, round(width * value / most))
+
+
+def belief(memory: Memory, width: int = 24) -> str:
+    low, high = memory.confidence_interval
+    return f"{memory.confidence:.2f} {interval(memory.confidence, low, high, width)}"
+
+
+def sentence(memory: Memory) -> str:
+    """A memory in one line."""
+    match memory:
+        case Heuristic():
+            return f"{_when(memory.condition)}{memory.strategy}"
+        case AntiPattern():
+            instead = f" Instead: {memory.better_alternative}" if memory.better_alternative else ""
+            return f"{_when(memory.condition)}not {memory.pattern} ({memory.why_bad}).{instead}"
+        case Outcome():
+            error = f" ({memory.error_message})" if memory.error_message else ""
+            return f"{memory.task_description}: {memory.strategy_used} → {memory.outcome}{error}"
+        case UserPreference():
+            return f"{memory.user_id}, {memory.category}: {memory.preference}"
+        case DomainKnowledge():
+            return f"{memory.domain}: {memory.fact}"
+    raise TypeError(f"{type(memory).__name__} has no sentence")
+
+
+def _when(condition: str) -> str:
+    return f"{condition}: " if condition else ""
+
+
+def proof(memory: Memory) -> str:
+    """What speaks for it, in a few words."""
+    match memory:
+        case Heuristic() if memory.occurrence_count:
+            return f"worked {memory.success_count} of {memory.occurrence_count}"
+        case AntiPattern() if memory.occurrence_count:
+            return f"failed {memory.occurrence_count} times"
+        case UserPreference() | DomainKnowledge():
+            return memory.source
+    return ""

@@ -1,0 +1,273 @@
+"""Single memories: list, show, add, update, delete, feedback."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ValidationError
+from ..types.kinds import Memory, MemoryType
+from ..types.query import Where
+from ..types.record import Record
+from .draw import listing
+from .draw_one import card
+from .output import Output
+from .parser import Subparsers, add_tags, command
+from .plain import plain
+from .session import opened
+
+if TYPE_CHECKING:
+    from ..core import ALMA
+
+_RELATED = 5
+_OPTIONS = {"status": "--status", "tag": "--tag", "tags": "--tag"}
+_SIGNALS = {"up": "thumbs_up", "down": "thumbs_down", "used": "used", "ignored": "ignored"}
+
+
+def register(commands: Subparsers) -> None:
+    _register_list(commands)
+    show_parser = command(commands, "show", show, "show all that is known of one memory", "alma show heu_01k…")
+    show_parser.add_argument("id", metavar="ID")
+    _register_add(commands)
+    _register_update(commands)
+    _register_delete(commands)
+    _register_feedback(commands)
+
+
+def _register_list(commands: Subparsers) -> None:
+    parser = command(
+        commands,
+        "list",
+        list_memories,
+        "list memories, newest first",
+        """
+        alma list --type heuristic --agent ops
+        alma list --status archived --limit 10
+        alma list --status all --json
+        """,
+    )
+    parser.add_argument("--type", metavar="TYPE", dest="memory_type", help=", ".join(MemoryType))
+    parser.add_argument("--agent", metavar="A")
+    parser.add_argument("--user", metavar="U", dest="user_id")
+    parser.add_argument(
+        "--status", metavar="S", default="active", help="candidate, active, superseded, archived, retired or all"
+    )
+    parser.add_argument("--tag", metavar="TAG")
+    parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most so many (default 50)")
+
+
+def list_memories(args: argparse.Namespace, out: Output) -> int:
+    status = None if args.status == "all" else args.status
+    with opened(args) as alma:
+        memories = alma.list(args.memory_type, args.agent, args.user_id, status, args.tag, args.limit)
+    if not out.answered({"count": len(memories), "memories": memories}):
+        out.show(listing(memories))
+    return 0
+
+
+# -- show
+
+
+def show(args: argparse.Namespace, out: Output) -> int:
+    with opened(args) as alma:
+        memory = alma.get(args.id)
+        [record] = alma.engine.store.get([memory.id])
+        history = alma.history(memory.id)
+        related = _related(alma, record)
+    document = {
+        "memory": memory,
+        "evidence": record.evidence,
+        "provenance": record.provenance,
+        "related": [{"id": one.id, "memory": one} for one in related],
+        "history": history,
+    }
+    if not out.answered(document):
+        out.show(*card(memory, record, related, history))
+    return 0
+
+
+def _related(alma: ALMA, record: Record) -> list[Memory]:
+    """The outcomes a lesson was learned from, or the lessons an outcome counts for: they share a strategy group."""
+    if not record.links:
+        return []
+    lesson = record.kind != MemoryType.OUTCOME
+    kinds = {MemoryType.OUTCOME} if lesson else {MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN}
+    where = Where(kinds=kinds, projects={alma.project_id}, linked=record.links[:1])
+    return [alma.get(one.id) for one in alma.engine.store.scan(where, _RELATED)]
+
+
+# -- add
+
+
+def _register_add(commands: Subparsers) -> None:
+    adding = command(
+        commands,
+        "add",
+        None,
+        "add a fact, a preference, a strategy or a warning",
+        """
+        alma add knowledge --agent ops --domain deployment --fact "The deploy window is 9 to 17 h"
+        alma add preference --user ana --category style --preference "Short answers"
+        alma add heuristic --agent ops --condition "Deploying a service" --strategy "Blue-green deployment"
+        alma add anti-pattern --agent ops --pattern "Deploy on Friday" --why-bad "Nobody is there on Saturday"
+        """,
+    )
+    kinds = adding.add_subparsers(title="what to add", metavar="KIND", required=True)
+    for name, (help, method, needed, optional) in _ADDABLE.items():
+        parser = command(kinds, name, add, help)
+        parser.set_defaults(method=method, names=(*needed, *optional))
+        for argument in needed:
+            parser.add_argument(_option(argument), dest=argument, metavar="TEXT", required=True)
+        for argument in (*optional, "source"):
+            parser.add_argument(_option(argument), dest=argument, metavar="TEXT")
+        add_tags(parser)
+        parser.add_argument("--metadata", metavar="JSON", help="a JSON object of your own")
+
+
+_ADDABLE: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
+    "knowledge": ("add a fact", "add_domain_knowledge", ("agent", "domain", "fact"), ()),
+    "preference": (
+        "add what a user wants; it stands in every retrieval for them",
+        "add_user_preference",
+        ("user_id", "category", "preference"),
+        (),
+    ),
+    "heuristic": (
+        "state a strategy; outcomes will count for or against it",
+        "add_heuristic",
+        ("agent", "condition", "strategy"),
+        ("category",),
+    ),
+    "anti-pattern": (
+        "state what not to do, and why",
+        "add_anti_pattern",
+        ("agent", "pattern", "why_bad"),
+        ("better_alternative", "condition", "category"),
+    ),
+}
+
+
+def _option(argument: str) -> str:
+    return "--user" if argument == "user_id" else f"--{argument.replace('_', '-')}"
+
+
+def add(args: argparse.Namespace, out: Output) -> int:
+    given = {name: value for name in (*args.names, "source", "tags") if (value := getattr(args, name)) is not None}
+    if args.metadata is not None:
+        given["metadata"] = _json("metadata", args.metadata)
+    with opened(args) as alma:
+        memory: Memory = getattr(alma, args.method)(**given)
+    return _changed(out, "added", memory)
+
+
+# -- change
+
+
+def _register_update(commands: Subparsers) -> None:
+    parser = command(
+        commands,
+        "update",
+        update,
+        "change a memory's fields, status or tags; the old values stay in its history",
+        """
+        alma update kno_01k… fact="The deploy window is 8 to 18 h"
+        alma update heu_01k… --status archived
+        alma update heu_01k… --tag reviewed --tag 2026
+        """,
+    )
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument("fields", metavar="FIELD=VALUE", nargs="*")
+    parser.add_argument("--status", metavar="S", help="candidate, active, superseded, archived or retired")
+    add_tags(parser)
+
+
+def update(args: argparse.Namespace, out: Output) -> int:
+    fields = _pairs(args.fields)
+    with opened(args) as alma:
+        memory = alma.update(args.id, status=args.status, tags=args.tags, **fields)
+    return _changed(out, "updated", memory)
+
+
+def _pairs(given: Sequence[str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise ValidationError(f"{one!r} is no FIELD=VALUE, such as fact='The new text'")
+        if name in _OPTIONS:
+            raise ValidationError(f"{name} is not a field here but an option: {_OPTIONS[name]} {value}")
+        fields[name] = _json(name, value) if name == "metadata" else value
+    return fields
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValidationError(f'{name} must be JSON, such as \'{{"team": "core"}}\': {error}') from error
+
+
+def _register_delete(commands: Subparsers) -> None:
+    parser = command(
+        commands,
+        "delete",
+        delete,
+        "erase a memory for good; it will not be learned again by itself",
+        "alma delete kno_01k… --yes",
+    )
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def delete(args: argparse.Namespace, out: Output) -> int:
+    with opened(args) as alma:
+        memory = alma.get(args.id)
+        if not args.yes:
+            _show_briefly(out, memory)
+        if not (args.yes or out.confirm("Erase it for good?")):
+            out.line("nothing was erased")
+            return 0
+        alma.delete(memory.id)
+    if not out.answered({"deleted": memory.id}):
+        out.line(f"erased {memory.id}")
+    return 0
+
+
+def _show_briefly(out: Output, memory: Memory) -> None:
+    if not out.as_json:
+        out.show(listing([memory]))
+
+
+def _register_feedback(commands: Subparsers) -> None:
+    parser = command(
+        commands,
+        "feedback",
+        feedback,
+        "say what a memory was worth; it moves its rank",
+        """
+        alma feedback heu_01k… up
+        alma feedback kno_01k… ignored
+        """,
+    )
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument("signal", metavar="SIGNAL", choices=tuple(_SIGNALS), help="up, down, used or ignored")
+
+
+def feedback(args: argparse.Namespace, out: Output) -> int:
+    with opened(args) as alma:
+        before = alma.get(args.id)
+        alma.record_feedback(before.id, signal=_SIGNALS[args.signal])
+        memory = alma.get(before.id)
+    document = {"memory": memory, "signal": _SIGNALS[args.signal], "confidence_before": before.confidence}
+    if not out.answered(document):
+        out.line(f"{_SIGNALS[args.signal]} counted; confidence {before.confidence:.2f} → {memory.confidence:.2f}")
+    return 0
+
+
+def _changed(out: Output, verb: str, memory: Memory) -> int:
+    if not out.answered({"memory": plain(memory)}):
+        out.line(f"{verb} {memory.id}")
+        out.show(listing([memory]))
+    return 0

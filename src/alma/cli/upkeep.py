@@ -1,0 +1,94 @@
+"""Looking after the whole: forget, stats, reindex."""
+
+from __future__ import annotations
+
+import argparse
+
+from .draw import counts, listing
+from .output import Output
+from .parser import Subparsers, command
+from .session import opened
+
+_SHOWN = 50
+_WORDS_ONLY = "none (words only)"
+
+
+def register(commands: Subparsers) -> None:
+    _register_forget(commands)
+    stats_parser = command(
+        commands, "stats", stats, "count what is stored, by type, status and agent", "alma stats --agent ops"
+    )
+    stats_parser.add_argument("--agent", metavar="A")
+    command(
+        commands,
+        "reindex",
+        reindex,
+        "embed everything anew with the configured embedder; can be stopped and run again",
+        "alma reindex",
+    )
+
+
+def _register_forget(commands: Subparsers) -> None:
+    parser = command(
+        commands,
+        "forget",
+        forget,
+        "archive what nobody used or confirmed for long and whose strength has faded",
+        """
+        alma forget --dry-run
+        alma forget --agent ops --older-than-days 30 --below-confidence 0.5 --yes
+        """,
+    )
+    parser.add_argument("--agent", metavar="A")
+    parser.add_argument("--older-than-days", metavar="DAYS", type=float, default=90.0, help="default 90")
+    parser.add_argument("--below-confidence", metavar="C", type=float, default=0.3, help="default 0.3")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be forgotten")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def forget(args: argparse.Namespace, out: Output) -> int:
+    policy = (args.agent, args.older_than_days, args.below_confidence)
+    with opened(args) as alma:
+        due = alma.forget(*policy, dry_run=True)
+        if not out.as_json and due:
+            out.show(listing([alma.get(one) for one in due.ids[:_SHOWN]], more=max(0, len(due.ids) - _SHOWN)))
+        if args.dry_run or not due:
+            return _forgotten(out, due.ids, dry_run=args.dry_run)
+        if not (args.yes or out.confirm(f"Archive {_memories(int(due))}?")):
+            out.line("nothing was forgotten")
+            return 0
+        return _forgotten(out, alma.forget(*policy).ids, dry_run=False)
+
+
+def _forgotten(out: Output, ids: tuple[str, ...], *, dry_run: bool) -> int:
+    if not out.answered({"dry_run": dry_run, "count": len(ids), "ids": ids}):
+        verb = "would be archived" if dry_run else "archived"
+        out.line(f"{_memories(len(ids))} {verb}" if ids else "nothing to forget")
+    return 0
+
+
+def _memories(count: int) -> str:
+    return "1 memory" if count == 1 else f"{count} memories"
+
+
+def stats(args: argparse.Namespace, out: Output) -> int:
+    with opened(args) as alma:
+        counted = alma.get_stats(args.agent)
+    if not out.answered(counted):
+        out.show(*counts(counted))
+    return 0
+
+
+def reindex(args: argparse.Namespace, out: Output) -> int:
+    from ..doctor import embedded_by
+
+    with opened(args, matching=False) as alma:
+        before = embedded_by(alma) or "none"
+        after = alma.engine.embedder_name or _WORDS_ONLY
+        if not out.as_json:
+            out.line(f"from {before} to {after}")
+        with out.progress("embedding") as progress:
+            moved = alma.reindex(progress)
+    if not out.answered({"from": before, "to": after, "moved": moved}):
+        out.line(f"{moved} records embedded anew" if moved else "everything is embedded already")
+    return 0

@@ -1,0 +1,68 @@
+"""What writers propose, before it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ..types.kinds import MemoryType, Result
+from ..types.record import Origin, Provenance
+from .text import fingerprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """Something to be kept as it is told."""
+
+    kind: str
+    body: Mapping[str, Any]
+    agent: str = ""
+    user: str = ""
+    session: str = ""
+    category: str = ""
+    """What the agent's `can_learn` and `cannot_learn` are asked about; empty: nothing to ask."""
+    unique: tuple[str, ...] = ()
+    """What makes it the same memory when it is said again; empty: never a duplicate."""
+    provenance: Provenance = field(default_factory=Provenance)
+    tags: tuple[str, ...] = ()
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        return fingerprint(self.kind, self.agent, self.user, *self.unique) if self.unique else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """A task that was done: how, and how it went."""
+
+    agent: str
+    task: str
+    strategy: str
+    result: Result
+    task_type: str = ""
+    duration_ms: int | None = None
+    error: str | None = None
+    feedback: str | None = None
+    retrieval: str | None = None
+    user: str = ""
+    session: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A heuristic or an anti-pattern that somebody states instead of letting it be learned."""
+
+    kind: MemoryType
+    agent: str
+    condition: str
+    strategy: str
+    body: Mapping[str, Any] = field(default_factory=dict)
+    category: str = ""
+    provenance: Provenance = field(default_factory=lambda: Provenance(Origin.USER))
+    tags: tuple[str, ...] = ()

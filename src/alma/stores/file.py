@@ -1,0 +1,236 @@
+"""FileStore: one JSON Lines file, for tests and for little.
+
+A line is a record, `{"deleted": id}`, or an array of these (what was written together is one line, so that it is
+there as a whole or not at all); the last word about an id counts. Writers take turns by a lock on a file beside it.
+Before every operation what others appended is read; a new inode means that somebody wrote the file anew without its
+garbage. A last line without an end is what a crash left: it is not read, and cut off by the next write.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from ..errors import CorruptStoreError, ReadOnlyError, StorageError, StorageFullError, ValidationError
+from ..types.query import Hit, Where
+from ..types.record import Record, from_json, to_json
+from ..types.vector import Vector
+from . import _plain
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: IO[bytes]) -> None:
+        file.seek(0)
+        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+
+    def _unlock(file: IO[bytes]) -> None:
+        file.seek(0)
+        msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(file: IO[bytes]) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+    def _unlock(file: IO[bytes]) -> None:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+_FEW = 64
+"""A file with so few entries is not worth writing anew."""
+_MARK = 64
+"""So many bytes before the place reached tell that it is still the same file."""
+
+
+class FileStore:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).expanduser()
+        self._mutex = threading.RLock()
+        self._closed = False
+        self._forget()
+        with _translated(self.path):
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(_private(self.path, os.O_APPEND | os.O_WRONLY))
+            _sync_folder(self.path.parent)
+        with self._reading():
+            pass
+
+    def put(self, records: Sequence[Record]) -> None:
+        fresh = [_plain.owned(record) for record in records]
+        with self._writing() as held:
+            changed = {record.id: held[record.id] for record in fresh if record.id in held}
+            for record in fresh:
+                _plain.accept(changed, record)
+            if fresh:
+                self._append([to_json(record) for _, record in sorted(changed.items())])
+
+    def get(self, ids: Sequence[str]) -> list[Record]:
+        with self._reading() as held:
+            return [_plain.copied(held[id]) for id in ids if id in held]
+
+    def delete(self, ids: Sequence[str]) -> int:
+        with self._writing() as held:
+            gone = sorted({id for id in ids if id in held})
+            if gone:
+                self._append([{"deleted": id} for id in gone])
+            return len(gone)
+
+    def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
+        with self._reading() as held:
+            return map(_plain.copied, _plain.scan(held.values(), where, limit))
+
+    def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        with self._reading() as held:
+            return _plain.nearest(held.values(), vector, where, limit)
+
+    def close(self) -> None:
+        with self._mutex:
+            self._closed = True
+            self._forget()
+
+    def _forget(self) -> None:
+        self._records: dict[str, Record] = {}
+        self._inode = 0
+        self._offset = 0
+        self._mark = b""
+        self._lines = 0
+        self._entries = 0
+
+    @contextmanager
+    def _reading(self) -> Iterator[dict[str, Record]]:
+        with self._mutex, _translated(self.path):
+            if self._closed:
+                raise StorageError(f"{self.path} is closed; open the store again")
+            self._catch_up()
+            yield self._records
+
+    @contextmanager
+    def _writing(self) -> Iterator[dict[str, Record]]:
+        with self._mutex, _translated(self.path), _locked(self.path), self._reading() as held:
+            yield held
+
+    def _catch_up(self) -> None:
+        """Read what was appended since; from the start if it is another file now."""
+        with self.path.open("rb") as file:
+            if not self._is_same(file):
+                self._forget()
+                self._inode = os.fstat(file.fileno()).st_ino
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._apply(line)
+
+    def _is_same(self, file: IO[bytes]) -> bool:
+        if os.fstat(file.fileno()).st_ino != self._inode:
+            return False
+        file.seek(self._offset - len(self._mark))
+        return file.read(len(self._mark)) == self._mark
+
+    def _apply(self, line: bytes) -> None:
+        try:
+            data = json.loads(line)
+            entries = [
+                (entry["deleted"], None) if "deleted" in entry else (entry["id"], from_json(entry))
+                for entry in (data if isinstance(data, list) else [data])
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptStoreError(
+                f"{self.path}, line {self._lines + 1} is not a record ({error}); restore a backup or remove the line"
+            ) from error
+        for id, record in entries:
+            if record is None:
+                self._records.pop(id, None)
+            else:
+                self._records[id] = record
+        self._lines += 1
+        self._entries += len(entries)
+        self._offset += len(line)
+        self._mark = line[-_MARK:]
+
+    def _append(self, entries: list[dict[str, Any]]) -> None:
+        line = _line(entries)
+        with self.path.open("r+b") as file:
+            file.truncate(self._offset)
+            file.seek(self._offset)
+            try:
+                _write_through(file, line)
+            except OSError:
+                # Whatever was written of the line has no end: nobody reads it, and the next write cuts it off.
+                self._forget()
+                raise
+        self._apply(line)
+        if self._entries > _FEW and self._entries > 2 * len(self._records):
+            self._compact()
+
+    def _compact(self) -> None:
+        """Write the file anew without its garbage; a reader sees either the old or the new one."""
+        fresh = self.path.with_name(f"{self.path.name}.new")
+        with open(_private(fresh, os.O_TRUNC | os.O_WRONLY), "wb") as file:
+            _write_through(file, b"".join(_line([to_json(record)]) for record in self._records.values()))
+        os.replace(fresh, self.path)
+        _sync_folder(self.path.parent)
+        self._forget()
+        self._catch_up()
+
+
+def _line(entries: list[dict[str, Any]]) -> bytes:
+    data = entries[0] if len(entries) == 1 else entries
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def _write_through(file: IO[bytes], data: bytes) -> None:
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """A name given to a file is on disk only when its folder is. Windows has no such call and needs none."""
+    if sys.platform != "win32":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _private(path: Path, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o600)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with open(_private(path.with_name(f"{path.name}.lock"), os.O_RDWR), "r+b") as file:
+        _lock(file)
+        try:
+            yield
+        finally:
+            _unlock(file)
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise ValidationError(f"a value cannot be stored: {error}") from error
+    except OSError as error:
+        raise _translate(error, path) from error
+
+
+def _translate(error: OSError, path: Path) -> StorageError:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return ReadOnlyError(f"{path} cannot be written ({error.strerror}); check its owner and mode")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFullError(f"no room left to write {path}; nothing was changed; free some space and try again")
+    return StorageError(f"{path}: {error.strerror}")

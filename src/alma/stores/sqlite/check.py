@@ -1,0 +1,124 @@
+"""Looking for damage, and figures about the file."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from . import vectors
+from .database import is_damage
+
+
+def problems(db: sqlite3.Connection, path: Path, *, can_write: bool) -> list[str]:
+    """What is wrong. The index of words checks itself by a statement that only a writer may run."""
+    looks = [_file, _words, _rows, _vectors] if can_write else [_file, _rows, _vectors]
+    return [problem for look in looks for problem in _told(look, db)] + list(_mode(path))
+
+
+def _told(look: Callable[[sqlite3.Connection], Iterator[str]], db: sqlite3.Connection) -> Iterator[str]:
+    """Damage may be such that looking for it fails."""
+    try:
+        yield from look(db)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        yield f"the file is damaged: {error}"
+
+
+def _file(db: sqlite3.Connection) -> Iterator[str]:
+    for (line,) in db.execute("PRAGMA integrity_check(20)"):
+        if line != "ok":
+            yield f"the file is damaged: {line}"
+
+
+def _words(db: sqlite3.Connection) -> Iterator[str]:
+    try:
+        db.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        yield f"the index of words does not agree with the records: {error}"
+
+
+_ORPHANS = {
+    "links without a record": "SELECT count(*) FROM link WHERE n NOT IN (SELECT n FROM record)",
+    "tags without a record": "SELECT count(*) FROM tag WHERE n NOT IN (SELECT n FROM record)",
+    "records without a scope": "SELECT count(*) FROM record WHERE scope NOT IN (SELECT id FROM scope)",
+    "scopes without a record": "SELECT count(*) FROM scope WHERE id NOT IN (SELECT scope FROM record)",
+    "records with a body, evidence or provenance that is not JSON": (
+        "SELECT count(*) FROM record WHERE NOT (json_valid(body) AND json_valid(evidence) AND json_valid(provenance))"
+    ),
+}
+
+
+def _rows(db: sqlite3.Connection) -> Iterator[str]:
+    for what, select in _ORPHANS.items():
+        (count,) = db.execute(select).fetchone()
+        if count:
+            yield f"{count} {what}"
+
+
+def _vectors(db: sqlite3.Connection) -> Iterator[str]:
+    held: Counter[tuple[int, int, int]] = Counter()
+    for v, n, scope, dim, length in db.execute("SELECT v, n, scope, dim, length(codes) FROM vector_tail"):
+        held[v, n, scope] += 1
+        if dim != length:
+            yield f"vector {v} has {length} codes instead of {dim}"
+    yield from _blocks(db, held)
+    select = "SELECT n, scope, v_first, v_count FROM record WHERE v_count > 0"
+    wanted = {(v, n, scope) for n, scope, first, count in db.execute(select) for v in range(first, first + count)}
+    if missing := len(wanted - held.keys()):
+        yield f"{missing} vectors of records are missing"
+    if unowned := len(held.keys() - wanted):
+        yield f"{unowned} vectors without a record"
+    if double := sum(count > 1 for count in held.values()):
+        yield f"{double} vectors are there more than once"
+
+
+def _blocks(db: sqlite3.Connection, held: Counter[tuple[int, int, int]]) -> Iterator[str]:
+    select = (
+        "SELECT first_v, b.last_v, b.dim, length(b.codes), m.rows"
+        " FROM vector_block b LEFT JOIN vector_block_meta m USING (first_v)"
+    )
+    for first_v, last_v, dim, length, packed in db.execute(select):
+        if packed is None or length != dim * (len(packed) // vectors.ROW_BYTES):
+            yield f"the block of vectors {first_v} to {last_v} is not whole"
+            continue
+        meta = vectors.unpack(packed)
+        if meta.v != sorted(set(meta.v)) or (meta.v[0], meta.v[-1]) != (first_v, last_v):
+            yield f"the block of vectors {first_v} to {last_v} is out of order"
+        held.update((v, n, scope) for v, n, scope in zip(meta.v, meta.n, meta.scope, strict=True) if n != vectors.HOLE)
+
+
+def _mode(path: Path) -> Iterator[str]:
+    if os.name != "posix":
+        return
+    mode = path.stat().st_mode & 0o777
+    if mode & 0o077:
+        yield f"{path} can be read by others (mode {mode:04o}): chmod 600 {path}"
+
+
+def stats(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
+    by_kind: dict[str, dict[str, int]] = {}
+    select = (
+        "SELECT s.kind, r.status, count(*) FROM record r JOIN scope s ON s.id = r.scope"
+        " GROUP BY s.kind, r.status ORDER BY s.kind, r.status"
+    )
+    for kind, status, count in db.execute(select):
+        by_kind.setdefault(kind, {})[status] = count
+    (vector_count,) = db.execute("SELECT coalesce(sum(v_count), 0) FROM record").fetchone()
+    (waiting,) = db.execute("SELECT count(*) FROM vector_tail").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return {
+        "path": str(path),
+        "bytes": sum(part.stat().st_size for part in (path, Path(f"{path}-wal")) if part.exists()),
+        "format": version,
+        "records": sum(sum(statuses.values()) for statuses in by_kind.values()),
+        "kinds": by_kind,
+        "vectors": vector_count,
+        "vectors_waiting": waiting,
+    }

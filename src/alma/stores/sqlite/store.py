@@ -1,0 +1,349 @@
+"""SQLiteStore: the storage port over one file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from array import array
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from heapq import nlargest
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...types.query import Hit, Where
+from ...types.record import Record
+from ...types.vector import Vector
+from .. import _sql
+from .._plain import conflict
+from . import check, rows, vectors
+from . import words as index
+from .cache import Cache
+from .database import Database
+from .rows import Row, Scope
+
+_PAGE = 256
+_MANY_SCOPES = 200
+_FEW_CELLS = 128
+_DIALECT = _sql.SQLite()
+
+
+class Held(NamedTuple):
+    """What is known of a record before it is overwritten or deleted."""
+
+    id: str
+    n: int
+    version: int
+    scope: int
+    v_first: int
+    v_count: int
+    v_hash: str
+    text: str
+    session: str
+    status: str
+    key: str
+    created_at: int
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        return self.session, self.status, self.key, self.created_at
+
+    @property
+    def indexed(self) -> index.Indexed:
+        return self.n, self.text, index.token(self.scope)
+
+    @property
+    def span(self) -> vectors.Span:
+        return self.v_first, self.v_count
+
+
+class Change(NamedTuple):
+    row: Row
+    n: int
+    scope: int
+    held: Held | None
+
+    @property
+    def words_change(self) -> bool:
+        return self.held is None or (self.held.scope, self.held.text) != (self.scope, self.row.record.text)
+
+    @property
+    def vectors_change(self) -> bool:
+        return self.held is None or (self.held.scope, self.held.v_hash) != (self.scope, self.row.v_hash)
+
+
+class SQLiteStore:
+    """Records, words and vectors in one file; any number of threads and processes may use it at once."""
+
+    def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float = 30.0, read_only: bool = False) -> None:
+        self.path = Path(path).expanduser()
+        self._db = Database(self.path, busy_timeout=busy_timeout, read_only=read_only)
+        self._forget(0)
+
+    def put(self, records: Sequence[Record]) -> None:
+        fresh = [rows.to_row(record) for record in records]
+        if not fresh:
+            return
+        with self._db.write() as db:
+            _write(db, _changes(db, fresh))
+
+    def get(self, ids: Sequence[str]) -> list[Record]:
+        with self._db.read() as db:
+            numbers = dict(_by_ids(db, "SELECT id, n FROM record", ids))
+            found = rows.read(db, numbers.values())
+        return [found[numbers[id]] for id in ids if id in numbers]
+
+    def delete(self, ids: Sequence[str]) -> int:
+        with self._db.write() as db:
+            held = _held(db, ids)
+            _erase(db, held)
+        return len(held)
+
+    def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
+        """Which records is settled at the start; their content is read page by page while the caller goes on."""
+        with self._db.read() as db:
+            numbers = _newest(db, where, limit)
+        return self._pages(numbers, where)
+
+    def _pages(self, numbers: Sequence[int], where: Where) -> Iterator[Record]:
+        for start in range(0, len(numbers), _PAGE):
+            page = numbers[start : start + _PAGE]
+            with self._db.read() as db:
+                found = rows.read(db, page)
+            for n in page:
+                # It may have been deleted or changed since the scan began.
+                if n in found and where.accepts(found[n]):
+                    yield found[n]
+
+    def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        asked = _sql.compile_where(where, _DIALECT)
+        if limit <= 0:
+            return []
+        with self._db.read() as db:
+            self._notice_opening()
+            return self._cache.nearest(db, vector, _scopes(db, asked.scope), asked.record, limit)
+
+    def match(self, words: str, where: Where, limit: int) -> list[Hit]:
+        scope, record = _sql.compile_where(where, _DIALECT)
+        if limit <= 0:
+            return []
+        with self._db.read() as db:
+            self._notice_opening()
+            scopes = _scopes(db, scope)
+            if scopes is not None and not scopes:
+                return []
+            if scopes is not None and len(scopes) > _MANY_SCOPES:
+                record = _sql.both(_in_scope(scope), record)
+                scopes = None
+            return index.match(db, self._frequencies, words, scopes, record, limit)
+
+    def check(self) -> list[str]:
+        """Nobody writes meanwhile; it takes about as long as reading the whole file."""
+        with self._db.read() if self._db.read_only else self._db.write() as db:
+            return check.problems(db, self.path, can_write=not self._db.read_only)
+
+    def stats(self) -> dict[str, Any]:
+        """What a person wants to know about the file."""
+        with self._db.read() as db:
+            return check.stats(db, self.path)
+
+    def vacuum(self) -> None:
+        """Give unused space back and leave no trace of deleted words."""
+        with self._db.use() as db:
+            db.execute("INSERT INTO words (words) VALUES ('optimize')")
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        self._db.close()
+        self._forget(0)
+
+    def _notice_opening(self) -> None:
+        """The file may have been replaced by another, or this process by its child."""
+        if self._opening != self._db.openings:
+            self._forget(self._db.openings)
+
+    def _forget(self, opening: int) -> None:
+        self._opening = opening
+        self._cache = Cache()
+        self._frequencies = index.Frequencies()
+
+
+def _scopes(db: sqlite3.Connection, clause: _sql.Clause) -> list[int] | None:
+    """The ids of the scopes that are asked for; None when all are."""
+    if not clause.sql:
+        return None
+    return [id for (id,) in db.execute(f"SELECT s.id FROM scope s WHERE {clause.sql}", clause.params)]
+
+
+def _in_scope(clause: _sql.Clause) -> _sql.Clause:
+    if not clause.sql:
+        return clause
+    return _sql.Clause(f"r.scope IN (SELECT s.id FROM scope s WHERE {clause.sql})", clause.params)
+
+
+def _newest(db: sqlite3.Connection, where: Where, limit: int | None) -> Sequence[int]:
+    if limit is not None and all(names is None for names in (where.keys, where.sessions, where.linked, where.tagged)):
+        cells = _cells(db, where)
+        if len(cells) <= _FEW_CELLS:
+            return _newest_of_each(db, cells, replace(where, statuses=None), max(limit, 0))
+    scope, record = _sql.compile_where(where, _DIALECT)
+    clause = _sql.both(_in_scope(scope), record)
+    # The planner expects more of an index on status than of a lookup by links or tags.
+    source = "record r" if where.linked is None and where.tagged is None else "record r NOT INDEXED"
+    select = f"SELECT r.n FROM {source}{clause.after('WHERE')} ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
+    found = db.execute(select, (*clause.params, -1 if limit is None else max(limit, 0)))
+    return array("q", (n for (n,) in found))
+
+
+def _cells(db: sqlite3.Connection, where: Where) -> list[_sql.Clause]:
+    """Conditions, at most one of which holds for a record: within each some index has the newest first."""
+    scopes = _scopes(db, _sql.compile_where(where, _DIALECT).scope)
+    if scopes is None:
+        scopes = [id for (id,) in db.execute("SELECT id FROM scope LIMIT ?", (_FEW_CELLS + 1,))]
+    if where.statuses is None:
+        return [_sql.Clause("r.scope = ?", (scope,)) for scope in scopes]
+    statuses = sorted({str.__str__(status) for status in where.statuses})
+    return [_sql.Clause("r.scope = ? AND r.status = ?", cell) for cell in product(scopes, statuses)]
+
+
+def _newest_of_each(db: sqlite3.Connection, cells: list[_sql.Clause], where: Where, limit: int) -> Sequence[int]:
+    """Within one cell the newest are found by walking an index; over several all would have to be sorted."""
+    rest = _sql.compile_where(where, _DIALECT).record
+    found: list[tuple[int, str, int]] = []
+    for cell in cells:
+        clause = _sql.both(cell, rest)
+        select = (
+            f"SELECT r.created_at, r.id, r.n FROM record r WHERE {clause.sql}"
+            " ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
+        )
+        found += db.execute(select, (*clause.params, limit))
+    return [n for _, _, n in nlargest(limit, found)]
+
+
+def _by_ids(db: sqlite3.Connection, select: str, ids: Collection[str]) -> sqlite3.Cursor:
+    clause = _sql.among("id", ids, _DIALECT)
+    return db.execute(f"{select}{clause.after('WHERE')}", clause.params)
+
+
+def _held(db: sqlite3.Connection, ids: Collection[str]) -> list[Held]:
+    select = f"SELECT {', '.join(Held._fields)} FROM record"
+    return [Held._make(row) for row in _by_ids(db, select, ids)]
+
+
+def _changes(db: sqlite3.Connection, fresh: list[Row]) -> list[Change]:
+    """What has to be written, by the port's rules about versions; ConflictError if they forbid it."""
+    held = {one.id: one for one in _held(db, [row.record.id for row in fresh])}
+    taken: dict[str, Row] = {}
+    for row in fresh:
+        record = row.record
+        before = taken[record.id].record.version if record.id in taken else None
+        if before is None and record.id in held:
+            before = held[record.id].version
+        if before is not None and record.version <= before:
+            raise conflict(record, before)
+        taken[record.id] = row
+    scopes = _intern(db, {row.scope for row in taken.values()})
+    (last,) = db.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'record'").fetchone()
+    changes = []
+    for id, row in taken.items():
+        one = held.get(id)
+        last += one is None
+        changes.append(Change(row, last if one is None else one.n, scopes[row.scope], one))
+    return changes
+
+
+def _intern(db: sqlite3.Connection, scopes: set[Scope]) -> dict[Scope, int]:
+    columns = "kind, project, agent, user, embedder"
+    db.executemany(f"INSERT OR IGNORE INTO scope ({columns}) VALUES (?, ?, ?, ?, ?)", scopes)
+    select = f"SELECT id FROM scope WHERE ({columns}) = (?, ?, ?, ?, ?)"
+    return {scope: db.execute(select, scope).fetchone()[0] for scope in scopes}
+
+
+_COLUMNS = ("n", "id", "scope", *rows.PLACE, "v_first", "v_count", *rows.CONTENT)
+_INSERT = f"INSERT INTO record ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_UPDATE = f"UPDATE record SET {', '.join(f'{name} = ?' for name in rows.CONTENT)} WHERE n = ?"
+_MOVED = ("scope", *rows.PLACE, "v_first", "v_count")
+_MOVE = f"UPDATE record SET {', '.join(f'{name} = ?' for name in _MOVED)} WHERE n = ?"
+
+
+def _write(db: sqlite3.Connection, changes: list[Change]) -> None:
+    spans = _write_vectors(db, [change for change in changes if change.vectors_change])
+    _write_words(db, [change for change in changes if change.words_change])
+    inserts, updates, moves = [], [], []
+    for change in changes:
+        row, held = change.row, change.held
+        if held is None:
+            inserts.append((change.n, row.record.id, change.scope, *row.place, *spans[change.n], *row.content))
+            continue
+        updates.append((*row.content, change.n))
+        span = spans.get(change.n, held.span)
+        if (held.scope, held.place, held.span) != (change.scope, row.place, span):
+            moves.append((change.scope, *row.place, *span, change.n))
+    for statement, values in ((_INSERT, inserts), (_UPDATE, updates), (_MOVE, moves)):
+        db.executemany(statement, values)
+    for table in ("link", "tag"):
+        _write_side(db, table, changes)
+    _forget_scopes(db, {change.held.scope for change in changes if change.held and change.held.scope != change.scope})
+
+
+def _write_words(db: sqlite3.Connection, changes: list[Change]) -> None:
+    index.remove(db, (change.held.indexed for change in changes if change.held))
+    index.add(db, ((change.n, change.row.record.text, index.token(change.scope)) for change in changes))
+
+
+def _write_vectors(db: sqlite3.Connection, changes: list[Change]) -> dict[int, vectors.Span]:
+    """Replace the vectors of these; the range of numbers that each record holds now."""
+    vectors.remove(db, [change.held.span for change in changes if change.held])
+    total = sum(len(change.row.record.vectors) for change in changes)
+    v = vectors.number(db, total) if total else 0
+    spans: dict[int, vectors.Span] = {}
+    entries = []
+    for change in changes:
+        codes = change.row.record.vectors
+        spans[change.n] = (v, len(codes)) if codes else (0, 0)
+        for code in codes:
+            entries.append(vectors.Entry(v, change.n, change.scope, bytes(code)))
+            v += 1
+    vectors.add(db, entries)
+    return spans
+
+
+def _write_side(db: sqlite3.Connection, table: str, changes: list[Change]) -> None:
+    """Links or tags, where they changed."""
+    known = [change.n for change in changes if change.held]
+    before: dict[int, list[str]] = defaultdict(list)
+    column = "target" if table == "link" else "name"
+    select = f"SELECT n, {column} FROM {table} WHERE n IN (SELECT value FROM json_each(?)) ORDER BY n, i"
+    for n, value in db.execute(select, (json.dumps(known),)) if known else ():
+        before[n].append(value)
+    gone, fresh = [], []
+    for change in changes:
+        record = change.row.record
+        after = record.links if table == "link" else record.tags
+        if list(after) == before.get(change.n, []):
+            continue
+        gone.append((change.n,))
+        fresh += [(change.n, i, value) for i, value in enumerate(after)]
+    db.executemany(f"DELETE FROM {table} WHERE n = ?", gone)
+    db.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", fresh)
+
+
+def _erase(db: sqlite3.Connection, held: list[Held]) -> None:
+    vectors.remove(db, [one.span for one in held])
+    index.remove(db, (one.indexed for one in held))
+    numbers = [(one.n,) for one in held]
+    for table in ("link", "tag", "record"):
+        db.executemany(f"DELETE FROM {table} WHERE n = ?", numbers)
+    _forget_scopes(db, {one.scope for one in held})
+
+
+def _forget_scopes(db: sqlite3.Connection, scopes: set[int]) -> None:
+    """A scope that no record is in any more goes with the last of them."""
+    db.executemany(
+        "DELETE FROM scope WHERE id = ? AND NOT EXISTS (SELECT 1 FROM record WHERE record.scope = scope.id)",
+        [(scope,) for scope in scopes],
+    )

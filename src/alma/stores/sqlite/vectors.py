@@ -1,0 +1,196 @@
+"""Vectors on disk.
+
+Every vector has a number v that only grows and is never used again; a record holds a range of them. New vectors
+wait as single rows in `vector_tail`. When 1,024 of one length are there they become one row of `vector_block`, so
+that a write stays small and reading them all stays fast. Beside each block `vector_block_meta` says which vector
+belongs to which record and scope: it is kept apart because it is rewritten when a vector goes.
+
+A vector that goes leaves a hole in its block: its codes are overwritten with zeros and its record number becomes
+`HOLE`. A block that is mostly holes gives its vectors back to the tail.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import struct
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ...errors import CorruptStoreError
+from ...types.vector import Vector
+
+BLOCK = 1024
+HOLE = -1
+ROW_BYTES = 20
+"""In `vector_block_meta.rows`, for each vector: n and v as int64 and scope as int32, little-endian, field by field."""
+
+Span = tuple[int, int]
+"""v_first, v_count"""
+
+
+class Entry(NamedTuple):
+    v: int
+    n: int
+    scope: int
+    codes: Vector
+
+
+class Block(NamedTuple):
+    first_v: int
+    last_v: int
+    dim: int
+
+
+class Meta(NamedTuple):
+    n: list[int]
+    v: list[int]
+    scope: list[int]  # 0 for a hole
+
+    def pack(self) -> bytes:
+        count = len(self.n)
+        return struct.pack(f"<{count}q{count}q{count}i", *self.n, *self.v, *self.scope)
+
+
+def unpack(rows: bytes) -> Meta:
+    count = len(rows) // ROW_BYTES
+    values = struct.unpack(f"<{count}q{count}q{count}i", rows)
+    return Meta(list(values[:count]), list(values[count : 2 * count]), list(values[2 * count :]))
+
+
+def number(db: sqlite3.Connection, count: int) -> int:
+    """The first of `count` fresh numbers."""
+    (first,) = db.execute("SELECT value FROM meta WHERE name = 'next_v'").fetchone()
+    db.execute("UPDATE meta SET value = value + ? WHERE name = 'next_v'", (count,))
+    return int(first)
+
+
+def add(db: sqlite3.Connection, entries: Iterable[Entry]) -> None:
+    by_dim: dict[int, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        by_dim[len(entry.codes)].append(entry)
+    for dim, some in by_dim.items():
+        _append(db, dim, some)
+
+
+def _append(db: sqlite3.Connection, dim: int, entries: list[Entry]) -> None:
+    (waiting,) = db.execute("SELECT count(*) FROM vector_tail WHERE dim = ?", (dim,)).fetchone()
+    if waiting + len(entries) >= BLOCK:
+        select = "SELECT v, n, scope, codes FROM vector_tail WHERE dim = ?"
+        entries = sorted([*map(Entry._make, db.execute(select, (dim,))), *entries])
+        db.execute("DELETE FROM vector_tail WHERE dim = ?", (dim,))
+        whole = len(entries) - len(entries) % BLOCK
+        for start in range(0, whole, BLOCK):
+            _pack(db, dim, entries[start : start + BLOCK])
+        entries = entries[whole:]
+    db.executemany(
+        "INSERT INTO vector_tail (v, dim, n, scope, codes) VALUES (?, ?, ?, ?, ?)",
+        ((entry.v, dim, entry.n, entry.scope, entry.codes) for entry in entries),
+    )
+
+
+def _pack(db: sqlite3.Connection, dim: int, entries: Sequence[Entry]) -> None:
+    first_v, last_v = entries[0].v, entries[-1].v
+    meta = Meta([entry.n for entry in entries], [entry.v for entry in entries], [entry.scope for entry in entries])
+    codes = b"".join([entry.codes for entry in entries])
+    db.execute("INSERT INTO vector_block VALUES (?, ?, ?, ?)", (first_v, last_v, dim, codes))
+    db.execute("INSERT INTO vector_block_meta VALUES (?, ?)", (first_v, meta.pack()))
+
+
+def remove(db: sqlite3.Connection, spans: Iterable[Span]) -> None:
+    ranges = [(first, first + count) for first, count in spans if count]
+    if not ranges:
+        return
+    db.executemany("DELETE FROM vector_tail WHERE v >= ? AND v < ?", ranges)
+    gone = sorted(v for first, end in ranges for v in range(first, end))
+    for block, some in _by_block(db, gone):
+        _punch(db, block, some)
+
+
+def _by_block(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[Block, Sequence[int]]]:
+    """The blocks that may hold some of the numbers, and which. Blocks of different lengths may overlap."""
+    if not numbers:
+        return
+    select = "SELECT first_v, last_v, dim FROM vector_block WHERE last_v >= ? AND first_v <= ?"
+    for block in map(Block._make, db.execute(select, (numbers[0], numbers[-1])).fetchall()):
+        some = numbers[bisect_left(numbers, block.first_v) : bisect_right(numbers, block.last_v)]
+        if some:
+            yield block, some
+
+
+def _meta(db: sqlite3.Connection, block: Block) -> Meta:
+    (rows,) = db.execute("SELECT rows FROM vector_block_meta WHERE first_v = ?", (block.first_v,)).fetchone()
+    return unpack(rows)
+
+
+def _places(meta: Meta, numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """(number, its place in the block) for those that are there."""
+    for v in numbers:
+        place = bisect_left(meta.v, v)
+        if place < len(meta.v) and meta.v[place] == v and meta.n[place] != HOLE:
+            yield v, place
+
+
+def _punch(db: sqlite3.Connection, block: Block, numbers: Sequence[int]) -> None:
+    meta = _meta(db, block)
+    places = [place for _, place in _places(meta, numbers)]
+    if not places:
+        return
+    for place in places:
+        meta.n[place], meta.scope[place] = HOLE, 0
+    if meta.n.count(HOLE) > len(meta.n) // 2:
+        _unpack_block(db, block, meta)
+        return
+    db.execute("UPDATE vector_block_meta SET rows = ? WHERE first_v = ?", (meta.pack(), block.first_v))
+    if block.dim:
+        with db.blobopen("vector_block", "codes", block.first_v) as blob:
+            for place in places:
+                blob.seek(place * block.dim)
+                blob.write(bytes(block.dim))
+
+
+def _unpack_block(db: sqlite3.Connection, block: Block, meta: Meta) -> None:
+    (codes,) = db.execute("SELECT codes FROM vector_block WHERE first_v = ?", (block.first_v,)).fetchone()
+    live = [
+        Entry(meta.v[i], n, meta.scope[i], codes[i * block.dim : (i + 1) * block.dim])
+        for i, n in enumerate(meta.n)
+        if n != HOLE
+    ]
+    db.execute("DELETE FROM vector_block WHERE first_v = ?", (block.first_v,))
+    db.execute("DELETE FROM vector_block_meta WHERE first_v = ?", (block.first_v,))
+    db.execute("UPDATE meta SET value = value + 1 WHERE name = 'generation'")
+    _append(db, block.dim, live)
+
+
+def read(db: sqlite3.Connection, spans: Mapping[int, Span]) -> dict[int, tuple[Vector, ...]]:
+    """The vectors of records, by the record's number."""
+    wanted = sorted(v for first, count in spans.values() for v in range(first, first + count))
+    if not wanted:
+        return {}
+    select = "SELECT v, codes FROM vector_tail WHERE v IN (SELECT value FROM json_each(?))"
+    found: dict[int, Vector] = dict(db.execute(select, (json.dumps(wanted),)))
+    missing = [v for v in wanted if v not in found]
+    for block, some in _by_block(db, missing):
+        found |= _read_block(db, block, some)
+    if len(found) < len(wanted):
+        raise CorruptStoreError("vectors of records are missing; restore a backup or run `alma doctor`")
+    return {n: tuple(found[v] for v in range(first, first + count)) for n, (first, count) in spans.items()}
+
+
+def _read_block(db: sqlite3.Connection, block: Block, numbers: Sequence[int]) -> dict[int, Vector]:
+    if block.last_v - block.first_v == BLOCK - 1:
+        # Without gaps the place follows from the number. What belongs to a record is never a hole.
+        places = [(v, v - block.first_v) for v in numbers]
+    else:
+        places = list(_places(_meta(db, block), numbers))
+    if block.dim == 0 or len(places) > 8:
+        (codes,) = db.execute("SELECT codes FROM vector_block WHERE first_v = ?", (block.first_v,)).fetchone()
+        return {v: codes[place * block.dim : (place + 1) * block.dim] for v, place in places}
+    with db.blobopen("vector_block", "codes", block.first_v, readonly=True) as blob:
+        found = {}
+        for v, place in places:
+            blob.seek(place * block.dim)
+            found[v] = blob.read(block.dim)
+    return found

@@ -1,0 +1,87 @@
+"""alma demo: it plays to the end, and what it shows is so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alma.cli.demo import acts
+from alma.cli.demo.stage import DemoError, expect
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def words_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from alma.cli import setup
+
+    def configuration(project: str, storage: str, embedding: str, folder: str) -> str:
+        return f"project_id: {project}\nstorage_dir: {folder}\nembedding_provider: none\n"
+
+    monkeypatch.setattr(setup, "configuration", configuration)
+
+
+def test_the_story_with_the_best_embedder(run: Run) -> None:
+    ran = run("demo", "--fast")
+    assert ran.code == 0, ran.err
+    for part in ("1. An agent without memory", "★ heuristic formed", "★ anti-pattern formed", "the prompt after"):
+        assert part in ran.out
+    assert "★ heuristic faded" in ran.out
+    assert "9. Where to go next" in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 100
+    assert "\x1b" not in ran.out
+
+
+def test_the_story_with_words_only(words_only: None, run: Run) -> None:
+    ran = run("demo")
+    assert ran.code == 0, ran.err
+    assert "words only" in ran.out
+
+
+def test_on_a_terminal_tables_grow(words_only: None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    ran = run("demo", "--fast")
+    assert ran.code == 0, ran.err
+    assert ran.out.count("pods not ready") > 4
+    assert "\x1b[" in ran.out
+
+
+def test_its_facts_are_real(words_only: None, run: Run) -> None:
+    document = run("demo", "--json").json
+    acts = {act["act"]: act for act in document["acts"]}
+    assert document["ok"] is True
+    assert acts["before"]["prompt"] == ""
+    assert [one["verb"] for one in acts["outcomes"]["learned"]] == ["formed", "formed"]
+    assert "Blue-green deployment" in acts["after"]["prompt"]
+    curve = [point["confidence"] for point in acts["confidence"]["curve"]]
+    assert curve == sorted(curve)
+    assert acts["turn"]["curve"][-1]["status"] == "archived"
+    assert [one["id"] for one in acts["feedback"]["after"]] == [one["id"] for one in acts["feedback"]["before"]][::-1]
+    assert acts["similar"]["groups"] == [0, 0, 0, 1]
+
+
+def test_the_story_is_the_same_every_time(words_only: None, run: Run) -> None:
+    assert run("demo").out == run("demo").out
+
+
+def test_keep_leaves_a_memory_to_look_at(words_only: None, run: Run, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    ran = run("demo", "--keep", str(kept))
+    assert ran.code == 0
+    assert run("stats", "--config", str(kept / "config.yaml"), "--json").json["by_agent"]["ops"] > 10
+    again = run("demo", "--keep", str(kept))
+    assert again.code == 1
+    assert "is there already" in again.err
+
+
+def test_an_expectation_that_fails_is_loud(words_only: None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DemoError, match="the demo expected that pigs fly"):
+        expect([], "pigs fly")
+    monkeypatch.setattr(acts, "_ARRIVALS", acts._ARRIVALS[:2])
+    ran = run("demo")
+    assert ran.code == 1
+    assert "error: the demo expected that three successes form a heuristic" in ran.err

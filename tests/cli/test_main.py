@@ -1,0 +1,188 @@
+"""The process boundary: help, exit codes, errors, pipes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alma import __version__
+from alma.cli import main
+from alma.cli.parser import build_parser
+
+Run = Callable[..., Any]
+
+COMMANDS = (
+    "init", "doctor", "demo", "learn", "retrieve", "list", "show", "add", "update", "delete", "feedback", "forget",
+    "stats", "reindex",
+)  # fmt: skip
+
+
+def alma(*argv: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "alma", *argv],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=cwd,
+        env={**os.environ, "PYTHONUTF8": "1", **more},
+        check=False,
+    )
+
+
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def test_version(run: Run) -> None:
+    ran = run("--version")
+    assert (ran.code, ran.out.strip()) == (0, f"alma {__version__}")
+
+
+def test_the_commands_are_these() -> None:
+    assert set(subcommands(build_parser())) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_a_description_and_an_example(run: Run, name: str) -> None:
+    ran = run(name, "--help")
+    assert ran.code == 0
+    assert f"alma {name}" in ran.out.partition("examples:")[2]
+    assert subcommands(build_parser())[name].description
+
+
+def test_what_can_be_added_has_help(run: Run) -> None:
+    for kind in subcommands(subcommands(build_parser())["add"]):
+        ran = run("add", kind, "--help")
+        assert ran.code == 0
+        assert "--tag" in ran.out
+
+
+def test_the_general_help_lists_every_command(run: Run) -> None:
+    text = run("--help").out
+    assert all(f"\n    {name} " in text for name in COMMANDS)
+
+
+def test_without_a_command_it_shows_help_and_calls_it_wrong_usage(run: Run) -> None:
+    ran = run()
+    assert ran.code == 2
+    assert "usage: alma" in ran.err
+
+
+@pytest.mark.parametrize(
+    "argv", [["nonsense"], ["show"], ["feedback", "x", "maybe"], ["add", "rumour"], ["init", "--x"]]
+)
+def test_wrong_usage_is_2(run: Run, argv: list[str]) -> None:
+    ran = run(*argv)
+    assert ran.code == 2
+    assert "usage: alma" in ran.err
+
+
+def test_an_error_is_one_line_on_standard_error(project: Path, run: Run) -> None:
+    ran = run("show", "heu_nothing")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "error: there is no memory 'heu_nothing' in project 'shop'\n"
+
+
+def test_an_error_as_json_is_on_standard_output(project: Path, run: Run) -> None:
+    ran = run("show", "heu_nothing", "--json")
+    assert (ran.code, ran.err) == (1, "")
+    assert ran.json == {
+        "error": {"type": "NotFoundError", "message": "there is no memory 'heu_nothing' in project 'shop'"}
+    }
+
+
+def test_shared_options_may_stand_before_or_after_the_command(project: Path, run: Run) -> None:
+    assert run("--json", "stats").json == run("stats", "--json").json
+
+
+def test_a_missing_configuration_says_how_to_write_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ALMA_CONFIG", raising=False)
+    ran = run("list")
+    assert ran.code == 1
+    assert "alma init" in ran.err
+    assert "alma init" in run("list", "--config", "nowhere.yaml").err
+
+
+def test_the_configuration_may_be_named(
+    project: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project / ".alma" / "config.yaml"
+    monkeypatch.chdir(tmp_path)
+    assert run("stats", "--json", "--config", str(file)).json["project_id"] == "shop"
+    monkeypatch.setenv("ALMA_CONFIG", str(file))
+    assert run("stats", "--json").json["project_id"] == "shop"
+
+
+def test_ctrl_c_is_130(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(path: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("alma.config.load", interrupted)
+    assert main(["list"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_warnings_of_the_library_go_to_standard_error(project: Path, run: Run) -> None:
+    text = "project_id: shop\nembedding_provider: hash\nagents: {a: {}, b: {inherit_from: [a]}}\n"
+    (project / ".alma" / "config.yaml").write_text(text)
+    ran = run("stats", "--json")
+    assert ran.json["total_count"] == 0
+    assert ran.err.startswith("warning: agent 'b' inherits from 'a'")
+
+
+def test_rich_is_not_loaded_where_nobody_looks(project: Path) -> None:
+    code = """if True:
+        import sys
+        from alma.cli import main
+        main(["--version"]); main(["stats", "--json"])
+        sys.exit("rich" in sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_it_runs_as_a_module(project: Path) -> None:
+    done = alma("stats", "--json", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["project_id"] == "shop"
+    as_cli = subprocess.run(
+        [sys.executable, "-m", "alma.cli", "--version"], capture_output=True, text=True, cwd=project, check=True
+    )
+    assert as_cli.stdout == f"alma {__version__}\n"
+
+
+@pytest.mark.parametrize("argv", [("list", "--json"), ("list",)])
+@pytest.mark.skipif(os.name != "posix", reason="pipes differ")
+def test_a_closed_pipe_leaves_no_traceback(project: Path, deployed: dict[str, str], argv: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "alma", *argv], cwd=project, stdout=closed, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_no_colour_when_piped_and_none_when_unwanted(project: Path, deployed: dict[str, str]) -> None:
+    assert "\x1b[" not in alma("list", cwd=project).stdout
+    forced = alma("list", cwd=project, FORCE_COLOR="1").stdout
+    assert "\x1b[3" in forced
+    for plain in (
+        alma("list", "--no-color", cwd=project, FORCE_COLOR="1").stdout,
+        alma("list", cwd=project, FORCE_COLOR="1", NO_COLOR="1").stdout,
+    ):
+        assert "\x1b[3" not in plain

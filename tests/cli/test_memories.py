@@ -1,0 +1,175 @@
+"""list, show, add, update, delete, feedback."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_list_shows_and_filters(project: Path, deployed: dict[str, str], run: Run) -> None:
+    assert all(id in run("list").out for id in deployed.values())
+    only = run("list", "--type", "heuristic", "--agent", "ops", "--json").json
+    assert only["count"] == 1
+    assert only["memories"][0]["id"] == deployed["heuristic"]
+    assert only["memories"][0]["type"] == "heuristic"
+    assert run("list", "--agent", "nobody").out == "nothing found\n"
+    assert run("list", "--limit", "2", "--json").json["count"] == 2
+    run("update", deployed["fact"], "--status", "archived", "--tag", "old")
+    assert run("list", "--tag", "old", "--json").json["count"] == 0
+    assert run("list", "--tag", "old", "--status", "archived", "--json").json["count"] == 1
+    assert run("list", "--tag", "old", "--status", "all", "--json").json["count"] == 1
+    assert "archived" in run("list", "--tag", "old", "--status", "all").out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--type", "fact"), "unknown type 'fact'"),
+        (("--status", "gone"), "unknown status 'gone'"),
+        (("--limit", "0"), "limit must be a whole number"),
+    ],
+)
+def test_list_refuses_what_it_does_not_know(project: Path, run: Run, argv: tuple[str, ...], message: str) -> None:
+    ran = run("list", *argv)
+    assert ran.code == 1
+    assert message in ran.err
+
+
+def test_show_tells_everything_of_a_heuristic(project: Path, deployed: dict[str, str], run: Run) -> None:
+    out = run("show", deployed["heuristic"]).out
+    for part in ("strategy", "Blue-green deployment", "├", "●", "successes 3", "outcome (learned)", "learned from"):
+        assert part in out
+    assert "formed (3 of 3 worked)" in out
+    document = run("show", deployed["heuristic"], "--json").json
+    assert document["evidence"]["successes"] == 3
+    assert document["provenance"]["origin"] == "outcome"
+    assert document["history"][0]["verb"] == "formed"
+    assert deployed["outcome"] in [one["id"] for one in document["related"]]
+
+
+def test_show_tells_what_an_outcome_counts_for(project: Path, deployed: dict[str, str], run: Run) -> None:
+    out = run("show", deployed["outcome"]).out
+    assert "counts for" in out
+    assert deployed["heuristic"] in out
+
+
+def test_a_bad_id(project: Path, run: Run) -> None:
+    for argv in (("show", "x"), ("update", "x", "fact=y"), ("delete", "x", "--yes"), ("feedback", "x", "up")):
+        ran = run(*argv)
+        assert ran.code == 1
+        assert ran.err == "error: there is no memory 'x' in project 'shop'\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "kind", "fields"),
+    [
+        (
+            ("knowledge", "--agent", "ops", "--domain", "d", "--fact", "f", "--source", "wiki"),
+            "domain_knowledge",
+            {"domain": "d", "fact": "f", "source": "wiki"},
+        ),
+        (
+            ("preference", "--user", "ana", "--category", "c", "--preference", "p"),
+            "user_preference",
+            {"user_id": "ana", "category": "c", "preference": "p", "source": "explicit_instruction"},
+        ),
+        (
+            ("heuristic", "--agent", "ops", "--condition", "c", "--strategy", "s", "--category", "t"),
+            "heuristic",
+            {"condition": "c", "strategy": "s"},
+        ),
+        (
+            ("anti-pattern", "--agent", "ops", "--pattern", "p", "--why-bad", "w", "--better-alternative", "b"),
+            "anti_pattern",
+            {"pattern": "p", "why_bad": "w", "better_alternative": "b", "condition": ""},
+        ),
+    ],
+)
+def test_add(project: Path, run: Run, argv: tuple[str, ...], kind: str, fields: dict[str, str]) -> None:
+    made = run("add", *argv, "--tag", "x", "--metadata", '{"a": 1}', "--json").json["memory"]
+    assert made["type"] == kind
+    assert made["tags"] == ["x"]
+    assert made["metadata"] == {"a": 1}
+    assert {name: made[name] for name in fields} == fields
+    assert made["created_at"].endswith("+00:00")
+    assert run("add", *argv).out.startswith(f"added {made['id'][:3]}")
+
+
+def test_metadata_must_be_json(project: Path, run: Run) -> None:
+    ran = run("add", "knowledge", "--agent", "a", "--domain", "d", "--fact", "f", "--metadata", "{")
+    assert ran.code == 1
+    assert "metadata must be JSON" in ran.err
+
+
+def test_update_changes_and_history_keeps(project: Path, deployed: dict[str, str], run: Run) -> None:
+    ran = run("update", deployed["fact"], "fact=Logs are on host ten = new", 'metadata={"by": "me"}', "--tag", "t")
+    assert ran.out.startswith(f"updated {deployed['fact']}")
+    shown = run("show", deployed["fact"], "--json").json
+    assert shown["memory"]["fact"] == "Logs are on host ten = new"
+    assert shown["memory"]["metadata"] == {"by": "me"}
+    assert shown["memory"]["tags"] == ["t"]
+    assert shown["history"][-1]["before"]["fact"] == "Logs are on host nine"
+    assert "fact was 'Logs are on host nine'" in " ".join(run("show", deployed["fact"]).out.split())
+    assert run("update", deployed["fact"], "--status", "archived", "--json").json["memory"]["status"] == "archived"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("fact",), "no FIELD=VALUE"),
+        (("=x",), "no FIELD=VALUE"),
+        (("status=archived",), "--status archived"),
+        (("tags=a",), "--tag a"),
+        (("facts=a",), "unknown field of a domain_knowledge 'facts'. Did you mean 'fact'?"),
+        (("metadata=1",), "metadata must be a mapping"),
+        ((), "nothing to update"),
+    ],
+)
+def test_update_refuses(project: Path, deployed: dict[str, str], run: Run, argv: tuple[str, ...], message: str) -> None:
+    ran = run("update", deployed["fact"], *argv)
+    assert ran.code == 1
+    assert message in ran.err
+
+
+def test_delete_asks(project: Path, deployed: dict[str, str], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    ran = run("delete", deployed["fact"])
+    assert ran.code == 0
+    assert "nothing was erased" in ran.out
+    assert "Erase it for good? [y/N]" in ran.err
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    assert f"erased {deployed['fact']}" in run("delete", deployed["fact"]).out
+    assert run("show", deployed["fact"]).code == 1
+
+
+def test_delete_where_nobody_can_be_asked(
+    project: Path, deployed: dict[str, str], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    ran = run("delete", deployed["fact"])
+    assert ran.code == 1
+    assert "pass --yes" in ran.err
+    assert run("delete", deployed["fact"], "--yes", "--json").json == {"deleted": deployed["fact"]}
+
+
+def test_feedback_moves_confidence(project: Path, deployed: dict[str, str], run: Run) -> None:
+    down = run("feedback", deployed["fact"], "down", "--json").json
+    assert down["signal"] == "thumbs_down"
+    assert down["memory"]["confidence"] < down["confidence_before"]
+    up = run("feedback", deployed["fact"], "up")
+    assert up.out.startswith("thumbs_up counted; confidence 0.")
+    for signal in ("used", "ignored"):
+        assert run("feedback", deployed["fact"], signal).code == 0
+    evidence = run("show", deployed["fact"], "--json").json["evidence"]
+    assert [evidence[name] for name in ("ups", "downs", "uses", "skips")] == [1, 1, 1, 1]

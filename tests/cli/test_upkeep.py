@@ -1,0 +1,84 @@
+"""forget, stats, reindex."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+ALL = ("--older-than-days", "0", "--below-confidence", "2")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_dry_run_shows_and_changes_nothing(project: Path, deployed: dict[str, str], run: Run) -> None:
+    ran = run("forget", *ALL, "--dry-run")
+    assert deployed["fact"] in ran.out
+    assert "5 memories would be archived" in ran.out
+    assert run("forget", *ALL, "--dry-run", "--json").json["count"] == 5
+    assert run("list", "--json").json["count"] == 5
+
+
+def test_forget_asks(project: Path, deployed: dict[str, str], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal("\n"))
+    ran = run("forget", *ALL)
+    assert "Archive 5 memories? [y/N]" in ran.err
+    assert "nothing was forgotten" in ran.out
+    monkeypatch.setattr("sys.stdin", Terminal("yes\n"))
+    assert "5 memories archived" in run("forget", *ALL).out
+    assert run("list", "--json").json["count"] == 0
+
+
+def test_forget_where_nobody_can_be_asked(
+    project: Path, deployed: dict[str, str], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    ran = run("forget", *ALL)
+    assert ran.code == 1
+    assert "pass --yes" in ran.err
+    done = run("forget", *ALL, "--yes", "--agent", "ops", "--json").json
+    assert (done["dry_run"], done["count"], len(done["ids"])) == (False, 5, 5)
+
+
+def test_nothing_to_forget_needs_no_answer(project: Path, deployed: dict[str, str], run: Run) -> None:
+    assert run("forget").out == "nothing to forget\n"
+
+
+def test_forget_checks_its_numbers(project: Path, run: Run) -> None:
+    ran = run("forget", "--older-than-days", "-1", "--yes")
+    assert ran.code == 1
+    assert "older_than_days" in ran.err
+
+
+def test_stats(project: Path, deployed: dict[str, str], run: Run) -> None:
+    out = run("stats").out
+    assert "shop: 5 memories in use" in out
+    assert "█" in out
+    assert "by agent: ops 5" in out
+    document = run("stats", "--agent", "ops", "--json").json
+    assert document["by_type"]["outcome"] == 3
+    assert document["embedder"] == "hash-384"
+
+
+def test_reindex_says_from_where_to_where(project: Path, deployed: dict[str, str], run: Run) -> None:
+    assert "everything is embedded already" in run("reindex").out
+    (project / ".alma" / "config.yaml").write_text("project_id: shop\nembedding_provider: hash\nembedding_dim: 64\n")
+    refused = run("list")
+    assert refused.code == 1
+    assert "alma reindex" in refused.err
+    ran = run("reindex")
+    assert ran.out.startswith("from hash-384 to hash-64\n")
+    assert "records embedded anew" in ran.out
+    assert run("list").code == 0
+    (project / ".alma" / "config.yaml").write_text("project_id: shop\nembedding_provider: none\n")
+    done = run("reindex", "--json").json
+    assert (done["from"], done["to"]) == ("hash-64", "none (words only)")
+    assert done["moved"] > 5

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from alma.ports import Store
+from alma.stores import _sql
+from alma.stores.file import FileStore
+from alma.stores.memory import MemoryStore
+from alma.stores.sqlite import SQLiteStore, cache, store, vectors, words
+from alma.testing import StoreContract, capabilities
+
+
+class TestMemoryStore(StoreContract):
+    histories = 10
+
+    def make_store(self) -> Store:
+        return MemoryStore()
+
+
+class TestFileStore(StoreContract):
+    def make_store(self) -> Store:
+        return FileStore(self.folder / "memory.jsonl")
+
+    def open_again(self, store: Store) -> Store:
+        return FileStore(self.folder / "memory.jsonl")
+
+
+class TestSQLiteStore(StoreContract):
+    histories = 60
+
+    def make_store(self) -> Store:
+        return SQLiteStore(self.folder / "memory.db")
+
+    def open_again(self, store: Store) -> Store:
+        return SQLiteStore(self.folder / "memory.db")
+
+
+def test_capabilities_tell_the_stores_apart(tmp_path):
+    stores = [MemoryStore(), FileStore(tmp_path / "f"), SQLiteStore(tmp_path / "s")]
+    told = [tuple(capabilities(one).values()) for one in stores]
+    for one in stores:
+        one.close()
+    assert told == [(False, False, False), (False, False, True), (True, True, True)]
+
+
+class TestSQLiteStoreWithLittleRoom(TestSQLiteStore):
+    """The same with blocks of four vectors and hardly any word rare, so that every path is taken."""
+
+    histories = 80
+
+    def setup_method(self) -> None:
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(vectors, "BLOCK", 4)
+        self._patch.setattr(words, "BUDGET", 1)
+        self._patch.setattr(store, "_FEW_CELLS", 1)
+        self._patch.setattr(store, "_MANY_SCOPES", 1)
+        self._patch.setattr(cache, "_FIRST_BATCH", 1)
+        self._patch.setattr(cache, "_TRIES", 1)
+        self._patch.setattr(_sql, "FEW", 1)
+        super().setup_method()
+
+    def teardown_method(self) -> None:
+        super().teardown_method()
+        self._patch.undo()

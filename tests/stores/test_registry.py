@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from alma.errors import ConfigError
+from alma.stores.registry import PLANNED, STORES, create
+from alma.testing import make_record
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_each_name_makes_a_store(tmp_path, name):
+    store = create(name, path=tmp_path / "store", options={})
+    store.put([make_record()])
+    assert store.get(["a"]) == [make_record()]
+    store.close()
+
+
+def test_options_are_passed_on_and_checked(tmp_path):
+    create("sqlite", path=tmp_path / "store", options={"busy_timeout": 1.0}).close()
+    with pytest.raises(ConfigError, match="colour"):
+        create("sqlite", path=tmp_path / "store", options={"colour": "red"})
+
+
+def test_a_typo_is_answered_with_all_names(tmp_path):
+    with pytest.raises(ConfigError) as error:
+        create("sqlit", path=tmp_path / "store", options={})
+    assert "Did you mean 'sqlite'?" in str(error.value)
+    assert all(name in str(error.value) for name in (*STORES, *PLANNED))
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_a_known_store_that_is_not_here_says_which_are(tmp_path, name):
+    with pytest.raises(ConfigError, match=r"not available in this version.*sqlite"):
+        create(name, path=tmp_path / "store", options={})

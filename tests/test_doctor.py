@@ -1,0 +1,215 @@
+"""The checks, each on a memory that is broken in one way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from alma import ALMA
+from alma.doctor import Check, diagnose
+from alma.embedders.local import LocalEmbedder
+from alma.errors import EmbeddingError
+
+posix = pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A project whose store holds a few memories."""
+    file = tmp_path / ".alma" / "config.yaml"
+    file.parent.mkdir(mode=0o700)
+    configure(file)
+    with ALMA.from_config(file) as alma:
+        for _ in range(3):
+            alma.learn("ops", "Deploy", "success", "Blue-green")
+    return file
+
+
+def configure(file: Path, text: str = "embedding_provider: hash") -> None:
+    file.write_text(f"project_id: shop\n{text}\n", encoding="utf-8")
+
+
+def found(file: Path) -> dict[str, Check]:
+    return {check.name: check for check in diagnose(file)}
+
+
+def failed(file: Path) -> dict[str, Check]:
+    return {check.name: check for check in diagnose(file) if check.state == "failed"}
+
+
+def test_a_healthy_memory_passes_every_check(config: Path) -> None:
+    checks = found(config)
+    assert [check for check in checks.values() if check.state != "ok"] == []
+    assert list(checks) == [
+        "versions", "configuration", "sharing", "permissions", "disk space", "embedder", "store", "integrity",
+        "vectors", "round trip",
+    ]  # fmt: skip
+    assert "4 memories" in checks["store"].detail
+    assert "format" in checks["store"].detail
+
+
+def test_the_shipped_model_is_verified(config: Path) -> None:
+    configure(config, "embedding_provider: local\ndb_name: other.db")
+    assert "files verified" in found(config)["embedder"].detail
+
+
+def test_looking_does_not_make_a_store(config: Path) -> None:
+    configure(config, "embedding_provider: hash\nstorage_dir: elsewhere")
+    checks = found(config)
+    assert "will be made" in checks["store"].detail
+    assert not (config.parent.parent / "elsewhere").exists()
+    assert checks["round trip"].state == "ok"
+
+
+def test_a_file_store_is_checked_too(config: Path) -> None:
+    configure(config, "embedding_provider: hash\nstorage: file\ndb_name: alma.jsonl")
+    with ALMA.from_config(config) as alma:
+        alma.add_domain_knowledge("ops", "d", "a fact")
+    assert failed(config) == {}
+    with (config.parent / "alma.jsonl").open("a") as file:
+        file.write("{not json}\n")
+    assert "line" in failed(config)["store"].detail
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("alma: [", "not valid YAML"),
+        ("project_id: shop\nstorge: sqlite", "unknown key in alma 'storge'. Did you mean 'storage'?"),
+        ("{}", "project_id is missing"),
+        ("project_id: ${NOT_SET_ANYWHERE}", "NOT_SET_ANYWHERE is not set"),
+    ],
+)
+def test_a_broken_configuration(config: Path, text: str, said: str) -> None:
+    config.write_text(text)
+    broken = failed(config)
+    assert said in broken["configuration"].detail
+    assert broken["configuration"].fix
+
+
+def test_no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ALMA_CONFIG", raising=False)
+    check = diagnose()[-1]
+    assert (check.name, check.state, check.fix) == ("configuration", "failed", "alma init")
+
+
+@posix
+def test_others_may_not_read(config: Path) -> None:
+    config.parent.chmod(0o755)
+    (config.parent / "alma.db").chmod(0o644)
+    wrong = [check for check in diagnose(config) if check.name == "permissions"]
+    assert [check.state for check in wrong] == ["warning", "failed"]
+    assert wrong[0].fix == f"chmod 700 {config.parent}"
+    assert wrong[1].fix == f"chmod 600 {config.parent / 'alma.db'}"
+    assert "integrity" not in failed(config)
+
+
+def test_a_file_that_is_no_database(config: Path) -> None:
+    (config.parent / "alma.db").write_bytes(b"this is no database at all" * 1000)
+    broken = failed(config)
+    assert set(broken) == {"store"}
+    assert "backup" in broken["store"].fix
+
+
+def test_damage_in_the_middle(config: Path) -> None:
+    path = config.parent / "alma.db"
+    whole = path.read_bytes()
+    middle = 8192 * 3
+    path.write_bytes(whole[:middle] + b"\xa5" * (len(whole) - 2 * middle) + whole[-middle:])
+    broken = failed(config)
+    assert broken.keys() & {"store", "integrity", "vectors"}
+    assert all(check.fix for check in broken.values())
+
+
+def test_a_row_that_is_not_json(config: Path) -> None:
+    with sqlite3.connect(config.parent / "alma.db") as db:
+        db.execute("UPDATE record SET body = '{' WHERE id = (SELECT max(id) FROM record)")
+    db.close()
+    broken = failed(config)
+    assert "not JSON" in broken["integrity"].detail
+
+
+def test_a_store_of_a_newer_alma(config: Path) -> None:
+    with sqlite3.connect(config.parent / "alma.db") as db:
+        db.execute("PRAGMA user_version = 999")
+    db.close()
+    assert failed(config)["store"].fix == "pip install --upgrade alma-memory"
+
+
+def test_another_embedder(config: Path) -> None:
+    configure(config, "embedding_provider: hash\nembedding_dim: 64")
+    vectors = failed(config)["vectors"]
+    assert "'hash-384', but 'hash-64' is configured" in vectors.detail
+    assert vectors.fix.startswith("alma reindex")
+
+
+def test_memories_without_vectors(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    configure(file, "embedding_provider: none")
+    with ALMA.from_config(file) as alma:
+        alma.add_domain_knowledge("ops", "d", "a fact")
+    assert found(file)["vectors"].state == "ok"
+    configure(file)
+    vectors = found(file)["vectors"]
+    assert (vectors.state, vectors.fix) == ("warning", "alma reindex")
+    assert vectors.detail == "1 records are not embedded by hash-384"
+
+
+def test_a_damaged_model(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def verify(self: LocalEmbedder) -> None:
+        raise EmbeddingError("model.onnx is damaged")
+
+    monkeypatch.setattr(LocalEmbedder, "verify", verify)
+    configure(config, "embedding_provider: local")
+    broken = failed(config)
+    assert set(broken) == {"embedder"}
+    assert "damaged" in broken["embedder"].detail
+
+
+def test_no_embedder_installed_is_worth_a_warning(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alma.embedders.registry._auto", lambda dim, options: None)
+    monkeypatch.setattr("alma.embedders.registry.PROVIDERS", {"auto": (lambda dim, options: None, ())})
+    configure(config, "embedding_provider: auto")
+    embedder = found(config)["embedder"]
+    assert embedder.state == "warning"
+    assert "pip install 'alma-memory[local]'" in embedder.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "said"),
+    [
+        ("embedding_provider: openai", "embedder", "OPENAI_API_KEY"),
+        ("embedding_provider: locl", "embedder", "Did you mean 'local'?"),
+        ("embedding_provider: hash\nstorage: postgres", "store", "not available in this version"),
+        ("embedding_provider: hash\nstorage_options: {speed: 9}", "store", "does not take these options"),
+    ],
+)
+def test_what_cannot_be_wired(config: Path, text: str, name: str, said: str) -> None:
+    configure(config, text)
+    assert said in failed(config)[name].detail
+
+
+def test_memory_storage_is_warned_of(config: Path) -> None:
+    configure(config, "embedding_provider: hash\nstorage: memory")
+    assert "lost when the process ends" in found(config)["permissions"].detail
+    assert failed(config) == {}
+
+
+def test_inheriting_without_consent(config: Path) -> None:
+    configure(config, "embedding_provider: hash\nagents: {a: {}, b: {inherit_from: [a]}}")
+    sharing = found(config)["sharing"]
+    assert sharing.state == "warning"
+    assert sharing.fix.startswith("add 'b' to share_with of 'a'")
+
+
+@pytest.mark.parametrize(("free", "state"), [(10, "failed"), (100 * 2**20, "warning"), (2**40, "ok")])
+def test_disk_space(config: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: str) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(2**41, 0, free))
+    assert found(config)["disk space"].state == state
