@@ -75,7 +75,6 @@ def _preference(engine: Engine, given: Given, common: dict[str, Any]) -> Draft:
         kind=MemoryType.USER_PREFERENCE,
         user=validate.name("user_id", given.get("user_id")),
         body={"category": category, "preference": preference, "metadata": validate.metadata(given.get("metadata"))},
-        unique=(category, preference),
         **common,
     )
 
@@ -88,7 +87,6 @@ def _knowledge(engine: Engine, given: Given, common: dict[str, Any]) -> Draft:
         agent=agent(engine, given.get("agent")),
         body={"domain": domain, "fact": fact, "metadata": validate.metadata(given.get("metadata"))},
         category=domain,
-        unique=(domain, fact),
         **common,
     )
 

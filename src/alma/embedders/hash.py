@@ -51,10 +51,10 @@ class HashEmbedder:
 
 
 def _lanes(dim: int, word: str) -> int:
-    values = [0] * dim
+    values: dict[int, int] = {}
     for at, sign in _touched(word, dim):
-        values[at] = max(-LANE_PEAK, min(LANE_PEAK, values[at] + sign))
-    return sum(value << (8 * at) for at, value in enumerate(values))
+        values[at] = max(-LANE_PEAK, min(LANE_PEAK, values.get(at, 0) + sign))
+    return sum(value << (8 * at) for at, value in values.items())
 
 
 def _touched(word: str, dim: int) -> list[tuple[int, int]]:

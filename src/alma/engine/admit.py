@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from ..errors import BusyError, ConflictError, EmbedderMismatchError, ScopeError
@@ -21,20 +22,19 @@ from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.vector import Vector
 from .context import Engine
 from .drafts import Draft
+from .text import fingerprint
 
 T = TypeVar("T")
 
+_SHORT = 48
 _PATIENCE_SECONDS = 60.0
 EMBEDDER_MARKER = "mrk_embedder"
 
 
 def clean(value: Any) -> Any:
     """The same JSON value with every secret taken out."""
-    # Loaded here because its many patterns take a while to compile, and importing alma must not.
-    from .redact import redact
-
     if isinstance(value, str):
-        return redact(value).text
+        return _clean_short(value) if len(value) < _SHORT else _clean_text(value)
     if isinstance(value, Mapping):
         return {clean(name): clean(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -42,14 +42,31 @@ def clean(value: Any) -> Any:
     return value
 
 
+def _clean_text(text: str) -> str:
+    # Loaded here because its many patterns take a while to compile, and importing alma must not.
+    from .redact import redact
+
+    return redact(text).text
+
+
+# Names, domains and tags are short and come again and again.
+_clean_short = lru_cache(maxsize=4096)(_clean_text)
+
+
+def key_of(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> str:
+    unique = KINDS[kind].unique
+    return fingerprint(kind, agent, user, *(str(body[name]) for name in unique)) if unique else ""
+
+
 def screen(engine: Engine, draft: Draft) -> Draft:
     scope = engine.scope(draft.agent)
     if draft.category and not scope.is_allowed(draft.category):
         allowed = ", ".join(scope.can_learn) or f"anything but {', '.join(scope.cannot_learn)}"
         raise ScopeError(f"agent {draft.agent!r} may not learn {draft.category!r}. It may learn: {allowed}.")
-    cleaned = replace(
-        draft, body=clean(draft.body), unique=tuple(map(clean, draft.unique)), tags=tuple(map(clean, draft.tags))
-    )
+    # The names of a body's own fields are ours; only what is in them comes from outside.
+    body = {name: clean(value) for name, value in draft.body.items()}
+    key = key_of(draft.kind, draft.agent, draft.user, body)
+    cleaned = replace(draft, body=body, tags=tuple(map(clean, draft.tags)), key=key)
     return _doubted(cleaned) if draft.provenance.trust is Trust.UNTRUSTED else cleaned
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from ..types.kinds import MemoryType, Result
 from ..types.record import Origin, Provenance
-from .text import fingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,16 +22,12 @@ class Draft:
     session: str = ""
     category: str = ""
     """What the agent's `can_learn` and `cannot_learn` are asked about; empty: nothing to ask."""
-    unique: tuple[str, ...] = ()
-    """What makes it the same memory when it is said again; empty: never a duplicate."""
+    key: str = ""
+    """Finds the same memory when it is told again; set when the draft is screened."""
     provenance: Provenance = field(default_factory=Provenance)
     tags: tuple[str, ...] = ()
     valid_from: datetime | None = None
     valid_to: datetime | None = None
-
-    @property
-    def key(self) -> str:
-        return fingerprint(self.kind, self.agent, self.user, *self.unique) if self.unique else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,11 @@ from ..types.evidence import Evidence
 from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status
-from .admit import build, change, clean, commit, revise, rewrite, screen
+from .admit import build, change, clean, commit, key_of, revise, rewrite, screen
 from .context import Engine
 from .distil.groups import Attempt, Groups, lesson_id
-from .distil.lessons import settle
+from .distil.lessons import Case, settle
 from .drafts import Draft, Statement
-from .text import fingerprint
 
 
 def state(engine: Engine, statements: Sequence[Statement]) -> list[Record]:
@@ -119,13 +118,7 @@ def _editable(held: Record, fields: Mapping[str, Any]) -> None:
 
 
 def _key(held: Record, body: Mapping[str, Any]) -> str:
-    unique = {
-        MemoryType.DOMAIN_KNOWLEDGE: ("domain", "fact"),
-        MemoryType.USER_PREFERENCE: ("category", "preference"),
-    }.get(MemoryType(held.kind))
-    if unique is None:
-        return held.key
-    return fingerprint(held.kind, held.agent, held.user, *(str(body[name]) for name in unique))
+    return key_of(held.kind, held.agent, held.user, body) or held.key
 
 
 def delete(engine: Engine, memory_id: str) -> None:
@@ -159,7 +152,7 @@ def _uncounted(engine: Engine, record: Record) -> list[Record]:
     group = replace(group, evidence=_without(group.evidence, value, int(record.created_at.timestamp())))
     groups.put(group)
     tried = Attempt(group.agent, group.body["strategy"], group.body["task"], group.body["task_type"], group.vectors)
-    history = settle(engine, groups, group, tried)
+    history = settle(Case(engine, groups, group, tried))
     return [*groups.changed(), *history]
 
 

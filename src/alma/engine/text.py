@@ -70,6 +70,7 @@ def content_words(text: str, most: int | None = None) -> list[str]:
     return kept if most is None else kept[:most]
 
 
+@lru_cache(maxsize=1024)
 def stems(text: str) -> frozenset[str]:
     return frozenset(map(stem, content_words(text)))
 

@@ -129,6 +129,8 @@ class Kind:
     passages: Callable[[Body], tuple[str, ...]] = lambda body: ()
     decode: Callable[[Record, Belief], Memory] | None = None
     editable: tuple[str, ...] = ()
+    unique: tuple[str, ...] = ()
+    """The fields that make it the same memory when it is told again; none: every one is a new one."""
 
 
 def _common(record: Record, belief: Belief) -> dict[str, Any]:
@@ -255,6 +257,7 @@ _ALL = (
         _each("preference"),
         _preference,
         editable=("category", "preference"),
+        unique=("category", "preference"),
     ),
     Kind(
         "domain_knowledge",
@@ -264,6 +267,7 @@ _ALL = (
         _each("fact"),
         _knowledge,
         editable=("domain", "fact"),
+        unique=("domain", "fact"),
     ),
     Kind(
         "anti_pattern",

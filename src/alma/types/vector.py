@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import mul
 
 Vector = bytes
@@ -31,6 +32,7 @@ def dot(a: Vector, b: Vector) -> int:
     return sum(map(mul, codes(a), codes(b)))
 
 
+@lru_cache(maxsize=1024)
 def norm(vector: Vector) -> float:
     return math.sqrt(dot(vector, vector))
 

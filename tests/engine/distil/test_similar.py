@@ -205,7 +205,7 @@ def _rows() -> list[dict[str, object]]:
     return [json.loads(line) for line in PAIRS.read_text().splitlines()]
 
 
-@pytest.mark.parametrize(("words_only", "recall", "wrong"), [(False, 0.72, 0.05), (True, 0.68, 0.05)])
+@pytest.mark.parametrize(("words_only", "recall", "wrong"), [(False, 0.70, 0.04), (True, 0.58, 0.04)])
 def test_the_fitted_judge_keeps_its_floors(words_only: bool, recall: float, wrong: float) -> None:
     rows = [r for r in _rows() if r["kind"] != "cross"]
     merged = [judge(r["a"], r["b"], None if words_only else r["cosine"]).verdict is SAME for r in rows]

@@ -23,8 +23,8 @@ _NEGATIVE_PREFIXES = ("un", "non", "dis", "in", "im")
 @lru_cache(maxsize=1)
 def _table() -> dict[str, str]:
     raw = gzip.decompress(files(__package__).joinpath("lexicon.txt.gz").read_bytes()).decode()
-    pairs = (line.split("\t", 1) for line in raw.splitlines())
-    return {word: relations for word, relations in pairs}
+    parted = (line.partition("\t") for line in raw.splitlines())
+    return {word: relations for word, _, relations in parted}
 
 
 @lru_cache(maxsize=8192)

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 
 from alma.engine.distil import _quantities as q
 from alma.engine.distil import _words as w
@@ -119,7 +120,7 @@ def _finished(key: str, draft: _Draft) -> Parsed:
         frozenset(draft.strict),
         frozenset(draft.marks),
         frozenset(draft.particles),
-        frozenset(a + b for a, b in zip(plain, plain[1:], strict=False) if a.isalpha() and b.isalpha()),
+        frozenset(a + b for a, b in pairwise(plain) if a.isalpha() and b.isalpha()),
         len(key) > LONG,
     )
 

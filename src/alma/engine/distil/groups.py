@@ -20,7 +20,7 @@ from ..drafts import Draft
 from ..search import neighbours
 from ..text import fingerprint, stems
 
-_NEAR = 12
+_NEAR = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,11 @@ class Groups:
         found = self._current(stored, attempt.agent, attempt.task)
         return [group for group in found if self.fits(attempt, group)]
 
-    def get(self, ids: Iterable[str]) -> list[Record]:
+    def get(self, ids: Iterable[str], read: Iterable[Record] = ()) -> list[Record]:
+        """Records as this transaction has them; `read` are such as were just read from the store."""
         wanted = list(ids)
+        for record in read:
+            self._held.setdefault(record.id, record)
         missing = [name for name in wanted if name not in self._held and name not in self._changed]
         for record in self._engine.store.get(missing) if missing else ():
             self._held[record.id] = record
@@ -129,9 +132,11 @@ class Groups:
         stored = neighbours(self._engine.store, attempt.strategy_vector, attempt.strategy, where, _NEAR)
         best: tuple[float, Record] | None = None
         for group in self._current(stored, attempt.agent, attempt.strategy):
+            if not self.fits(attempt, group):
+                continue
             alike = _cosine(attempt.strategy_vector, group.vectors[0] if group.vectors else None)
             verdict = judge(attempt.strategy, group.body["strategy"], alike)
-            if verdict.verdict is not Verdict.SAME or not self.fits(attempt, group):
+            if verdict.verdict is not Verdict.SAME:
                 continue
             if best is None or verdict.score > best[0]:
                 best = (verdict.score, group)

@@ -17,7 +17,7 @@ from ..admit import build, commit, screen
 from ..context import Engine
 from ..drafts import Draft, Episode
 from .groups import Attempt, Groups
-from .lessons import advise, settle, with_error
+from .lessons import Case, advise, settle, with_error, works
 
 
 def learn(engine: Engine, episodes: Sequence[Episode]) -> list[Record]:
@@ -77,6 +77,8 @@ _VIEWS = (_outcome_passages, _group_passages)
 
 def _known_retrievals(engine: Engine, episodes: Sequence[Episode]) -> None:
     wanted = list(dict.fromkeys(episode.retrieval for episode in episodes if episode.retrieval))
+    if not wanted:
+        return
     known = {record.id for record in engine.store.get(wanted) if record.kind == "retrieval"}
     for name in wanted:
         if name not in known:
@@ -95,12 +97,14 @@ def _fold(
     attempt = Attempt(draft.agent, body["strategy"], body["task"], body["task_type"], shared)
     result = Result(body["outcome"])
     group = groups.find_or_make(attempt)
+    worked = works(group, engine.clock())
     seen = group.evidence.with_result(result.value_of, engine.clock())
     group = with_error(replace(group, evidence=seen), None if result is Result.SUCCESS else body["error"])
     groups.put(group)
-    turned = settle(engine, groups, group, attempt)
+    case = Case(engine, groups, group, attempt)
+    turned = settle(case)
     history += turned
-    if turned or result is Result.SUCCESS:
-        advise(engine, groups, group, attempt, bool(turned))
+    if turned or works(group, engine.clock()) != worked:
+        advise(case, bool(turned))
     links = (group.id, body["retrieval"]) if body["retrieval"] else (group.id,)
     return build(engine, draft, own, links=links, evidence=Evidence().with_result(result.value_of, engine.clock()))

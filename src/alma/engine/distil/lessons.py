@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from ...types.kinds import KINDS, MemoryType
@@ -11,8 +12,7 @@ from ...types.record import Origin, Provenance, Record, Status, Trust
 from ..admit import build, buried, change
 from ..context import Engine
 from ..drafts import Draft
-from ..evidence import WORKS as _WORKS
-from ..evidence import Standing, believe, rate, standing
+from ..evidence import WORKS, Standing, believe, rate, standing
 from ..search import neighbours
 from ..text import fingerprint, shorten
 from .groups import Attempt, Groups, lesson_id
@@ -20,7 +20,8 @@ from .groups import Attempt, Groups, lesson_id
 MAX_ERRORS = 5
 _ERROR_CHARS = 240
 _WHY_CHARS = 600
-_WARNINGS = 8
+_WARNINGS = 6
+_KINDS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
 _SETTLED = (Status.SUPERSEDED, Status.RETIRED)
 
 
@@ -33,69 +34,74 @@ def with_error(group: Record, error: str | None) -> Record:
     return replace(group, body={**group.body, "errors": [*others, short][-MAX_ERRORS:]})
 
 
-def settle(engine: Engine, groups: Groups, group: Record, attempt: Attempt) -> list[Record]:
+def works(group: Record, now: datetime) -> bool:
+    return group.evidence.successes > 0 and (rate(group.evidence, now) or 0.0) >= WORKS
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A group whose evidence has just changed, and the attempt that changed it."""
+
+    engine: Engine
+    groups: Groups
+    group: Record
+    attempt: Attempt
+
+
+def settle(case: Case) -> list[Record]:
     """Bring the group's heuristic and anti-pattern in line with its evidence; the lines of history that follow."""
-    scope = engine.scope(group.agent)
-    least = scope.min_occurrences_for_heuristic or engine.settings.min_occurrences_for_heuristic
-    says = standing(group.evidence, engine.clock(), least, engine.settings.min_failures_for_anti_pattern)
+    says = _says(case)
+    ids = [lesson_id(case.group, kind) for kind in _KINDS]
+    held = {record.id: record for record in case.groups.get(ids)}
     history = []
-    for kind, body in (
-        (MemoryType.HEURISTIC, _heuristic_body),
-        (MemoryType.ANTI_PATTERN, _anti_pattern_body),
-    ):
-        known = groups.get([lesson_id(group, kind)])
-        wanted = says == Standing(str(kind))
-        if known:
-            history += _update(
-                engine, groups, known[0], group, wanted, says, body(engine, groups, group, attempt, wanted)
-            )
-        elif wanted and not buried(engine, [lesson_id(group, kind)]):
-            record = _form(engine, kind, group, body(engine, groups, group, attempt, wanted))
-            groups.put(record)
-            history.append(change(engine, record, "formed", _because(group)))
+    for kind, name in zip(_KINDS, ids, strict=True):
+        if name in held:
+            history += _update(case, held[name], says)
+        elif says == str(kind) and not buried(case.engine, [name]):
+            history += _form(case, kind, name)
     return history
 
 
-def _form(engine: Engine, kind: str, group: Record, body: dict[str, Any]) -> Record:
-    draft = Draft(kind=kind, agent=group.agent, body=body, provenance=Provenance(Origin.OUTCOME, Trust.LEARNED))
-    return build(
-        engine,
-        draft,
-        group.vectors,
-        id=lesson_id(group, kind),
-        evidence=group.evidence,
-        links=(group.id,),
-        key=lesson_id(group, kind),
+def _says(case: Case) -> Standing:
+    settings = case.engine.settings
+    least = case.engine.scope(case.group.agent).min_occurrences_for_heuristic
+    return standing(
+        case.group.evidence,
+        case.engine.clock(),
+        least or settings.min_occurrences_for_heuristic,
+        settings.min_failures_for_anti_pattern,
     )
 
 
-def _update(
-    engine: Engine, groups: Groups, held: Record, group: Record, wanted: bool, says: Standing, body: dict[str, Any]
-) -> list[Record]:
-    stated = held.provenance.origin is Origin.USER
-    status = _status(held, wanted, stated, says)
+def _form(case: Case, kind: MemoryType, name: str) -> list[Record]:
+    group = case.group
+    learned = Provenance(Origin.OUTCOME, Trust.LEARNED)
+    draft = Draft(kind=kind, agent=group.agent, body=_body(case, kind), provenance=learned, key=name)
+    record = build(case.engine, draft, group.vectors, id=name, evidence=group.evidence, links=(group.id,))
+    case.groups.put(record)
+    return [change(case.engine, record, "formed", _because(group))]
+
+
+def _update(case: Case, held: Record, says: Standing) -> list[Record]:
+    status = _status(held, says)
+    body = held.body
     # What a person wrote or edited stays as they wrote it; only its evidence and standing move.
-    told = held.body if stated else {**held.body, **body}
-    record = replace(
-        held,
-        evidence=held.evidence.with_results_of(group.evidence),
-        status=status,
-        body=told,
-        text=KINDS[held.kind].text(told),
-    )
-    groups.put(record)
+    if status is Status.ACTIVE and held.provenance.origin is not Origin.USER:
+        body = {**held.body, **_body(case, MemoryType(held.kind))}
+    evidence = held.evidence.with_results_of(case.group.evidence)
+    record = replace(held, evidence=evidence, status=status, body=body, text=KINDS[held.kind].text(body))
+    case.groups.put(record)
     if status is held.status:
         return []
     verb = "restored" if status is Status.ACTIVE else "faded" if held.kind == MemoryType.HEURISTIC else "withdrawn"
-    return [change(engine, record, verb, _because(group), {"status": str(held.status)})]
+    return [change(case.engine, record, verb, _because(case.group), {"status": str(held.status)})]
 
 
-def _status(held: Record, wanted: bool, stated: bool, says: Standing) -> Status:
+def _status(held: Record, says: Standing) -> Status:
     if held.status in _SETTLED:
         return held.status
-    if wanted or (stated and says is Standing.OPEN and held.status is Status.ACTIVE):
-        return Status.ACTIVE
-    return Status.ARCHIVED
+    unrefuted = says is Standing.OPEN and held.status is Status.ACTIVE and held.provenance.origin is Origin.USER
+    return Status.ACTIVE if says == held.kind or unrefuted else Status.ARCHIVED
 
 
 def _because(group: Record) -> str:
@@ -103,23 +109,17 @@ def _because(group: Record) -> str:
     return f"{seen.successes} of {seen.results} worked"
 
 
-def _heuristic_body(engine: Engine, groups: Groups, group: Record, attempt: Attempt, wanted: bool) -> dict[str, Any]:
-    body = group.body
-    return {"condition": body["task"], "strategy": body["strategy"], "task_type": body["task_type"], "metadata": {}}
-
-
-def _anti_pattern_body(engine: Engine, groups: Groups, group: Record, attempt: Attempt, wanted: bool) -> dict[str, Any]:
-    body = group.body
-    # Looking for what worked instead is a search; a warning that is not given needs none.
-    better = {"better_alternative": alternative(engine, groups, group, attempt)} if wanted else {}
+def _body(case: Case, kind: MemoryType) -> dict[str, Any]:
+    told = case.group.body
+    common = {"condition": told["task"], "task_type": told["task_type"], "metadata": {}}
+    if kind is MemoryType.HEURISTIC:
+        return {"strategy": told["strategy"], **common}
     return {
-        "pattern": body["strategy"],
-        "condition": body["task"],
-        "why_bad": why_bad(group),
-        "better_alternative": "",
-        "task_type": body["task_type"],
-        "metadata": {},
-    } | better
+        "pattern": told["strategy"],
+        "why_bad": why_bad(case.group),
+        "better_alternative": alternative(case, case.group),
+        **common,
+    }
 
 
 def why_bad(group: Record) -> str:
@@ -130,33 +130,31 @@ def why_bad(group: Record) -> str:
     return f"failed {seen.failures} of {seen.results} times"
 
 
-def alternative(engine: Engine, groups: Groups, group: Record, attempt: Attempt) -> str:
-    """The strategy that is most surely better for the same sort of task."""
-    now = engine.clock()
-    working = [
-        other
-        for other in groups.around(attempt)
-        if other.id != group.id and other.evidence.successes and (rate(other.evidence, now) or 0.0) >= _WORKS
-    ]
+def alternative(case: Case, group: Record) -> str:
+    """The strategy that is most surely better than the group's for the same sort of task."""
+    now = case.engine.clock()
+    working = [other for other in case.groups.around(case.attempt) if other.id != group.id and works(other, now)]
     best = max(working, key=lambda other: (believe(other, now).low, other.id), default=None)
     return str(best.body["strategy"]) if best else ""
 
 
-def advise(engine: Engine, groups: Groups, group: Record, attempt: Attempt, turned: bool) -> None:
+def advise(case: Case, turned: bool) -> None:
     """Keep the other warnings for this sort of task true to what works.
 
-    A success may be what a warning without an alternative was waiting for; a strategy whose standing has turned may be
-    what another warning recommends.
+    A strategy that begins to work may be what a warning without an alternative was waiting for; one whose standing has
+    turned may be what another warning recommends.
     """
+    engine, groups, group = case.engine, case.groups, case.group
     where = Where(
         kinds={MemoryType.ANTI_PATTERN}, projects={engine.project}, agents={group.agent}, statuses={Status.ACTIVE}
     )
-    for found in neighbours(engine.store, attempt.task_vector, attempt.task, where, _WARNINGS):
-        [warning] = groups.get([found.id])
-        owner = groups.get(warning.links[:1])
-        settled = warning.provenance.origin is Origin.USER or (warning.body["better_alternative"] and not turned)
-        if settled or not owner or owner[0].id == group.id or not groups.fits(attempt, owner[0]):
+    found = neighbours(engine.store, case.attempt.task_vector, case.attempt.task, where, _WARNINGS)
+    for warning in groups.get([one.id for one in found], found):
+        if warning.provenance.origin is Origin.USER or (warning.body["better_alternative"] and not turned):
             continue
-        better = alternative(engine, groups, owner[0], attempt)
+        owner = groups.get(warning.links[:1])
+        if not owner or owner[0].id == group.id or not groups.fits(case.attempt, owner[0]):
+            continue
+        better = alternative(case, owner[0])
         if better != warning.body["better_alternative"]:
             groups.put(replace(warning, body={**warning.body, "better_alternative": better}))

@@ -1,10 +1,10 @@
 """Are two strategies the same? Outcomes are counted together only when this module says so.
 
-Sentence vectors cannot tell: "Use sleep(5)" and "Don't use sleep(5)" have cosine 0.976, a paraphrase often 0.6. So laws
-come first, in code: another number, flag or quoted name is never the same strategy; a turned negation, order, preference
-or particle is the opposite one; nothing but the same content words is the same. What the laws leave open is weighed by
-a small regression over word alignment and cosine (`tools/fit_judge.py`). A wrong merge is worse than a missed one, so
-its threshold is set for few of those.
+Sentence vectors cannot tell: "Use sleep(5)" and "Don't use sleep(5)" have cosine 0.976, a paraphrase often 0.6. So
+laws come first, in code: another number, flag or quoted name is never the same strategy; a turned negation, order,
+preference or particle is the opposite one; nothing but the same content words is the same. What the laws leave open
+is weighed by a small regression over word alignment and cosine (`tools/fit_judge.py`). A wrong merge is worse than a
+missed one, so its threshold is set for few of those.
 """
 
 from __future__ import annotations
