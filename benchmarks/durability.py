@@ -1,8 +1,8 @@
 """Nothing is lost: `python -m benchmarks.durability [--processes 8] [--each 500] [--kills 50] [--embedder hash]`.
 
 1. Many processes learn on one database at once: every outcome is there and every heuristic has counted exactly.
-2. A process that learns is killed with SIGKILL at random moments, again and again: what it acknowledged is there, and the
-   database is sound (rows, words and vectors agree).
+2. A process that learns is killed with SIGKILL at random moments, again and again: what it acknowledged is there,
+   and the database is sound (rows, words and vectors agree).
 3. What one process writes, another that is already running retrieves next.
 """
 

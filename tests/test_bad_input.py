@@ -52,7 +52,7 @@ CASES: list[tuple[str, Call, str]] = [
     ("unknown status", lambda alma: alma.list(status="gone"), "unknown status.*archived"),
     ("unknown argument", lambda alma: alma.learn_many([{**GOOD, "taks": "x"}]), "unknown argument of learn 'taks'"),
     ("add an outcome", lambda alma: alma.add_many([{"type": "outcome"}]), "learn_many"),
-    ("add without fact", lambda alma: alma.add_many([{"type": "domain_knowledge", "agent": "d", "domain": "d"}]), "fact"),
+    ("add without fact", lambda alma: alma.add_many([{"type": "domain_knowledge", "agent": "d"}]), "domain"),
     ("add no mapping", lambda alma: alma.add_many(["x"]), "mapping"),
     ("NaN age", lambda alma: alma.forget(older_than_days=math.nan), "older_than_days must be a finite number"),
     ("negative age", lambda alma: alma.forget(older_than_days=-1), "older_than_days must be between 0"),

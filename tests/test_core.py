@@ -243,6 +243,14 @@ class TestTelling:
             alma.add_many(
                 [{"type": "anti_pattern", "agent": "helena", "pattern": "p", "why_bad": "w", "category": "backend"}]
             )
+        with pytest.raises(ScopeError, match="backend"):
+            alma.add_many(
+                [
+                    {"type": "domain_knowledge", "agent": "helena", "domain": "testing", "fact": "f"},
+                    {"type": "heuristic", "agent": "helena", "condition": "c", "strategy": "s", "category": "backend"},
+                ]
+            )
+        assert alma.get_stats()["total_count"] == 0
         alma.learn("helena", "t", "success", "s", task_type="testing")
         alma.learn("helena", "t", "success", "s")
         assert alma.get_stats()["total_count"] == 2

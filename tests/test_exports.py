@@ -46,15 +46,6 @@ def test_importing_loads_nothing_heavy(statement: str) -> None:
 
 
 def test_importing_costs_little_more_than_python_itself() -> None:
-    def cpu(code: str) -> float:
-        probe = (
-            f"import resource, subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True); "
-            "print(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]))"
-        )
-        times = [
-            float(subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout)
-            for _ in range(5)
-        ]
-        return min(times)
+    from benchmarks.speed import cpu_of
 
-    assert cpu("from alma import ALMA") - cpu("pass") < 0.15
+    assert cpu_of("from alma import ALMA", 5) - cpu_of("pass", 5) < 0.15

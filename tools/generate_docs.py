@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -50,6 +51,7 @@ def _subparsers(parser: argparse.ArgumentParser, before: str = "") -> list[tuple
 
 
 def _help(parser: argparse.ArgumentParser) -> str:
+    os.environ["COLUMNS"] = "100"  # argparse wraps to the terminal's width
     return re.sub(r"[ \t]+$", "", parser.format_help(), flags=re.MULTILINE).strip()
 
 
@@ -91,13 +93,29 @@ def methods() -> str:
     for name, member in inspect.getmembers(ALMA):
         if name.startswith("_") or not (inspect.isfunction(member) or inspect.ismethod(member)):
             continue
-        signature = str(inspect.signature(member)).replace("(self, ", "(").replace("(self)", "()")
-        out.append(f"### {name}\n\n```text\n{name}{_plain(signature)}\n```\n\n{inspect.getdoc(member) or ''}")
+        out.append(f"### {name}\n\n```text\n{name}{_signature(member)}\n```\n\n{inspect.getdoc(member) or ''}".strip())
     return "\n\n".join(out) + "\n"
 
 
-def _plain(signature: str) -> str:
-    return re.sub(r"'([^']*)'", r"\1", signature) if "'" in signature else signature
+def _signature(member: Callable[..., object]) -> str:
+    signature = inspect.signature(member)
+    parts: list[str] = []
+    for one in signature.parameters.values():
+        if one.kind is one.KEYWORD_ONLY and "*" not in parts:
+            parts.append("*")
+        if one.name != "self":
+            parts.append(f"{'**' * (one.kind is one.VAR_KEYWORD)}{one.name}: {one.annotation}{_value(one)}")
+    flat = f"({', '.join(parts)}) -> {signature.return_annotation}"
+    if len(flat) <= 90:
+        return flat
+    lines = "".join(f"    {part},\n" for part in parts)
+    return f"(\n{lines}) -> {signature.return_annotation}"
+
+
+def _value(one: inspect.Parameter) -> str:
+    if one.default is one.empty:
+        return ""
+    return f" = {one.default.__name__ if inspect.isfunction(one.default) else repr(one.default)}"
 
 
 def values() -> str:

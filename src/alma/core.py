@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from . import arguments
-from .engine import edit, judge, validate
-from .engine.admit import insert
+from .engine import admit, edit, judge, validate
 from .engine.context import Encoder, Engine
 from .engine.distil.learn import learn as learn_episodes
 from .engine.drafts import Draft, Statement
@@ -108,6 +107,7 @@ class ALMA:
         return self.engine.project
 
     def close(self) -> None:
+        """Let go of the store; what was written stays written."""
         self.engine.store.close()
         if self.engine.encoder is not None:
             self.engine.encoder.embedder.close()
@@ -219,26 +219,27 @@ class ALMA:
         return self._add(AntiPattern, locals())
 
     def add_many(self, memories: Iterable[Mapping[str, Any]]) -> list[Memory]:
-        """Add several in few transactions; each a mapping with `type` and the arguments of that type's `add_` method."""
-        proposed = [arguments.proposal(self.engine, one) for one in memories]
-        made: dict[int, Record] = {}
-        for kind in (Draft, Statement):
-            places = [at for at, one in enumerate(proposed) if isinstance(one, kind)]
-            made |= zip(places, self._admit([proposed[at] for at in places]), strict=True)
-        return _views(self.engine, [made[at] for at in range(len(proposed))], Memory)
+        """Add several in one transaction; each a mapping with `type` and the arguments of that type's `add_` method."""
+        return _views(self.engine, self._admit([arguments.proposal(self.engine, one) for one in memories]), Memory)
 
     def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
         named = {name: value for name, value in given.items() if name != "self"}
         proposal = arguments.proposal(self.engine, {"type": _TYPES[kind], **named})
         return _views(self.engine, self._admit([proposal]), kind)[0]
 
-    def _admit(self, proposed: Sequence[Draft | Statement]) -> list[Record]:
-        drafts = [one for one in proposed if isinstance(one, Draft)]
-        statements = [one for one in proposed if isinstance(one, Statement)]
-        return [
-            *(insert(self.engine, drafts) if drafts else []),
-            *(edit.state(self.engine, statements) if statements else []),
-        ]
+    def _admit(self, proposed: Sequence[arguments.Proposal]) -> list[Record]:
+        told = [at for at, one in enumerate(proposed) if isinstance(one, Draft)]
+        stated = [at for at, one in enumerate(proposed) if isinstance(one, Statement)]
+        inserting = admit.inserting(self.engine, [one for one in proposed if isinstance(one, Draft)])
+        stating = edit.stating(self.engine, [one for one in proposed if isinstance(one, Statement)])
+
+        def attempt() -> tuple[list[Record], list[Record]]:
+            first, changed = inserting()
+            second, changed_too = stating()
+            made = dict(zip([*told, *stated], [*first, *second], strict=True))
+            return [made[at] for at in range(len(proposed))], [*changed, *changed_too]
+
+        return admit.commit(self.engine, attempt)
 
     # -- single memories
 
@@ -249,7 +250,7 @@ class ALMA:
     def update(
         self, memory_id: str, /, *, status: str | None = None, tags: Iterable[str] | None = None, **fields: Any
     ) -> Memory:
-        """Change a memory's own fields (such as `fact=...`), its status or its tags; the old values go to its history."""
+        """Change a memory's own fields (such as `fact=...`), its status or its tags; its history keeps the old."""
         told: dict[str, Any] = {
             name: validate.metadata(value) if name == "metadata" else validate.text(name, value)
             for name, value in fields.items()
@@ -333,7 +334,7 @@ class ALMA:
         """How much is stored: by type, by status, by agent."""
         return stats(self.engine, None if agent is None else arguments.agent(self.engine, agent))
 
-    def reindex(self, progress: reindexing.Progress = lambda done, total: None) -> int:
+    def reindex(self, progress: reindexing.Progress = reindexing.unseen) -> int:
         """Embed everything anew with the configured embedder; resumes where an earlier run stopped."""
         return reindexing.reindex(self.engine, progress)
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from alma.engine.evidence import Standing, believe, rate, standing, strength
 from alma.types import Evidence, Origin, Provenance, Record, Trust
+from alma.types.evidence import NONE
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 S, P, F = 1.0, 0.5, 0.0
@@ -20,7 +21,7 @@ def seen(*values: float, at: datetime = NOW) -> Evidence:
     return evidence
 
 
-def record(kind: str = "heuristic", evidence: Evidence = Evidence(), **more: object) -> Record:
+def record(kind: str = "heuristic", evidence: Evidence = NONE, **more: object) -> Record:
     made = {"id": "x", "kind": kind, "project": "p", "created_at": NOW, "updated_at": NOW, "evidence": evidence}
     return Record(**(made | more))  # type: ignore[arg-type]
 

@@ -9,8 +9,9 @@ from alma.engine.text import content_words, fingerprint, normalise, passages, sh
 
 @pytest.mark.parametrize(
     "words",
-    [("deploy", "deploys", "deployed", "deploying"), ("test", "tests", "tested", "testing"), ("retry", "retries", "retried"),
-     ("run", "running"), ("cache", "caches", "cached", "caching"), ("class",), ("bus",)],
+    [("deploy", "deploys", "deployed", "deploying"), ("test", "tests", "tested", "testing"),
+     ("retry", "retries", "retried"), ("run", "running"), ("class",), ("bus",),
+     ("cache", "caches", "cached", "caching")],
 )  # fmt: skip
 def test_forms_of_a_word_meet(words: tuple[str, ...]) -> None:
     assert len({stem(word) for word in words}) == 1

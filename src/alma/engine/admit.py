@@ -1,7 +1,7 @@
 """The one door for writing: redact → scope → trust → tombstone → duplicate → merge or insert → put.
 
-`screen` does what needs no store; `insert` takes drafts all the way; `commit` is the last step that learning and
-upkeep share: it reads, builds and puts again until nobody else wrote in between, so that no increment is ever lost.
+`screen` does what needs no store; `inserting` prepares drafts; `commit` is the last step that all writers share: it
+reads, builds and puts again until nobody else wrote in between, so that no increment is ever lost.
 """
 
 from __future__ import annotations
@@ -109,8 +109,12 @@ def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...], **changes: 
     return Record(**(made | changes))
 
 
-def insert(engine: Engine, drafts: Sequence[Draft]) -> list[Record]:
-    """Admit drafts in one transaction; a repeated one confirms the memory that is there instead of doubling it."""
+Attempting = Callable[[], tuple[list[Record], list[Record]]]
+"""What is to be put, made from what is held now: the records a caller asked for, and all that change with them."""
+
+
+def inserting(engine: Engine, drafts: Sequence[Draft]) -> Attempting:
+    """Admit drafts; a repeated one confirms the memory that is there instead of doubling it."""
     screened = [screen(engine, draft) for draft in drafts]
     vectors = engine.encode([KINDS[draft.kind].passages(draft.body) for draft in screened])
 
@@ -120,9 +124,10 @@ def insert(engine: Engine, drafts: Sequence[Draft]) -> list[Record]:
         batch = _Batch(engine, held, set(stones))
         out = [batch.add(draft, embedded) for draft, embedded in zip(screened, vectors, strict=True)]
         lifted = [stones[key] for key in batch.wanted if key in stones]
+        # A memory said again by its person is wanted again.
         return out, [*batch.changed.values(), *(revise(engine, stone, status=Status.RETIRED) for stone in lifted)]
 
-    return commit(engine, attempt)
+    return attempt
 
 
 class _Batch:

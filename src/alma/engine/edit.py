@@ -11,14 +11,14 @@ from ..types.evidence import Evidence
 from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status
-from .admit import build, change, clean, commit, key_of, revise, rewrite, screen
+from .admit import Attempting, build, change, clean, commit, key_of, revise, rewrite, screen
 from .context import Engine
 from .distil.groups import Attempt, Groups, lesson_id
 from .distil.lessons import Case, settle
 from .drafts import Draft, Statement
 
 
-def state(engine: Engine, statements: Sequence[Statement]) -> list[Record]:
+def stating(engine: Engine, statements: Sequence[Statement]) -> Attempting:
     """Each becomes the lesson of its strategy group, so that later outcomes count for or against it."""
     drafts = [screen(engine, _draft(statement)) for statement in statements]
     heads = [{"strategy": _strategy(draft), "task": draft.body["condition"]} for draft in drafts]
@@ -33,7 +33,7 @@ def state(engine: Engine, statements: Sequence[Statement]) -> list[Record]:
         changed = {record.id: record for record in groups.changed()}
         return [changed[record.id] for record in out], list(changed.values())
 
-    return commit(engine, attempt)
+    return attempt
 
 
 def _draft(statement: Statement) -> Draft:

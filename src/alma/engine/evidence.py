@@ -90,12 +90,17 @@ def believe(record: Record, now: datetime) -> Belief:
 
 
 def success(record: Record, now: datetime) -> float:
-    """The success factor of the ranking: how well it went when this was followed (for a warning: how badly)."""
+    """The success factor of the ranking: how well it went when this was followed (for a warning: how badly).
+
+    A fact or preference has no results; being used and praised, or passed over and blamed, stands for them.
+    """
     if record.kind == MemoryType.OUTCOME:
         return Result(record.body["outcome"]).value_of
     current = rate(record.evidence, now)
     if current is None:
-        return 0.5
+        seen = record.evidence
+        good, bad = seen.ups + 0.5 * seen.uses, seen.downs + 0.25 * seen.skips
+        return (1.0 + good) / (2.0 + good + bad)
     return 1.0 - current if record.kind == MemoryType.ANTI_PATTERN else current
 
 

@@ -62,6 +62,6 @@ def closeness(record: Record, vector: Vector) -> float | None:
 
 
 def neighbours(store: Store, vector: Vector | None, query: str, where: Where, limit: int) -> list[Record]:
-    """Records near a text by meaning or by words, for a closer look at each."""
-    hits = [*by_meaning(store, vector, where, limit), *by_words(store, query, where, max(4, limit // 2))]
-    return store.get(list(dict.fromkeys(hit.id for hit in hits)))
+    """Records near a text by meaning, or by words where there is no vector, for a closer look at each."""
+    hits = by_words(store, query, where, limit) if vector is None else store.nearest(vector, where, limit)
+    return store.get([hit.id for hit in hits]) if hits else []

@@ -281,7 +281,11 @@ _ALL = (
     # A strategy group gathers the results of one way of doing one sort of task, whatever they say; the heuristic or
     # anti-pattern formed from it has the group's evidence and links to it.
     Kind(
-        "strategy", "str", ("strategy", "task", "task_type", "errors"), _joined("strategy"), _heads("strategy", "task")
+        "strategy",
+        "str",
+        ("strategy", "task", "task_type", "errors"),
+        _joined("strategy", "task"),
+        _heads("strategy", "task"),
     ),
     Kind("retrieval", "ret", ("task", "shown", "mode")),
     Kind("change", "chg", ("record", "verb", "why", "before")),

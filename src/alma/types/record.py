@@ -1,4 +1,4 @@
-"""The one stored shape. Whatever is kept is a `Record` of some kind; `body` is read and written by its kind's codec only."""
+"""The one stored shape: whatever is kept is a `Record` of some kind. Only its kind's codec reads or writes `body`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from . import times
-from .evidence import Evidence
+from .evidence import NONE, Evidence
 from .vector import Vector
 
 
@@ -84,8 +84,8 @@ class Record:
     """What is searched; empty for kinds that are not."""
     body: Mapping[str, Any] = field(default_factory=dict)
     """JSON values only."""
-    evidence: Evidence = Evidence()
-    provenance: Provenance = Provenance()
+    evidence: Evidence = NONE
+    provenance: Provenance = field(default_factory=Provenance)
     links: tuple[str, ...] = ()
     """Ids of the records this one points at."""
     tags: tuple[str, ...] = ()

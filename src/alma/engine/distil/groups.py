@@ -61,6 +61,14 @@ def same_task(task: str, other: str, alike: float | None, task_type: str = "", o
     return alike >= 0.65 or (alike >= 0.5 and shared >= 0.6)
 
 
+def fits(attempt: Attempt, record: Record) -> bool:
+    """Whether a group, or the lesson formed from it, is about the same sort of task."""
+    body = record.body
+    theirs = record.vectors[1] if len(record.vectors) > 1 else None
+    task = body["task"] if record.kind == "strategy" else body["condition"]
+    return same_task(attempt.task, task, _cosine(attempt.task_vector, theirs), attempt.task_type, body["task_type"])
+
+
 class Groups:
     """The groups one transaction reads and changes."""
 
@@ -76,7 +84,7 @@ class Groups:
     def find(self, attempt: Attempt) -> Record | None:
         self._read_marker(attempt.agent)
         exact = self._exact(attempt)
-        same = [group for group in exact if self.fits(attempt, group)]
+        same = [group for group in exact if fits(attempt, group)]
         if same:
             return same[0]
         return self._closest(attempt)
@@ -84,17 +92,12 @@ class Groups:
     def find_or_make(self, attempt: Attempt) -> Record:
         return self.find(attempt) or self._make(attempt)
 
-    def fits(self, attempt: Attempt, group: Record) -> bool:
-        theirs = group.vectors[1] if len(group.vectors) > 1 else None
-        alike = _cosine(attempt.task_vector, theirs)
-        return same_task(attempt.task, group.body["task"], alike, attempt.task_type, group.body["task_type"])
-
     def around(self, attempt: Attempt) -> list[Record]:
         """The groups for the same sort of task, whatever the strategy."""
         where = self._where(attempt.agent)
         stored = neighbours(self._engine.store, attempt.task_vector, attempt.task, where, _NEAR)
         found = self._current(stored, attempt.agent, attempt.task)
-        return [group for group in found if self.fits(attempt, group)]
+        return [group for group in found if fits(attempt, group)]
 
     def get(self, ids: Iterable[str], read: Iterable[Record] = ()) -> list[Record]:
         """Records as this transaction has them; `read` are such as were just read from the store."""
@@ -106,6 +109,10 @@ class Groups:
             self._held[record.id] = record
         found = (self._changed.get(name) or self._held.get(name) for name in wanted)
         return [record for record in found if record is not None]
+
+    def is_new(self, group: Record) -> bool:
+        """Whether it was made in this transaction, so that nothing can have been formed from it before."""
+        return group.id not in self._held
 
     def put(self, record: Record) -> None:
         """Keep a changed record; its version grows once, however often it changes in this transaction."""
@@ -132,7 +139,7 @@ class Groups:
         stored = neighbours(self._engine.store, attempt.strategy_vector, attempt.strategy, where, _NEAR)
         best: tuple[float, Record] | None = None
         for group in self._current(stored, attempt.agent, attempt.strategy):
-            if not self.fits(attempt, group):
+            if not fits(attempt, group):
                 continue
             alike = _cosine(attempt.strategy_vector, group.vectors[0] if group.vectors else None)
             verdict = judge(attempt.strategy, group.body["strategy"], alike)

@@ -15,7 +15,7 @@ from ..drafts import Draft
 from ..evidence import WORKS, Standing, believe, rate, standing
 from ..search import neighbours
 from ..text import fingerprint, shorten
-from .groups import Attempt, Groups, lesson_id
+from .groups import Attempt, Groups, fits, lesson_id
 
 MAX_ERRORS = 5
 _ERROR_CHARS = 240
@@ -47,12 +47,17 @@ class Case:
     group: Record
     attempt: Attempt
 
+    @property
+    def alone(self) -> bool:
+        """The group's first result: there can be no lesson yet."""
+        return self.group.evidence.results == 1 and self.groups.is_new(self.group)
+
 
 def settle(case: Case) -> list[Record]:
     """Bring the group's heuristic and anti-pattern in line with its evidence; the lines of history that follow."""
     says = _says(case)
     ids = [lesson_id(case.group, kind) for kind in _KINDS]
-    held = {record.id: record for record in case.groups.get(ids)}
+    held = {} if case.alone else {record.id: record for record in case.groups.get(ids)}
     history = []
     for kind, name in zip(_KINDS, ids, strict=True):
         if name in held:
@@ -117,7 +122,7 @@ def _body(case: Case, kind: MemoryType) -> dict[str, Any]:
     return {
         "pattern": told["strategy"],
         "why_bad": why_bad(case.group),
-        "better_alternative": alternative(case, case.group),
+        "better_alternative": alternative(case, (case.group.id,)),
         **common,
     }
 
@@ -130,10 +135,10 @@ def why_bad(group: Record) -> str:
     return f"failed {seen.failures} of {seen.results} times"
 
 
-def alternative(case: Case, group: Record) -> str:
-    """The strategy that is most surely better than the group's for the same sort of task."""
+def alternative(case: Case, but: tuple[str, ...]) -> str:
+    """The strategy that most surely works for the same sort of task, other than these groups'."""
     now = case.engine.clock()
-    working = [other for other in case.groups.around(case.attempt) if other.id != group.id and works(other, now)]
+    working = [other for other in case.groups.around(case.attempt) if other.id not in but and works(other, now)]
     best = max(working, key=lambda other: (believe(other, now).low, other.id), default=None)
     return str(best.body["strategy"]) if best else ""
 
@@ -150,11 +155,9 @@ def advise(case: Case, turned: bool) -> None:
     )
     found = neighbours(engine.store, case.attempt.task_vector, case.attempt.task, where, _WARNINGS)
     for warning in groups.get([one.id for one in found], found):
-        if warning.provenance.origin is Origin.USER or (warning.body["better_alternative"] and not turned):
+        told = warning.provenance.origin is Origin.USER or (warning.body["better_alternative"] and not turned)
+        if told or group.id in warning.links or not fits(case.attempt, warning):
             continue
-        owner = groups.get(warning.links[:1])
-        if not owner or owner[0].id == group.id or not groups.fits(case.attempt, owner[0]):
-            continue
-        better = alternative(case, owner[0])
+        better = alternative(case, warning.links)
         if better != warning.body["better_alternative"]:
             groups.put(replace(warning, body={**warning.body, "better_alternative": better}))

@@ -37,7 +37,11 @@ def _stale(engine: Engine, record: Record) -> bool:
     return record.embedder != wanted
 
 
-def reindex(engine: Engine, progress: Progress = lambda done, total: None) -> int:
+def unseen(done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
+def reindex(engine: Engine, progress: Progress = unseen) -> int:
     """Embed everything anew that needs it; how many records were moved."""
     moved = 0
     while todo := pending(engine):
