@@ -40,7 +40,7 @@ def test_capabilities_tell_the_stores_apart(tmp_path):
     told = [tuple(capabilities(one).values()) for one in stores]
     for one in stores:
         one.close()
-    assert told == [(False, False, False), (False, False, True), (True, True, True)]
+    assert told == [(False, False, False, False), (False, False, False, True), (True, True, True, True)]
 
 
 class TestSQLiteStoreWithLittleRoom(TestSQLiteStore):

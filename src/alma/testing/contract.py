@@ -11,6 +11,7 @@ to open the same records again (`open_again`).
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import replace
@@ -21,7 +22,7 @@ from typing import Any
 from unittest import SkipTest
 
 from ..errors import ConflictError, StorageError, ValidationError
-from ..ports import Checkable, Searchable, Store
+from ..ports import Checkable, Countable, Searchable, Store
 from ..types.evidence import Evidence
 from ..types.query import Hit, Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
@@ -38,6 +39,7 @@ def capabilities(store: Store) -> dict[str, bool]:
     """What a store can do beyond the port, for the table in the documents."""
     return {
         "words": isinstance(store, Searchable),
+        "count": isinstance(store, Countable),
         "check": isinstance(store, Checkable),
         "persistent": hasattr(store, "path"),
     }
@@ -447,6 +449,14 @@ class StoreContract:
         self.store.put([full_record(), make_record(text="word", vectors=(EAST,))])
         self.store.delete(["a"])
         assert self.store.check() == []
+
+    def test_counting_agrees_with_scanning(self) -> None:
+        if not isinstance(self.store, Countable):
+            raise SkipTest("cannot count")
+        self.store.put([full_record(), make_record("a"), make_record("b"), make_record("c", status=Status.ARCHIVED)])
+        for where in (Where(), Where(statuses=[Status.ACTIVE]), Where(agents=[]), Where(tagged=full_record().tags)):
+            found = Counter((one.kind, one.agent, str(one.status)) for one in self.store.scan(where))
+            assert self.store.count(where) == found
 
     # --- the law
 

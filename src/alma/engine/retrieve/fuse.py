@@ -37,12 +37,17 @@ _WORD_SHARE = 0.5
 _FLOOR = 0.42
 _WORDS_HELP = 0.2
 _WORDS_FLOOR = 0.34
+# A long text may say all of the query's words in one place and be about something else in the rest.
+_SAID = 0.9
+_NOT_AGAINST = 0.12
 
 
 def relevant(candidate: Candidate) -> bool:
     """The gate before everything else: a fresh, proven, beloved memory that is not about the task stays out."""
     if candidate.cosine is None:
         return candidate.words >= _WORDS_FLOOR
+    if candidate.words >= _SAID and candidate.cosine >= _NOT_AGAINST:
+        return True
     return candidate.cosine + _WORDS_HELP * candidate.words >= _FLOOR
 
 

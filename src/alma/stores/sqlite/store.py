@@ -140,6 +140,15 @@ class SQLiteStore:
                 scopes = None
             return index.match(db, self._frequencies, words, scopes, record, limit)
 
+    def count(self, where: Where) -> dict[tuple[str, str, str], int]:
+        clause = _sql.both(*_sql.compile_where(where, _DIALECT))
+        select = (
+            "SELECT s.kind, s.agent, r.status, count(*) FROM record r JOIN scope s ON s.id = r.scope"
+            f"{clause.after('WHERE')} GROUP BY s.kind, s.agent, r.status"
+        )
+        with self._db.read() as db:
+            return {(kind, agent, status): many for kind, agent, status, many in db.execute(select, clause.params)}
+
     def check(self) -> list[str]:
         """Nobody writes meanwhile; it takes about as long as reading the whole file."""
         with self._db.read() if self._db.read_only else self._db.write() as db:

@@ -1,0 +1,80 @@
+"""A store that cannot be written, opened or believed: an error that says what to do, and nothing half-written."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from alma import ALMA
+from alma.embedders.hash import HashEmbedder
+from alma.embedders.local import LocalEmbedder
+from alma.errors import CorruptStoreError, NewerStoreError, ReadOnlyError, StorageFullError
+from alma.stores.sqlite import SQLiteStore
+from alma.types.vector import cosine
+
+GOOD = {"agent": "dev", "task": "Deploy auth service", "outcome": "success", "strategy_used": "Canary"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with ALMA(SQLiteStore(tmp_path / "a.db"), HashEmbedder()) as alma:
+        alma.learn(**GOOD)
+    return tmp_path / "a.db"
+
+
+def test_what_cannot_be_written_can_still_be_read(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with ALMA(SQLiteStore(path, read_only=True), HashEmbedder()) as alma:
+        seen = alma.retrieve("Deploy auth service", "dev")
+        assert seen.total_items == 1
+        assert seen.retrieval_id is None
+        assert "could not be recorded" in caplog.text
+        with pytest.raises(ReadOnlyError):
+            alma.learn(**GOOD)
+
+
+def test_a_full_disk_changes_nothing_and_is_got_over(path: Path) -> None:
+    with ALMA(SQLiteStore(path), HashEmbedder()) as alma:
+        with alma.engine.store._db.use() as db:  # type: ignore[attr-defined]
+            (pages,) = db.execute("PRAGMA page_count").fetchone()
+            db.execute(f"PRAGMA max_page_count = {pages}")
+        facts = [{"type": "domain_knowledge", "agent": "dev", "domain": "d", "fact": f"{n} " * 2000} for n in range(50)]
+        with pytest.raises(StorageFullError, match="free some space"):
+            alma.add_many(facts)
+        assert alma.get_stats()["total_count"] == 1
+        with alma.engine.store._db.use() as db:  # type: ignore[attr-defined]
+            db.execute("PRAGMA max_page_count = 1073741823")
+        assert len(alma.add_many(facts)) == 50
+
+
+def test_a_database_of_a_newer_version_is_left_alone(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(NewerStoreError, match="99"):
+        SQLiteStore(path)
+
+
+@pytest.mark.parametrize("damage", [b"not a database at all, just text" * 100, os.urandom(8192)])
+def test_a_file_that_is_no_database_is_named(path: Path, damage: bytes) -> None:
+    for extra in ("-wal", "-shm"):
+        path.with_name(path.name + extra).unlink(missing_ok=True)
+    path.write_bytes(damage)
+    with pytest.raises(CorruptStoreError, match="alma doctor"):
+        SQLiteStore(path)
+    assert path.read_bytes() == damage
+
+
+def test_long_texts_are_found_by_their_end(tmp_path: Path) -> None:
+    """Nothing is cut off unseen: a long text is embedded passage by passage."""
+    filler = "The quarterly numbers were discussed at length by everybody in the room. " * 60
+    with ALMA(SQLiteStore(tmp_path / "b.db"), LocalEmbedder()) as alma:
+        alma.add_domain_knowledge("dev", "minutes", filler + "Zebra migration starts on Thursday.")
+        seen = alma.retrieve("When does the zebra migration start?", "dev")
+        assert seen.total_items == 1
+        [kept] = alma.engine.store.get([seen.domain_knowledge[0].id])
+        assert len(kept.vectors) == 5
+        first, *_, last = (cosine(vector, kept.vectors[-1]) for vector in kept.vectors)
+        assert first < last

@@ -1,0 +1,152 @@
+"""The quick starts that people find in the product's descriptions, as they are printed there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFIG = """\
+alma:
+  project_id: "my-project"
+  storage: sqlite
+  embedding_provider: local
+  storage_dir: .alma
+  db_name: alma.db
+  embedding_dim: 384
+"""
+
+FIX_THE_LOGIN_BUG = """
+from alma import ALMA
+
+alma = ALMA.from_config(".alma/config.yaml")
+
+# Retrieve what the agent learned
+memories = alma.retrieve(task="Fix the login bug", agent="developer", top_k=5)
+
+# Inject into your prompt
+prompt = f"## Context from past runs\\n{memories.to_prompt()}\\n\\n## Task\\nFix the login bug"
+
+# After the task, learn from the outcome
+alma.learn(agent="developer", task="Fix login bug",
+           outcome="success", strategy_used="Cleared session cache")
+
+from alma.types import MemoryType, FeedbackSignal
+
+# Record which memories were useful
+alma.record_usage(
+    retrieved_memory_ids=["m1", "m2", "m3"],
+    used_memory_ids=["m1", "m3"],
+    memory_type=MemoryType.HEURISTIC,
+    agent="dev-agent",
+)
+
+# Explicit feedback
+alma.record_feedback(
+    memory_id="m1",
+    memory_type=MemoryType.HEURISTIC,
+    signal=FeedbackSignal.THUMBS_UP,
+    agent="dev-agent",
+)
+print(prompt)
+"""
+
+DEPLOY_AUTH = """
+from alma import ALMA
+
+alma = ALMA.from_config(".alma/config.yaml")
+
+# Before task: What strategies worked for this type of problem?
+memories = alma.retrieve(task="Deploy auth service", agent="backend-dev")
+# Returns: heuristics, past outcomes, anti-patterns, domain knowledge
+
+# After task: Record what happened so next time is better
+alma.learn(agent="backend-dev", task="Deploy auth service",
+           outcome="success", strategy_used="Blue-green deployment")
+print(memories.to_prompt())
+"""
+
+TEST_THE_LOGIN_FORM = '''
+from alma import ALMA
+
+# Initialize
+alma = ALMA.from_config(".alma/config.yaml")
+
+# Before task: Get relevant memories
+memories = alma.retrieve(
+    task="Test the login form validation",
+    agent="helena",
+    top_k=5
+)
+
+# Inject into your prompt
+prompt = f"""
+## Your Task
+Test the login form validation
+
+## Knowledge from Past Runs
+{memories.to_prompt()}
+"""
+
+# After task: Learn from outcome
+alma.learn(
+    agent="helena",
+    task="Test login form",
+    outcome="success",
+    strategy_used="Tested empty fields, invalid email, valid submission",
+)
+print(prompt)
+'''
+HELENA = """\
+  agents:
+    helena:
+      domain: coding
+      can_learn:
+        - testing_strategies
+        - selector_patterns
+      cannot_learn:
+        - backend_logic
+      min_occurrences_for_heuristic: 3
+
+    victor:
+      domain: coding
+      can_learn:
+        - api_patterns
+        - database_queries
+      cannot_learn:
+        - frontend_selectors
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "agents", "learned"),
+    [
+        (FIX_THE_LOGIN_BUG, "", "Cleared session cache"),
+        (DEPLOY_AUTH, "", "Blue-green deployment"),
+        (TEST_THE_LOGIN_FORM, HELENA, "Tested empty fields, invalid email, valid submission"),
+    ],
+    ids=["fix the login bug", "deploy auth", "test the login form"],
+)
+def test_every_run_gets_smarter(tmp_path: Path, code: str, agents: str, learned: str) -> None:
+    (tmp_path / ".alma").mkdir()
+    (tmp_path / ".alma" / "config.yaml").write_text(CONFIG + agents)
+    runs = [
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        for _ in range(4)
+    ]
+    assert [run.returncode for run in runs] == [0, 0, 0, 0], runs[0].stderr[-2000:]
+    assert learned not in runs[0].stdout
+    assert learned in runs[1].stdout
+    assert "worked 3 of 3 times" in runs[3].stdout
+
+
+def test_debug_logging_has_a_logger_of_that_name(caplog: pytest.LogCaptureFixture) -> None:
+    from alma import ALMA
+    from alma.embedders.hash import HashEmbedder
+    from alma.stores.memory import MemoryStore
+
+    with ALMA(MemoryStore(), HashEmbedder()) as alma, caplog.at_level("WARNING", logger="alma"):
+        alma.record_feedback("m1")
+    assert "m1" in caplog.text
