@@ -75,6 +75,6 @@ def test_long_texts_are_found_by_their_end(tmp_path: Path) -> None:
         seen = alma.retrieve("When does the zebra migration start?", "dev")
         assert seen.total_items == 1
         [kept] = alma.engine.store.get([seen.domain_knowledge[0].id])
-        assert len(kept.vectors) == 5
-        first, *_, last = (cosine(vector, kept.vectors[-1]) for vector in kept.vectors)
-        assert first < last
+        assert len(kept.vectors) > 1
+        [asked] = LocalEmbedder().embed(["When does the zebra migration start?"])
+        assert cosine(asked, kept.vectors[0]) < cosine(asked, kept.vectors[-1])
