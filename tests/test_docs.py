@@ -99,3 +99,11 @@ def test_the_tutorial_shows_what_is_printed(tmp_path: Path) -> None:
     )
     [shown] = [found["text"] for found in blocks(document, "text")]
     assert shown.strip() in done.stdout
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.stem)
+def test_examples_run(example: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
