@@ -29,11 +29,9 @@ def choose(memories: MemorySlice | None, chance: random.Random) -> str:
         return chance.choice(WAYS)
     if memories.heuristics:
         return memories.heuristics[0].strategy
-    worked = [outcome.strategy_used for outcome in memories.outcomes if outcome.success]
-    if worked:
-        return worked[0]
     bad = {warning.pattern for warning in memories.anti_patterns}
-    return chance.choice([way for way in WAYS if way not in bad] or list(WAYS))
+    worked = [past.strategy_used for past in memories.outcomes if past.success and past.strategy_used not in bad]
+    return worked[0] if worked else chance.choice([way for way in WAYS if way not in bad] or list(WAYS))
 
 
 def run(alma: ALMA | None, rounds: int, seed: int) -> list[bool]:
