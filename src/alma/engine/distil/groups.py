@@ -20,7 +20,9 @@ from ..drafts import Draft
 from ..search import neighbours
 from ..text import fingerprint, stems
 
-_NEAR = 10
+_NEAR = 8
+# Tasks this close are of one sort; below the other, of two; in between words decide.
+_ALIKE, _UNLIKE = 0.65, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,12 @@ def same_task(task: str, other: str, alike: float | None, task_type: str = "", o
         return True
     if task_type and other_type:
         return task_type == other_type
+    if alike is not None and not _UNLIKE <= alike < _ALIKE:
+        return alike >= _ALIKE
     mine, theirs = stems(task), stems(other)
-    if mine == theirs:
-        return True
-    shared = len(mine & theirs) / max(1, min(len(mine), len(theirs)))
-    if alike is None:
-        return shared >= 0.6 and len(mine & theirs) >= 2
-    return alike >= 0.65 or (alike >= 0.5 and shared >= 0.6)
+    shared = len(mine & theirs)
+    most = shared >= 0.6 * min(len(mine), len(theirs))
+    return mine == theirs or (most and (alike is not None or shared >= 2))
 
 
 def fits(attempt: Attempt, record: Record) -> bool:

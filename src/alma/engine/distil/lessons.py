@@ -20,7 +20,8 @@ from .groups import Attempt, Groups, fits, lesson_id
 MAX_ERRORS = 5
 _ERROR_CHARS = 240
 _WHY_CHARS = 600
-_WARNINGS = 6
+_FEW = 12
+_NEAREST = 6
 _KINDS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
 _SETTLED = (Status.SUPERSEDED, Status.RETIRED)
 
@@ -143,17 +144,26 @@ def alternative(case: Case, but: tuple[str, ...]) -> str:
     return str(best.body["strategy"]) if best else ""
 
 
+def _warnings(case: Case) -> list[Record]:
+    """The warnings that may be about the same sort of task: all of them while they are few, else the nearest."""
+    engine, attempt = case.engine, case.attempt
+    where = Where(
+        kinds={MemoryType.ANTI_PATTERN}, projects={engine.project}, agents={attempt.agent}, statuses={Status.ACTIVE}
+    )
+    found = list(engine.store.scan(where, _FEW + 1))
+    if len(found) <= _FEW:
+        return found
+    return neighbours(engine.store, attempt.task_vector, attempt.task, where, _NEAREST)
+
+
 def advise(case: Case, turned: bool) -> None:
     """Keep the other warnings for this sort of task true to what works.
 
     A strategy that begins to work may be what a warning without an alternative was waiting for; one whose standing has
     turned may be what another warning recommends.
     """
-    engine, groups, group = case.engine, case.groups, case.group
-    where = Where(
-        kinds={MemoryType.ANTI_PATTERN}, projects={engine.project}, agents={group.agent}, statuses={Status.ACTIVE}
-    )
-    found = neighbours(engine.store, case.attempt.task_vector, case.attempt.task, where, _WARNINGS)
+    groups, group = case.groups, case.group
+    found = _warnings(case)
     for warning in groups.get([one.id for one in found], found):
         told = warning.provenance.origin is Origin.USER or (warning.body["better_alternative"] and not turned)
         if told or group.id in warning.links or not fits(case.attempt, warning):

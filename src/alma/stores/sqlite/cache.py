@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import MissingExtraError
 from ...types.query import Hit
 from ...types.vector import Vector, norm
-from .._sql import Clause
+from .._sql import Clause, both
 from . import vectors
 
 if TYPE_CHECKING:
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 _SLICE = 1024
 """So many dimensions are summed exactly in float32."""
-_FIRST_BATCH = 64
+_FIRST_BATCH = 16
 _GROWTH = 8
 _TRIES = 2
+_SMALLEST = 16
 
 
 def numpy() -> Any:
@@ -42,69 +43,81 @@ def numpy() -> Any:
 
 
 class Piece:
-    """Up to 1,024 vectors of one length."""
+    """Up to 1,024 vectors of one length in one scope."""
 
-    __slots__ = ("codes", "count", "n", "norm", "scope", "v")
+    __slots__ = ("codes", "count", "n", "norm", "v")
 
-    def __init__(self, codes: Array, n: Array, v: Array, scope: Array) -> None:
-        self.codes, self.n, self.v, self.scope = codes, n, v, scope
-        self.norm = _norms(codes)
+    def __init__(self, codes: Array, n: Array, v: Array, norm: Array | None = None) -> None:
+        self.codes, self.n, self.v = codes, n, v
+        self.norm = _norms(codes) if norm is None else norm
         self.count = len(n)
 
-    @classmethod
-    def with_room(cls, dim: int) -> Piece:
+    def part(self, rows: Array | slice) -> Piece:
+        return Piece(self.codes[rows], self.n[rows], self.v[rows], self.norm[rows])
+
+    def with_room(self, size: int) -> Piece:
+        """The same vectors, and place for more."""
         np = numpy()
-        size = vectors.BLOCK
-        piece = cls(np.zeros((size, dim), "i1"), np.zeros(size, "i8"), np.zeros(size, "i8"), np.zeros(size, "i4"))
-        piece.count = 0
-        return piece
+        room = size - self.count
+        bigger = Piece(
+            np.concatenate([self.codes[: self.count], np.zeros((room, self.codes.shape[1]), "i1")]),
+            *(np.concatenate([column[: self.count], np.zeros(room, column.dtype)]) for column in self._columns()),
+        )
+        bigger.count = self.count
+        return bigger
 
     def take(self, other: Piece) -> Piece | None:
         """Move in what there is room for; the rest."""
         moved = min(other.count, len(self.n) - self.count)
         here = slice(self.count, self.count + moved)
-        for name in ("codes", "n", "v", "scope", "norm"):
-            getattr(self, name)[here] = getattr(other, name)[:moved]
+        self.codes[here] = other.codes[:moved]
+        for own, column in zip(self._columns(), other._columns(), strict=True):
+            own[here] = column[:moved]
         self.count += moved
-        if moved == other.count:
-            return None
-        return Piece(other.codes[moved:], other.n[moved:], other.v[moved:], other.scope[moved:])
+        return None if moved == other.count else other.part(slice(moved, other.count))
+
+    def _columns(self) -> tuple[Array, Array, Array]:
+        return self.n, self.v, self.norm
 
 
 class Columns(NamedTuple):
     n: Array
     v: Array
-    scope: Array
     norm: Array
 
 
-class Matrix:
-    """The vectors of one length."""
+class Shelf:
+    """The vectors of one length in one scope."""
 
-    def __init__(self, dim: int) -> None:
-        self._dim = dim
+    def __init__(self) -> None:
         self._columns: Columns | None = None
-        self.full: list[Piece] = []
-        self.open: Piece | None = None
+        self._full: list[Piece] = []
+        self._open: Piece | None = None
 
     def add(self, piece: Piece) -> None:
         self._columns = None
-        if piece.count == vectors.BLOCK:
-            self.full.append(piece)
-            return
         rest: Piece | None = piece
+        if piece.count == vectors.BLOCK:
+            self._full.append(piece)
+            return
         while rest is not None:
-            if self.open is None:
-                self.open = Piece.with_room(self._dim)
-            rest = self.open.take(rest)
-            if self.open.count == vectors.BLOCK:
-                self.full.append(self.open)
-                self.open = None
+            self._open = self._roomy(rest)
+            rest = self._open.take(rest)
+            if self._open.count == vectors.BLOCK:
+                self._full.append(self._open)
+                self._open = None
+
+    def _roomy(self, coming: Piece) -> Piece:
+        """The open piece; it grows, because most scopes hold few vectors."""
+        held = self._open or coming.part(slice(0, 0))
+        if held.count < len(held.n):
+            return held
+        return held.with_room(min(vectors.BLOCK, max(_SMALLEST, 2 * held.count, held.count + coming.count)))
 
     def pieces(self) -> Iterator[Piece]:
-        yield from self.full
-        if self.open is not None:
-            yield self.open
+        yield from self._full
+        if self._open is not None:
+            yield self._open
 
     def columns(self) -> Columns:
         """What is known of each vector beside its codes, in the order of the pieces."""
@@ -121,7 +134,8 @@ class Matrix:
 
 class Cache:
     def __init__(self) -> None:
-        self._matrices: dict[int, Matrix] = {}
+        self._shelves: dict[int, dict[int, Shelf]] = {}
+        """By length and scope."""
         self._generation = -1
         self._next_v = 0
 
@@ -130,12 +144,13 @@ class Cache:
     ) -> list[Hit]:
         """Must be called inside a read transaction, so that cache and file are of one moment."""
         self._refresh(db)
-        matrix = self._matrices.get(len(vector))
-        if matrix is None or (scopes is not None and not scopes):
+        held = self._shelves.get(len(vector), {})
+        shelves = [held[scope] for scope in (held if scopes is None else scopes) if scope in held]
+        if not shelves:
             return []
-        scores, n, v = _scored(matrix, vector, scopes)
+        scores, n, v = _scored(shelves, vector)
         best: dict[str, float] = {}
-        for batch in _batches(db, scores, n, where, limit):
+        for batch in _batches(db, scores, n, both(_within(scopes), where) if where.sql else where, limit):
             for id, score in _current(db, n[batch], v[batch], scores[batch], where):
                 best[id] = max(best.get(id, score), score)
             if len(best) >= limit:
@@ -152,7 +167,11 @@ class Cache:
         # Until it has succeeded nothing counts as loaded.
         self._generation = -1
         self._load(db, since)
-        if since and sum(map(len, self._matrices.values())) > 2 * _held(db) + vectors.BLOCK:
+        if (
+            since
+            and sum(len(shelf) for shelves in self._shelves.values() for shelf in shelves.values())
+            > 2 * _held(db) + vectors.BLOCK
+        ):
             self._load(db, 0)
         self._generation, self._next_v = generation, next_v
 
@@ -160,7 +179,7 @@ class Cache:
         """Whatever has a number from `since` on; from 0 on, everything anew."""
         np = numpy()
         if since == 0:
-            self._matrices = {}
+            self._shelves = {}
         select = (
             "SELECT b.first_v, b.dim, b.codes, m.rows FROM vector_block b JOIN vector_block_meta m USING (first_v)"
             " WHERE b.last_v >= ? ORDER BY b.first_v"
@@ -172,7 +191,7 @@ class Cache:
             scope = np.frombuffer(packed, "<i4", count, 16 * count)
             new = slice(None) if first_v >= since else v >= since
             block = np.frombuffer(codes, "i1").reshape(count, dim)
-            self._add(dim, Piece(block[new], n[new], v[new], scope[new]))
+            self._add(dim, Piece(block[new], n[new], v[new]), scope[new])
         select = "SELECT dim, v, n, scope, codes FROM vector_tail WHERE v >= ? ORDER BY dim, v"
         self._load_tail(db.execute(select, (since,)).fetchall())
 
@@ -181,10 +200,16 @@ class Cache:
         for dim in sorted({row[0] for row in rows}):
             _, v, n, scope, codes = zip(*(row for row in rows if row[0] == dim), strict=True)
             block = np.frombuffer(b"".join(codes), "i1").reshape(len(v), dim)
-            self._add(dim, Piece(block, np.array(n, "i8"), np.array(v, "i8"), np.array(scope, "i4")))
+            self._add(dim, Piece(block, np.array(n, "i8"), np.array(v, "i8")), np.array(scope, "i4"))
 
-    def _add(self, dim: int, piece: Piece) -> None:
-        self._matrices.setdefault(dim, Matrix(dim)).add(piece)
+    def _add(self, dim: int, piece: Piece, scope: Array) -> None:
+        np = numpy()
+        shelves = self._shelves.setdefault(dim, {})
+        found = np.unique(scope)
+        for one in found.tolist():
+            if one != 0:  # a hole
+                part = piece if len(found) == 1 else piece.part(np.flatnonzero(scope == one))
+                shelves.setdefault(one, Shelf()).add(part)
 
 
 def _held(db: sqlite3.Connection) -> int:
@@ -211,34 +236,22 @@ def _dots(codes: Array, query: Array) -> Array:
     return total  # type: ignore[no-any-return]
 
 
-def _wanted(scopes: Sequence[int] | None) -> Array:
-    """By scope, whether it takes part; the last answer is for all greater ones. Scope 0 is a hole."""
-    np = numpy()
-    if scopes is None:
-        return np.array([False, True])  # type: ignore[no-any-return]
-    wanted = np.zeros(max(scopes) + 2, bool)
-    wanted[np.array(scopes)] = True
-    return wanted  # type: ignore[no-any-return]
-
-
-def _scored(matrix: Matrix, vector: Vector, scopes: Sequence[int] | None) -> tuple[Array, Array, Array]:
-    """Scores, record numbers and vector numbers of all that lie in the scopes."""
+def _scored(shelves: Sequence[Shelf], vector: Vector) -> tuple[Array, Array, Array]:
+    """Scores, record numbers and vector numbers of all that lie on the shelves."""
     np = numpy()
     query = np.frombuffer(vector, "i1").astype("f4")
-    columns = matrix.columns()
-    wanted = _wanted(scopes)
-    inside = wanted[np.minimum(columns.scope, len(wanted) - 1)]
-    dots, start = [np.zeros(0)], 0
-    for piece in matrix.pieces():
-        rows = np.flatnonzero(inside[start : start + piece.count])
-        start += piece.count
-        if len(rows):
-            # A whole piece is used as it lies; picking rows would copy it.
-            dots.append(_dots(piece.codes[rows if len(rows) < piece.count else slice(0, piece.count)], query))
-    scores = np.concatenate(dots)
-    scale = norm(vector) * columns.norm[inside]
+    dots = [_dots(piece.codes[: piece.count], query) for shelf in shelves for piece in shelf.pieces()]
+    columns = [shelf.columns() for shelf in shelves]
+    n, v, lengths = (np.concatenate(column) for column in zip(*columns, strict=True))
+    scores, scale = np.concatenate(dots), norm(vector) * lengths
     np.divide(scores, scale, out=scores, where=scale > 0)
-    return scores, columns.n[inside], columns.v[inside]
+    return scores, n, v
+
+
+def _within(scopes: Sequence[int] | None) -> Clause:
+    if scopes is None:
+        return Clause()
+    return Clause("r.scope IN (SELECT value FROM json_each(?))", (json.dumps(list(scopes)),))
 
 
 def _batches(db: sqlite3.Connection, scores: Array, n: Array, where: Clause, limit: int) -> Iterator[Array]:
@@ -247,7 +260,7 @@ def _batches(db: sqlite3.Connection, scores: Array, n: Array, where: Clause, lim
     When little of the first is wanted, all that is wanted is so little that the file can be asked for it at once.
     """
     np = numpy()
-    size, ceiling = max(_FIRST_BATCH, 2 * limit), np.inf
+    size, ceiling = max(_FIRST_BATCH, 3 * limit), np.inf
     tried = 0
     while size < len(scores):
         floor = np.partition(scores, len(scores) - size)[len(scores) - size]
