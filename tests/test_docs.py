@@ -89,7 +89,9 @@ def test_command_examples_are_commands(document: Path, tmp_path: Path) -> None:
 def test_generated_pages_are_up_to_date(page: str) -> None:
     held = (ROOT / page).read_text(encoding="utf-8")
     # How argparse pads and wraps differs from one Python to the next.
-    assert rendered(page, held).split() == held.split(), f"run `python tools/generate_docs.py` to bring {page} up to date"
+    assert rendered(page, held).split() == held.split(), (
+        f"run `python tools/generate_docs.py` to bring {page} up to date"
+    )
 
 
 def test_the_tutorial_shows_what_is_printed(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import struct
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache, partial
@@ -62,12 +63,8 @@ def _touched(word: str, dim: int) -> list[tuple[int, int]]:
     weight = 3 if len(word) > 3 else 1
     data = word.encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(data, digest_size=4 * SPREAD).digest()
-    whole = [int.from_bytes(digest[at : at + 4], "little") for at in range(0, len(digest), 4)]
-    framed = f"^{word}$"
-    grams = (framed[at : at + 3] for at in range(len(framed) - 2)) if weight > 1 else ()
-    parts = [zlib.crc32(gram.encode("utf-8", "surrogatepass")) for gram in grams]
-    return [_signed(h, dim, weight) for h in whole] + [_signed(h, dim, 1) for h in parts]
-
-
-def _signed(hashed: int, dim: int, weight: int) -> tuple[int, int]:
-    return (hashed >> 1) % dim, weight if hashed & 1 else -weight
+    whole = struct.unpack(f"<{SPREAD}I", digest)
+    framed = b"^" + data + b"$"
+    parts = [zlib.crc32(framed[at : at + 3]) for at in range(len(data))] if weight > 1 else []
+    signed = [((h >> 1) % dim, weight if h & 1 else -weight) for h in whole]
+    return signed + [((h >> 1) % dim, 1 if h & 1 else -1) for h in parts]

@@ -372,10 +372,15 @@ def _apply(rule: Rule, text: str, found: dict[str, None]) -> str:
     return "".join(pieces) + text[done:] if pieces else text
 
 
+_RULES = SHAPES + _ASSIGNMENTS
+_ALL_HINTS = tuple({hint for rule in _RULES for hint in rule.hints})
+
+
 def _once(text: str, found: dict[str, None]) -> str:
     lower = text.lower()
-    for rule in SHAPES + _ASSIGNMENTS:
-        if any(hint in lower for hint in rule.hints):
+    said = {hint for hint in _ALL_HINTS if hint in lower}
+    for rule in _RULES:
+        if not said.isdisjoint(rule.hints):
             text = _apply(rule, text, found)
     return text
 

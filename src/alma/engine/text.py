@@ -28,8 +28,12 @@ def normalise(text: str) -> str:
     return _SPACE.sub(" ", folded).strip().rstrip(_TRAILING)
 
 
+# Names, domains and kinds are short and come again and again.
+_normalise_name = lru_cache(maxsize=4096)(normalise)
+
+
 def fingerprint(*parts: str) -> str:
-    joined = "\x1f".join(normalise(part) for part in parts)
+    joined = "\x1f".join(_normalise_name(part) if len(part) < 32 else normalise(part) for part in parts)
     return hashlib.blake2b(joined.encode("utf-8"), digest_size=16).hexdigest()
 
 

@@ -7,16 +7,14 @@ import threading
 import time
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
 _lock = threading.Lock()
 _last = 0
 
 
-def _base32(number: int, length: int) -> str:
-    digits = []
-    for _ in range(length):
-        digits.append(_ALPHABET[number & 31])
-        number >>= 5
-    return "".join(reversed(digits))
+def _base32(number: int) -> str:
+    """128 bits as 26 characters that sort like the number."""
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def new_id(prefix: str) -> str:
@@ -27,4 +25,4 @@ def new_id(prefix: str) -> str:
         # Within one millisecond, or when the clock steps back, count on from the last one.
         _last = fresh if fresh > _last else _last + 1
         value = _last
-    return f"{prefix}_{_base32(value, 26)}"
+    return f"{prefix}_{_base32(value)}"
