@@ -44,7 +44,7 @@ class Searchable(Protocol):
     """A store that also ranks by words. Without it the engine ranks words itself."""
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
-        """The records sharing at least one of the (space-separated) words, best first, filter first."""
+        """The records that share at least one of the (space-separated) words: filter first, then best first."""
 
 
 @runtime_checkable

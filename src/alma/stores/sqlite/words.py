@@ -10,6 +10,7 @@ the answer when too few records were found, and then only the newest of the reco
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -28,6 +29,10 @@ POOL = 2_000
 """So many of the newest records are ranked when the words are too common to rank them all."""
 _PASSING = 0.4
 """What it costs to pass over a record of another scope, as a part of what it costs to rank it."""
+
+
+_FIRST = 64
+_GROWTH = 8
 
 
 class Word(NamedTuple):
@@ -86,7 +91,7 @@ def match(
     if common and len(found) < limit:
         present = {hit.id for hit in found}
         found += [hit for hit in _newest(db, common, scopes, where, limit) if hit.id not in present]
-        found.sort(key=lambda hit: (-hit.score, hit.id))
+        found.sort(key=lambda hit: -hit.score)
     return found[:limit]
 
 
@@ -128,18 +133,38 @@ def _query(words: list[Word], scopes: Sequence[int] | None) -> str:
     return text if scopes is None else f"{text} AND (scope : ({' OR '.join(map(token, scopes))}))"
 
 
+_SCORE = "-bm25(words, 1.0, 0.0)"
 # CROSS JOIN keeps the planner from starting at the records and asking the index about each of them.
 _SELECT = (
-    "SELECT r.id AS id, -bm25(words, 1.0, 0.0) AS score FROM words CROSS JOIN record r ON r.n = words.rowid"
-    " WHERE words MATCH ?"
+    f"SELECT r.id AS id, {_SCORE} AS score FROM words CROSS JOIN record r ON r.n = words.rowid WHERE words MATCH ?"
 )
+_HELD = "SELECT r.n, r.id FROM json_each(?) j CROSS JOIN record r ON r.n = j.value"
 
 
 def _ranked(
     db: sqlite3.Connection, words: list[Word], scopes: Sequence[int] | None, where: Clause, limit: int
 ) -> list[Hit]:
-    select = f"{_SELECT}{where.after('AND')} ORDER BY score DESC, id LIMIT ?"
-    return [Hit(id, score) for id, score in db.execute(select, (_query(words, scopes), *where.params, limit))]
+    """The best of all, among equals the newest.
+
+    Looking at the record of every match costs more than ranking them, so only the best are looked at, ever more of
+    them until enough are wanted.
+    """
+    query, most = _query(words, scopes), max(_FIRST, 4 * limit)
+    while True:
+        select = (
+            f"SELECT rowid, {_SCORE} AS score FROM words WHERE words MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?"
+        )
+        best = db.execute(select, (query, most)).fetchall()
+        found = _wanted(db, best, where)[:limit]
+        if len(best) < most or len(found) == limit:
+            return found
+        most *= _GROWTH
+
+
+def _wanted(db: sqlite3.Connection, best: list[tuple[int, float]], where: Clause) -> list[Hit]:
+    numbers = json.dumps([n for n, _ in best])
+    ids = dict(db.execute(f"{_HELD}{where.after('WHERE')}", (numbers, *where.params)))
+    return [Hit(ids[n], score) for n, score in best if n in ids]
 
 
 def _newest(
