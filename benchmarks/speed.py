@@ -169,25 +169,24 @@ def starting(runs: int) -> list[Figure]:
     return figures
 
 
-def commit_ms(runs: int) -> float:
+@contextmanager
+def bare_table() -> Iterator[Callable[[], object]]:
     """One durable commit of a small row, as SQLite itself does it with the store's settings."""
     with tempfile.TemporaryDirectory() as scratch:
         base = sqlite3.connect(Path(scratch) / "x.db", isolation_level=None)
         base.execute("PRAGMA journal_mode=WAL")
         base.execute("PRAGMA synchronous=FULL")
         base.execute("CREATE TABLE t (a TEXT)")
-        result, _ = median_ms(lambda: base.execute("INSERT INTO t VALUES (?)", ("x" * 600,)), runs)
+        yield lambda: base.execute("INSERT INTO t VALUES (?)", ("x" * 600,))
         base.close()
-        return result
 
 
 def learning(sizes: list[int], runs: int) -> list[Figure]:
     texts = Texts()
     # Agents repeat themselves: all outcomes are of these tasks and strategies, all really embedded.
     known = [(texts.task(), texts.strategy()) for _ in range(2_000)]
-    commit = commit_ms(runs)
-    figures = [Figure("one SQLite commit (WAL, full sync)", commit, "ms")]
-    with memory() as (alma, embedder):
+    figures = []
+    with memory() as (alma, embedder), bare_table() as commit:
         say("learning: embedding 2,000 tasks and strategies")
         embedder.prepare([text for pair in known for text in pair])
         stored = 0
@@ -195,17 +194,18 @@ def learning(sizes: list[int], runs: int) -> list[Figure]:
             say(f"learning: filling to {size:,} outcomes")
             with filling(embedder):
                 stored = _fill(alma, known, stored, size)
-            for _ in range(10):
-                _learn_once(alma, embedder, (texts.task(), texts.strategy()), known[0])
-            figures += _learning_at(size, commit, [
-                _learn_once(alma, embedder, (texts.task(), texts.strategy()), pair) for pair in known[:runs]
-            ])  # fmt: skip
+            pairs = known[: runs + 10]
+            times = [_learn_once(alma, embedder, commit, (texts.task(), texts.strategy()), pair) for pair in pairs]
+            figures += _learning_at(size, times[10:])
     return figures
 
 
-def _learning_at(size: int, commit: float, times: list[tuple[float, float, float]]) -> list[Figure]:
-    embedding, fresh, again = (statistics.median(column) for column in zip(*times, strict=True))
-    figures = [Figure(f"one embedding pass (task and strategy), at {size:,} outcomes", embedding, "ms")]
+def _learning_at(size: int, times: list[tuple[float, ...]]) -> list[Figure]:
+    embedding, commit, fresh, again = (statistics.median(column) for column in zip(*times, strict=True))
+    figures = [
+        Figure(f"one embedding pass (task and strategy), at {size:,} outcomes", embedding, "ms"),
+        Figure("one SQLite commit of a small row (WAL, full sync)", commit, "ms"),
+    ]
     for what, spent in (("a new strategy", fresh), ("a known strategy", again)):
         ratio = spent / (embedding + commit)
         figures += [
@@ -216,14 +216,17 @@ def _learning_at(size: int, commit: float, times: list[tuple[float, float, float
 
 
 def _learn_once(
-    alma: ALMA, embedder: Mixed, new: tuple[str, str], known: tuple[str, str]
-) -> tuple[float, float, float]:
+    alma: ALMA, embedder: Mixed, commit: Callable[[], object], new: tuple[str, str], known: tuple[str, str]
+) -> tuple[float, ...]:
     """Interleaved, so that all see the same noise. Nothing is embedded from memory: no text comes twice."""
     task, strategy = f"{new[0]} once", f"{new[1]} once"
-    embedding, _ = median_ms(lambda: embedder.embed([task, strategy]), 1)
-    fresh, _ = median_ms(lambda: alma.learn("dev", new[0], "success", new[1]), 1)
-    again, _ = median_ms(lambda: alma.learn("dev", f"{known[0]} {new[0][-4:]}", "success", known[1]), 1)
-    return embedding, fresh, again
+    calls = (
+        lambda: embedder.embed([task, strategy]),
+        commit,
+        lambda: alma.learn("dev", new[0], "success", new[1]),
+        lambda: alma.learn("dev", f"{known[0]} {new[0][-4:]}", "success", known[1]),
+    )
+    return tuple(median_ms(call, 1)[0] for call in calls)
 
 
 def _fill(alma: ALMA, known: list[tuple[str, str]], stored: int, size: int) -> int:

@@ -131,6 +131,8 @@ class Kind:
     editable: tuple[str, ...] = ()
     unique: tuple[str, ...] = ()
     """The fields that make it the same memory when it is told again; none: every one is a new one."""
+    passing: bool = False
+    """A note that a power cut may take. A killed process never takes anything that was acknowledged."""
 
 
 def _common(record: Record, belief: Belief) -> dict[str, Any]:
@@ -287,7 +289,7 @@ _ALL = (
         _joined("strategy", "task"),
         _heads("strategy", "task"),
     ),
-    Kind("retrieval", "ret", ("task", "shown", "mode")),
+    Kind("retrieval", "ret", ("task", "shown", "mode"), passing=True),
     Kind("change", "chg", ("record", "verb", "why", "before")),
     Kind("tombstone", "tom", ("record", "kind")),
     Kind("marker", "mrk", ("value",)),

@@ -60,10 +60,20 @@ class Database:
             yield db
 
     @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, and on disk when it ends."""
-        with self._transaction("BEGIN IMMEDIATE") as db:
-            yield db
+    def write(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
+        """All or nothing, and on disk when it ends; unsynced it is the system's, and safe from all but a power cut."""
+        self._after_fork()
+        with self._lock:
+            if not synced:
+                with self.use() as db:
+                    db.execute("PRAGMA synchronous = NORMAL")
+            try:
+                with self._transaction("BEGIN IMMEDIATE") as db:
+                    yield db
+            finally:
+                if not synced and not self._closed:
+                    with self.use() as db:
+                        db.execute("PRAGMA synchronous = FULL")
 
     @contextmanager
     def use(self) -> Iterator[sqlite3.Connection]:

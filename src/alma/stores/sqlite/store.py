@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...types.kinds import KINDS
 from ...types.query import Hit, Where
 from ...types.record import Record
 from ...types.vector import Vector
@@ -87,7 +88,7 @@ class SQLiteStore:
         fresh = [rows.to_row(record) for record in records]
         if not fresh:
             return
-        with self._db.write() as db:
+        with self._db.write(synced=not all(_passing(record) for record in records)) as db:
             _write(db, _changes(db, fresh))
 
     def get(self, ids: Sequence[str]) -> list[Record]:
@@ -179,6 +180,10 @@ class SQLiteStore:
         self._opening = opening
         self._cache = Cache()
         self._frequencies = index.Frequencies()
+
+
+def _passing(record: Record) -> bool:
+    return record.kind in KINDS and KINDS[record.kind].passing
 
 
 def _scopes(db: sqlite3.Connection, clause: _sql.Clause) -> list[int] | None:
