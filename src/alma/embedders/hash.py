@@ -10,7 +10,7 @@ import hashlib
 import re
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 
 from alma.types.vector import Vector, codes, quantize
@@ -52,19 +52,22 @@ class HashEmbedder:
 
 
 def _lanes(dim: int, word: str) -> int:
-    values: dict[int, int] = {}
-    for at, sign in _touched(word, dim):
-        values[at] = max(-LANE_PEAK, min(LANE_PEAK, values.get(at, 0) + sign))
-    return sum(value << (8 * at) for at, value in values.items())
-
-
-def _touched(word: str, dim: int) -> list[tuple[int, int]]:
     """A short word is mostly grammar, so it weighs less."""
     weight = 3 if len(word) > 3 else 1
     data = word.encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(data, digest_size=4 * SPREAD).digest()
-    whole = struct.unpack(f"<{SPREAD}I", digest)
-    framed = b"^" + data + b"$"
-    parts = [zlib.crc32(framed[at : at + 3]) for at in range(len(data))] if weight > 1 else []
-    signed = [((h >> 1) % dim, weight if h & 1 else -weight) for h in whole]
-    return signed + [((h >> 1) % dim, 1 if h & 1 else -1) for h in parts]
+    whole = struct.unpack(f"<{SPREAD}I", hashlib.blake2b(data, digest_size=4 * SPREAD).digest())
+    plus, minus = bytearray(dim), bytearray(dim)
+    _strike(plus, minus, whole, weight)
+    if weight > 1:
+        framed = b"^" + data + b"$"
+        _strike(plus, minus, [zlib.crc32(framed[at : at + 3]) for at in range(len(data))], 1)
+    return int.from_bytes(plus, "little") - int.from_bytes(minus, "little")
+
+
+def _strike(plus: bytearray, minus: bytearray, hashes: Iterable[int], weight: int) -> None:
+    dim = len(plus)
+    for hashed in hashes:
+        lane = plus if hashed & 1 else minus
+        at = (hashed >> 1) % dim
+        if lane[at] < LANE_PEAK - 2:
+            lane[at] += weight

@@ -303,6 +303,7 @@ _ASSIGNMENTS: tuple[Rule, ...] = (
         ),
         _KEY,
         _assigned,
+        needs=":=",
     ),
     Rule(
         "",
@@ -380,7 +381,7 @@ def _once(text: str, found: dict[str, None]) -> str:
     lower = text.lower()
     said = {hint for hint in _ALL_HINTS if hint in lower}
     for rule in _RULES:
-        if not said.isdisjoint(rule.hints):
+        if not said.isdisjoint(rule.hints) and (not rule.needs or any(sign in text for sign in rule.needs)):
             text = _apply(rule, text, found)
     return text
 

@@ -21,6 +21,8 @@ class Rule:
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
     locate: Callable[[re.Match[str]], Span | None]
+    needs: str = ""
+    """One of these characters must be there; looking for it is cheaper than matching."""
 
 
 def _in_marker(text: str, at: int) -> bool:
