@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ...errors import ConflictError
+from ...errors import ConflictError, StorageError
 from ...types.kinds import KINDS
 from ...types.query import Where
 from ...types.record import Record
@@ -44,19 +44,24 @@ def unseen(done: int, total: int) -> None:
 def reindex(engine: Engine, progress: Progress = unseen) -> int:
     """Embed everything anew that needs it; how many records were moved."""
     moved = 0
-    while todo := pending(engine):
-        for batch in _batches(todo):
+    before: list[str] = []
+    while (todo := pending(engine)) and todo != before:
+        for done, batch in _batches(todo):
             _move(engine, batch)
-            moved += len(batch)
-            progress(min(moved, moved - len(batch) + len(todo)), len(todo))
-        progress(len(todo), len(todo))
+            progress(done, len(todo))
+        moved += len(todo)
+        before = todo
+    if todo:
+        raise StorageError(f"{len(todo)} records could not be embedded anew, among them {todo[0]}; run `alma doctor`")
     _mark(engine)
     return moved
 
 
-def _batches(ids: list[str]) -> Iterator[list[str]]:
+def _batches(ids: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """How many are done after each batch, and the batch."""
     for start in range(0, len(ids), _BATCH):
-        yield ids[start : start + _BATCH]
+        batch = ids[start : start + _BATCH]
+        yield start + len(batch), batch
 
 
 def _move(engine: Engine, ids: Sequence[str]) -> None:
