@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -41,6 +41,11 @@ from .types.slice import MemorySlice
 
 M = TypeVar("M", bound=Memory)
 Memories = list[Memory]
+
+_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
+    "metadata": lambda _, value: validate.metadata(value),
+    "better_alternative": lambda name, value: validate.optional_text(name, value) or "",
+}
 
 _TYPES: Mapping[type[Memory], MemoryType] = {
     Heuristic: MemoryType.HEURISTIC,
@@ -157,7 +162,7 @@ class ALMA:
 
     def learn_many(self, outcomes: Iterable[Mapping[str, Any]]) -> list[Outcome]:
         """Record several, in order and in one transaction; each a mapping of the arguments of `learn`."""
-        episodes = [arguments.episode(self.engine, one) for one in outcomes]
+        episodes = [arguments.episode(self.engine, one) for one in validate.many("outcomes", outcomes)]
         return _views(self.engine, learn_episodes(self.engine, episodes), Outcome) if episodes else []
 
     # -- what is told
@@ -220,7 +225,11 @@ class ALMA:
 
     def add_many(self, memories: Iterable[Mapping[str, Any]]) -> list[Memory]:
         """Add several in one transaction; each a mapping with `type` and the arguments of that type's `add_` method."""
-        return _views(self.engine, self._admit([arguments.proposal(self.engine, one) for one in memories]), Memory)
+        return _views(
+            self.engine,
+            self._admit([arguments.proposal(self.engine, one) for one in validate.many("memories", memories)]),
+            Memory,
+        )
 
     def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
         named = {name: value for name, value in given.items() if name != "self"}
@@ -251,10 +260,7 @@ class ALMA:
         self, memory_id: str, /, *, status: str | None = None, tags: Iterable[str] | None = None, **fields: Any
     ) -> Memory:
         """Change a memory's own fields (such as `fact=...`), its status or its tags; its history keeps the old."""
-        told: dict[str, Any] = {
-            name: validate.metadata(value) if name == "metadata" else validate.text(name, value)
-            for name, value in fields.items()
-        }
+        told: dict[str, Any] = {name: _CHECKS.get(name, validate.text)(name, value) for name, value in fields.items()}
         if not told and status is None and tags is None:
             raise ValidationError("nothing to update: pass a field, status or tags")
         record = edit.update(
@@ -272,7 +278,8 @@ class ALMA:
 
     def history(self, memory_id: str) -> list[dict[str, Any]]:
         """What happened to a memory since it was made, oldest first."""
-        changes = edit.history(self.engine, validate.name("memory_id", memory_id))
+        found = edit.find(self.engine, validate.name("memory_id", memory_id))
+        changes = edit.history(self.engine, found.id)
         return [
             {"at": one.created_at, "verb": one.body["verb"], "why": one.body["why"], "before": one.body["before"]}
             for one in changes

@@ -36,10 +36,18 @@ def clean(value: Any) -> Any:
     if isinstance(value, str):
         return _clean_short(value) if len(value) < _SHORT else _clean_text(value)
     if isinstance(value, Mapping):
-        return {clean(name): clean(item) for name, item in value.items()}
+        return {clean(name): _clean_named(str(name), item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [clean(item) for item in value]
     return value
+
+
+def _clean_named(name: str, value: Any) -> Any:
+    """`{"password": "hunter2"}` gives itself away only by both together."""
+    if not isinstance(value, str):
+        return clean(value)
+    told = _clean_text(f"{name}={value}")
+    return told.removeprefix(f"{name}=") if told.startswith(f"{name}=") else clean(value)
 
 
 def _clean_text(text: str) -> str:
@@ -58,11 +66,15 @@ def key_of(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> str:
     return fingerprint(kind, agent, user, *(str(body[name]) for name in unique)) if unique else ""
 
 
-def screen(engine: Engine, draft: Draft) -> Draft:
-    scope = engine.scope(draft.agent)
-    if draft.category and not scope.is_allowed(draft.category):
+def allow(engine: Engine, agent: str, category: str) -> None:
+    scope = engine.scope(agent)
+    if category and not scope.is_allowed(category):
         allowed = ", ".join(scope.can_learn) or f"anything but {', '.join(scope.cannot_learn)}"
-        raise ScopeError(f"agent {draft.agent!r} may not learn {draft.category!r}. It may learn: {allowed}.")
+        raise ScopeError(f"agent {agent!r} may not learn {category!r}. It may learn: {allowed}.")
+
+
+def screen(engine: Engine, draft: Draft) -> Draft:
+    allow(engine, draft.agent, draft.category)
     # The names of a body's own fields are ours; only what is in them comes from outside.
     body = {name: clean(value) for name, value in draft.body.items()}
     key = key_of(draft.kind, draft.agent, draft.user, body)

@@ -10,8 +10,8 @@ from ..errors import NotFoundError, ValidationError, unknown
 from ..types.evidence import Evidence
 from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType, Result
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status
-from .admit import Attempting, build, change, clean, commit, key_of, revise, rewrite, screen
+from ..types.record import Origin, Provenance, Record, Status, Trust
+from .admit import Attempting, allow, build, change, clean, commit, key_of, revise, rewrite, screen
 from .context import Engine
 from .distil.groups import Attempt, Groups, lesson_id
 from .distil.lessons import Case, settle
@@ -26,12 +26,20 @@ def stating(engine: Engine, statements: Sequence[Statement]) -> Attempting:
 
     def attempt() -> tuple[list[Record], list[Record]]:
         groups = Groups(engine)
-        out = []
+        names: list[str] = []
+        history: list[Record] = []
         for draft, head, made in zip(drafts, heads, vectors, strict=True):
+            if draft.provenance.trust is Trust.UNTRUSTED:
+                # It waits on its own: nothing that is learned takes words or standing from it.
+                groups.put(waiting := build(engine, draft, made))
+                names.append(waiting.id)
+                continue
             tried = Attempt(draft.agent, head["strategy"], head["task"], draft.body["task_type"], made)
-            out.append(_stated(engine, groups, draft, groups.find_or_make(tried)))
+            group = groups.find_or_make(tried)
+            history += _stated(engine, groups, draft, group)
+            names.append(lesson_id(group, draft.kind))
         changed = {record.id: record for record in groups.changed()}
-        return [changed[record.id] for record in out], list(changed.values())
+        return [changed[name] for name in names], [*changed.values(), *history]
 
     return attempt
 
@@ -59,20 +67,50 @@ def _strategy(draft: Draft) -> str:
     return str(draft.body.get("strategy") or draft.body.get("pattern"))
 
 
-def _stated(engine: Engine, groups: Groups, draft: Draft, group: Record) -> Record:
+_STANDING_FIRST = {Origin.USER: 2, Origin.AGENT: 1}
+
+
+def _stated(engine: Engine, groups: Groups, draft: Draft, group: Record) -> list[Record]:
+    """The lesson as it is told now, and the lines of history that follow."""
     name = lesson_id(group, draft.kind)
     held = groups.get([name])
-    fresh = build(engine, draft, group.vectors, id=name, key=name, links=(group.id,), evidence=group.evidence)
-    known = held[0] if held else fresh
-    record = replace(
-        fresh,
-        evidence=known.evidence.with_results_of(group.evidence),
-        created_at=known.created_at,
-        tags=tuple(dict.fromkeys((*known.tags, *draft.tags))),
-    )
+    if held and _weight(held[0].provenance) > _weight(draft.provenance):
+        # Nobody overrules somebody who is trusted more; they may only confirm.
+        groups.put(held[0])
+        return []
     groups.put(group)
+    overruled = _overrule(engine, groups, group, draft.kind)
+    body = {**(held[0].body if held else {}), **{field: value for field, value in draft.body.items() if value}}
+    body = {**draft.body, **body}
+    record = build(
+        engine,
+        replace(draft, body=body),
+        group.vectors,
+        id=name,
+        key=name,
+        links=(group.id,),
+        evidence=(held[0].evidence if held else group.evidence).with_results_of(group.evidence),
+        created_at=held[0].created_at if held else engine.clock(),
+        tags=tuple(dict.fromkeys((*(held[0].tags if held else ()), *draft.tags))),
+    )
     groups.put(record)
-    return record
+    before = {field: held[0].body.get(field) for field in body} if held else {}
+    return [*overruled, *([change(engine, record, "told again", before=before)] if held else [])]
+
+
+def _weight(provenance: Provenance) -> int:
+    return -1 if provenance.trust is Trust.UNTRUSTED else _STANDING_FIRST.get(provenance.origin, 0)
+
+
+def _overrule(engine: Engine, groups: Groups, group: Record, kind: str) -> list[Record]:
+    """Of the same strategy there is never a recommendation and a warning at once: what is told now holds."""
+    other = MemoryType.ANTI_PATTERN if kind == MemoryType.HEURISTIC else MemoryType.HEURISTIC
+    history = []
+    for held in groups.get([lesson_id(group, other)]):
+        if held.status is Status.ACTIVE:
+            groups.put(replace(held, status=Status.ARCHIVED))
+            history.append(change(engine, held, "overruled", before={"status": str(held.status)}))
+    return history
 
 
 def find(engine: Engine, memory_id: str) -> Record:
@@ -93,17 +131,22 @@ def update(
     def attempt() -> tuple[Record, list[Record]]:
         held = find(engine, memory_id)
         _editable(held, fields)
+        if held.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
+            allow(engine, held.agent, fields["domain"])
         told = clean(dict(fields))
         changes: dict[str, Any] = {} if status is None else {"status": status}
         if tags is not None:
             changes["tags"] = tags
-        if told:
+        body = {**held.body, **told}
+        if status is not None:
+            # A lesson that a person put away stays away, whatever is learned.
+            body["put_away"] = status is not Status.ACTIVE
+        if told.keys() - {"metadata"}:
             # What a person has edited is theirs; learning moves its evidence, not its words.
             origin = replace(held.provenance, origin=Origin.USER)
-            body = {**held.body, **told}
             fresh = rewrite(engine, held, body, provenance=origin, key=_key(held, body), **changes)
         else:
-            fresh = revise(engine, held, **changes)
+            fresh = revise(engine, held, body=body, **changes)
         before = {name: held.body.get(name) for name in told} | {"status": str(held.status), "tags": list(held.tags)}
         return fresh, [fresh, change(engine, fresh, "edited", before=before)]
 
@@ -126,6 +169,9 @@ def delete(engine: Engine, memory_id: str) -> None:
     record = find(engine, memory_id)
 
     def attempt() -> tuple[None, list[Record]]:
+        # Somebody else may be deleting it too; then the stone is there and the outcome no longer counted.
+        if engine.store.get([f"tom_{record.id}"]):
+            return None, []
         body = {"record": record.id, "kind": record.kind}
         draft = Draft(
             kind="tombstone", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.USER)
@@ -134,9 +180,19 @@ def delete(engine: Engine, memory_id: str) -> None:
         return None, [stone, *_uncounted(engine, record)]
 
     # Two steps, the stone first: killed in between, the same call finishes the work without counting twice.
-    if not engine.store.get([f"tom_{record.id}"]):
-        commit(engine, attempt)
-    engine.store.delete([memory_id])
+    commit(engine, attempt)
+    told = [change.id for change in history(engine, memory_id)]
+    engine.store.delete([memory_id, *told, *_left_alone(engine, record)])
+
+
+def _left_alone(engine: Engine, record: Record) -> list[str]:
+    """What only the deleted outcome had made: the group without any result, and what was formed from it."""
+    if record.kind != MemoryType.OUTCOME:
+        return []
+    empty = [group for group in engine.store.get(record.links[:1]) if group.evidence.results == 0]
+    made = Where(projects={engine.project}, linked={group.id for group in empty})
+    stated = any(one.provenance.origin is Origin.USER for one in engine.store.scan(made))
+    return [] if stated else [group.id for group in empty]
 
 
 def _uncounted(engine: Engine, record: Record) -> list[Record]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ..ports import Searchable, Store
 from ..types.query import Hit, Where
 from ..types.record import Record
 from ..types.vector import Vector, cosine
+from .context import Engine
 from .text import content_words, stem, words
 
 MAX_WORDS = 12
@@ -52,16 +55,24 @@ def _score(counts: Counter[str], idf: dict[str, float], mean: float) -> float:
     return sum(weight * counts[term] * (_K1 + 1) / (counts[term] + length) for term, weight in idf.items())
 
 
-def by_meaning(store: Store, vector: Vector | None, where: Where, limit: int) -> list[Hit]:
-    return store.nearest(vector, where, limit) if vector is not None else []
+def by_meaning(engine: Engine, vectors: Sequence[Vector], where: Where, limit: int) -> list[Hit]:
+    """The nearest to any of the vectors, each by its best; vectors of another embedder mean something else."""
+    ours = replace(where, embedders={engine.embedder_name})
+    best: dict[str, float] = {}
+    for vector in vectors:
+        for hit in engine.store.nearest(vector, ours, limit):
+            best[hit.id] = max(best.get(hit.id, -1.0), hit.score)
+    return [Hit(name, score) for name, score in sorted(best.items(), key=lambda item: -item[1])[:limit]]
 
 
-def closeness(record: Record, vector: Vector) -> float | None:
+def closeness(engine: Engine, record: Record, vectors: Sequence[Vector]) -> float | None:
     """The cosine of a record's best vector, when it has one that can be compared."""
-    return max((cosine(own, vector) for own in record.vectors if len(own) == len(vector)), default=None)
+    if record.embedder != engine.embedder_name:
+        return None
+    return max((cosine(own, vector) for own in record.vectors for vector in vectors), default=None)
 
 
-def neighbours(store: Store, vector: Vector | None, query: str, where: Where, limit: int) -> list[Record]:
+def neighbours(engine: Engine, vector: Vector | None, query: str, where: Where, limit: int) -> list[Record]:
     """Records near a text by meaning, or by words where there is no vector, for a closer look at each."""
-    hits = by_words(store, query, where, limit) if vector is None else store.nearest(vector, where, limit)
-    return store.get([hit.id for hit in hits]) if hits else []
+    hits = by_words(engine.store, query, where, limit) if vector is None else by_meaning(engine, [vector], where, limit)
+    return engine.store.get([hit.id for hit in hits]) if hits else []

@@ -18,14 +18,16 @@ MAX_TOP_K = 1_000
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_INVISIBLE = " \t\n\r\u00a0\u200b\u200c\u200d\u2060\u3000\ufeff"
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
 
 
 def text(name: str, value: object, most: int = MAX_TEXT) -> str:
     checked = _string(name, value)
-    if not checked.strip():
+    if not checked.strip(_INVISIBLE):
         raise ValidationError(f"{name} is empty; pass a text with at least one visible character")
     if len(checked) > most:
         raise ValidationError(
@@ -95,7 +97,15 @@ def names(label: str, value: Iterable[str] | None) -> tuple[str, ...]:
         return ()
     if isinstance(value, str):
         raise ValidationError(f"{label} must be a list of names, not one text: [{value!r}]")
+    if not isinstance(value, Iterable):
+        raise ValidationError(f"{label} must be a list of names, not {value!r}")
     return tuple(dict.fromkeys(name(f"{label}[{at}]", item) for at, item in enumerate(value)))
+
+
+def many(label: str, value: Iterable[T]) -> Iterable[T]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ValidationError(f"{label} must be a list of mappings, not {type(value).__name__}")
+    return value
 
 
 def metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 
+def plain(name: str) -> str:
+    return name.strip().casefold()
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryScope:
     agent_name: str
@@ -18,9 +22,10 @@ class MemoryScope:
     domain: str = ""
 
     def is_allowed(self, category: str) -> bool:
-        if category in self.cannot_learn:
+        """Case and space around a category make no difference."""
+        if plain(category) in map(plain, self.cannot_learn):
             return False
-        return not self.can_learn or category in self.can_learn
+        return not self.can_learn or plain(category) in map(plain, self.can_learn)
 
     def shares_with(self, other: str) -> bool:
         return other in self.share_with

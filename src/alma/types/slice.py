@@ -29,8 +29,16 @@ class Explanation:
     reason: str
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{name} {factor.value:.2f} × {factor.weight:.2f}" for name, factor in self.factors.items())
-        return f"{self.memory_type} {self.memory_id}: {self.score:.3f} = {parts}; {self.reason}"
+        """The others count only as far as it is similar, so similarity stands before them all."""
+        similar = self.factors["similarity"]
+        others = [(name, factor) for name, factor in self.factors.items() if name != "similarity"]
+        sums = " + ".join(
+            [f"{similar.weight:.2f}", *(f"{name} {one.value:.2f} × {one.weight:.2f}" for name, one in others)]
+        )
+        return (
+            f"{self.memory_type} {self.memory_id}: {self.score:.3f} = similarity {similar.value:.2f} × ({sums}); "
+            f"{self.reason}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from ...types.kinds import KINDS
 from ...types.query import Where
 from ...types.record import Origin, Provenance, Record, Trust
+from ...types.scope import plain
 from ...types.vector import Vector, cosine
 from ..admit import build
 from ..context import Engine
@@ -53,7 +54,7 @@ def same_task(task: str, other: str, alike: float | None, task_type: str = "", o
     if not task or not other:
         return True
     if task_type and other_type:
-        return task_type == other_type
+        return plain(task_type) == plain(other_type)
     if alike is not None and not _UNLIKE <= alike < _ALIKE:
         return alike >= _ALIKE
     mine, theirs = stems(task), stems(other)
@@ -96,7 +97,7 @@ class Groups:
     def around(self, attempt: Attempt) -> list[Record]:
         """The groups for the same sort of task, whatever the strategy."""
         where = self._where(attempt.agent)
-        stored = neighbours(self._engine.store, attempt.task_vector, attempt.task, where, _NEAR)
+        stored = neighbours(self._engine, attempt.task_vector, attempt.task, where, _NEAR)
         found = self._current(stored, attempt.agent, attempt.task)
         return [group for group in found if fits(attempt, group)]
 
@@ -137,7 +138,7 @@ class Groups:
         from .similar import Verdict, judge
 
         where = self._where(attempt.agent)
-        stored = neighbours(self._engine.store, attempt.strategy_vector, attempt.strategy, where, _NEAR)
+        stored = neighbours(self._engine, attempt.strategy_vector, attempt.strategy, where, _NEAR)
         best: tuple[float, Record] | None = None
         for group in self._current(stored, attempt.agent, attempt.strategy):
             if not fits(attempt, group):

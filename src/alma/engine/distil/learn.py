@@ -79,7 +79,11 @@ def _known_retrievals(engine: Engine, episodes: Sequence[Episode]) -> None:
     wanted = list(dict.fromkeys(episode.retrieval for episode in episodes if episode.retrieval))
     if not wanted:
         return
-    known = {record.id for record in engine.store.get(wanted) if record.kind == "retrieval"}
+    known = {
+        record.id
+        for record in engine.store.get(wanted)
+        if record.kind == "retrieval" and record.project == engine.project
+    }
     for name in wanted:
         if name not in known:
             raise NotFoundError(f"there is no retrieval {name!r}; pass the retrieval_id of a MemorySlice")

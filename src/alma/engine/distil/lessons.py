@@ -93,7 +93,7 @@ def _update(case: Case, held: Record, says: Standing) -> list[Record]:
     body = held.body
     # What a person wrote or edited stays as they wrote it; only its evidence and standing move.
     if status is Status.ACTIVE and held.provenance.origin is not Origin.USER:
-        body = {**held.body, **_body(case, MemoryType(held.kind))}
+        body = {**held.body, **_body(case, MemoryType(held.kind)), "metadata": held.body.get("metadata", {})}
     evidence = held.evidence.with_results_of(case.group.evidence)
     record = replace(held, evidence=evidence, status=status, body=body, text=KINDS[held.kind].text(body))
     case.groups.put(record)
@@ -104,7 +104,7 @@ def _update(case: Case, held: Record, says: Standing) -> list[Record]:
 
 
 def _status(held: Record, says: Standing) -> Status:
-    if held.status in _SETTLED:
+    if held.status in _SETTLED or (held.body.get("put_away") and held.status is not Status.ACTIVE):
         return held.status
     unrefuted = says is Standing.OPEN and held.status is Status.ACTIVE and held.provenance.origin is Origin.USER
     return Status.ACTIVE if says == held.kind or unrefuted else Status.ARCHIVED
@@ -140,6 +140,8 @@ def alternative(case: Case, but: tuple[str, ...]) -> str:
     """The strategy that most surely works for the same sort of task, other than these groups'."""
     now = case.engine.clock()
     working = [other for other in case.groups.around(case.attempt) if other.id not in but and works(other, now)]
+    unwanted = buried(case.engine, [lesson_id(other, MemoryType.HEURISTIC) for other in working])
+    working = [other for other in working if lesson_id(other, MemoryType.HEURISTIC) not in unwanted]
     best = max(working, key=lambda other: (believe(other, now).low, other.id), default=None)
     return str(best.body["strategy"]) if best else ""
 
@@ -153,7 +155,7 @@ def _warnings(case: Case) -> list[Record]:
     found = list(engine.store.scan(where, _FEW + 1))
     if len(found) <= _FEW:
         return found
-    return neighbours(engine.store, attempt.task_vector, attempt.task, where, _NEAREST)
+    return neighbours(engine, attempt.task_vector, attempt.task, where, _NEAREST)
 
 
 def advise(case: Case, turned: bool) -> None:

@@ -20,7 +20,7 @@ from ..admit import build, clean, commit, marker, mismatch
 from ..context import Engine
 from ..drafts import Draft
 from ..search import by_meaning, by_words, closeness
-from ..text import coverage, stems
+from ..text import coverage, shorten, stems
 from ..view import view
 from .fuse import Candidate, relevant, similarity
 from .score import explain, score
@@ -36,6 +36,7 @@ _FIELDS = {
 }
 _SAME_TEXT = 0.985
 _MAX_STANDING = 200
+_NOTE_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class Scored:
 def retrieve(engine: Engine, request: Request) -> MemorySlice:
     began = time.perf_counter()
     now = engine.clock()
-    vector = _query_vector(engine, request.task)
-    pool = _pool(engine, request, vector)
+    vectors = _query_vectors(engine, request.task)
+    pool = _pool(engine, request, vectors)
     ranked = _rank(engine, request, pool, now)
     chosen = {kind: _diverse(ranked[kind], request.top_k, ranked) for kind in _OWNED}
     chosen[MemoryType.USER_PREFERENCE] = ranked[MemoryType.USER_PREFERENCE][: engine.settings.max_preferences]
@@ -66,41 +67,49 @@ def retrieve(engine: Engine, request: Request) -> MemorySlice:
     return replace(made, retrieval_id=kept, retrieval_time_ms=(time.perf_counter() - began) * 1000)
 
 
-def _query_vector(engine: Engine, task: str) -> Vector | None:
+def _query_vectors(engine: Engine, task: str) -> tuple[Vector, ...]:
+    """Of a long task its beginning and its end: what is asked usually stands last."""
     if engine.encoder is None:
-        return None
+        return ()
     held = marker(engine)
     if held is None:
-        return None  # nothing has been embedded yet
+        return ()  # nothing has been embedded yet
     if held.body["value"] != engine.embedder_name:
         raise mismatch(held.body["value"], engine.embedder_name)
-    [vectors] = engine.encode([(task,)])
-    return vectors[0] if vectors else None
+    size = engine.encoder.embedder.passage_chars
+    [vectors] = engine.encode([(task,) if len(task) <= size else (task[:size], *_endings(task, size))])
+    return vectors
 
 
-def _pool(engine: Engine, request: Request, vector: Vector | None) -> list[Candidate]:
+def _endings(task: str, size: int) -> tuple[str, ...]:
+    """The last passage, and the last lines of it alone: a question after a page of preamble is short."""
+    end = task[-size:]
+    return (end, end[-size // 4 :].partition(" ")[2] or end)
+
+
+def _pool(engine: Engine, request: Request, vectors: tuple[Vector, ...]) -> list[Candidate]:
     limit = max(2 * request.top_k, 12)
     readable = engine.scopes.readable(request.agent)
+    # What happened while working for one user is not told to another.
+    users = None if request.user is None else {"", request.user}
     meaning: list[Hit] = []
     words: list[Hit] = []
     for kind in _OWNED:
-        where = Where(kinds={kind}, projects={engine.project}, agents=readable, statuses={Status.ACTIVE})
-        meaning += by_meaning(engine.store, vector, where, limit)
+        where = Where(kinds={kind}, projects={engine.project}, agents=readable, users=users, statuses={Status.ACTIVE})
+        meaning += by_meaning(engine, vectors, where, limit)
         words += by_words(engine.store, request.task, where, limit)
     ids = dict.fromkeys(hit.id for hit in (*meaning, *words))
     records = [*engine.store.get(list(ids)), *_standing(engine, request)]
     close = {hit.id: hit.score for hit in meaning}
     said = _word_scores(request.task, words, {record.id: record for record in records})
     return [
-        Candidate(record, _closeness(record, vector, close), said.get(record.id, 0.0))
+        Candidate(record, _closeness(engine, record, vectors, close), said.get(record.id, 0.0))
         for record in {record.id: record for record in records}.values()
     ]
 
 
-def _closeness(record: Record, vector: Vector | None, known: dict[str, float]) -> float | None:
-    if record.id in known:
-        return known[record.id]
-    return None if vector is None else closeness(record, vector)
+def _closeness(engine: Engine, record: Record, vectors: tuple[Vector, ...], known: dict[str, float]) -> float | None:
+    return known[record.id] if record.id in known else closeness(engine, record, vectors)
 
 
 def _standing(engine: Engine, request: Request) -> list[Record]:
@@ -186,7 +195,7 @@ def _keep(engine: Engine, request: Request, made: MemorySlice) -> str | None:
         kind="retrieval",
         agent=request.agent,
         user=request.user or "",
-        body=clean({"task": request.task, "mode": "default"}) | {"shown": shown},
+        body=clean({"task": shorten(request.task, _NOTE_CHARS), "mode": "default"}) | {"shown": shown},
         provenance=Provenance(Origin.SYSTEM),
     )
     record = build(engine, draft, (), links=tuple(shown))
