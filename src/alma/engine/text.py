@@ -10,6 +10,7 @@ from functools import lru_cache
 _WORD = re.compile(r"[^\W_]+(?:[.'’][^\W_]+)*")
 _PIECE = re.compile(r"[^\W_]+")
 _SPACE = re.compile(r"\s+")
+_CASED = re.compile(r"(?P<flag>(?<![\w-])-{1,2}[A-Za-z][\w-]*)|[^-]+|-+")
 _TRAILING = ".!?;:,… "
 
 STOP = frozenset(
@@ -22,9 +23,14 @@ STOP = frozenset(
 )
 
 
+def _fold(found: re.Match[str]) -> str:
+    return found[0] if found["flag"] else found[0].casefold()
+
+
 def normalise(text: str) -> str:
-    """Case, width, white space and closing punctuation make no difference."""
-    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    """Case (but for options such as -D), width, white space and closing punctuation make no difference."""
+    plain = unicodedata.normalize("NFKC", text)
+    folded = (_CASED.sub(_fold, plain) if "-" in plain else plain.casefold()).replace("’", "'")
     return _SPACE.sub(" ", folded).strip().rstrip(_TRAILING)
 
 

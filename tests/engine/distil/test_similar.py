@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from alma.engine.distil._parse import parse
@@ -40,7 +40,28 @@ def test_a_text_is_the_same_as_itself(text: str, cosine: float | None) -> None:
 
 @given(PHRASES, COSINES)
 def test_case_space_and_final_punctuation_do_not_matter(text: str, cosine: float | None) -> None:
+    assume("-" not in text)  # the case of an option does
     assert judge(text, text.upper().replace(" ", "  ") + ".", cosine).verdict is SAME
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("git branch -d old", "git branch -D old"),
+        ("Use C", "Use C++"),
+        ("Copy prod data to staging", "Copy staging data to prod"),
+        ("Merge main into the branch", "Merge the branch into main"),
+        ("Convert JSON to YAML", "Convert YAML to JSON"),
+        ("Use --dry-run first", "Skip --dry-run first"),
+        ("Call the client", "Rarely call the client"),
+        ("Ne pas redémarrer le serveur", "Redémarrer le serveur"),
+        ("重启服务器", "关闭服务器"),
+        ("Не перезапускать сервер", "Перезапускать сервер"),
+    ],
+)
+@pytest.mark.parametrize("cosine", [None, 0.8, 0.99, 1.0])
+def test_what_only_the_letters_tell_apart_is_told_apart(a: str, b: str, cosine: float | None) -> None:
+    assert judge(a, b, cosine).verdict is not SAME
 
 
 @given(TEXTS, TEXTS, COSINES)

@@ -66,10 +66,16 @@ class TestWhatIsFound:
                 "The customer database is backed up every night"
             ]
 
-    def test_a_pasted_prompt_is_searched_too(self, alma: ALMA) -> None:
-        told(alma, TOKENS)
-        noise = "You are a careful engineer who always answers politely. " * 40
-        assert alma.retrieve(noise + TOKENS, "dev").retrieval_id is not None
+    def test_a_question_after_a_page_of_preamble_is_found(self) -> None:
+        noise = "You are a careful engineer who always answers politely and checks the style guide. " * 30
+        with ALMA(MemoryStore(), LocalEmbedder()) as alma:
+            told(alma, TOKENS)
+            assert found(alma, noise + "How long do auth tokens live before they expire?") == [TOKENS]
+
+    def test_what_happened_for_one_user_is_not_told_to_another(self, alma: ALMA) -> None:
+        alma.learn("dev", "Deploy auth service", "success", "Waited because Ana is ill", user_id="ana")
+        assert alma.retrieve("Deploy auth service", "dev", user_id="ana").outcomes
+        assert not alma.retrieve("Deploy auth service", "dev", user_id="bob").outcomes
 
 
 class TestTheWeights:
@@ -97,7 +103,7 @@ class TestTheSlice:
         similar = parts["similarity"].value
         rest = sum(one.value * one.weight * similar for name, one in parts.items() if name != "similarity")
         assert fact.score == pytest.approx(similar * parts["similarity"].weight + rest)
-        assert "similarity" in str(fact)
+        assert f"{fact.score:.3f} = similarity {similar:.2f} × (" in str(fact)
 
     def test_each_retrieval_is_a_record_of_what_was_shown(self, alma: ALMA) -> None:
         [name] = told(alma, TOKENS)

@@ -71,6 +71,32 @@ def test_it_goes_on_where_it_stopped(path: Path, monkeypatch: pytest.MonkeyPatch
         assert alma.retrieve("Fact 3", "dev").domain_knowledge[0].fact == "Fact 3"
 
 
+class Other(HashEmbedder):
+    """Another model of the same length."""
+
+    def __init__(self) -> None:
+        super().__init__(64)
+        self.name = "other-64"
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        return super().embed([text[::-1] for text in texts])
+
+
+def test_half_way_the_vectors_of_two_models_are_not_compared(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BATCH", 8)
+
+    def stop(done: int, total: int) -> None:
+        if done >= 16:
+            raise KeyboardInterrupt
+
+    with ALMA(SQLiteStore(path), Other()) as alma, pytest.raises(KeyboardInterrupt):
+        alma.reindex(stop)
+    with ALMA(SQLiteStore(path), HashEmbedder(64)) as alma:
+        for why in alma.retrieve("Fact 3", "dev", top_k=40).explain():
+            [record] = alma.engine.store.get([why.memory_id])
+            assert (why.cosine is None) == (record.embedder == "other-64")
+
+
 def test_memories_stored_by_words_alone_get_vectors_later(tmp_path: Path) -> None:
     with ALMA(SQLiteStore(tmp_path / "b.db")) as alma:
         alma.add_domain_knowledge("dev", "d", "Tokens expire")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ...types.kinds import KINDS
 from ...types.query import Where
@@ -19,9 +20,11 @@ from ..admit import build
 from ..context import Engine
 from ..drafts import Draft
 from ..search import neighbours
-from ..text import fingerprint, stems
+from ..text import fingerprint, stems, words
 
 _NEAR = 8
+_FEW_WORDS = 6
+_WAYS = (("up", "down"), ("on", "off"), ("in", "out"))
 # Tasks this close are of one sort; below the other, of two; in between words decide.
 _ALIKE, _UNLIKE = 0.65, 0.5
 
@@ -55,9 +58,13 @@ def same_task(task: str, other: str, alike: float | None, task_type: str = "", o
         return True
     if task_type and other_type:
         return plain(task_type) == plain(other_type)
-    if alike is not None and not _UNLIKE <= alike < _ALIKE:
-        return alike >= _ALIKE
+    if alike is not None and alike < _UNLIKE:
+        return False
     mine, theirs = stems(task), stems(other)
+    if task != other and _contrary(task, other):
+        return False
+    if alike is not None and alike >= _ALIKE:
+        return True
     shared = len(mine & theirs)
     most = shared >= 0.6 * min(len(mine), len(theirs))
     return mine == theirs or (most and (alike is not None or shared >= 2))
@@ -69,6 +76,18 @@ def fits(attempt: Attempt, record: Record) -> bool:
     theirs = record.vectors[1] if len(record.vectors) > 1 else None
     task = body["task"] if record.kind == "strategy" else body["condition"]
     return same_task(attempt.task, task, _cosine(attempt.task_vector, theirs), attempt.task_type, body["task_type"])
+
+
+@lru_cache(maxsize=4096)
+def _contrary(task: str, other: str) -> bool:
+    """Enabling something and disabling it are two sorts of task, however near the vectors are."""
+    from ._lexicon import opposed
+
+    mine, theirs = set(words(task)), set(words(other))
+    if any((a in mine and b in theirs) or (b in mine and a in theirs) for a, b in _WAYS if not {a, b} & mine & theirs):
+        return True
+    left, right = mine - theirs, theirs - mine
+    return len(left) <= _FEW_WORDS and len(right) <= _FEW_WORDS and any(opposed(a, b) for a in left for b in right)
 
 
 class Groups:

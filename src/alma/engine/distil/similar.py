@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from alma.engine.distil import _align, _similar_weights
+from alma.engine.distil import _align, _similar_weights, _surface
 from alma.engine.distil._align import Alignment, Stance
 from alma.engine.distil._parse import Parsed, parse
 from alma.engine.distil._quantities import Quantity
@@ -46,14 +46,21 @@ class Comparison:
 
 CLASSES = (Verdict.SAME, Verdict.OPPOSITE, Verdict.VARIANT, Verdict.DIFFERENT)
 _TURNED = 0.9  # weight of the words whose polarity is turned: at least one full content word
+_BARE_LENGTH = math.log(6)
 _REST = 0.8  # weight of unanswered words: no full content word
 
 
 def judge(a: str, b: str, cosine: float | None) -> Judgement:
     """Compare two strategies; `cosine` is that of their sentence vectors, None without an embedder."""
+    if _surface.other_options(a, b):
+        return Judgement(Verdict.VARIANT, 0.0, ("different option or symbol",))
     first, second = parse(a), parse(b)
     if first.key == second.key:
         return Judgement(Verdict.SAME, 1.0, ("the same text",))
+    if _surface.turned(a, b):
+        return Judgement(Verdict.OPPOSITE, 0.0, ("negated, or going the other way",))
+    if _surface.foreign(a, b):
+        return Judgement(Verdict.DIFFERENT, 0.0, ("not equal, in letters that cannot be judged",))
     if second.key < first.key:
         first, second = second, first
     if cosine is not None and not math.isfinite(cosine):
@@ -136,11 +143,16 @@ def _decide(pair: Comparison, cosine: float | None) -> Judgement:
     if pair.alike:
         return Judgement(Verdict.SAME, max(chances[0], 0.95), ("the same content words",))
     threshold = _similar_weights.THRESHOLD_WORDS if cosine is None else _similar_weights.THRESHOLD
-    if chances[0] >= threshold and not pair.conflicts:
+    if chances[0] >= threshold and not pair.conflicts and not _bare(pair.features):
         return Judgement(Verdict.SAME, chances[0], _explained(pair, cosine))
     best = max((1, 2, 3), key=lambda i: chances[i])
     score = min(chances[0], 0.2) if pair.conflicts else chances[0]
     return Judgement(CLASSES[best], score, reasons or _explained(pair, cosine))
+
+
+def _bare(features: dict[str, float]) -> bool:
+    """So few words that one without an answer is all there is: "Use --dry-run" against "Skip --dry-run"."""
+    return features["cover_low"] < 0.2 and features["length"] < _BARE_LENGTH
 
 
 def probabilities(features: dict[str, float], cosine: float | None) -> tuple[float, ...]:
