@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 from pathlib import Path
 
 from ..errors import ConfigError, StorageError
@@ -108,7 +109,7 @@ def _write(file: Path, text: str) -> None:
 
 def _say_next(out: Output, file: Path, project: str) -> None:
     usual = file == Path(".alma") / "config.yaml"
-    alma = "alma" if usual else f"alma --config {file}"
+    alma = "alma" if usual else f"alma --config {shlex.quote(str(file))}"
     out.line(f"wrote {file} for project {project!r}. Next:")
     out.line(f'  {alma} learn --agent dev --task "Fix the login test" --outcome success --strategy "Clear the cache"')
     out.line(f'  {alma} retrieve "Fix the login test" --agent dev')

@@ -221,6 +221,10 @@ def _translate(error: sqlite3.Error, path: Path) -> ALMAError:
         return StorageFullError(f"no room left to write {path}; nothing was changed; free some space and try again")
     if is_damage(error):
         return CorruptStoreError(f"{path} is damaged or no database; restore a backup or run `alma doctor`")
+    if code == sqlite3.SQLITE_CANTOPEN and path.exists() and not os.access(path.parent, os.W_OK):
+        return ReadOnlyError(
+            f"{path.parent} cannot be written, and SQLite needs to; copy the file elsewhere to read it"
+        )
     if code == sqlite3.SQLITE_CANTOPEN:
         return StorageError(f"{path} cannot be opened ({error}); check that the folder exists and may be written")
     if "no such module" in str(error):
