@@ -67,7 +67,8 @@ def _strategy(draft: Draft) -> str:
     return str(draft.body.get("strategy") or draft.body.get("pattern"))
 
 
-_STANDING_FIRST = {Origin.USER: 2, Origin.AGENT: 1}
+# Who has more say; what was learned or came from elsewhere has least.
+_SAY = {Origin.USER: 2, Origin.AGENT: 1}
 
 
 def _stated(engine: Engine, groups: Groups, draft: Draft, group: Record) -> list[Record]:
@@ -99,7 +100,7 @@ def _stated(engine: Engine, groups: Groups, draft: Draft, group: Record) -> list
 
 
 def _weight(provenance: Provenance) -> int:
-    return -1 if provenance.trust is Trust.UNTRUSTED else _STANDING_FIRST.get(provenance.origin, 0)
+    return -1 if provenance.trust is Trust.UNTRUSTED else _SAY.get(provenance.origin, 0)
 
 
 def _overrule(engine: Engine, groups: Groups, group: Record, kind: str) -> list[Record]:

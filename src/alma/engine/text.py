@@ -7,7 +7,6 @@ import re
 import unicodedata
 from functools import lru_cache
 
-_WORD = re.compile(r"[^\W_]+(?:[.'’][^\W_]+)*")
 _PIECE = re.compile(r"[^\W_]+")
 _SPACE = re.compile(r"\s+")
 _CASED = re.compile(r"(?P<flag>(?<![\w-])-{1,2}[A-Za-z][\w-]*)|[^-]+|-+")

@@ -79,6 +79,3 @@ class Belief:
     mean: float
     low: float
     high: float
-
-
-CERTAIN = Belief(1.0, 1.0, 1.0)

@@ -103,7 +103,6 @@ CONCESSIVE = frozenset(
     "whatever however regardless forever anyway everything anything everybody everyone wholesale possible"
     " despite".split()
 )
-CONDITION = frozenset("if when whenever while unless where whereas because since".split())
 DIRECTIONAL = {
     "from": "from", "out": "from", "off": "from", "to": "to", "into": "to", "onto": "to", "in": "in", "on": "in",
     "over": "over", "above": "over", "under": "under", "below": "under",

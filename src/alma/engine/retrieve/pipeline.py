@@ -60,7 +60,7 @@ def retrieve(engine: Engine, request: Request) -> MemorySlice:
     vectors = _query_vectors(engine, request.task)
     pool = _pool(engine, request, vectors)
     ranked = _rank(engine, request, pool, now)
-    chosen = {kind: _diverse(ranked[kind], request.top_k, ranked) for kind in _OWNED}
+    chosen = {kind: _diverse(ranked[kind], request.top_k) for kind in _OWNED}
     chosen[MemoryType.USER_PREFERENCE] = ranked[MemoryType.USER_PREFERENCE][: engine.settings.max_preferences]
     made = _slice(request, chosen, now)
     kept = _keep(engine, request, made) if engine.settings.keep_retrievals else None
@@ -147,7 +147,7 @@ def _rank(engine: Engine, request: Request, pool: list[Candidate], now: datetime
     return ranked
 
 
-def _diverse(scored: list[Scored], top_k: int, ranked: dict[MemoryType, list[Scored]]) -> list[Scored]:
+def _diverse(scored: list[Scored], top_k: int) -> list[Scored]:
     """The best that differ: one outcome per strategy and result, no second copy of a text."""
     taken: list[Scored] = []
     told: set[tuple[str, str]] = set()
