@@ -1,8 +1,4 @@
-"""Vectors in memory: a cache over the file that is brought up to date at each query.
-
-The codes stay int8, in pieces as they lie in the file; one piece at a time is made into floats. The dot product of
-two codes is an integer of at most 2**24 for up to 1,024 dimensions, so float32 gives it exactly; longer vectors are
-multiplied in slices of that length. A score is therefore the same as that of `alma.types.vector.cosine`.
+"""A cache of the file's vectors that is brought up to date at each query.
 
 Entries are only ever added. One whose vector has gone is known by its number, which is outside the range that its
 record holds now; the file is asked about that, and about whatever else can change, best candidates first.
@@ -12,166 +8,72 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import MissingExtraError
 from ...types.query import Hit
-from ...types.vector import Vector, norm
-from .._sql import Clause, both
-from . import vectors
+from ...types.vector import Vector
+from .._sql import Clause
+from . import segments, vectors
+from .filters import Filter
+from .segments import Batch, Parts, Scored, Shelf, numpy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
 
-_SLICE = 1024
-"""So many dimensions are summed exactly in float32."""
 _FIRST_BATCH = 16
 _GROWTH = 8
 _TRIES = 2
-_SMALLEST = 16
 
 
-def numpy() -> Any:
-    try:
-        import numpy as np
-    except ImportError as error:
-        raise MissingExtraError("numpy", "local", "Searching by vector") from error
-    return np
+class Question(NamedTuple):
+    vector: Vector
+    filter: Filter
+    limit: int
 
-
-class Piece:
-    """Up to 1,024 vectors of one length in one scope."""
-
-    __slots__ = ("codes", "count", "n", "norm", "v")
-
-    def __init__(self, codes: Array, n: Array, v: Array, norm: Array | None = None) -> None:
-        self.codes, self.n, self.v = codes, n, v
-        self.norm = _norms(codes) if norm is None else norm
-        self.count = len(n)
-
-    def part(self, rows: Array | slice) -> Piece:
-        return Piece(self.codes[rows], self.n[rows], self.v[rows], self.norm[rows])
-
-    def with_room(self, size: int) -> Piece:
-        """The same vectors, and place for more."""
-        np = numpy()
-        room = size - self.count
-        bigger = Piece(
-            np.concatenate([self.codes[: self.count], np.zeros((room, self.codes.shape[1]), "i1")]),
-            *(np.concatenate([column[: self.count], np.zeros(room, column.dtype)]) for column in self._columns()),
-        )
-        bigger.count = self.count
-        return bigger
-
-    def take(self, other: Piece) -> Piece | None:
-        """Move in what there is room for; the rest."""
-        moved = min(other.count, len(self.n) - self.count)
-        here = slice(self.count, self.count + moved)
-        self.codes[here] = other.codes[:moved]
-        for own, column in zip(self._columns(), other._columns(), strict=True):
-            own[here] = column[:moved]
-        self.count += moved
-        return None if moved == other.count else other.part(slice(moved, other.count))
-
-    def _columns(self) -> tuple[Array, Array, Array]:
-        return self.n, self.v, self.norm
-
-
-class Columns(NamedTuple):
-    n: Array
-    v: Array
-    norm: Array
-
-
-class Shelf:
-    """The vectors of one length in one scope."""
-
-    def __init__(self) -> None:
-        self._columns: Columns | None = None
-        self._full: list[Piece] = []
-        self._open: Piece | None = None
-
-    def add(self, piece: Piece) -> None:
-        self._columns = None
-        rest: Piece | None = piece
-        if piece.count == vectors.BLOCK:
-            self._full.append(piece)
-            return
-        while rest is not None:
-            self._open = self._roomy(rest)
-            rest = self._open.take(rest)
-            if self._open.count == vectors.BLOCK:
-                self._full.append(self._open)
-                self._open = None
-
-    def _roomy(self, coming: Piece) -> Piece:
-        """The open piece; it grows, because most scopes hold few vectors."""
-        held = self._open or coming.part(slice(0, 0))
-        if held.count < len(held.n):
-            return held
-        return held.with_room(min(vectors.BLOCK, max(_SMALLEST, 2 * held.count, held.count + coming.count)))
-
-    def pieces(self) -> Iterator[Piece]:
-        yield from self._full
-        if self._open is not None:
-            yield self._open
-
-    def columns(self) -> Columns:
-        """What is known of each vector beside its codes, in the order of the pieces."""
-        if self._columns is None:
-            join = numpy().concatenate
-            self._columns = Columns(
-                *(join([getattr(piece, name)[: piece.count] for piece in self.pieces()]) for name in Columns._fields)
-            )
-        return self._columns
-
-    def __len__(self) -> int:
-        return sum(piece.count for piece in self.pieces())
+    @property
+    def first(self) -> int:
+        """So many of the best are looked at first."""
+        return max(_FIRST_BATCH, 3 * self.limit)
 
 
 class Cache:
     def __init__(self) -> None:
-        self._shelves: dict[int, dict[int, Shelf]] = {}
-        """By length and scope."""
+        self._shelves: dict[int, Shelf] = {}
+        """By length."""
         self._generation = -1
         self._next_v = 0
 
-    def nearest(
-        self, db: sqlite3.Connection, vector: Vector, scopes: Sequence[int] | None, where: Clause, limit: int
-    ) -> list[Hit]:
+    def __len__(self) -> int:
+        return sum(map(len, self._shelves.values()))
+
+    def nearest(self, db: sqlite3.Connection, vector: Vector, filter: Filter, limit: int) -> list[Hit]:
         """Must be called inside a read transaction, so that cache and file are of one moment."""
         self._refresh(db)
-        held = self._shelves.get(len(vector), {})
-        shelves = [held[scope] for scope in (held if scopes is None else scopes) if scope in held]
-        if not shelves:
+        if len(vector) not in self._shelves:
             return []
-        scores, n, v = _scored(shelves, vector)
-        best: dict[str, float] = {}
-        for batch in _batches(db, scores, n, both(_within(scopes), where) if where.sql else where, limit):
-            for id, score in _current(db, n[batch], v[batch], scores[batch], where):
-                best[id] = max(best.get(id, score), score)
-            if len(best) >= limit:
+        asked = Question(vector, filter, limit)
+        best: dict[str, float] | None = None
+        for parts, depth in _attempts(db, self._shelves[len(vector)], asked):
+            best = _best(db, segments.scored(parts, vector), asked, depth)
+            if best is not None:
                 break
-        ranked = sorted(best.items(), key=lambda item: (-item[1], item[0]))
+        ranked = sorted((best or {}).items(), key=lambda item: (-item[1], item[0]))
         return [Hit(id, score) for id, score in ranked[:limit]]
 
     def _refresh(self, db: sqlite3.Connection) -> None:
         select = "SELECT value FROM meta WHERE name IN ('generation', 'next_v') ORDER BY name"
         (generation,), (next_v,) = db.execute(select).fetchall()
-        since = self._next_v if generation == self._generation else 0
-        if since == next_v:
+        if (generation, next_v) == (self._generation, self._next_v):
             return
+        known = self._generation >= 0 and next_v >= self._next_v
+        since = self._next_v if known else 0
         # Until it has succeeded nothing counts as loaded.
         self._generation = -1
         self._load(db, since)
-        if (
-            since
-            and sum(len(shelf) for shelves in self._shelves.values() for shelf in shelves.values())
-            > 2 * _held(db) + vectors.BLOCK
-        ):
+        if since and len(self) > 2 * _held(db) + vectors.BLOCK:
             self._load(db, 0)
         self._generation, self._next_v = generation, next_v
 
@@ -189,27 +91,33 @@ class Cache:
             n = np.frombuffer(packed, "<i8", count)
             v = np.frombuffer(packed, "<i8", count, 8 * count)
             scope = np.frombuffer(packed, "<i4", count, 16 * count)
-            new = slice(None) if first_v >= since else v >= since
-            block = np.frombuffer(codes, "i1").reshape(count, dim)
-            self._add(dim, Piece(block[new], n[new], v[new]), scope[new])
+            held = Batch(np.frombuffer(codes, "i1").reshape(count, dim), n, v, scope)
+            live = scope != vectors.NOWHERE
+            if first_v < since:
+                live &= v >= since
+            self._add(db, dim, held if live.all() else held.part(live))
         select = "SELECT dim, v, n, scope, codes FROM vector_tail WHERE v >= ? ORDER BY dim, v"
-        self._load_tail(db.execute(select, (since,)).fetchall())
+        self._load_tail(db, db.execute(select, (since,)).fetchall())
 
-    def _load_tail(self, rows: list[tuple[int, int, int, int, bytes]]) -> None:
+    def _load_tail(self, db: sqlite3.Connection, rows: list[tuple[int, int, int, int, bytes]]) -> None:
         np = numpy()
         for dim in sorted({row[0] for row in rows}):
             _, v, n, scope, codes = zip(*(row for row in rows if row[0] == dim), strict=True)
             block = np.frombuffer(b"".join(codes), "i1").reshape(len(v), dim)
-            self._add(dim, Piece(block, np.array(n, "i8"), np.array(v, "i8")), np.array(scope, "i4"))
+            self._add(db, dim, Batch(block, np.array(n, "i8"), np.array(v, "i8"), np.array(scope, "i4")))
 
-    def _add(self, dim: int, piece: Piece, scope: Array) -> None:
-        np = numpy()
-        shelves = self._shelves.setdefault(dim, {})
-        found = np.unique(scope)
-        for one in found.tolist():
-            if one != 0:  # a hole
-                part = piece if len(found) == 1 else piece.part(np.flatnonzero(scope == one))
-                shelves.setdefault(one, Shelf()).add(part)
+    def _add(self, db: sqlite3.Connection, dim: int, batch: Batch) -> None:
+        self._shelves.setdefault(dim, Shelf(dim)).add(batch, lambda scope: _ranks(db, scope))
+
+
+def _ranks(db: sqlite3.Connection, scope: Array) -> Array:
+    """In the order of kinds first, because a question is about one kind, then of agents and users."""
+    np = numpy()
+    ranks = np.zeros(int(scope.max(initial=0)) + 1, "i8")
+    listed = np.fromiter((id for (id,) in db.execute("SELECT id FROM scope ORDER BY kind, agent, user, id")), "i8")
+    known = listed[listed < len(ranks)]
+    ranks[known] = np.arange(len(known))
+    return ranks[scope]  # type: ignore[no-any-return]
 
 
 def _held(db: sqlite3.Connection) -> int:
@@ -219,77 +127,72 @@ def _held(db: sqlite3.Connection) -> int:
     return int(waiting + blocks * vectors.BLOCK)
 
 
-def _norms(codes: Array) -> Array:
-    np = numpy()
-    squares = np.zeros(len(codes))
-    for start in range(0, codes.shape[1], _SLICE):
-        part = codes[:, start : start + _SLICE].astype("f4")
-        squares += np.einsum("ij,ij->i", part, part)
-    return np.sqrt(squares)  # type: ignore[no-any-return]
+def _attempts(db: sqlite3.Connection, shelf: Shelf, asked: Question) -> Iterator[tuple[Parts, int | None]]:
+    """What to rank, and how many of the best to look at before giving up; the last attempt does not give up.
 
-
-def _dots(codes: Array, query: Array) -> Array:
-    np = numpy()
-    total = np.zeros(len(codes))
-    for start in range(0, len(query), _SLICE):
-        total += codes[:, start : start + _SLICE].astype("f4") @ query[start : start + _SLICE]
-    return total  # type: ignore[no-any-return]
-
-
-def _scored(shelves: Sequence[Shelf], vector: Vector) -> tuple[Array, Array, Array]:
-    """Scores, record numbers and vector numbers of all that lie on the shelves."""
-    np = numpy()
-    query = np.frombuffer(vector, "i1").astype("f4")
-    dots = [_dots(piece.codes[: piece.count], query) for shelf in shelves for piece in shelf.pieces()]
-    columns = [shelf.columns() for shelf in shelves]
-    n, v, lengths = (np.concatenate(column) for column in zip(*columns, strict=True))
-    scores, scale = np.concatenate(dots), norm(vector) * lengths
-    np.divide(scores, scale, out=scores, where=scale > 0)
-    return scores, n, v
-
-
-def _within(scopes: Sequence[int] | None) -> Clause:
-    if scopes is None:
-        return Clause()
-    return Clause("r.scope IN (SELECT value FROM json_each(?))", (json.dumps(list(scopes)),))
-
-
-def _batches(db: sqlite3.Connection, scores: Array, n: Array, where: Clause, limit: int) -> Iterator[Array]:
-    """Indexes in falling order of score, ever more at a time; equal scores are never parted.
-
-    When little of the first is wanted, all that is wanted is so little that the file can be asked for it at once.
+    When little of the best is wanted, all that is wanted is so little that the file can be asked for it at once, and
+    only that is ranked.
     """
+    scopes = asked.filter.scopes(db)
+    parts = shelf.select(scopes)
+    if shelf.is_wide(parts, asked.limit):
+        yield _by_sign(shelf, parts, asked)
+    else:
+        few = asked.first * _GROWTH ** (_TRIES - 1)
+        yield parts, few if asked.filter.record.sql and segments.size(parts) > few else None
+    parts = shelf.select(scopes, _numbers(db, asked.filter.about()))
+    if shelf.is_wide(parts, asked.limit):
+        yield _by_sign(shelf, parts, asked)
+    yield parts, None
+
+
+def _by_sign(shelf: Shelf, parts: Parts, asked: Question) -> tuple[Parts, int]:
+    count = segments.candidates(asked.limit)
+    return shelf.closest(parts, asked.vector, count), count // segments.BELIEVED
+
+
+def _numbers(db: sqlite3.Connection, select: Clause) -> Array:
+    return numpy().fromiter((n for (n,) in db.execute(*select)), "i8")  # type: ignore[no-any-return]
+
+
+def _best(db: sqlite3.Connection, found: Scored, asked: Question, depth: int | None) -> dict[str, float] | None:
+    """The best score by id, for as many records as asked for; None when it gave up."""
+    best: dict[str, float] = {}
+    for batch in _batches(found.scores, asked.first, depth):
+        for id, score in _current(db, Scored(*(column[batch] for column in found)), asked.filter.record):
+            best[id] = max(best.get(id, score), score)
+        if len(best) >= asked.limit:
+            return best
+    return best if depth is None else None
+
+
+def _batches(scores: Array, first: int, depth: int | None) -> Iterator[Array]:
+    """Indexes in falling order of score, ever more at a time; equal scores are never parted."""
     np = numpy()
-    size, ceiling = max(_FIRST_BATCH, 3 * limit), np.inf
-    tried = 0
-    while size < len(scores):
+    end = len(scores) if depth is None else min(depth, len(scores))
+    size, ceiling = first, np.inf
+    while size < end:
         floor = np.partition(scores, len(scores) - size)[len(scores) - size]
         if floor < ceiling:
             yield np.flatnonzero((scores >= floor) & (scores < ceiling))
-            ceiling, tried = floor, tried + 1
-        if tried == _TRIES and where.sql:
-            break
+            ceiling = floor
         size *= _GROWTH
-    rest = scores < ceiling
-    if where.sql and rest.any():
-        select = f"SELECT r.n FROM record r WHERE {where.sql}"
-        wanted = np.fromiter((number for (number,) in db.execute(select, where.params)), "i8")
-        rest &= np.isin(n, wanted)
-    if rest.any():
-        yield np.flatnonzero(rest)
+    floor = np.partition(scores, len(scores) - end)[len(scores) - end] if end else np.inf
+    if floor < ceiling:
+        yield np.flatnonzero((scores >= floor) & (scores < ceiling))
 
 
-def _current(db: sqlite3.Connection, n: Array, v: Array, scores: Array, where: Clause) -> Iterator[tuple[str, float]]:
+def _current(db: sqlite3.Connection, found: Scored, where: Clause) -> Iterator[tuple[str, float]]:
     """(id, score) of those whose vector is still the record's and whose record is wanted."""
     # CROSS JOIN keeps the planner from starting at all the records of a status.
     select = (
         "SELECT r.n, r.id, r.v_first, r.v_first + r.v_count FROM json_each(?) j CROSS JOIN record r ON r.n = j.value"
         f"{where.after('WHERE')}"
     )
-    candidates = json.dumps(list(set(n.tolist())))
-    found = {number: held for number, *held in db.execute(select, (candidates, *where.params))}
-    for number, vector_number, score in zip(n.tolist(), v.tolist(), scores.tolist(), strict=True):
-        if number in found:
-            id, first, end = found[number]
+    candidates = json.dumps(list(set(found.n.tolist())))
+    held = {number: rest for number, *rest in db.execute(select, (candidates, *where.params))}
+    for score, number, vector_number in zip(*(column.tolist() for column in found), strict=True):
+        if number in held:
+            id, first, end = held[number]
             if first <= vector_number < end:
                 yield id, score

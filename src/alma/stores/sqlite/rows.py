@@ -38,6 +38,7 @@ CONTENT = (
 _NAMES = ("id", *PLACE, *CONTENT)
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_STATUSES = {str(status): status for status in Status}
 
 
 class Row(NamedTuple):
@@ -124,6 +125,7 @@ def _side(db: sqlite3.Connection, select: str, wanted: str) -> Mapping[int, tupl
 def _record(row: tuple[Any, ...], links: tuple[str, ...], tags: tuple[str, ...], codes: tuple[Vector, ...]) -> Record:
     kind, project, agent, user, embedder, id, session, status, key, created_at, *content = row
     version, updated_at, valid_from, valid_to, superseded_by, _, held_evidence, provenance, text, body = content
+    created = from_micros(created_at)
     return Record(
         id=id,
         kind=kind,
@@ -131,7 +133,7 @@ def _record(row: tuple[Any, ...], links: tuple[str, ...], tags: tuple[str, ...],
         agent=agent,
         user=user,
         session=session,
-        status=Status(status),
+        status=_STATUSES[status],
         key=key,
         text=text,
         body=json.loads(body),
@@ -139,8 +141,8 @@ def _record(row: tuple[Any, ...], links: tuple[str, ...], tags: tuple[str, ...],
         provenance=_provenance_of(provenance),
         links=links,
         tags=tags,
-        created_at=from_micros(created_at),
-        updated_at=from_micros(updated_at),
+        created_at=created,
+        updated_at=created if updated_at == created_at else from_micros(updated_at),
         valid_from=None if valid_from is None else from_micros(valid_from),
         valid_to=None if valid_to is None else from_micros(valid_to),
         version=version,

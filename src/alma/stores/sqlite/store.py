@@ -20,16 +20,16 @@ from ...types.record import Record
 from ...types.vector import Vector
 from .. import _sql
 from .._plain import conflict
-from . import check, rows, vectors
+from . import check, filters, rows, vectors
 from . import words as index
 from .cache import Cache
 from .database import Database
 from .rows import Row, Scope
 
 _PAGE = 256
-_MANY_SCOPES = 200
 _FEW_CELLS = 128
-_DIALECT = _sql.SQLite()
+_MANY_SCOPES = 200
+"""More scopes than this are not looked for in the index of words."""
 
 
 class Held(NamedTuple):
@@ -120,29 +120,23 @@ class SQLiteStore:
                     yield found[n]
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
-        asked = _sql.compile_where(where, _DIALECT)
+        asked = filters.compiled(where)
         if limit <= 0:
             return []
         with self._db.read() as db:
             self._notice_opening()
-            return self._cache.nearest(db, vector, _scopes(db, asked.scope), asked.record, limit)
+            return self._cache.nearest(db, vector, asked, limit)
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
-        scope, record = _sql.compile_where(where, _DIALECT)
+        asked = filters.compiled(where)
         if limit <= 0:
             return []
         with self._db.read() as db:
             self._notice_opening()
-            scopes = _scopes(db, scope)
-            if scopes is not None and not scopes:
-                return []
-            if scopes is not None and len(scopes) > _MANY_SCOPES:
-                record = _sql.both(_in_scope(scope), record)
-                scopes = None
-            return index.match(db, self._frequencies, words, scopes, record, limit)
+            return index.match(db, self._frequencies, words, asked, limit, _MANY_SCOPES)
 
     def count(self, where: Where) -> dict[tuple[str, str, str], int]:
-        clause = _sql.both(*_sql.compile_where(where, _DIALECT))
+        clause = _sql.both(*_sql.compile_where(where, filters.DIALECT))
         select = (
             "SELECT s.kind, s.agent, r.status, count(*) FROM record r JOIN scope s ON s.id = r.scope"
             f"{clause.after('WHERE')} GROUP BY s.kind, s.agent, r.status"
@@ -186,36 +180,20 @@ def _passing(record: Record) -> bool:
     return record.kind in KINDS and KINDS[record.kind].passing
 
 
-def _scopes(db: sqlite3.Connection, clause: _sql.Clause) -> list[int] | None:
-    """The ids of the scopes that are asked for; None when all are."""
-    if not clause.sql:
-        return None
-    return [id for (id,) in db.execute(f"SELECT s.id FROM scope s WHERE {clause.sql}", clause.params)]
-
-
-def _in_scope(clause: _sql.Clause) -> _sql.Clause:
-    if not clause.sql:
-        return clause
-    return _sql.Clause(f"r.scope IN (SELECT s.id FROM scope s WHERE {clause.sql})", clause.params)
-
-
 def _newest(db: sqlite3.Connection, where: Where, limit: int | None) -> Sequence[int]:
     if limit is not None and all(names is None for names in (where.keys, where.sessions, where.linked, where.tagged)):
         cells = _cells(db, where)
         if len(cells) <= _FEW_CELLS:
             return _newest_of_each(db, cells, replace(where, statuses=None), max(limit, 0))
-    scope, record = _sql.compile_where(where, _DIALECT)
-    clause = _sql.both(_in_scope(scope), record)
-    # The planner expects more of an index on status than of a lookup by links or tags.
-    source = "record r" if where.linked is None and where.tagged is None else "record r NOT INDEXED"
-    select = f"SELECT r.n FROM {source}{clause.after('WHERE')} ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
+    clause = filters.compiled(where).listing()
+    select = f"SELECT r.n FROM record r{clause.after('WHERE')} ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
     found = db.execute(select, (*clause.params, -1 if limit is None else max(limit, 0)))
     return array("q", (n for (n,) in found))
 
 
 def _cells(db: sqlite3.Connection, where: Where) -> list[_sql.Clause]:
     """Conditions, at most one of which holds for a record: within each some index has the newest first."""
-    scopes = _scopes(db, _sql.compile_where(where, _DIALECT).scope)
+    scopes = filters.compiled(where).scopes(db)
     if scopes is None:
         scopes = [id for (id,) in db.execute("SELECT id FROM scope LIMIT ?", (_FEW_CELLS + 1,))]
     if where.statuses is None:
@@ -226,7 +204,7 @@ def _cells(db: sqlite3.Connection, where: Where) -> list[_sql.Clause]:
 
 def _newest_of_each(db: sqlite3.Connection, cells: list[_sql.Clause], where: Where, limit: int) -> Sequence[int]:
     """Within one cell the newest are found by walking an index; over several all would have to be sorted."""
-    rest = _sql.compile_where(where, _DIALECT).record
+    rest = _sql.compile_where(where, filters.DIALECT).record
     found: list[tuple[int, str, int]] = []
     for cell in cells:
         clause = _sql.both(cell, rest)
@@ -239,7 +217,7 @@ def _newest_of_each(db: sqlite3.Connection, cells: list[_sql.Clause], where: Whe
 
 
 def _by_ids(db: sqlite3.Connection, select: str, ids: Collection[str]) -> sqlite3.Cursor:
-    clause = _sql.among("id", ids, _DIALECT)
+    clause = _sql.among("id", ids, filters.DIALECT)
     return db.execute(f"{select}{clause.after('WHERE')}", clause.params)
 
 

@@ -17,6 +17,7 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from ...errors import CorruptStoreError
@@ -24,8 +25,13 @@ from ...types.vector import Vector
 
 BLOCK = 1024
 HOLE = -1
+NOWHERE = 0
+"""The scope of a hole."""
 ROW_BYTES = 20
 """In `vector_block_meta.rows`, for each vector: n and v as int64 and scope as int32, little-endian, field by field."""
+
+_MANY = 200
+"""More vectors of a block than this are read with the whole of it."""
 
 Span = tuple[int, int]
 """v_first, v_count"""
@@ -47,7 +53,7 @@ class Block(NamedTuple):
 class Meta(NamedTuple):
     n: list[int]
     v: list[int]
-    scope: list[int]  # 0 for a hole
+    scope: list[int]
 
     def pack(self) -> bytes:
         count = len(self.n)
@@ -139,7 +145,7 @@ def _punch(db: sqlite3.Connection, block: Block, numbers: Sequence[int]) -> None
     if not places:
         return
     for place in places:
-        meta.n[place], meta.scope[place] = HOLE, 0
+        meta.n[place], meta.scope[place] = HOLE, NOWHERE
     if meta.n.count(HOLE) > len(meta.n) // 2:
         _unpack_block(db, block, meta)
         return
@@ -185,12 +191,15 @@ def _read_block(db: sqlite3.Connection, block: Block, numbers: Sequence[int]) ->
         places = [(v, v - block.first_v) for v in numbers]
     else:
         places = list(_places(_meta(db, block), numbers))
-    if block.dim == 0 or len(places) > 8:
+    if block.dim == 0 or len(places) > _MANY:
         (codes,) = db.execute("SELECT codes FROM vector_block WHERE first_v = ?", (block.first_v,)).fetchone()
         return {v: codes[place * block.dim : (place + 1) * block.dim] for v, place in places}
+    found: dict[int, Vector] = {}
     with db.blobopen("vector_block", "codes", block.first_v, readonly=True) as blob:
-        found = {}
-        for v, place in places:
-            blob.seek(place * block.dim)
-            found[v] = blob.read(block.dim)
+        # What was said together lies together and is read together.
+        for _, run in groupby(enumerate(places), lambda item: item[1][1] - item[0]):
+            together = [place for _, place in run]
+            blob.seek(together[0][1] * block.dim)
+            codes = blob.read(len(together) * block.dim)
+            found |= {v: codes[i * block.dim : (i + 1) * block.dim] for i, (v, _) in enumerate(together)}
     return found

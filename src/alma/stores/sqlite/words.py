@@ -1,23 +1,27 @@
 """Words on disk: an FTS5 index over text, with one token for the scope of a record.
 
-The scope is inside the index so that the filter by kind, project, agent and user is applied before the ranking, by
-the index itself. It has no weight in the score.
+The scope is inside the index so that the filter by kind, project, agent and user can be applied before the ranking,
+by the index itself. It has no weight in the score. Where it leaves most records in, it is left out of the query and
+the best are looked at one by one: the index counts each token of a query anew, and that of a scope may be in all.
 
 Ranking costs time for every record that holds any of the words, so a word that most records hold would cost most
 and tell least. The rarest words are ranked first, as many as a budget allows; the common ones are left to fill up
-the answer when too few records were found, and then only the newest of the records that hold them are ranked.
+the answer when too few records were found, and then only the newest of the records that hold them are looked at.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from ...types.query import Hit
 from .._sql import Clause
+from .filters import Filter
 from .schema import TOKENIZER
 
 Indexed = tuple[int, str, str]
@@ -26,11 +30,12 @@ Indexed = tuple[int, str, str]
 BUDGET = 15_000
 """So many records are ranked without a second thought."""
 POOL = 2_000
-"""So many of the newest records are ranked when the words are too common to rank them all."""
-_PASSING = 0.4
-"""What it costs to pass over a record of another scope, as a part of what it costs to rank it."""
-
-
+"""So many of the newest records are looked at when the words are too common to rank them all."""
+_PASSING = 0.15
+"""What it costs to pass over a record, as a part of what it costs to rank it."""
+_MOST = 0.25
+_NEARLY_ALL = 0.9
+_REMEMBERED = 20_000
 _FIRST = 64
 _GROWTH = 8
 
@@ -46,13 +51,30 @@ class Frequencies:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], int] = {}
         self._records = 0
+        self._shares: dict[tuple[int, ...], float] = {}
+        self.terms: dict[str, list[str]] = {}
+        """What the index makes of a word."""
 
-    def refresh(self, db: sqlite3.Connection) -> int:
-        """How many records there may be; forgets what it knew when that has changed by much."""
+    def refresh(self, db: sqlite3.Connection) -> None:
+        """Forget what was known when the number of records has changed by much."""
         (records,) = db.execute("SELECT coalesce(max(n), 0) FROM record").fetchone()
-        if abs(records - self._records) * 20 > self._records or len(self._known) > 20_000:
-            self._known, self._records = {}, records
-        return int(records)
+        remembered = len(self._known) + len(self._shares) + len(self.terms)
+        if abs(records - self._records) * 20 > self._records or remembered > _REMEMBERED:
+            self._known, self._shares, self.terms, self._records = {}, {}, {}, records
+
+    def share(self, db: sqlite3.Connection, scopes: Sequence[int] | None) -> float:
+        """The part of all records that is in these scopes."""
+        if scopes is None:
+            return 1.0
+        if tuple(scopes) not in self._shares:
+            held = sum(self.of(db, "scope", token(scope)) for scope in scopes)
+            self._shares[tuple(scopes)] = held / max(self._records, 1)
+        return self._shares[tuple(scopes)]
+
+    def weight(self, word: Word) -> float:
+        """How much a word tells, as the index itself weighs it."""
+        others = max(self._records - word.frequency, 0)
+        return max(math.log((others + 0.5) / (word.frequency + 0.5)), 1e-6)
 
     def of(self, db: sqlite3.Connection, column: str, term: str) -> int:
         if (column, term) not in self._known:
@@ -76,29 +98,51 @@ def remove(db: sqlite3.Connection, rows: Iterable[Indexed]) -> None:
     )
 
 
-def match(
-    db: sqlite3.Connection,
-    known: Frequencies,
-    words: str,
-    scopes: Sequence[int] | None,
-    where: Clause,
-    limit: int,
-) -> list[Hit]:
-    records = known.refresh(db)
-    share = 1.0 if scopes is None else sum(known.of(db, "scope", token(scope)) for scope in scopes) / max(records, 1)
-    rare, common = _split(_words(db, known, words), share)
-    found = _ranked(db, rare, scopes, where, limit) if rare else []
+class Search(NamedTuple):
+    db: sqlite3.Connection
+    known: Frequencies
+    filter: Filter
+    scopes: list[int] | None
+    """What the index is asked for; None: its answer has to be looked at."""
+    share: float
+    limit: int
+
+    @property
+    def first(self) -> int:
+        return max(_FIRST, 4 * self.limit)
+
+    @property
+    def rest(self) -> Clause:
+        """What the index has not answered yet, when it was asked for the scopes."""
+        return self.filter.clause() if self.scopes is None and self.filter.scope.sql else self.filter.record
+
+
+def match(db: sqlite3.Connection, known: Frequencies, words: str, filter: Filter, limit: int, many: int) -> list[Hit]:
+    """More than `many` scopes are not looked for in the index."""
+    scopes = filter.scopes(db)
+    if scopes is not None and not scopes:
+        return []
+    known.refresh(db)
+    scopes = None if scopes is not None and len(scopes) > many else scopes
+    search = Search(db, known, filter, scopes, known.share(db, scopes), limit)
+    asked = _words(db, known, words)
+    rare, common = _split(asked, 1.0 if search.share >= _MOST else 2 * search.share + _PASSING)
+    found = _ranked(search, rare)
+    if found is None:
+        rare, common = _split(asked, _PASSING)
+        found = _ranked_within(search, rare)
     if common and len(found) < limit:
         present = {hit.id for hit in found}
-        found += [hit for hit in _newest(db, common, scopes, where, limit) if hit.id not in present]
+        found += [hit for hit in _newest(search, common, limit + len(found)) if hit.id not in present]
         found.sort(key=lambda hit: -hit.score)
     return found[:limit]
 
 
-def _split(words: list[Word], share: float) -> tuple[list[Word], list[Word]]:
+def _split(words: list[Word], cost: float) -> tuple[list[Word], list[Word]]:
+    """Those that can be afforded, when a record that holds one of them costs so much, and the rest."""
     words = sorted(words)
-    costs = accumulate(word.frequency * (share + _PASSING) for word in words)
-    affordable = sum(cost <= BUDGET for cost in costs)
+    costs = accumulate(word.frequency * cost for word in words)
+    affordable = sum(total <= BUDGET for total in costs)
     return words[:affordable], words[affordable:]
 
 
@@ -107,23 +151,26 @@ def _words(db: sqlite3.Connection, known: Frequencies, words: str) -> list[Word]
 
     To FTS5 an expression without any token is no condition at all, and would match everything.
     """
-    given = list(dict.fromkeys(words.replace("\0", " ").split()))
-    tokens = _tokens(db, given)
+    given = dict.fromkeys(words.replace("\0", " ").split())
+    known.terms |= _tokens(db, [word for word in given if word not in known.terms])
     found = []
-    for i, terms in tokens.items():
-        quoted = given[i].replace('"', '""')
-        found.append(Word(min(known.of(db, "text", term) for term in terms), f'"{quoted}"'))
+    for word in given:
+        if terms := known.terms[word]:
+            quoted = word.replace('"', '""')
+            found.append(Word(min(known.of(db, "text", term) for term in terms), f'"{quoted}"'))
     return found
 
 
-def _tokens(db: sqlite3.Connection, words: list[str]) -> dict[int, list[str]]:
+def _tokens(db: sqlite3.Connection, words: list[str]) -> dict[str, list[str]]:
     """What the index makes of each word, by asking its own tokenizer."""
+    if not words:
+        return {}
     db.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked USING fts5 (w, content = '', tokenize = '{TOKENIZER}')")
     db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked_token USING fts5vocab (temp, asked, instance)")
     db.executemany("INSERT INTO temp.asked (rowid, w) VALUES (?, ?)", enumerate(words))
-    tokens: dict[int, list[str]] = {}
+    tokens: dict[str, list[str]] = {word: [] for word in words}
     for i, term in db.execute("SELECT doc, term FROM temp.asked_token").fetchall():
-        tokens.setdefault(i, []).append(term)
+        tokens[words[i]].append(term)
     db.execute("INSERT INTO temp.asked (asked) VALUES ('delete-all')")
     return tokens
 
@@ -134,42 +181,80 @@ def _query(words: list[Word], scopes: Sequence[int] | None) -> str:
 
 
 _SCORE = "-bm25(words, 1.0, 0.0)"
-# CROSS JOIN keeps the planner from starting at the records and asking the index about each of them.
-_SELECT = (
-    f"SELECT r.id AS id, {_SCORE} AS score FROM words CROSS JOIN record r ON r.n = words.rowid WHERE words MATCH ?"
-)
+_BEST = f"SELECT rowid, {_SCORE} AS score FROM words WHERE words MATCH ?{{}} ORDER BY score DESC, rowid DESC LIMIT ?"
+_LATEST = "SELECT rowid FROM words WHERE words MATCH ?{} ORDER BY rowid DESC LIMIT ?"
+# CROSS JOIN keeps the planner from starting at the records and asking about each of them.
 _HELD = "SELECT r.n, r.id FROM json_each(?) j CROSS JOIN record r ON r.n = j.value"
 
 
-def _ranked(
-    db: sqlite3.Connection, words: list[Word], scopes: Sequence[int] | None, where: Clause, limit: int
-) -> list[Hit]:
-    """The best of all, among equals the newest.
-
-    Looking at the record of every match costs more than ranking them, so only the best are looked at, ever more of
-    them until enough are wanted.
-    """
-    query, most = _query(words, scopes), max(_FIRST, 4 * limit)
-    while True:
-        select = (
-            f"SELECT rowid, {_SCORE} AS score FROM words WHERE words MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?"
-        )
-        best = db.execute(select, (query, most)).fetchall()
-        found = _wanted(db, best, where)[:limit]
-        if len(best) < most or len(found) == limit:
-            return found
-        most *= _GROWTH
+def _among(numbers: Clause) -> Clause:
+    # The plus keeps the planner from asking the index once for each of them.
+    return Clause(f" AND +rowid IN ({numbers.sql})", numbers.params)
 
 
-def _wanted(db: sqlite3.Connection, best: list[tuple[int, float]], where: Clause) -> list[Hit]:
-    numbers = json.dumps([n for n, _ in best])
-    ids = dict(db.execute(f"{_HELD}{where.after('WHERE')}", (numbers, *where.params)))
-    return [Hit(ids[n], score) for n, score in best if n in ids]
+def _ranked(search: Search, words: list[Word]) -> list[Hit] | None:
+    """The best of all, among equals the newest; None when too little of the best is asked for."""
+    if not words:
+        return []
+    if search.share < _MOST:
+        return _best(search, _query(words, search.scopes), search.rest)
+    found = _best(search, _query(words, None), search.filter.clause())
+    if found is None and search.share < _NEARLY_ALL:
+        found = _best(search, _query(words, search.scopes), search.rest)
+    return found
 
 
-def _newest(
-    db: sqlite3.Connection, words: list[Word], scopes: Sequence[int] | None, where: Clause, limit: int
-) -> list[Hit]:
-    newest = f"{_SELECT}{where.after('AND')} ORDER BY words.rowid DESC LIMIT {POOL}"
-    select = f"SELECT id, score FROM ({newest}) ORDER BY score DESC, id LIMIT ?"
-    return [Hit(id, score) for id, score in db.execute(select, (_query(words, scopes), *where.params, limit))]
+def _ranked_within(search: Search, words: list[Word]) -> list[Hit]:
+    """The same among those that are asked for, listed before."""
+    if not words:
+        return []
+    query, filter = _query(words, None), search.filter
+    found = _best(search, query, filter.clause(), _among(filter.about())) if filter.selective else None
+    if found is None:
+        within = _among(filter.exactly())
+        best = search.db.execute(_BEST.format(within.sql), (query, *within.params, search.limit))
+        found = _wanted(search, best.fetchall(), Clause(), search.limit)
+    return found
+
+
+def _best(search: Search, query: str, rest: Clause, within: Clause = Clause()) -> list[Hit] | None:  # noqa: B008
+    most = _GROWTH * search.first
+    best = search.db.execute(_BEST.format(within.sql), (query, *within.params, most)).fetchall()
+    found = _wanted(search, best, rest, search.limit)
+    return found if len(found) >= search.limit or len(best) < most else None
+
+
+def _wanted(search: Search, best: list[tuple[int, float]], rest: Clause, enough: int) -> list[Hit]:
+    """Looking at a record costs more than ranking it, so the best are looked at first."""
+    found: list[Hit] = []
+    for some in (best[: search.first], best[search.first :]):
+        if some and len(found) < enough:
+            numbers = json.dumps([n for n, _ in some])
+            ids = dict(search.db.execute(f"{_HELD}{rest.after('WHERE')}", (numbers, *rest.params)))
+            found += [Hit(ids[n], score) for n, score in some if n in ids]
+    return found[:enough]
+
+
+def _newest(search: Search, words: list[Word], enough: int) -> list[Hit]:
+    """By the weight of the words that each of the newest holds; how often it holds them is not counted."""
+    query = _query(words, search.scopes)
+    latest = search.db.execute(_LATEST.format(""), (query, POOL)).fetchall()
+    found = _wanted(search, _weighed(search, words, latest), search.rest, enough)
+    if len(found) < enough and len(latest) == POOL and search.rest.sql:
+        within = _among(search.filter.exactly())
+        latest = search.db.execute(_LATEST.format(within.sql), (query, *within.params, POOL)).fetchall()
+        found = _wanted(search, _weighed(search, words, latest), Clause(), enough)
+    return found
+
+
+def _weighed(search: Search, words: list[Word], latest: list[tuple[int]]) -> list[tuple[int, float]]:
+    if not latest:
+        return []
+    scores: dict[int, float] = defaultdict(float)
+    among = _among(Clause("SELECT value FROM json_each(?)", (json.dumps([n for (n,) in latest]),)))
+    select = f"SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?{among.sql}"
+    for word in words:
+        query = _query([word], search.scopes)
+        for (n,) in search.db.execute(select, (query, latest[-1][0], latest[0][0], *among.params)):
+            scores[n] += search.known.weight(word)
+    return sorted(scores.items(), key=lambda item: (-item[1], -item[0]))

@@ -1,0 +1,80 @@
+"""Which index finds what is asked for: the planner has no figures to choose by, so the words have to tell it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from alma.stores.sqlite import SQLiteStore, filters
+from alma.testing import make_record
+from alma.testing.fakes import MOMENT
+from alma.types.query import Where
+
+
+@pytest.fixture
+def store(tmp_path):
+    with closing(SQLiteStore(tmp_path / "memory.db")) as store:
+        yield store
+
+
+def plan(store, statement):
+    with store._db.read() as db:
+        return " | ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement.sql}", statement.params))
+
+
+COMMON = {"kinds": ["k"], "projects": ["p"], "agents": ["a", "b"], "statuses": ["active"]}
+
+
+@pytest.mark.parametrize("common", [{}, COMMON], ids=["alone", "with what is common"])
+@pytest.mark.parametrize(
+    ("where", "found_by"),
+    [
+        ({"sessions": ["s", "t"]}, "record_session (session=?)"),
+        ({"keys": ["k"]}, "record_key (key=?)"),
+        ({"tagged": ["t"]}, "tag_name (name=?)"),
+        ({"linked": ["l"]}, "link_target (target=?)"),
+        ({"created_from": MOMENT}, "created_at>?"),
+        ({"created_to": MOMENT}, "created_at<?"),
+    ],
+    ids=str,
+)
+def test_what_selects_most_is_looked_up_first(store, where, found_by, common):
+    asked = filters.compiled(Where(**(common | where)))
+    for statement in (asked.exactly(), asked.about()):
+        assert found_by in plan(store, statement)
+        assert "SCAN r" not in plan(store, statement)
+
+
+@pytest.mark.parametrize("where", [{"sessions": ["s"]}, {"keys": ["k"]}, {"tagged": ["t"]}, {"linked": ["l"]}], ids=str)
+def test_a_shortcut_looks_at_no_record(store, where):
+    assert "COVERING INDEX" in plan(store, filters.compiled(Where(**(COMMON | where))).about())
+
+
+def test_a_shortcut_may_list_more_but_never_less(store):
+    made = [
+        make_record(
+            f"{i}", session=f"s{i % 3}", tags=(f"t{i % 2}",), agent="ab"[i % 2], status=("active", "archived")[i > 6]
+        )
+        for i in range(12)
+    ]
+    store.put(made)
+    for where in (
+        Where(sessions=["s1"], agents=["a"]),
+        Where(sessions=["s1", "s2"], tagged=["t0"], statuses=["active"]),
+        Where(tagged=["t1"], statuses=["archived"]),
+        Where(sessions=[], tagged=["t0"]),
+        Where(sessions=["", "s0"]),
+        Where(agents=["none"]),
+    ):
+        asked = filters.compiled(where)
+        with store._db.read() as db:
+            exactly, about = ({n for (n,) in db.execute(*statement)} for statement in (asked.exactly(), asked.about()))
+            held = {
+                id
+                for (id,) in db.execute(
+                    f"SELECT id FROM record WHERE n IN ({asked.exactly().sql})", asked.exactly().params
+                )
+            }
+        assert exactly <= about
+        assert held == {record.id for record in made if where.accepts(record)}
