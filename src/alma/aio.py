@@ -49,6 +49,8 @@ class AsyncALMA:
     add_heuristic = _awaited(ALMA.add_heuristic)
     add_anti_pattern = _awaited(ALMA.add_anti_pattern)
     add_many = _awaited(ALMA.add_many)
+    add_episode = _awaited(ALMA.add_episode)
+    add_episodes = _awaited(ALMA.add_episodes)
     get = _awaited(ALMA.get)
     list = _awaited(ALMA.list)
     update = _awaited(ALMA.update)

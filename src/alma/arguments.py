@@ -8,6 +8,8 @@ from typing import Any
 from .engine import validate
 from .engine.context import Engine
 from .engine.drafts import Draft, Episode, Statement
+from .engine.episodes import Conversation, Said
+from .engine.retrieve.request import Level, Mode, Request
 from .errors import ValidationError, unknown
 from .types.kinds import MemoryType, Result
 from .types.record import Origin, Provenance, Trust
@@ -21,6 +23,9 @@ _LEARN = (
     "agent", "task", "outcome", "strategy_used", "task_type", "duration_ms", "error_message", "feedback",
     "retrieval_id", "user_id", "tags", "metadata",
 )  # fmt: skip
+_EPISODE = ("agent", "session_id", "turns", "user_id", "title", "source", "tags", "metadata")
+_MAX_TITLE = 500
+_TURN = ("speaker", "text", "at", "id", "role", "content")
 _ADD: Mapping[MemoryType, tuple[str, ...]] = {
     MemoryType.USER_PREFERENCE: ("user_id", "category", "preference"),
     MemoryType.DOMAIN_KNOWLEDGE: ("agent", "domain", "fact"),
@@ -31,6 +36,29 @@ _ADD: Mapping[MemoryType, tuple[str, ...]] = {
 
 def agent(engine: Engine, given: object) -> str:
     return engine.agent(validate.name("agent", given))
+
+
+def request(engine: Engine, given: Given) -> Request:
+    """The arguments of `retrieve`."""
+    top_k, user, types = given.get("top_k"), given.get("user_id"), given.get("types")
+    named = None if types is None else validate.names("types", types)
+    made = Request(
+        task=validate.text("task", given.get("task")),
+        agent=agent(engine, given.get("agent")),
+        user=None if user is None else validate.name("user_id", user),
+        top_k=None if top_k is None else validate.whole("top_k", top_k, 1, validate.MAX_TOP_K),
+        mode=validate.choice("mode", given.get("mode"), Mode),
+        types=None if named is None else frozenset(validate.choice("type", one, MemoryType) for one in named),
+        tags=validate.names("tags", given.get("tags")),
+        since=validate.moment("since", given.get("since")),
+        until=validate.moment("until", given.get("until")),
+        as_of=validate.moment("as_of", given.get("as_of")),
+        level=validate.choice("level", given.get("level"), Level),
+        progressive=bool(given.get("progressive")),
+    )
+    if made.since is not None and made.until is not None and made.since >= made.until:
+        raise ValidationError(f"since ({made.since.isoformat()}) must lie before until ({made.until.isoformat()})")
+    return made
 
 
 def episode(engine: Engine, given: Given) -> Episode:
@@ -53,6 +81,54 @@ def episode(engine: Engine, given: Given) -> Episode:
     )
 
 
+def conversation(engine: Engine, given: Given) -> Conversation:
+    """The arguments of `add_episode`."""
+    _known("an episode", given, _EPISODE)
+    turns = validate.many("turns", given.get("turns", ()))
+    said = [_said(f"turns[{at}]", one) for at, one in enumerate(turns)]
+    return Conversation(
+        agent=agent(engine, given.get("agent")),
+        session=validate.name("session_id", given.get("session_id")),
+        turns=tuple(turn for turn in said if turn is not None),
+        user=validate.optional_text("user_id", given.get("user_id")) or "",
+        title=_title(given.get("title")),
+        provenance=_heard(validate.name("source", given.get("source") or "conversation")),
+        tags=validate.names("tags", given.get("tags")),
+        metadata=validate.metadata(given.get("metadata")),
+    )
+
+
+def _title(given: object) -> str:
+    return validate.text("title", given, _MAX_TITLE) if validate.optional_text("title", given) else ""
+
+
+def _heard(source: str) -> Provenance:
+    """That it was said is certain; whether it is true is another matter, and from outside it waits for a person."""
+    if source in _FROM_OUTSIDE:
+        return Provenance(Origin.TOOL, Trust.UNTRUSTED, source=source)
+    return Provenance(Origin.IMPORT, Trust.LEARNED, source=source)
+
+
+def _said(label: str, given: Given) -> Said | None:
+    """One turn; None when nothing was said in it. `role` and `content`, as model APIs call them, will do."""
+    _known(f"{label}, a turn,", given, _TURN)
+    text = validate.output(f"{label} text", _either(given, "text", "content"))
+    if text is None:
+        return None
+    return Said(
+        speaker=validate.name(f"{label} speaker", _either(given, "speaker", "role")),
+        text=text,
+        at=validate.moment(f"{label} at", given.get("at")),
+        id=validate.optional_text(f"{label} id", given.get("id")) or "",
+    )
+
+
+def _either(given: Given, *names: str) -> object:
+    """The first that is filled; else the first that is given."""
+    told = [given[name] for name in names if given.get(name) is not None]
+    return next((one for one in told if one != ""), told[0] if told else None)
+
+
 def proposal(engine: Engine, given: Given) -> Proposal:
     """The arguments of an `add_` method, with the memory's `type`."""
     if not isinstance(given, Mapping):
@@ -60,6 +136,8 @@ def proposal(engine: Engine, given: Given) -> Proposal:
     kind = validate.choice("type", given.get("type"), MemoryType)
     if kind is MemoryType.OUTCOME:
         raise ValidationError("an outcome is recorded with learn or learn_many, not added")
+    if kind is MemoryType.EPISODE:
+        raise ValidationError("an episode is recorded with add_episode or add_episodes")
     _known(f"a {kind}", given, (*_ADD[kind], "type", "source", "tags", "metadata"))
     common: dict[str, Any] = {
         "tags": validate.names("tags", given.get("tags")),

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from . import arguments
-from .engine import admit, edit, judge, validate
+from .engine import admit, edit, episodes, judge, validate
 from .engine.context import Encoder, Engine
 from .engine.distil.learn import learn as learn_episodes
 from .engine.drafts import Draft, Statement
 from .engine.judge import FeedbackReport
-from .engine.retrieve.pipeline import Request
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.settings import Settings
 from .engine.stats import Stats, stats
@@ -27,11 +28,13 @@ from .types.kinds import (
     MEMORY_KINDS,
     AntiPattern,
     DomainKnowledge,
+    Episode,
     FeedbackSignal,
     Heuristic,
     Memory,
     MemoryType,
     Outcome,
+    Turn,
     UserPreference,
 )
 from .types.query import Where
@@ -127,15 +130,31 @@ class ALMA:
 
     # -- the loop: retrieve, learn
 
-    def retrieve(self, task: str, agent: str, user_id: str | None = None, top_k: int = 5) -> MemorySlice:
-        """The memories that matter for a task: at most `top_k` of each type, and the user's standing preferences."""
-        request = Request(
-            task=validate.text("task", task),
-            agent=arguments.agent(self.engine, agent),
-            user=None if user_id is None else validate.name("user_id", user_id),
-            top_k=validate.whole("top_k", top_k, 1, validate.MAX_TOP_K),
-        )
-        return retrieve_memories(self.engine, request)
+    def retrieve(
+        self,
+        task: str,
+        agent: str,
+        user_id: str | None = None,
+        top_k: int | None = None,
+        *,
+        mode: str = "default",
+        types: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        as_of: datetime | str | None = None,
+        level: str = "session",
+        progressive: bool = False,
+    ) -> MemorySlice:
+        """The memories that matter for a task: at most `top_k` of each type, and the user's standing preferences.
+
+        Without `top_k` it is 5, or 20 when the question wants several ("how many", "list"). `mode` is 'precise' (few,
+        and sure), 'broad', 'recent' or 'learning' (what worked and what did not). `types`, `tags`, `since` and `until`
+        filter; `as_of` asks what was known at that moment. Conversations come back as episodes with their telling
+        turns, or with `level='turn'` as single turns. With `progressive` the prompt holds summaries and ids.
+        """
+        given = {name: value for name, value in locals().items() if name != "self"}
+        return retrieve_memories(self.engine, arguments.request(self.engine, given))
 
     def learn(
         self,
@@ -164,6 +183,33 @@ class ALMA:
         """Record several, in order and in one transaction; each a mapping of the arguments of `learn`."""
         episodes = [arguments.episode(self.engine, one) for one in validate.many("outcomes", outcomes)]
         return _views(self.engine, learn_episodes(self.engine, episodes), Outcome) if episodes else []
+
+    # -- conversations
+
+    def add_episode(
+        self,
+        agent: str,
+        session_id: str,
+        turns: Iterable[Mapping[str, Any]],
+        user_id: str | None = None,
+        *,
+        title: str = "",
+        source: str = "conversation",
+        tags: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Episode:
+        """Keep a conversation, or what is new of it.
+
+        A turn is a mapping with `speaker` and `text` (or `role` and `content`), and perhaps `at` and `id`. Told again,
+        a turn is known by its id, else by its time, else by its place in the conversation, and kept once.
+        """
+        given = {name: value for name, value in locals().items() if name != "self"}
+        return self.add_episodes([given])[0]
+
+    def add_episodes(self, conversations: Iterable[Mapping[str, Any]]) -> list[Episode]:
+        """Keep several in one transaction; each a mapping of the arguments of `add_episode`."""
+        given = [arguments.conversation(self.engine, one) for one in validate.many("conversations", conversations)]
+        return _views(self.engine, episodes.record(self.engine, given), Episode) if given else []
 
     # -- what is told
 
@@ -253,8 +299,12 @@ class ALMA:
     # -- single memories
 
     def get(self, memory_id: str) -> Memory:
-        """One memory by its id."""
-        return view(edit.find(self.engine, validate.name("memory_id", memory_id)), self.engine.clock())
+        """One memory by its id; a conversation comes with all its turns."""
+        record = edit.find(self.engine, validate.name("memory_id", memory_id))
+        memory = view(record, self.engine.clock())
+        if isinstance(memory, Episode):
+            return replace(memory, turns=tuple(_views(self.engine, episodes.turns(self.engine, record), Turn)))
+        return memory
 
     def update(
         self, memory_id: str, /, *, status: str | None = None, tags: Iterable[str] | None = None, **fields: Any

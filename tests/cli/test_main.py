@@ -21,7 +21,7 @@ Run = Callable[..., Any]
 
 COMMANDS = (
     "init", "doctor", "demo", "learn", "retrieve", "list", "show", "add", "update", "delete", "feedback", "forget",
-    "stats", "reindex",
+    "stats", "reindex", "vacuum",
 )  # fmt: skip
 
 

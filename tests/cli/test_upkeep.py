@@ -1,8 +1,10 @@
-"""forget, stats, reindex."""
+"""forget, stats, reindex, vacuum."""
 
 from __future__ import annotations
 
 import io
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,3 +84,31 @@ def test_reindex_says_from_where_to_where(project: Path, deployed: dict[str, str
     done = run("reindex", "--json").json
     assert (done["from"], done["to"]) == ("hash-64", "none (words only)")
     assert done["moved"] > 5
+
+
+def test_vacuum_says_how_much_space_came_back(project: Path, run: Run) -> None:
+    turns = [{"speaker": "Ana", "text": f"{number} " + "word after word " * 300} for number in range(200)]
+    Path("chat.json").write_text(json.dumps(turns))
+    made = run("add", "episode", "chat.json", "--agent", "ops", "--session", "s1", "--json").json["memory"]
+    run("delete", made["id"], "--yes")
+    document = run("vacuum", "--json").json
+    assert document["bytes_freed"] == document["bytes_before"] - document["bytes_after"] > 500_000
+    assert Path(document["path"]).stat().st_size <= document["bytes_after"]
+    assert run("vacuum").out == f"there was no unused space in {document['path']}\n"
+    assert run("stats").code == 0
+
+
+def test_vacuum_names_the_space(project: Path, deployed: dict[str, str], run: Run) -> None:
+    turns = [{"speaker": "Ana", "text": f"{number} " + "word after word " * 300} for number in range(200)]
+    Path("chat.json").write_text(json.dumps(turns))
+    made = run("add", "episode", "chat.json", "--agent", "ops", "--session", "s1", "--json").json["memory"]
+    run("delete", made["id"], "--yes")
+    assert re.fullmatch(r"\d+\.\d MB came back; \S+alma\.db takes \d+\.\d kB\n", run("vacuum").out)
+    assert run("list", "--json").json["count"] == 5
+
+
+def test_a_store_without_unused_space_says_so(project: Path, run: Run) -> None:
+    (project / ".alma" / "config.yaml").write_text("project_id: shop\nembedding_provider: hash\nstorage: file\n")
+    ran = run("vacuum")
+    assert (ran.code, ran.out) == (1, "")
+    assert "nothing to vacuum; storage: sqlite can" in ran.err

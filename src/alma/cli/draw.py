@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..types.kinds import Memory, Outcome
+from ..types.kinds import Episode, Memory, Outcome
 from ..types.slice import Explanation, MemorySlice
 from .marks import HEADINGS, STYLES, bar, proof, sentence
 from .plain import type_of
-from .shapes import Column, Line, Shape, Table, line, table
+from .shapes import Column, Line, Shape, Table, line, stacked, table
 
 if TYPE_CHECKING:
     from ..doctor import Check
@@ -36,7 +36,7 @@ def listing(memories: Sequence[Memory], more: int = 0) -> Shape:
         faded = "" if memory.status == "active" else f"{memory.status}; "
         made.add(
             memory.id,
-            line(str(kind).replace("_", " "), STYLES[kind]),
+            line(kind.replace("_", " "), STYLES[kind]),
             f"{memory.confidence:.2f}",
             line(shortened(sentence(memory))),
             faded + proof(memory),
@@ -57,16 +57,23 @@ def found_memories(found: MemorySlice) -> Iterator[Shape]:
         made = table("score", "conf.", "memory", _DIM, _ID, title=HEADINGS[kind], title_style=style)
         for memory in memories:
             score, confidence = f"{scores[memory.id]:.3f}", f"{memory.confidence:.2f}"
-            made.add(score, confidence, line(shortened(sentence(memory))), proof(memory), memory.id)
+            made.add(score, confidence, _told(memory), proof(memory), memory.id)
         yield made
     recorded = f"retrieval {found.retrieval_id}, " if found.retrieval_id else ""
     yield line(f"{recorded}{found.retrieval_time_ms:.0f} ms", "dim")
 
 
+def _told(memory: Memory) -> Line:
+    """In one line; below a conversation the turns that were found in it."""
+    said = memory.turns if isinstance(memory, Episode) else ()
+    own = line(shortened(sentence(memory)), "bold" if said else "")
+    return stacked([own, *(line(shortened(sentence(turn))) for turn in said)])
+
+
 def _by_type(found: MemorySlice) -> Mapping[str, list[Memory]]:
     grouped: dict[str, list[Memory]] = {}
     for memory in found:
-        grouped.setdefault(str(type_of(memory)), []).append(memory)
+        grouped.setdefault(type_of(memory), []).append(memory)
     return grouped
 
 
@@ -114,7 +121,7 @@ def lesson(one: Learned) -> Line:
     kind = type_of(one.memory)
     style = STYLES[kind] if one.verb in ("formed", "restored") else "dim"
     mark = "★" if one.verb in ("formed", "restored") else "○"
-    what = line(f"{mark} {str(kind).replace('_', '-')} {one.verb}: ", f"bold {style}")
+    what = line(f"{mark} {kind.replace('_', '-')} {one.verb}: ", f"bold {style}")
     return what + line(shortened(sentence(one.memory)), style) + line(f" ({one.why})", "dim")
 
 

@@ -7,14 +7,15 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from ..types.kinds import Memory, MemoryType
+from ..types.kinds import Episode, Memory, MemoryType, Turn
 from ..types.record import Provenance, Record
 from .draw import shortened
 from .marks import STYLES, belief, sentence
 from .plain import plain, type_of
-from .shapes import Column, Shape, line, table
+from .shapes import Column, Line, Shape, line, stacked, table
 
-_ELSEWHERE = {"id", "confidence", "confidence_interval", "status"}
+_ELSEWHERE = {"id", "confidence", "confidence_interval", "status", "turns"}
+_RELATED = {MemoryType.OUTCOME: "counts for", "turn": "said in"}
 _COUNTS = ("successes", "partials", "failures", "uses", "skips", "ups", "downs")
 
 
@@ -22,17 +23,26 @@ def card(
     memory: Memory, record: Record, related: Sequence[Memory], history: Sequence[Mapping[str, Any]]
 ) -> Iterator[Shape]:
     kind = type_of(memory)
-    yield line(str(kind).replace("_", " "), f"bold {STYLES[kind]}") + line(f" {memory.id} ({memory.status})")
+    yield line(kind.replace("_", " "), f"bold {STYLES[kind]}") + line(f" {memory.id} ({memory.status})")
     grid = table(Column(style="dim", wrap=False), Column())
     for name, value in _rows(memory, record):
         grid.add(name, line(value))
     yield grid
     if related:
-        yield line("\nlearned from" if kind != MemoryType.OUTCOME else "\ncounts for", "bold")
+        yield line(f"\n{_RELATED.get(kind, 'learned from')}", "bold")
         yield from (line(f"  {one.id}  {shortened(sentence(one))}") for one in related)
+    if isinstance(memory, Episode) and memory.turns:
+        yield line("\nwhat was said", "bold")
+        yield from map(_spoken, memory.turns)
     if history:
         yield line("\nhistory", "bold")
         yield from (line(f"  {_moment(event['at'])}  {_event(event)}") for event in history)
+
+
+def _spoken(turn: Turn) -> Line:
+    """Who, when and which; below it the words as they are."""
+    said = [line(f"    {one}") for one in turn.text.splitlines()]
+    return stacked([line(f"  {turn.speaker}", "bold") + line(f"  {_moment(turn.said_at)}  {turn.id}", "dim"), *said])
 
 
 def _rows(memory: Memory, record: Record) -> Iterator[tuple[str, str]]:

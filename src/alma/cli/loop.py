@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotFoundError, ScopeError, ValidationError
-from ..types.kinds import Outcome
+from ..types.kinds import MemoryType, Outcome
 from .draw import explanations, found_memories, learned_many, learned_one
 from .learned import learned_since, tally
 from .output import Output
 from .parser import Subparsers, add_tags, command
+from .reading import read, read_object
 from .session import opened
 
 if TYPE_CHECKING:
@@ -27,6 +25,10 @@ _LEARN = (
     "agent", "task", "outcome", "strategy_used", "task_type", "duration_ms", "error_message", "feedback",
     "retrieval_id", "user_id", "tags",
 )  # fmt: skip
+_RETRIEVE = (
+    "task", "agent", "user_id", "top_k", "mode", "types", "tags", "since", "until", "as_of", "level", "progressive",
+)  # fmt: skip
+_TYPES = ", ".join(MemoryType)
 
 
 def register(commands: Subparsers) -> None:
@@ -73,15 +75,39 @@ def _register_retrieve(commands: Subparsers) -> None:
         alma retrieve "Deploy the billing service" --agent ops
         alma retrieve "Deploy the billing service" --agent ops --prompt >> prompt.md
         alma retrieve "Deploy the billing service" --agent ops --explain
+        alma retrieve "What did Ana say about the budget last week?" --agent ops --type episode --level turn
+        alma retrieve "Deploy the billing service" --agent ops --mode learning --since 2026-01-01
         """,
     )
     parser.add_argument("task", metavar="TASK", help="what is to be done")
     parser.add_argument("--agent", metavar="A", required=True, help="who will do it")
     parser.add_argument("--user", metavar="U", dest="user_id", help="for whom; their preferences always come along")
-    parser.add_argument("--top-k", metavar="K", type=int, default=5, help="at most so many of each type (default 5)")
+    parser.add_argument(
+        "--top-k", metavar="K", type=int, help="at most so many of each type (default: 5, or as the mode and TASK want)"
+    )
+    _add_filters(parser)
     parser.add_argument("--prompt", action="store_true", help="print exactly the text for a prompt")
     parser.add_argument("--explain", action="store_true", help="show what each memory scored, factor by factor")
     parser.add_argument("--max-tokens", metavar="N", type=int, default=2000, help="the prompt's budget (default 2000)")
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--mode", metavar="M", default="default", help="precise, broad, recent or learning (otherwise: default)"
+    )
+    parser.add_argument(
+        "--type", metavar="TYPE", dest="types", action="append", help=f"only these; may be repeated: {_TYPES}"
+    )
+    parser.add_argument(
+        "--tag", metavar="TAG", dest="tags", action="append", help="only what has one of these tags; may be repeated"
+    )
+    parser.add_argument("--since", metavar="TIME", help="not older than this, such as 2026-05-07 or 2026-05-07T14:30Z")
+    parser.add_argument("--until", metavar="TIME", help="older than this")
+    parser.add_argument("--as-of", metavar="TIME", help="what was known at this moment")
+    parser.add_argument(
+        "--level", metavar="L", default="session", help="of conversations: session (default) or turn, for single turns"
+    )
+    parser.add_argument("--progressive", action="store_true", help="a prompt of summaries with ids; `show` tells more")
 
 
 # -- learn
@@ -148,28 +174,10 @@ def _learn_line(alma: ALMA, line: _Line, before: int) -> list[Outcome]:
 
 
 def _lines(source: str, given: Mapping[str, Any]) -> Iterator[_Line]:
-    for number, text in enumerate(_read(source).splitlines(), 1):
+    for number, text in enumerate(read(source).split("\n"), 1):
         if text.strip():
             place = f"{source}, line {number}"
-            yield _Line(place, {**given, **_object(place, text)})
-
-
-def _read(source: str) -> str:
-    try:
-        data = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValidationError(f"{source} cannot be read: {error}") from error
-    return data
-
-
-def _object(place: str, text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise ValidationError(f"{place} is not JSON: {error}; nothing was recorded") from error
-    if not isinstance(value, dict):
-        raise ValidationError(f"{place} must be an object with the arguments of learn; nothing was recorded")
-    return value
+            yield _Line(place, {**given, **read_object(place, text, "the arguments of learn")})
 
 
 # -- retrieve
@@ -177,7 +185,7 @@ def _object(place: str, text: str) -> dict[str, Any]:
 
 def retrieve(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
-        found = alma.retrieve(args.task, args.agent, args.user_id, args.top_k)
+        found = alma.retrieve(**{name: getattr(args, name) for name in _RETRIEVE})
     prompt = found.to_prompt(args.max_tokens)
     document = {
         "query": found.query,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..types.kinds import AntiPattern, DomainKnowledge, Heuristic, Memory, Outcome, UserPreference
+from ..types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Turn, UserPreference
 
 STYLES = {
     "heuristic": "green",
@@ -10,6 +10,8 @@ STYLES = {
     "domain_knowledge": "cyan",
     "user_preference": "magenta",
     "outcome": "yellow",
+    "episode": "blue",
+    "turn": "blue",
 }
 HEADINGS = {
     "user_preference": "what the user wants",
@@ -17,6 +19,8 @@ HEADINGS = {
     "anti_pattern": "what to avoid",
     "domain_knowledge": "what is known",
     "outcome": "what happened before",
+    "episode": "what was said before",
+    "turn": "what was said before",
 }
 
 
@@ -63,6 +67,10 @@ def sentence(memory: Memory) -> str:
             return f"{memory.user_id}, {memory.category}: {memory.preference}"
         case DomainKnowledge():
             return f"{memory.domain}: {memory.fact}"
+        case Episode():
+            return memory.title or f"session {memory.session_id}"
+        case Turn():
+            return f"{memory.speaker}: {memory.text}"
     raise TypeError(f"{type(memory).__name__} has no sentence")
 
 
@@ -79,4 +87,13 @@ def proof(memory: Memory) -> str:
             return f"failed {memory.occurrence_count} times"
         case UserPreference() | DomainKnowledge():
             return memory.source
+        case Episode():
+            return f"{counted(memory.turn_count, 'turn')}, {memory.started_at.astimezone():%Y-%m-%d}"
+        case Turn():
+            return f"{memory.said_at.astimezone():%Y-%m-%d}"
     return ""
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 turn`, `2 turns`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

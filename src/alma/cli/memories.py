@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ValidationError
-from ..types.kinds import Memory, MemoryType
+from ..types.kinds import Episode, Memory, MemoryType
 from ..types.query import Where
 from ..types.record import Record
 from .draw import listing
 from .draw_one import card
+from .episodes import register_episode
+from .marks import counted
 from .output import Output
 from .parser import Subparsers, add_tags, command
 from .plain import plain
@@ -89,13 +92,23 @@ def show(args: argparse.Namespace, out: Output) -> int:
 
 
 def _related(alma: ALMA, record: Record) -> list[Memory]:
-    """The outcomes a lesson was learned from, or the lessons an outcome counts for: they share a strategy group."""
+    """The outcomes a lesson was learned from, or the lessons an outcome counts for: they share a strategy group.
+
+    Of a turn, its conversation.
+    """
     if not record.links:
         return []
+    if record.kind == "turn":
+        return [_whole(alma.get(record.links[0]))]
     lesson = record.kind != MemoryType.OUTCOME
     kinds = {MemoryType.OUTCOME} if lesson else {MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN}
     where = Where(kinds=kinds, projects={alma.project_id}, linked=record.links[:1])
     return [alma.get(one.id) for one in alma.engine.store.scan(where, _RELATED)]
+
+
+def _whole(memory: Memory) -> Memory:
+    """A conversation without its turns: `show` of its own id tells them."""
+    return replace(memory, turns=()) if isinstance(memory, Episode) else memory
 
 
 # -- add
@@ -106,12 +119,13 @@ def _register_add(commands: Subparsers) -> None:
         commands,
         "add",
         None,
-        "add a fact, a preference, a strategy or a warning",
+        "add a fact, a preference, a strategy, a warning or a conversation",
         """
         alma add knowledge --agent ops --domain deployment --fact "The deploy window is 9 to 17 h"
         alma add preference --user ana --category style --preference "Short answers"
         alma add heuristic --agent ops --condition "Deploying a service" --strategy "Blue-green deployment"
         alma add anti-pattern --agent ops --pattern "Deploy on Friday" --why-bad "Nobody is there on Saturday"
+        alma add episode chat.jsonl --agent ops --session 2026-05-07
         """,
     )
     kinds = adding.add_subparsers(title="what to add", metavar="KIND", required=True)
@@ -124,6 +138,7 @@ def _register_add(commands: Subparsers) -> None:
             parser.add_argument(_option(argument), dest=argument, metavar="TEXT")
         add_tags(parser)
         parser.add_argument("--metadata", metavar="JSON", help="a JSON object of your own")
+    register_episode(kinds)
 
 
 _ADDABLE: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
@@ -214,7 +229,7 @@ def _register_delete(commands: Subparsers) -> None:
         commands,
         "delete",
         delete,
-        "erase a memory for good; it will not be learned again by itself",
+        "erase a memory for good; it will not be learned again by itself; a conversation goes with all its turns",
         "alma delete kno_01k… --yes",
     )
     parser.add_argument("id", metavar="ID")
@@ -224,15 +239,23 @@ def _register_delete(commands: Subparsers) -> None:
 def delete(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
         memory = alma.get(args.id)
+        parts = _parts(memory)
         if not args.yes:
             _show_briefly(out, memory)
-        if not (args.yes or out.confirm("Erase it for good?")):
+        if not (args.yes or out.confirm(f"Erase it for good{parts}?")):
             out.line("nothing was erased")
             return 0
         alma.delete(memory.id)
-    if not out.answered({"deleted": memory.id}):
-        out.line(f"erased {memory.id}")
+    gone = {"turns": [turn.id for turn in memory.turns]} if isinstance(memory, Episode) else {}
+    if not out.answered({"deleted": memory.id, **gone}):
+        out.line(f"erased {memory.id}{parts}")
     return 0
+
+
+def _parts(memory: Memory) -> str:
+    if not isinstance(memory, Episode) or not memory.turns:
+        return ""
+    return f", with its {counted(len(memory.turns), 'turn')}"
 
 
 def _show_briefly(out: Output, memory: Memory) -> None:

@@ -9,26 +9,39 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from ..types.kinds import AntiPattern, DomainKnowledge, Heuristic, Memory, MemoryType, Outcome, UserPreference
+from ..types.kinds import (
+    AntiPattern,
+    DomainKnowledge,
+    Episode,
+    Heuristic,
+    Memory,
+    MemoryType,
+    Outcome,
+    Turn,
+    UserPreference,
+)
 from ..types.times import to_iso
 
-_TYPES: Mapping[type[Memory], MemoryType] = {
+_TYPES: Mapping[type[Memory], str] = {
     Heuristic: MemoryType.HEURISTIC,
     Outcome: MemoryType.OUTCOME,
     UserPreference: MemoryType.USER_PREFERENCE,
     DomainKnowledge: MemoryType.DOMAIN_KNOWLEDGE,
     AntiPattern: MemoryType.ANTI_PATTERN,
+    Episode: MemoryType.EPISODE,
+    Turn: "turn",
 }
 
 
-def type_of(memory: Memory) -> MemoryType:
-    return _TYPES[type(memory)]
+def type_of(memory: Memory) -> str:
+    """Its memory type; a turn is a part of an episode and not a type of its own, but it has a name."""
+    return str(_TYPES[type(memory)])
 
 
 def plain(value: object) -> Any:
     """Dataclasses become objects, times ISO 8601; a memory also says its type."""
     if isinstance(value, Memory):
-        return {"type": str(type_of(value)), **_fields(value)}
+        return {"type": type_of(value), **_fields(value)}
     if is_dataclass(value) and not isinstance(value, type):
         return _fields(value)
     if isinstance(value, Enum):

@@ -1,9 +1,12 @@
-"""Looking after the whole: forget, stats, reindex."""
+"""Looking after the whole: forget, stats, reindex, vacuum."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import Any
 
+from ..errors import ValidationError
 from .draw import counts, listing
 from .output import Output
 from .parser import Subparsers, command
@@ -25,6 +28,13 @@ def register(commands: Subparsers) -> None:
         reindex,
         "embed everything anew with the configured embedder; can be stopped and run again",
         "alma reindex",
+    )
+    command(
+        commands,
+        "vacuum",
+        vacuum,
+        "give unused space back and leave no trace of deleted words",
+        "alma vacuum",
     )
 
 
@@ -92,3 +102,35 @@ def reindex(args: argparse.Namespace, out: Output) -> int:
     if not out.answered({"from": before, "to": after, "moved": moved}):
         out.line(f"{moved} records embedded anew" if moved else "everything is embedded already")
     return 0
+
+
+def vacuum(args: argparse.Namespace, out: Output) -> int:
+    with opened(args, matching=False) as alma:
+        store: Any = alma.engine.store
+        if not hasattr(store, "vacuum"):
+            raise ValidationError(
+                f"{type(store).__name__} keeps no unused space, so there is nothing to vacuum; storage: sqlite can"
+            )
+        path = Path(store.path)
+        before = _size(path)
+        store.vacuum()
+        after = _size(path)
+    freed = max(0, before - after)
+    if not out.answered({"path": path, "bytes_before": before, "bytes_after": after, "bytes_freed": freed}):
+        out.line(f"{_bytes(freed)} came back; {path} takes {_bytes(after)}" if freed else _NOTHING_FREED.format(path))
+    return 0
+
+
+_NOTHING_FREED = "there was no unused space in {}"
+
+
+def _size(path: Path) -> int:
+    """The file and what waits beside it to be written into it."""
+    return sum(part.stat().st_size for part in (path, Path(f"{path}-wal")) if part.exists())
+
+
+def _bytes(number: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number} bytes"

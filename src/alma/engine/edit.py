@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import NotFoundError, ValidationError, unknown
 from ..types.evidence import Evidence
-from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType, Result
+from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from .admit import Attempting, allow, build, change, clean, commit, key_of, revise, rewrite, screen
@@ -16,6 +16,7 @@ from .context import Engine
 from .distil.groups import Attempt, Groups, lesson_id
 from .distil.lessons import Case, settle
 from .drafts import Draft, Statement
+from .episodes import along, turns, without
 
 
 def stating(engine: Engine, statements: Sequence[Statement]) -> Attempting:
@@ -119,7 +120,7 @@ def find(engine: Engine, memory_id: str) -> Record:
     found = [
         record
         for record in engine.store.get([memory_id])
-        if record.project == engine.project and record.kind in MEMORY_KINDS
+        if record.project == engine.project and record.kind in READABLE_KINDS
     ]
     if not found:
         raise NotFoundError(f"there is no memory {memory_id!r} in project {engine.project!r}")
@@ -148,8 +149,9 @@ def update(
             fresh = rewrite(engine, held, body, provenance=origin, key=_key(held, body), **changes)
         else:
             fresh = revise(engine, held, body=body, **changes)
+        followed = along(engine, held, **changes) if held.kind == MemoryType.EPISODE and changes else []
         before = {name: held.body.get(name) for name in told} | {"status": str(held.status), "tags": list(held.tags)}
-        return fresh, [fresh, change(engine, fresh, "edited", before=before)]
+        return fresh, [fresh, *followed, change(engine, fresh, "edited", before=before)]
 
     return commit(engine, attempt)
 
@@ -178,12 +180,18 @@ def delete(engine: Engine, memory_id: str) -> None:
             kind="tombstone", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.USER)
         )
         stone = build(engine, draft, (), id=f"tom_{record.id}", key=record.key or record.id)
-        return None, [stone, *_uncounted(engine, record)]
+        left = without(engine, record) if record.kind == "turn" else []
+        return None, [stone, *left, *_uncounted(engine, record)]
 
     # Two steps, the stone first: killed in between, the same call finishes the work without counting twice.
     commit(engine, attempt)
     told = [change.id for change in history(engine, memory_id)]
-    engine.store.delete([memory_id, *told, *_left_alone(engine, record)])
+    engine.store.delete([memory_id, *told, *_left_alone(engine, record), *_parts(engine, record)])
+
+
+def _parts(engine: Engine, record: Record) -> list[str]:
+    """The turns of a conversation go with it."""
+    return [turn.id for turn in turns(engine, record)] if record.kind == MemoryType.EPISODE else []
 
 
 def _left_alone(engine: Engine, record: Record) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..errors import ValidationError
-from ..types.kinds import MEMORY_KINDS, FeedbackSignal, MemoryType
+from ..types.kinds import READABLE_KINDS, FeedbackSignal, MemoryType
 from ..types.record import Record
 from .admit import commit, counted
 from .context import Engine
@@ -46,7 +46,7 @@ def feedback(engine: Engine, signals: Mapping[str, FeedbackSignal], kind: Memory
 
 
 def _ours(engine: Engine, record: Record) -> bool:
-    return record.project == engine.project and record.kind in MEMORY_KINDS
+    return record.project == engine.project and record.kind in READABLE_KINDS
 
 
 def _expect(held: list[Record], kind: MemoryType | None) -> None:

@@ -21,6 +21,8 @@ class Stats(TypedDict):
     by_type: dict[str, int]
     by_status: dict[str, int]
     by_agent: dict[str, int]
+    turn_count: int
+    """What was said in all conversations."""
     retrieval_count: int
     embedder: str
 
@@ -37,6 +39,7 @@ def stats(engine: Engine, agent: str | None = None) -> Stats:
         by_type={kind: _sum(live, 0, kind) for kind in MEMORY_KINDS},
         by_status={str(status): number for status in Status if (number := _sum(counts, 2, status))},
         by_agent={name: _sum(live, 1, name) for name in sorted({place[1] for place in live}) if name},
+        turn_count=sum(_count(engine, Where(kinds={"turn"}, projects={engine.project}, agents=agents)).values()),
         retrieval_count=sum(asked.values()),
         embedder=engine.embedder_name or "none (words only)",
     )

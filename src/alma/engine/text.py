@@ -22,6 +22,26 @@ STOP = frozenset(
 )
 
 
+COMMON = frozenset(
+    """able actually add always answer area ask away back bad begin best better big bit bring build business buy call
+    came care case change check city class clean close come company complete consider could country course create cut
+    day days deal different does done early easy else end enough even ever every example fact family far feel find
+    first follow form found friend full gave general get getting give given goes good got great group grow guess hand
+    happen hard head hear help high hold home hope hour hours house idea important include job keep kind kinds know
+    known large last late later lead learn least leave left less level life like likely line list little live local
+    long look lot love made main make makes making man many matter maybe mean meet mention might minute minutes moment
+    money month months morning move much must name need never new next night nothing number offer often old one open
+    option order outside part people perhaps person pick place plan play point possible prefer previous probably
+    problem put question quick quite read ready real really reason recent recently remember right room run said save
+    say saying second see seem send service set several share short show side simple since size small somebody someone
+    something sometimes soon sort specific spend stand start state stay still stop story sure take talk team tell term
+    test thing things think thought time times today together told took top total toward try trying turn two type
+    understand use used useful user using usually visit wait walk want wanted watch water way week weekend weeks well
+    went whole without word words work working world would write wrong year years yes yet young""".split()
+)
+"""Words that most texts hold: to share one of them is to share little."""
+
+
 def _fold(found: re.Match[str]) -> str:
     return found[0] if found["flag"] else found[0].casefold()
 
@@ -87,6 +107,33 @@ def stems(text: str) -> frozenset[str]:
 def coverage(query: frozenset[str], text: frozenset[str]) -> float:
     """Which share of the query's words the text holds."""
     return len(query & text) / len(query) if query else 0.0
+
+
+@lru_cache(maxsize=1)
+def _common_stems() -> frozenset[str]:
+    return frozenset(map(stem, COMMON))
+
+
+def is_common(word: str) -> bool:
+    return stem(word) in _common_stems()
+
+
+def agreement(query: frozenset[str], text: frozenset[str]) -> float:
+    """Which share of the query's words the text holds, common ones counting little.
+
+    One word shared of several says less than its share; the only word there is, shared, is all one can ask.
+    """
+    common = _common_stems()
+    telling = len(query - common)
+    total = telling + _COMMON_WEIGHT * (len(query) - telling)
+    if not total:
+        return 0.0
+    both = query & text
+    shared = len(both - common) + _COMMON_WEIGHT * len(both & common)
+    return shared / total * min(1.0, shared / max(1, min(2, telling)))
+
+
+_COMMON_WEIGHT = 0.3
 
 
 def shorten(text: str, most: int) -> str:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -83,6 +84,24 @@ def number(label: str, value: object, least: float = -math.inf, most: float = ma
     if not least <= value <= most:
         raise ValidationError(f"{label} must be between {least:g} and {most:g}, not {value!r}")
     return float(value)
+
+
+def moment(label: str, value: object) -> datetime | None:
+    """A point in time: a datetime with a time zone, or ISO 8601 text (a date alone is its first moment; UTC unless it
+    says otherwise)."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            read = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise ValidationError(f"{label} must be a time such as 2026-05-07T14:30:00Z, not {value!r}") from None
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+    if not isinstance(value, datetime):
+        raise ValidationError(f"{label} must be a datetime or ISO 8601 text, not {type(value).__name__}")
+    if value.tzinfo is None:
+        raise ValidationError(f"{label} has no time zone; pass an aware datetime such as datetime.now(timezone.utc)")
+    return value.astimezone(UTC)
 
 
 def choice(label: str, value: object, options: type[E]) -> E:

@@ -5,12 +5,14 @@ from .kinds import (
     KINDS,
     AntiPattern,
     DomainKnowledge,
+    Episode,
     FeedbackSignal,
     Heuristic,
     Memory,
     MemoryType,
     Outcome,
     Result,
+    Turn,
     UserPreference,
 )
 from .query import Hit, Where
@@ -23,6 +25,7 @@ __all__ = [
     "AntiPattern",
     "Belief",
     "DomainKnowledge",
+    "Episode",
     "Evidence",
     "Explanation",
     "Factor",
@@ -41,6 +44,7 @@ __all__ = [
     "Scopes",
     "Status",
     "Trust",
+    "Turn",
     "UserPreference",
     "Where",
 ]

@@ -8,9 +8,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from . import speech
 from .evidence import Belief
 from .record import Record
-from .times import from_micros
+from .times import from_iso, from_micros
 
 Body = Mapping[str, Any]
 
@@ -21,6 +22,7 @@ class MemoryType(StrEnum):
     USER_PREFERENCE = "user_preference"
     DOMAIN_KNOWLEDGE = "domain_knowledge"
     ANTI_PATTERN = "anti_pattern"
+    EPISODE = "episode"
 
 
 class Result(StrEnum):
@@ -116,6 +118,33 @@ class AntiPattern(Memory):
     better_alternative: str
     occurrence_count: int = 0
     last_seen: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn(Memory):
+    """What one speaker said at one point of a conversation."""
+
+    session_id: str
+    episode_id: str
+    index: int
+    """Its place in the conversation, from 0."""
+    speaker: str
+    text: str
+    said_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode(Memory):
+    """A conversation."""
+
+    session_id: str
+    title: str = ""
+    speakers: tuple[str, ...] = ()
+    turn_count: int = 0
+    started_at: datetime
+    ended_at: datetime
+    turns: tuple[Turn, ...] = ()
+    """Retrieved: the turns that matter, as they were said. From `get`: all of them. In a list: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +249,31 @@ def _anti_pattern(record: Record, belief: Belief) -> AntiPattern:
     )
 
 
+def _turn(record: Record, belief: Belief) -> Turn:
+    return Turn(
+        **_common(record, belief),
+        session_id=record.session,
+        episode_id=record.links[0],
+        index=record.body["index"],
+        speaker=record.body["speaker"],
+        text=record.body["text"],
+        said_at=record.created_at,
+    )
+
+
+def _episode(record: Record, belief: Belief) -> Episode:
+    body = record.body
+    return Episode(
+        **_common(record, belief),
+        session_id=record.session,
+        title=body["title"],
+        speakers=tuple(body["speakers"]),
+        turn_count=body["turns"],
+        started_at=record.created_at,
+        ended_at=from_iso(body["ended_at"]) or record.created_at,
+    )
+
+
 def _joined(*names: str) -> Callable[[Body], str]:
     return lambda body: "\n".join(str(body[name]) for name in names if body.get(name))
 
@@ -289,6 +343,24 @@ _ALL = (
         _joined("strategy", "task"),
         _heads("strategy", "task"),
     ),
+    # A conversation and its turns. The turns are what is searched; the episode holds what its people said in one piece,
+    # because a conversation about something says it here and there.
+    Kind(
+        "episode",
+        "epi",
+        ("title", "speakers", "turns", "next", "ended_at", "said"),
+        _joined("title", "said"),
+        decode=_episode,
+        editable=("title",),
+    ),
+    Kind(
+        "turn",
+        "trn",
+        ("speaker", "index", "text"),
+        lambda body: speech.by_name(str(body["speaker"]), str(body["text"])),
+        lambda body: speech.passages(str(body["speaker"]), str(body["text"])),
+        _turn,
+    ),
     Kind("retrieval", "ret", ("task", "shown", "mode"), passing=True),
     Kind("change", "chg", ("record", "verb", "why", "before")),
     Kind("tombstone", "tom", ("record", "kind")),
@@ -297,3 +369,5 @@ _ALL = (
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
 MEMORY_KINDS: tuple[str, ...] = tuple(MemoryType)
+READABLE_KINDS: tuple[str, ...] = (*MEMORY_KINDS, "turn")
+"""What has an id that a person may ask for."""

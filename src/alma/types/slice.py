@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from .kinds import AntiPattern, DomainKnowledge, Heuristic, Memory, Outcome, UserPreference
+from .kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Turn, UserPreference
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,12 @@ class MemorySlice:
     preferences: list[UserPreference] = field(default_factory=list)
     domain_knowledge: list[DomainKnowledge] = field(default_factory=list)
     anti_patterns: list[AntiPattern] = field(default_factory=list)
+    episodes: list[Episode] = field(default_factory=list)
+    """Conversations, each with the turns that matter."""
+    turns: list[Turn] = field(default_factory=list)
+    """Single turns, when they were asked for instead of conversations."""
+    progressive: bool = False
+    """The prompt gives summaries with ids; `get` gives the whole."""
     retrieval_id: str | None = None
     retrieval_time_ms: float = 0.0
     explanations: tuple[Explanation, ...] = ()
@@ -67,6 +73,8 @@ class MemorySlice:
         yield from self.anti_patterns
         yield from self.domain_knowledge
         yield from self.outcomes
+        yield from self.episodes
+        yield from self.turns
 
     def __len__(self) -> int:
         return self.total_items

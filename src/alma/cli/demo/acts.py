@@ -65,7 +65,7 @@ def _result(tried: Tried) -> Line:
 
 def _lessons(learned: Sequence[Learned]) -> Line:
     return stacked(
-        line(f"★ {str(type_of(one.memory)).replace('_', '-')} {one.verb}", f"bold {_color(one)}") for one in learned
+        line(f"★ {type_of(one.memory).replace('_', '-')} {one.verb}", f"bold {_color(one)}") for one in learned
     )
 
 

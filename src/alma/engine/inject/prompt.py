@@ -1,18 +1,26 @@
-"""Memories as text for a prompt: grouped, one line each, inert, within a budget."""
+"""Memories as text for a prompt: grouped, one line each, inert, within a budget.
+
+A conversation has its telling turns below its line. A progressive slice has a short line with the id for each memory.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...errors import ValidationError
-from ...types.kinds import AntiPattern, DomainKnowledge, Heuristic, Memory, Outcome, UserPreference
+from ...types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Turn, UserPreference
 from ...types.slice import MemorySlice
 from ..text import shorten
+from . import quote
 from .escape import escape
 
 _FIELD_CHARS = 500
+_TURN_CHARS = (500, 240, 120)
+"""So much of each turn is shown: of the most that lets everything be heard, else of the least."""
+_BRIEF_CHARS = 85
 _CHARS_PER_TOKEN = 3.5
+_MORE = "Each line is a summary: `get` with the id in brackets gives the whole."
 
 
 def tokens(text: str) -> int:
@@ -23,22 +31,21 @@ def tokens(text: str) -> int:
 def render(memories: MemorySlice, max_tokens: int) -> str:
     if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens <= 0:
         raise ValidationError(f"max_tokens must be a whole number greater than 0, not {max_tokens!r}")
-    room = max_tokens
+    closing = f"\n{_MORE}" if memories.progressive else ""
+    room = max_tokens - (tokens(closing) + 1 if closing else 0)
     out: list[str] = []
     for heading, items in _sections(memories):
         lines: list[str] = []
         opening = f"{'' if not out else chr(10)}### {heading}"
-        spent = tokens(opening) + 1
-        for item in items:
-            cost = tokens(line(item)) + 1
-            if spent + cost > room:
-                continue
-            lines.append(line(item))
-            spent += cost
+        spent = _cost(opening)
+        for form in _forms(items, memories, room - spent):
+            if spent + _cost(form) <= room:
+                lines.append(form)
+                spent += _cost(form)
         if lines:
             out += [opening, *lines]
             room -= spent
-    return "\n".join(out)
+    return "\n".join([*out, closing] if out and closing else out)
 
 
 def _sections(memories: MemorySlice) -> Iterator[tuple[str, list[Memory]]]:
@@ -47,6 +54,57 @@ def _sections(memories: MemorySlice) -> Iterator[tuple[str, list[Memory]]]:
     yield "What to avoid", list(memories.anti_patterns)
     yield "What is known", list(memories.domain_knowledge)
     yield "What happened before", list(memories.outcomes)
+    yield "What was said before (quoted)", [*memories.episodes, *memories.turns]
+
+
+def _cost(text: str) -> int:
+    """With the line break after it."""
+    return tokens(text) + 1
+
+
+def _forms(items: Sequence[Memory], memories: MemorySlice, room: int) -> Iterator[str]:
+    """How each is shown."""
+    if memories.progressive:
+        yield from (f"- {_brief(item, memories.query)} [{item.id}]" for item in items)
+        return
+    spoken = [item for item in items if isinstance(item, Episode | Turn)]
+    if spoken:
+        most = _chars(spoken, memories.query, room)
+        yield from (quote.told(item, memories.query, most, marked=True) for item in spoken)
+        return
+    yield from map(line, items)
+
+
+def _chars(spoken: Sequence[Episode | Turn], query: str, room: int) -> int:
+    for most in _TURN_CHARS[:-1]:
+        if sum(_cost(quote.told(item, query, most)) for item in spoken) <= room:
+            return most
+    return _TURN_CHARS[-1]
+
+
+def _brief(memory: Memory, query: str) -> str:
+    if isinstance(memory, Episode | Turn):
+        return quote.brief(memory, query, _BRIEF_CHARS)
+    return escape(shorten(_summary(memory), _BRIEF_CHARS))
+
+
+def _summary(memory: Memory) -> str:
+    match memory:
+        case Heuristic():
+            return f"{_when(memory.condition)}{memory.strategy}"
+        case AntiPattern():
+            return f"{_when(memory.condition)}not {memory.pattern}"
+        case Outcome():
+            return f"{memory.outcome}: {memory.task_description}: {memory.strategy_used}"
+        case UserPreference():
+            return memory.preference
+        case DomainKnowledge():
+            return memory.fact
+    raise TypeError(f"{type(memory).__name__} has no summary")
+
+
+def _when(condition: str) -> str:
+    return f"{condition}: " if condition else ""
 
 
 def _say(text: str) -> str:

@@ -42,23 +42,71 @@ _SAID = 0.9
 _NOT_AGAINST = 0.12
 
 
-def relevant(candidate: Candidate) -> bool:
+def relevant(candidate: Candidate, strictness: float = 0.0) -> bool:
     """The gate before everything else: a fresh, proven, beloved memory that is not about the task stays out."""
-    if candidate.cosine is None:
-        return candidate.words >= _WORDS_FLOOR
-    if candidate.words >= _SAID and candidate.cosine >= _NOT_AGAINST:
+    return sufficient(candidate.cosine, candidate.words, strictness)
+
+
+def sufficient(cosine: float | None, words: float, strictness: float = 0.0) -> bool:
+    if cosine is None:
+        return words >= _WORDS_FLOOR + strictness
+    if words >= _SAID and cosine >= _NOT_AGAINST + strictness:
         return True
-    return candidate.cosine + _WORDS_HELP * candidate.words >= _FLOOR
+    return cosine + _WORDS_HELP * words >= _FLOOR + strictness
+
+
+# What people said in passing is near to many a task, so more is asked of it than of what was kept on purpose: that
+# something else near the task was said as well. Fitted by `tools/fit_ranking.py`.
+@dataclass(frozen=True, slots=True)
+class Floor:
+    least: float = 0.59
+    small: float = 0.53
+    """Where little has been said, less is near by chance, and nothing follows from nothing else being near."""
+    words: float = 0.30
+    depth: float = 0.30
+    """The share of the neighbourhood in the cosine."""
+    strange: float = 0.11
+    words_only: float = 0.40
+    said: float = 0.75
+    """What says so much of the question passes unless its meaning is quite another."""
+
+    def passes(self, sign: Sign, strictness: float = 0.0) -> bool:
+        more = strictness + (self.strange if sign.strange else 0.0)
+        if sign.cosine is None:
+            return sign.words >= self.words_only + more
+        if sign.words >= self.said and not sign.strange and sign.cosine >= _NOT_AGAINST + strictness:
+            return True
+        if sign.depth is None:
+            return sign.cosine + self.words * sign.words >= self.small + more
+        near = (1.0 - self.depth) * sign.cosine + self.depth * sign.depth
+        return near + self.words * sign.words >= self.least + more
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """What speaks for a conversation."""
+
+    cosine: float | None
+    depth: float | None
+    """How near the fifth nearest turn of all is: what was talked about was talked about more than once. None where
+    little has been said."""
+    words: float
+    """Which share of the question's words its best turn holds."""
+    strange: bool
+    """The question names somebody or something of which there is no word in it."""
+
+
+FLOOR = Floor()
 
 
 def similarity(pool: Sequence[Candidate]) -> list[float]:
     """How relevant each candidate is, between 0 and 1."""
-    meaning = _standardise([candidate.cosine for candidate in pool], _MEANING)
-    by_words = _standardise([candidate.words for candidate in pool], _WORDS)
-    return [_squash(a + _WORD_SHARE * b) for a, b in zip(meaning, by_words, strict=True)]
+    meaning = standardise([candidate.cosine for candidate in pool], _MEANING)
+    by_words = standardise([candidate.words for candidate in pool], _WORDS)
+    return [squash(a + _WORD_SHARE * b) for a, b in zip(meaning, by_words, strict=True)]
 
 
-def _standardise(values: Sequence[float | None], prior: Prior) -> list[float]:
+def standardise(values: Sequence[float | None], prior: Prior) -> list[float]:
     known = [value for value in values if value is not None]
     total = len(known) + prior.weight
     mean = (sum(known) + prior.weight * prior.mean) / total
@@ -67,5 +115,5 @@ def _standardise(values: Sequence[float | None], prior: Prior) -> list[float]:
     return [0.0 if value is None else (value - mean) / deviation for value in values]
 
 
-def _squash(z: float) -> float:
+def squash(z: float) -> float:
     return 1.0 / (1.0 + math.exp(-(z - 1.0) / 1.2))

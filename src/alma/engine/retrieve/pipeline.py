@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from ...errors import ReadOnlyError, StorageFullError
 from ...types.kinds import MemoryType
-from ...types.query import Hit, Where
+from ...types.query import Hit
 from ...types.record import Origin, Provenance, Record, Status
 from ...types.slice import Explanation, MemorySlice
 from ...types.vector import Vector, cosine
@@ -23,7 +22,12 @@ from ..search import by_meaning, by_words, closeness
 from ..text import coverage, shorten, stems
 from ..view import view
 from .fuse import Candidate, relevant, similarity
+from .hop import linked
+from .question import read
+from .recall import recall
+from .request import MANNERS, Asked, Mode, Request
 from .score import explain, score
+from .when import windows
 
 _LOG = logging.getLogger("alma")
 _OWNED = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.DOMAIN_KNOWLEDGE, MemoryType.OUTCOME)
@@ -40,14 +44,6 @@ _NOTE_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    task: str
-    agent: str
-    user: str | None = None
-    top_k: int = 5
-
-
-@dataclass(frozen=True, slots=True)
 class Scored:
     record: Record
     score: float
@@ -56,15 +52,30 @@ class Scored:
 
 def retrieve(engine: Engine, request: Request) -> MemorySlice:
     began = time.perf_counter()
-    now = engine.clock()
-    vectors = _query_vectors(engine, request.task)
-    pool = _pool(engine, request, vectors)
-    ranked = _rank(engine, request, pool, now)
-    chosen = {kind: _diverse(ranked[kind], request.top_k) for kind in _OWNED}
+    asked = look(engine, request)
+    ranked = _rank(asked, _pool(asked))
+    chosen = {kind: _diverse(ranked[kind], asked.top_k) for kind in _OWNED}
+    chosen[MemoryType.DOMAIN_KNOWLEDGE] += _second_hop(asked, chosen)
     chosen[MemoryType.USER_PREFERENCE] = ranked[MemoryType.USER_PREFERENCE][: engine.settings.max_preferences]
-    made = _slice(request, chosen, now)
-    kept = _keep(engine, request, made) if engine.settings.keep_retrievals else None
+    made = _slice(asked, chosen)
+    if MemoryType.EPISODE in asked.types:
+        made = recall(asked, made)
+    kept = _keep(asked, made) if engine.settings.keep_retrievals else None
     return replace(made, retrieval_id=kept, retrieval_time_ms=(time.perf_counter() - began) * 1000)
+
+
+def look(engine: Engine, request: Request) -> Asked:
+    question = read(request.task)
+    now = request.as_of or engine.clock()
+    return Asked(
+        engine=engine,
+        request=request,
+        manner=MANNERS[request.mode],
+        question=question,
+        windows=tuple(windows(question.text, now)),
+        vectors=_query_vectors(engine, question.text),
+        now=now,
+    )
 
 
 def _query_vectors(engine: Engine, task: str) -> tuple[Vector, ...]:
@@ -87,39 +98,36 @@ def _endings(task: str, size: int) -> tuple[str, ...]:
     return (end, end[-size // 4 :].partition(" ")[2] or end)
 
 
-def _pool(engine: Engine, request: Request, vectors: tuple[Vector, ...]) -> list[Candidate]:
-    limit = max(2 * request.top_k, 12)
-    readable = engine.scopes.readable(request.agent)
-    # What happened while working for one user is not told to another.
-    users = None if request.user is None else {"", request.user}
+def _pool(asked: Asked) -> list[Candidate]:
+    engine, task = asked.engine, asked.question.text
+    limit = max(2 * asked.top_k, 12)
     meaning: list[Hit] = []
     words: list[Hit] = []
-    for kind in _OWNED:
-        where = Where(kinds={kind}, projects={engine.project}, agents=readable, users=users, statuses={Status.ACTIVE})
-        meaning += by_meaning(engine, vectors, where, limit)
-        words += by_words(engine.store, request.task, where, limit)
+    for kind in (kind for kind in _OWNED if kind in asked.types):
+        where = asked.where(kind)
+        meaning += by_meaning(engine, asked.vectors, where, limit)
+        words += by_words(engine.store, task, where, limit)
     ids = dict.fromkeys(hit.id for hit in (*meaning, *words))
-    records = [*engine.store.get(list(ids)), *_standing(engine, request)]
+    records = [*engine.store.get(list(ids)), *_standing(asked)]
     close = {hit.id: hit.score for hit in meaning}
-    said = _word_scores(request.task, words, {record.id: record for record in records})
+    said = _word_scores(task, words, {record.id: record for record in records})
     return [
-        Candidate(record, _closeness(engine, record, vectors, close), said.get(record.id, 0.0))
+        Candidate(record, _closeness(asked, record, close), said.get(record.id, 0.0))
         for record in {record.id: record for record in records}.values()
+        if record.status is not Status.SUPERSEDED or record.valid_to is not None
     ]
 
 
-def _closeness(engine: Engine, record: Record, vectors: tuple[Vector, ...], known: dict[str, float]) -> float | None:
-    return known[record.id] if record.id in known else closeness(engine, record, vectors)
+def _closeness(asked: Asked, record: Record, known: dict[str, float]) -> float | None:
+    return known[record.id] if record.id in known else closeness(asked.engine, record, asked.vectors)
 
 
-def _standing(engine: Engine, request: Request) -> list[Record]:
+def _standing(asked: Asked) -> list[Record]:
     """The user's preferences stand whether or not the task is about them: dinner shares no word with 'vegetarian'."""
-    if request.user is None:
+    if asked.request.user is None or MemoryType.USER_PREFERENCE not in asked.types:
         return []
-    where = Where(
-        kinds={MemoryType.USER_PREFERENCE}, projects={engine.project}, users={request.user}, statuses={Status.ACTIVE}
-    )
-    return list(engine.store.scan(where, _MAX_STANDING))
+    where = replace(asked.where(MemoryType.USER_PREFERENCE), users={asked.request.user}, agents=None)
+    return list(asked.engine.store.scan(where, _MAX_STANDING))
 
 
 def _word_scores(task: str, hits: Sequence[Hit], records: dict[str, Record]) -> dict[str, float]:
@@ -132,15 +140,16 @@ def _word_scores(task: str, hits: Sequence[Hit], records: dict[str, Record]) -> 
     return {hit.id: anchor * max(0.0, hit.score / best.score) if best.score > 0 else 0.0 for hit in found}
 
 
-def _rank(engine: Engine, request: Request, pool: list[Candidate], now: datetime) -> dict[MemoryType, list[Scored]]:
+def _rank(asked: Asked, pool: list[Candidate]) -> dict[MemoryType, list[Scored]]:
     ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
+    settings = asked.settings
     for candidate, similar in zip(pool, similarity(pool), strict=True):
         kind = MemoryType(candidate.record.kind)
         standing = kind is MemoryType.USER_PREFERENCE
-        if not standing and not relevant(candidate):
+        if not standing and not relevant(candidate, asked.manner.strictness):
             continue
-        total, factors = score(candidate.record, similar, now, engine.settings)
-        why = explain(candidate, total, factors, request.task, standing)
+        total, factors = score(candidate.record, similar, asked.now, settings)
+        why = explain(candidate, total, factors, asked.question.text, standing)
         ranked[kind].append(Scored(candidate.record, total, why))
     for scored in ranked.values():
         scored.sort(key=lambda item: (-item.score, item.record.id))
@@ -165,6 +174,21 @@ def _diverse(scored: list[Scored], top_k: int) -> list[Scored]:
     return taken
 
 
+def _second_hop(asked: Asked, chosen: Mapping[MemoryType, list[Scored]]) -> list[Scored]:
+    room = asked.top_k - len(chosen[MemoryType.DOMAIN_KNOWLEDGE])
+    if room <= 0 or asked.request.mode is Mode.PRECISE or MemoryType.DOMAIN_KNOWLEDGE not in asked.types:
+        return []
+    first = [item.record for item in chosen[MemoryType.DOMAIN_KNOWLEDGE]]
+    found = []
+    for one in linked(asked, first)[:room]:
+        candidate = Candidate(one.record, one.cosine, 0.0)
+        [similar] = similarity([candidate])
+        total, factors = score(one.record, similar, asked.now, asked.settings)
+        why = explain(candidate, total, factors, asked.question.text, standing=False)
+        found.append(Scored(one.record, total, replace(why, reason=f"about {one.name}, whom the first results name")))
+    return found
+
+
 def _copies(a: Record, b: Record) -> bool:
     if not a.vectors or len(a.vectors) != len(b.vectors) or a.embedder != b.embedder:
         return False
@@ -173,11 +197,17 @@ def _copies(a: Record, b: Record) -> bool:
     return all(cosine(own, other) >= _SAME_TEXT for own, other in zip(a.vectors, b.vectors, strict=True))
 
 
-def _slice(request: Request, chosen: dict[MemoryType, list[Scored]], now: datetime) -> MemorySlice:
+def _slice(asked: Asked, chosen: dict[MemoryType, list[Scored]]) -> MemorySlice:
     values: dict[str, Any] = {
-        _FIELDS[kind]: [view(item.record, now) for item in items] for kind, items in chosen.items()
+        _FIELDS[kind]: [view(item.record, asked.now) for item in items] for kind, items in chosen.items()
     }
-    made = MemorySlice(query=request.task, agent=request.agent, renderer=_render, **values)
+    made = MemorySlice(
+        query=asked.request.task,
+        agent=asked.request.agent,
+        progressive=asked.request.progressive,
+        renderer=_render,
+        **values,
+    )
     why = {item.record.id: item.explanation for items in chosen.values() for item in items}
     return replace(made, explanations=tuple(why[memory.id] for memory in made))
 
@@ -189,13 +219,14 @@ def _render(made: MemorySlice, max_tokens: int) -> str:
     return render(made, max_tokens)
 
 
-def _keep(engine: Engine, request: Request, made: MemorySlice) -> str | None:
+def _keep(asked: Asked, made: MemorySlice) -> str | None:
+    engine, request = asked.engine, asked.request
     shown = [memory.id for memory in made]
     draft = Draft(
         kind="retrieval",
         agent=request.agent,
         user=request.user or "",
-        body=clean({"task": shorten(request.task, _NOTE_CHARS), "mode": "default"}) | {"shown": shown},
+        body=clean({"task": shorten(request.task, _NOTE_CHARS), "mode": str(request.mode)}) | {"shown": shown},
         provenance=Provenance(Origin.SYSTEM),
     )
     record = build(engine, draft, (), links=tuple(shown))

@@ -26,7 +26,7 @@ def score(record: Record, similar: float, now: datetime, settings: Settings) -> 
 
 
 def explain(candidate: Candidate, total: float, factors: dict[str, Factor], query: str, standing: bool) -> Explanation:
-    shared = _shared(query, candidate.record.text)
+    shared = shared_words(query, candidate.record.text)
     return Explanation(
         memory_id=candidate.record.id,
         memory_type=candidate.record.kind,
@@ -39,7 +39,7 @@ def explain(candidate: Candidate, total: float, factors: dict[str, Factor], quer
     )
 
 
-def _shared(query: str, text: str) -> tuple[str, ...]:
+def shared_words(query: str, text: str) -> tuple[str, ...]:
     theirs = set(map(stem, words(text)))
     return tuple(word for word in content_words(query) if stem(word) in theirs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...types.kinds import MEMORY_KINDS
+from ...types.kinds import MemoryType
 from ...types.query import Where
 from ...types.record import Record, Status
 from ..admit import change, commit, revise
@@ -13,6 +13,8 @@ from ..context import Engine
 from ..evidence import age_days, strength
 
 _BATCH = 500
+# What was said outlives what was made of it.
+_FADING = frozenset(MemoryType) - {MemoryType.EPISODE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Policy:
 
 def forgettable(engine: Engine, policy: Policy) -> Iterator[Record]:
     where = Where(
-        kinds=MEMORY_KINDS,
+        kinds=_FADING,
         projects={engine.project},
         agents=None if policy.agent is None else {policy.agent},
         statuses={Status.ACTIVE, Status.CANDIDATE},

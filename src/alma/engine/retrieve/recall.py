@@ -1,0 +1,185 @@
+"""From the conversations that were found to what is given back of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from ...types.kinds import Episode, Turn
+from ...types.record import Record
+from ...types.slice import Explanation, Factor, MemorySlice
+from ..episodes import episode_of, number_of, turn_id
+from ..text import agreement, stems, words
+from ..view import view
+from .fuse import FLOOR, Sign, squash
+from .request import Asked, Level
+from .score import shared_words
+from .talk import TURNS, Lists, Place, Spoken, conversations, search, turns
+from .when import without_times
+
+EXCERPT = 3
+"""So many turns of a conversation are shown."""
+_LOOKED_AT = 5
+"""Some of them are beside the telling ones and do not exist, or are not for everybody."""
+_AMONG = 30
+_DEPTH = 5
+_SLACK = 0.20
+"""Once it is clear that something relevant was said, what is a little less relevant may be heard too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A conversation or turn with what is needed to show it."""
+
+    found: Spoken
+    record: Record
+    excerpt: tuple[Record, ...]
+    sign: Sign
+
+    def relevant(self, strictness: float) -> bool:
+        return FLOOR.passes(self.sign, strictness)
+
+
+def recall(asked: Asked, made: MemorySlice) -> MemorySlice:
+    """The slice with the conversations or turns that the question is about."""
+    if asked.question.idle:
+        return made
+    kept = _audible(weigh(asked, search(asked)), asked.manner.strictness)
+    why = (*made.explanations, *(_explain(asked, one) for one in kept))
+    values = [_view(asked, one) for one in kept]
+    return replace(
+        made,
+        episodes=[one for one in values if isinstance(one, Episode)],
+        turns=[one for one in values if isinstance(one, Turn)],
+        explanations=why,
+    )
+
+
+def weigh(asked: Asked, found: Lists) -> list[Heard]:
+    """The best of what was found, each with how relevant it is."""
+    ranked = conversations(found)
+    spoken = turns(found, ranked)
+    chosen = _turns(asked, spoken) if asked.request.level is Level.TURN else _episodes(asked, ranked, spoken)
+    return [_heard(asked, found, *one) for one in chosen]
+
+
+def _audible(heard: Sequence[Heard], strictness: float) -> list[Heard]:
+    """Nothing unless something is clearly relevant; then also what is less so, and turns beside one that is."""
+    sure = {one.record.id for one in heard if one.relevant(strictness)}
+    if not sure:
+        return []
+    beside = {id for one in sure if one.startswith("trn_") for id in _beside(one)}
+    return [one for one in heard if one.record.id in beside or one.relevant(strictness - _SLACK)]
+
+
+def _beside(turn: str) -> tuple[str, str]:
+    episode, number = episode_of(turn), number_of(turn)
+    return turn_id(episode, number - 1), turn_id(episode, number + 1)
+
+
+Chosen = tuple[Spoken, Record, list[Record]]
+"""What was found, its record, and the turns to be shown of it."""
+
+
+def _episodes(asked: Asked, ranked: Sequence[Spoken], spoken: Iterable[Spoken]) -> list[Chosen]:
+    chosen = _fresh(asked, ranked) if asked.manner.recency else ranked[: asked.top_k]
+    telling: dict[str, list[str]] = {one.id: [] for one in chosen}
+    for turn in spoken:
+        place = telling.get(episode_of(turn.id))
+        if place is not None and len(place) < _LOOKED_AT:
+            place.append(turn.id)
+    ids = [*telling, *(id for some in telling.values() for id in some)]
+    held = {record.id: record for record in asked.engine.store.get(ids)}
+    where = asked.where("turn")
+    shown = {one.id: [held[id] for id in telling[one.id] if id in held and where.accepts(held[id])] for one in chosen}
+    return [(one, held[one.id], shown[one.id][:EXCERPT]) for one in chosen if one.id in held]
+
+
+def _fresh(asked: Asked, ranked: Sequence[Spoken]) -> list[Spoken]:
+    """The newest gain on the others: what was said of a thing lately is how it stands now."""
+    among = ranked[: max(_AMONG, 3 * asked.top_k)]
+    half_life = asked.settings.recency_half_life_days
+    said = {record.id: record.created_at for record in asked.engine.store.get([one.id for one in among])}
+    gained = [
+        replace(one, score=one.score + asked.manner.recency * _recency(asked.now - said[one.id], half_life))
+        for one in among
+        if one.id in said
+    ]
+    return sorted(gained, key=lambda one: (-one.score, one.id))[: asked.top_k]
+
+
+def _recency(age: timedelta, half_life_days: float) -> float:
+    return float(0.5 ** (max(age, timedelta(0)) / timedelta(days=half_life_days)))
+
+
+def _turns(asked: Asked, spoken: Sequence[Spoken]) -> list[Chosen]:
+    # Some of them are neighbours that do not exist, or that the request's filters leave out.
+    chosen = spoken[: 2 * asked.top_k]
+    held = {record.id: record for record in asked.engine.store.get([one.id for one in chosen])}
+    where = asked.where("turn")
+    found = [one for one in chosen if one.id in held and where.accepts(held[one.id])][: asked.top_k]
+    return [(one, held[one.id], [held[one.id]]) for one in found]
+
+
+def _heard(asked: Asked, lists: Lists, found: Spoken, record: Record, excerpt: Sequence[Record]) -> Heard:
+    # "Last week" is not said of what happened last week.
+    query = stems(without_times(asked.question.text) if asked.windows else asked.question.text)
+    shared = max((agreement(query, stems(turn.text)) for turn in excerpt), default=0.0)
+    told = tuple(sorted(excerpt, key=lambda turn: int(turn.body["index"])))
+    cosine, depth = _nearness(lists, found)
+    return Heard(found, record, told, Sign(cosine, depth, shared, _strange(asked, record, told)))
+
+
+def _nearness(lists: Lists, found: Spoken) -> tuple[float | None, float | None]:
+    """Its cosine, and how near the fifth nearest turn of all is, where there are many."""
+    if not lists.meaning:
+        return None, None
+    ordered = sorted(lists.meaning.values(), reverse=True)
+    # What is not among so many that are near is no nearer than the last of them.
+    cosine = ordered[-1] if found.cosine is None else found.cosine
+    return cosine, ordered[_DEPTH - 1] if len(ordered) >= TURNS else None
+
+
+def _strange(asked: Asked, record: Record, excerpt: Sequence[Record]) -> bool:
+    if not asked.question.names:
+        return False
+    said = {word for one in (record, *excerpt) for word in words(one.text)}
+    said.update(word for speaker in record.body.get("speakers", ()) for word in words(str(speaker)))
+    return not any(said.issuperset(words(name)) for name in asked.question.names)
+
+
+def _view(asked: Asked, heard: Heard) -> Episode | Turn:
+    shown = view(heard.record, asked.now)
+    if isinstance(shown, Episode):
+        told = [view(turn, asked.now) for turn in heard.excerpt]
+        return replace(shown, turns=tuple(turn for turn in told if isinstance(turn, Turn)))
+    assert isinstance(shown, Turn)
+    return shown
+
+
+def _explain(asked: Asked, heard: Heard) -> Explanation:
+    similar = squash(heard.found.score)
+    text = "\n".join(turn.text for turn in heard.excerpt)
+    shared = shared_words(asked.question.text, text)
+    return Explanation(
+        memory_id=heard.record.id,
+        memory_type=heard.record.kind,
+        score=similar,
+        factors={"similarity": Factor(similar, 1.0)},
+        cosine=heard.found.cosine,
+        words=heard.sign.words,
+        shared_words=shared,
+        reason=_reason(heard, shared),
+    )
+
+
+def _reason(heard: Heard, shared: tuple[str, ...]) -> str:
+    found = []
+    if heard.found.place in (Place.INSIDE, Place.NEAR):
+        found.append("in the time asked about")
+    if heard.found.cosine is not None:
+        found.append(f"meaning {heard.found.cosine:.2f}")
+    if shared:
+        found.append("shares " + ", ".join(shared[:6]))
+    return "; ".join(found) or "found by words"

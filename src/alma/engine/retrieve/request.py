@@ -1,0 +1,131 @@
+"""What a retrieval is asked for, and in which manner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from ...types.kinds import MemoryType
+from ...types.query import Where
+from ...types.record import Status
+from ...types.vector import Vector
+from ..context import Engine
+from ..settings import Settings, Weights
+from .question import Question
+from .when import Window
+
+
+class Mode(StrEnum):
+    DEFAULT = "default"
+    PRECISE = "precise"
+    BROAD = "broad"
+    RECENT = "recent"
+    LEARNING = "learning"
+
+
+class Level(StrEnum):
+    """What is given back of a conversation: the whole with its telling turns, or single turns."""
+
+    SESSION = "session"
+    TURN = "turn"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    task: str
+    agent: str
+    user: str | None = None
+    top_k: int | None = None
+    mode: Mode = Mode.DEFAULT
+    types: frozenset[MemoryType] | None = None
+    tags: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    as_of: datetime | None = None
+    level: Level = Level.SESSION
+    progressive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """What a mode means: settings of one function."""
+
+    top_k: int = 5
+    several: int = 20
+    """How many when the question wants several memories."""
+    types: frozenset[MemoryType] = frozenset(MemoryType)
+    strictness: float = 0.0
+    """Added to the relevance floor."""
+    weights: Weights | None = None
+    """None: as in the settings."""
+    half_life_days: float | None = None
+    recency: float = 0.0
+    """What the newest conversation gains over the oldest."""
+
+
+_LEARNED = frozenset(
+    {MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME, MemoryType.USER_PREFERENCE}
+)  # fmt: skip
+MANNERS: Mapping[Mode, Manner] = {
+    Mode.DEFAULT: Manner(),
+    Mode.PRECISE: Manner(top_k=3, several=10, strictness=0.08),
+    Mode.BROAD: Manner(top_k=20, several=40, strictness=-0.06),
+    Mode.RECENT: Manner(
+        weights=Weights(similarity=0.35, recency=0.50, success=0.10, confidence=0.05), half_life_days=7.0, recency=2.0
+    ),
+    Mode.LEARNING: Manner(
+        types=_LEARNED, weights=Weights(similarity=0.45, recency=0.05, success=0.30, confidence=0.20)
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, looked at: what all the ways of finding need to know."""
+
+    engine: Engine
+    request: Request
+    manner: Manner
+    question: Question
+    windows: tuple[Window, ...]
+    vectors: tuple[Vector, ...]
+    now: datetime
+
+    @property
+    def types(self) -> frozenset[MemoryType]:
+        wanted = self.request.types
+        return self.manner.types if wanted is None else wanted
+
+    @property
+    def top_k(self) -> int:
+        if self.request.top_k is not None:
+            return self.request.top_k
+        return self.manner.several if self.question.several else self.manner.top_k
+
+    @property
+    def settings(self) -> Settings:
+        changes: dict[str, object] = {}
+        if self.manner.weights is not None:
+            changes["weights"] = self.manner.weights
+        if self.manner.half_life_days is not None:
+            changes["recency_half_life_days"] = self.manner.half_life_days
+        return replace(self.engine.settings, **changes) if changes else self.engine.settings  # type: ignore[arg-type]
+
+    def where(self, kind: str) -> Where:
+        """What may be found of a kind: of this project, readable by the agent, not about another user."""
+        asked = self.request
+        users = None if asked.user is None else {"", asked.user}
+        until = asked.until if asked.as_of is None else min(asked.as_of, asked.until or asked.as_of)
+        return Where(
+            kinds={kind},
+            projects={self.engine.project},
+            agents=self.engine.scopes.readable(asked.agent),
+            users=users,
+            statuses={Status.ACTIVE} if asked.as_of is None else {Status.ACTIVE, Status.SUPERSEDED},
+            tagged=set(asked.tags) or None,
+            created_from=asked.since,
+            created_to=until,
+            valid_at=asked.as_of or self.now,
+        )

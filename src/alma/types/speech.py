@@ -1,0 +1,60 @@
+"""What somebody said, as it is searched: who counts as a person, and where a text falls into sentences."""
+
+from __future__ import annotations
+
+import re
+
+_MACHINES = frozenset({"assistant", "ai", "bot", "model", "agent", "system", "developer", "tool", "function"})
+_NAMELESS = _MACHINES | {"user", "human", "me", "person"}
+
+_LEAST, _MOST = 25, 300
+_BREAK = re.compile(r"(?<=[.!?])\s+(?=[^\W_a-z])|(?<=[。！？])|\n+")  # fmt: skip
+_WORD = re.compile(r"\S+\s*")
+
+
+def is_person(speaker: str) -> bool:
+    return speaker.casefold() not in _MACHINES
+
+
+def by_name(speaker: str, text: str) -> str:
+    """The words with the name of who said them; a role such as 'user' says nothing about anybody."""
+    return text if speaker.casefold() in _NAMELESS else f"{speaker}: {text}"
+
+
+def sentences(text: str) -> list[str]:
+    """The text in pieces of about a sentence; a very short one goes with the next, a very long one is cut."""
+    found: list[str] = []
+    waiting = ""
+    for piece in filter(None, map(str.strip, _BREAK.split(text))):
+        waiting = f"{waiting} {piece}" if waiting else piece
+        if len(waiting) >= _LEAST:
+            found += _cut(waiting)
+            waiting = ""
+    return [*found, waiting] if waiting else found
+
+
+def _cut(text: str) -> list[str]:
+    if len(text) <= _MOST:
+        return [text]
+    pieces, waiting = [], ""
+    for word in _WORD.findall(text):
+        if waiting and len(waiting) + len(word) > _MOST:
+            pieces.append(waiting.strip())
+            waiting = ""
+        waiting += word
+        while len(waiting) > 2 * _MOST:
+            pieces.append(waiting[:_MOST])
+            waiting = waiting[_MOST:]
+    return [*pieces, waiting.strip()] if waiting.strip() else pieces
+
+
+def passages(speaker: str, text: str) -> tuple[str, ...]:
+    """What is embedded: of a person each sentence and the whole, of a machine the whole.
+
+    People say the thing that matters in passing, in one sentence among others; a machine writes pages about one thing.
+    """
+    whole = by_name(speaker, text)
+    if not is_person(speaker):
+        return (whole,)
+    found = [by_name(speaker, one) for one in sentences(text)]
+    return (*found, whole) if len(found) > 1 else (whole,)
