@@ -120,7 +120,7 @@ def _value(one: inspect.Parameter) -> str:
 
 def values() -> str:
     """The fields of every memory."""
-    own = ("Heuristic", "Outcome", "AntiPattern", "DomainKnowledge", "UserPreference")
+    own = ("Heuristic", "Outcome", "AntiPattern", "DomainKnowledge", "UserPreference", "Episode", "Turn")
     shared = [one.name for one in fields(kinds.Memory)]
     rows = [f"| every memory | {', '.join(f'`{name}`' for name in shared)} |"]
     for name in own:

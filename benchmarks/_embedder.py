@@ -1,0 +1,107 @@
+"""An embedder that remembers, so that a text which lies in two hundred haystacks is embedded once.
+
+What it spends is counted, so that a report can still say what embedding costs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from alma.ports import Embedder
+from alma.types.vector import Vector
+
+
+@dataclass
+class Spent:
+    """Of the texts asked for, those embedded here and now, and the seconds all of it took."""
+
+    asked: int = 0
+    fresh: int = 0
+    seconds: float = 0.0
+
+
+class Remembering:
+    """Another embedder's vectors, each made once; with a file they outlast the run."""
+
+    def __init__(self, inner: Embedder, file: Path | None = None) -> None:
+        self.name, self.dim, self.passage_chars = inner.name, inner.dim, inner.passage_chars
+        self.spent = Spent()
+        self._inner = inner
+        self._file = _open(file) if file else None
+        self._known = self._read()
+        self._unsaved: dict[bytes, Vector] = {}
+        self._remembers = True
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        began = time.perf_counter()
+        vectors = self._remembered(texts) if self._remembers else self._inner.embed(texts)
+        self.spent.seconds += time.perf_counter() - began
+        self.spent.asked += len(texts)
+        return vectors
+
+    def _remembered(self, texts: Sequence[str]) -> list[Vector]:
+        keys = [_key(text) for text in texts]
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
+        made = dict(zip(missing, self._inner.embed(list(missing.values())), strict=True)) if missing else {}
+        self._known |= made
+        self._unsaved |= made
+        self.spent.fresh += len(made)
+        return [self._known[key] for key in keys]
+
+    @contextmanager
+    def forgetful(self) -> Iterator[None]:
+        """A question is embedded each time it is asked, as it is in life."""
+        self._remembers = False
+        try:
+            yield
+        finally:
+            self._remembers = True
+
+    def close(self) -> None:
+        """A memory closes the embedder it was given; this one serves the next memory too."""
+
+    def save(self) -> None:
+        if self._file is not None and self._unsaved:
+            rows = [(self.name, key, vector) for key, vector in self._unsaved.items()]
+            with self._file:
+                self._file.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)", rows)
+        self._unsaved = {}
+
+    def finish(self) -> None:
+        self.save()
+        if self._file is not None:
+            self._file.close()
+        self._inner.close()
+
+    def _read(self) -> dict[bytes, Vector]:
+        if self._file is None:
+            return {}
+        return dict(self._file.execute("SELECT hash, vector FROM vectors WHERE model = ?", (self.name,)))
+
+
+@contextmanager
+def finishing(embedder: Remembering) -> Iterator[Remembering]:
+    """`close` keeps it open for the next memory; here it ends."""
+    try:
+        yield embedder
+    finally:
+        embedder.finish()
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    opened = sqlite3.connect(file)
+    opened.execute(
+        "CREATE TABLE IF NOT EXISTS vectors "
+        "(model TEXT, hash BLOB, vector BLOB, PRIMARY KEY (model, hash)) WITHOUT ROWID"
+    )
+    return opened
+
+
+def _key(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

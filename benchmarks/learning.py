@@ -1,0 +1,148 @@
+"""Does alma learn the right thing: `python -m benchmarks.learning --data DIR [--json] [--plot FILE.svg]`.
+
+Each file that is in the folder is put through alma's own door and scored:
+
+`strategy_pairs.jsonl`  two ways of saying a strategy, or two strategies? One is learned twice and the other once; a
+                        heuristic is there if and only if alma counted the three together.
+`outcomes.jsonl`        outcomes of real tasks in the order they happened. Before each is learned, alma is asked what
+                        it knows, and the chance of success is read from that: from its lesson about this strategy,
+                        else from what became of this strategy, else from what became of similar tasks.
+`injection.jsonl`       hostile texts and harmless look-alikes: what is stored, and what a prompt would hold of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from alma import ALMA
+from alma.errors import ALMAError
+from alma.ports import Embedder
+from alma.stores.sqlite import SQLiteStore
+
+from . import _injection, _outcomes, _pairs, _report
+from ._data import DataError
+from ._embedder import Remembering, finishing
+from ._plot import line_chart
+from ._product import Clock
+from ._runner import EMBEDDERS
+
+Rows = list[dict[str, Any]]
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Set:
+    """A data set: its file, and what is measured on it."""
+
+    file: str
+    measure: Callable[[ALMA, Clock, Rows, Callable[[int], None]], Figures]
+
+
+SETS = (
+    Set("strategy_pairs.jsonl", _pairs.measure),
+    Set("outcomes.jsonl", _outcomes.measure),
+    Set("injection.jsonl", _injection.measure),
+)
+
+
+def read(path: Path) -> tuple[Rows, str]:
+    raw = path.read_bytes()
+    try:
+        return [json.loads(line) for line in raw.decode().splitlines() if line.strip()], hashlib.sha256(raw).hexdigest()
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON, a value a line: {error}") from error
+
+
+@contextmanager
+def memory(embedder: Remembering) -> Iterator[tuple[ALMA, Clock]]:
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        store = SQLiteStore(Path(folder) / "alma.db")
+        with ALMA(store, embedder, project_id="bench", clock=clock) as alma:
+            yield alma, clock
+
+
+def measured(folder: Path, embedder: Embedder, cache: Path | None, hidden: bool) -> Figures:
+    present = [one for one in SETS if (folder / one.file).exists()]
+    if not present:
+        raise DataError(f"{folder} holds none of {', '.join(one.file for one in SETS)}")
+    sets = {}
+    with finishing(Remembering(embedder, cache)) as held:
+        for one in present:
+            rows, sha256 = read(folder / one.file)
+            with memory(held) as (alma, clock), _report.progress(one.file, len(rows), hidden) as tick:
+                sets[one.file] = {"sha256": sha256, "rows": len(rows), **one.measure(alma, clock, rows, tick)}
+            held.save()
+    return {"benchmark": "learning", "embedder": held.name, "machine": _report.machine(), "sets": sets}
+
+
+def show(told: Figures) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=100)
+    for file, found in told["sets"].items():
+        table = Table(title=file, title_justify="left")
+        table.add_column("measured")
+        for name in found["columns"]:
+            table.add_column(name, justify="right")
+        for what, *cells in found["table"]:
+            table.add_row(what, *(_cell(cell) for cell in cells))
+        console.print(table)
+        for line in (f"{file}, sha256 {found['sha256']}", *found.get("remarks", ())):
+            console.print(f"· {line}", highlight=False, markup=False)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else "–" if value is None else str(value)
+
+
+def plot(told: Figures, path: Path) -> None:
+    """How predictions get better as outcomes are learned."""
+    found = told["sets"].get("outcomes.jsonl")
+    if found is None:
+        raise DataError("the chart is of outcomes.jsonl, which is not in the folder")
+    line_chart(path, "Predicting the next outcome", "outcomes learned", "Brier score of the last 200", found["curves"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = _arguments(argv)
+    try:
+        told = measured(options.data, EMBEDDERS[options.embedder](), options.cache, options.json)
+        if options.plot:
+            plot(told, options.plot)
+    except ALMAError as error:
+        print(f"learning: {error}", file=sys.stderr)
+        return 2
+    if options.json:
+        print(json.dumps(told, indent=1, ensure_ascii=False))
+    else:
+        show(told)
+    return 0
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.learning",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg")
+    parser.add_argument("--cache", type=Path, metavar="FILE", help="keep vectors here, so that the next run is quick")
+    parser.add_argument("--embedder", choices=list(EMBEDDERS), default="local")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
