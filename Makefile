@@ -5,7 +5,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: help setup demo test check bench format test-all clean
+.PHONY: help setup demo test check bench bench-scale bench-durability bench-longmemeval bench-locomo bench-learning \
+	format test-all clean
 
 help:
 	@echo "make demo      the story of a memory that learns, on a scratch database"
@@ -13,6 +14,12 @@ help:
 	@echo "make check     formatting, lint and types"
 	@echo "make bench     how fast it is, here"
 	@echo "make test-all  the tests on every Python from 3.11 to 3.13 that is installed"
+	@echo
+	@echo "make bench-scale       how it grows (SIZES=1000,10000; without it to a million memories, some ten minutes)"
+	@echo "make bench-durability  what is lost when processes compete and are killed"
+	@echo "make bench-longmemeval DATA=longmemeval_s.json   what it finds again of talks with an assistant"
+	@echo "make bench-locomo      DATA=locomo10.json        what it finds again of talks between people"
+	@echo "make bench-learning    DATA=folder               whether it learns the right thing"
 
 setup: $(READY)
 
@@ -44,6 +51,16 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks.speed
+
+bench-scale: setup
+	$(BIN)/python -m benchmarks.scale $(if $(SIZES),--sizes $(SIZES))
+
+bench-durability: setup
+	$(BIN)/python -m benchmarks.durability
+
+bench-longmemeval bench-locomo bench-learning: setup
+	@test -n "$(DATA)" || { echo "say what to read: make $@ DATA=…" >&2; exit 2; }
+	$(BIN)/python -m benchmarks.$(@:bench-%=%) --data "$(DATA)"
 
 test-all:
 	@for v in 3.11 3.12 3.13; do \

@@ -44,13 +44,14 @@ _FEW, _OF_MANY = 60, 4
 """How many unrelated tasks a store is asked: everything when there are few stores."""
 
 STEPS: dict[str, Sequence[float]] = {
-    "turn_words": (0.2, 0.3, 0.4, 0.5, 0.6, 0.8),
-    "whole_words": (0.2, 0.3, 0.4, 0.5, 0.6, 0.8),
-    "inside": (1.5, 2.0, 3.0, 4.0),
-    "near": (0.5, 1.0, 1.5, 2.0),
-    "after": (0.0, 0.5, 0.75, 1.0, 1.5),
-    "part": (0.0, 0.3, 0.6, 0.8, 1.0),
-    "decay": (0.35, 0.5, 0.65),
+    "turn_words": (0.4, 0.5, 0.6, 0.7),
+    "whole_words": (0.2, 0.3, 0.4, 0.5),
+    "inside": (2.0, 2.5, 3.0, 4.0),
+    "near": (0.6, 1.0, 1.5, 2.0),
+    "after": (0.3, 0.6, 0.9),
+    "part": (0.3, 0.5, 0.7, 0.9),
+    "decay": (0.35, 0.5),
+    "scant": (1.5, 2.0, 2.5, 3.0, 3.5),
     "words_in_turn": (0.4, 0.5, 0.6, 0.8),
     "beside": (0.15, 0.2, 0.25, 0.3, 0.4),
     "next_but_one": (0.0, 0.05, 0.1, 0.15, 0.2),
@@ -206,11 +207,11 @@ def floors(words_only: bool) -> list[Floor]:
     if words_only:
         return [Floor(words_only=least / 100, strange=strange) for least in range(20, 80, 2) for strange in (0.0, 0.1)]
     return [
-        Floor(least / 100, words=words, depth=depth, strange=strange)
-        for words in (0.2, 0.3, 0.4)
-        for depth in (0.0, 0.3, 0.46)
-        for strange in (0.0, 0.05, 0.11)
-        for least in range(40, 76)
+        Floor(least=least / 100, small=(least - less) / 100, personal=personal, strange=strange)
+        for personal in (0.0, 0.04, 0.08, 0.12)
+        for strange in (0.05, 0.11)
+        for less in (0, 5, 10, 15)
+        for least in range(46, 72, 2)
     ]
 
 

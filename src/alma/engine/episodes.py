@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from ..types import speech
@@ -63,11 +64,13 @@ class _Prepared:
         return f"epi_{self.digest}"
 
 
+@lru_cache(maxsize=4096)
 def episode_of(turn_id: str) -> str:
     """The id of the episode that a turn belongs to."""
     return f"epi_{turn_id[4:].rpartition('_')[0]}"
 
 
+@lru_cache(maxsize=4096)
 def number_of(turn_id: str) -> int:
     return int(turn_id.rpartition("_")[2])
 

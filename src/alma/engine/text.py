@@ -23,21 +23,23 @@ STOP = frozenset(
 
 
 COMMON = frozenset(
-    """able actually add always answer area ask away back bad begin best better big bit bring build business buy call
-    came care case change check city class clean close come company complete consider could country course create cut
-    day days deal different does done early easy else end enough even ever every example fact family far feel find
-    first follow form found friend full gave general get getting give given goes good got great group grow guess hand
-    happen hard head hear help high hold home hope hour hours house idea important include job keep kind kinds know
-    known large last late later lead learn least leave left less level life like likely line list little live local
-    long look lot love made main make makes making man many matter maybe mean meet mention might minute minutes moment
-    money month months morning move much must name need never new next night nothing number offer often old one open
-    option order outside part people perhaps person pick place plan play point possible prefer previous probably
-    problem put question quick quite read ready real really reason recent recently remember right room run said save
-    say saying second see seem send service set several share short show side simple since size small somebody someone
-    something sometimes soon sort specific spend stand start state stay still stop story sure take talk team tell term
-    test thing things think thought time times today together told took top total toward try trying turn two type
-    understand use used useful user using usually visit wait walk want wanted watch water way week weekend weeks well
-    went whole without word words work working world would write wrong year years yes yet young""".split()
+    """able activities activity actually add ago always amount answer area ask away back bad begin best better big bit
+    bring build business buy call came care case change check city class clean close come company complete consider
+    could country course create current currently cut day days deal different does done earlier early easy else end
+    enough even event events ever every example fact family far feel find first follow form found friend full gave
+    general get getting give given goes good got great group grow guess hand happen hard head hear help high hold
+    home hope hour hours house idea important include item items job keep kind kinds know known large last late
+    later lead learn least leave left less level life like likely line list little live local long look lot love
+    made main make makes making man many matter maybe mean meet mention might minute minutes moment money month
+    months morning move much must name need never new next night nothing number offer often old older one open
+    option order outside part passed past people perhaps person pick place plan play point possible prefer previous
+    probably problem put question quick quite read ready real really reason recent recently remember right room run
+    said save say saying second see seem send service set several share short show side simple since size small
+    somebody someone something sometimes soon sort specific spend stand start state stay still stop story sure take
+    talk team tell term test thing things think thought time times today together told took top total toward try
+    trying turn two type understand use used useful user using usually visit wait walk want wanted watch water way
+    week weekend weeks well went whole without word words work working world would write wrong year years yes yet
+    young younger""".split()
 )
 """Words that most texts hold: to share one of them is to share little."""
 

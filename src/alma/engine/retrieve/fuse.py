@@ -59,9 +59,11 @@ def sufficient(cosine: float | None, words: float, strictness: float = 0.0) -> b
 # something else near the task was said as well. Fitted by `tools/fit_ranking.py`.
 @dataclass(frozen=True, slots=True)
 class Floor:
-    least: float = 0.59
-    small: float = 0.53
+    least: float = 0.60
+    small: float = 0.50
     """Where little has been said, less is near by chance, and nothing follows from nothing else being near."""
+    personal: float = 0.08
+    """A question about one's own past is more likely to have its answer there."""
     words: float = 0.30
     depth: float = 0.30
     """The share of the neighbourhood in the cosine."""
@@ -71,15 +73,13 @@ class Floor:
     """What says so much of the question passes unless its meaning is quite another."""
 
     def passes(self, sign: Sign, strictness: float = 0.0) -> bool:
-        more = strictness + (self.strange if sign.strange else 0.0)
+        more = strictness + (self.strange if sign.strange else 0.0) - (self.personal if sign.personal else 0.0)
         if sign.cosine is None:
             return sign.words >= self.words_only + more
         if sign.words >= self.said and not sign.strange and sign.cosine >= _NOT_AGAINST + strictness:
             return True
-        if sign.depth is None:
-            return sign.cosine + self.words * sign.words >= self.small + more
-        near = (1.0 - self.depth) * sign.cosine + self.depth * sign.depth
-        return near + self.words * sign.words >= self.least + more
+        near = (1.0 - self.depth * sign.much) * sign.cosine + self.depth * sign.much * sign.depth
+        return near + self.words * sign.words >= self.small + sign.much * (self.least - self.small) + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +87,15 @@ class Sign:
     """What speaks for a conversation."""
 
     cosine: float | None
-    depth: float | None
-    """How near the fifth nearest turn of all is: what was talked about was talked about more than once. None where
-    little has been said."""
+    depth: float
+    """How near the fifth nearest turn of all is: what was talked about was talked about more than once."""
+    much: float
+    """From 0 to 1: how much has been said by which this one could be near by chance."""
     words: float
     """Which share of the question's words its best turn holds."""
     strange: bool
     """The question names somebody or something of which there is no word in it."""
+    personal: bool
 
 
 FLOOR = Floor()

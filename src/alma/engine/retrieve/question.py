@@ -33,6 +33,8 @@ class Question:
     advice: bool
     """Wants a recommendation that fits the person: preferences matter."""
     names: tuple[str, ...]
+    personal: bool = False
+    """Asks about what the person did, has or said: it wants to be answered from memory."""
     idle: bool = False
     """Says nothing that could be looked for: "thanks", "go on"."""
     parts: tuple[str, ...] = ()
@@ -55,12 +57,25 @@ def read(query: str) -> Question:
         about_assistant=about_assistant,
         advice=_any(said, _ADVICE) and not (about_assistant and _any(said, _RECALL)),
         names=names(text),
+        personal=about_assistant or _personal(query, said),
         idle=_IDLE.issuperset(words(text)),
         parts=parts(text) if several else (),
     )
 
 
+def _personal(query: str, said: str) -> bool:
+    """ "How do I …" asks how it is done, not how I did it."""
+    asking = "?" in query or said.startswith(_ASKING)
+    told = said
+    for phrase in _HOW_TO:
+        told = told.replace(phrase, " ")
+    return asking and len(query) <= _LONG and _any(told, _OWN)
+
+
 _LONG = 2000
+_ASKING = tuple(
+    f" {word} " for word in "what which who whom whose when where why how did do does was were have has".split()
+)
 _IDLE = STOP | frozenset(
     """ahead alright awesome bye continue cool done excellent exactly fine go going good got great hello hey hi indeed
     keep know left looks next nice nope ok okay perfect proceed right say sounds start sure thank thanks thing things
@@ -88,6 +103,13 @@ _SEVERAL = _phrases(
 )
 _ONE = _phrases("most recent, most recently, every day, each day, every week, each week, every month, each month")
 _PAIRED = _phrases("how much, how old, how long, how far, what is the minimum, what is the maximum")
+_HOW_TO = _phrases(
+    "how do i, how can i, how should i, how would i, how do we, how can we, how should we, can i, can we"
+)
+_OWN = _phrases(
+    """did i, did we, have i, have we, had i, had we, was i, were we, do i, do we, am i, are we, will i, my, our, mine,
+    ours, i mentioned, i told, i said, i bought, i went, i did, i had, i was, i am, i have, i ve, remind me, for me"""
+)
 _ORDER = _phrases(
     """came first, come first, happened first, happen first, in what order, in which order, what order, the order of,
     order of, order in which, from earliest to, from first to, from oldest to, from the earliest, earliest to latest,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,7 +16,7 @@ from ..view import view
 from .fuse import FLOOR, Sign, squash
 from .request import Asked, Level
 from .score import shared_words
-from .talk import TURNS, Lists, Place, Spoken, conversations, search, turns
+from .talk import Lists, Place, Spoken, conversations, much, search, turns
 from .when import without_times
 
 EXCERPT = 3
@@ -24,6 +25,8 @@ _LOOKED_AT = 5
 """Some of them are beside the telling ones and do not exist, or are not for everybody."""
 _AMONG = 30
 _DEPTH = 5
+_ABBREVIATED = re.compile(r"[A-Z]{2}")
+"""What is written with capitals for its letters is as often a word ("TV") as a name."""
 _SLACK = 0.20
 """Once it is clear that something relevant was said, what is a little less relevant may be heard too."""
 
@@ -59,8 +62,11 @@ def recall(asked: Asked, made: MemorySlice) -> MemorySlice:
 def weigh(asked: Asked, found: Lists) -> list[Heard]:
     """The best of what was found, each with how relevant it is."""
     ranked = conversations(found)
-    spoken = turns(found, ranked)
-    chosen = _turns(asked, spoken) if asked.request.level is Level.TURN else _episodes(asked, ranked, spoken)
+    if asked.request.level is Level.TURN:
+        chosen = _turns(asked, turns(found, ranked))
+    else:
+        best = _fresh(asked, ranked) if asked.manner.recency else ranked[: asked.top_k]
+        chosen = _episodes(asked, best, turns(found, best))
     return [_heard(asked, found, *one) for one in chosen]
 
 
@@ -82,8 +88,7 @@ Chosen = tuple[Spoken, Record, list[Record]]
 """What was found, its record, and the turns to be shown of it."""
 
 
-def _episodes(asked: Asked, ranked: Sequence[Spoken], spoken: Iterable[Spoken]) -> list[Chosen]:
-    chosen = _fresh(asked, ranked) if asked.manner.recency else ranked[: asked.top_k]
+def _episodes(asked: Asked, chosen: Sequence[Spoken], spoken: Iterable[Spoken]) -> list[Chosen]:
     telling: dict[str, list[str]] = {one.id: [] for one in chosen}
     for turn in spoken:
         place = telling.get(episode_of(turn.id))
@@ -128,25 +133,27 @@ def _heard(asked: Asked, lists: Lists, found: Spoken, record: Record, excerpt: S
     shared = max((agreement(query, stems(turn.text)) for turn in excerpt), default=0.0)
     told = tuple(sorted(excerpt, key=lambda turn: int(turn.body["index"])))
     cosine, depth = _nearness(lists, found)
-    return Heard(found, record, told, Sign(cosine, depth, shared, _strange(asked, record, told)))
+    strange = _strange(asked, record, told)
+    return Heard(found, record, told, Sign(cosine, depth, much(lists), shared, strange, asked.question.personal))
 
 
-def _nearness(lists: Lists, found: Spoken) -> tuple[float | None, float | None]:
-    """Its cosine, and how near the fifth nearest turn of all is, where there are many."""
+def _nearness(lists: Lists, found: Spoken) -> tuple[float | None, float]:
+    """Its cosine, and how near the fifth nearest turn of all is."""
     if not lists.meaning:
-        return None, None
+        return None, 0.0
     ordered = sorted(lists.meaning.values(), reverse=True)
     # What is not among so many that are near is no nearer than the last of them.
     cosine = ordered[-1] if found.cosine is None else found.cosine
-    return cosine, ordered[_DEPTH - 1] if len(ordered) >= TURNS else None
+    return cosine, ordered[min(_DEPTH, len(ordered)) - 1]
 
 
 def _strange(asked: Asked, record: Record, excerpt: Sequence[Record]) -> bool:
-    if not asked.question.names:
+    named = [name for name in asked.question.names if not _ABBREVIATED.search(name)]
+    if not named:
         return False
     said = {word for one in (record, *excerpt) for word in words(one.text)}
     said.update(word for speaker in record.body.get("speakers", ()) for word in words(str(speaker)))
-    return not any(said.issuperset(words(name)) for name in asked.question.names)
+    return not any(said.issuperset(words(name)) for name in named)
 
 
 def _view(asked: Asked, heard: Heard) -> Episode | Turn:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -35,17 +35,20 @@ class Blend:
     """What counts how much; fitted by `tools/fit_ranking.py`."""
 
     meaning: float = 1.0
-    turn_words: float = 0.4
-    whole_words: float = 0.4
-    inside: float = 2.0
+    turn_words: float = 0.5
+    whole_words: float = 0.5
+    inside: float = 2.5
     """In a time that the question names,"""
-    near: float = 1.0
+    near: float = 0.6
     """in one that it hints at,"""
-    after: float = 0.5
+    after: float = 0.9
     """or soon after it: people tell of things when they are over."""
-    part: float = 0.6
+    part: float = 0.3
     """About one of several things that are asked about."""
     decay: float = 0.5
+    scant: float = 3.0
+    """So many times more meaning counts than all these where little has been said and no name is asked for: in a
+    small store every word looks rare."""
     words_in_turn: float = 0.6
     beside: float = 0.25
     next_but_one: float = 0.1
@@ -56,6 +59,8 @@ BLEND = Blend()
 _MEANING = Prior(0.35, 0.12)
 _WORDS = Prior(0.30, 0.25)
 _COMMON = 0.4
+_MUCH = 50, 90
+"""So many conversations found are few, so many are many."""
 _SOON = timedelta(days=14), timedelta(days=60)
 """After a period people still talk of it for as long as it lasted, but at least and at most so long."""
 
@@ -78,6 +83,8 @@ class Lists:
     whole: dict[str, float] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
     """By episode."""
+    named: bool = False
+    """The question names somebody or something."""
     parts: list[Lists] = field(default_factory=list)
     """The same for each part of the question."""
 
@@ -95,6 +102,7 @@ class Spoken:
 def search(asked: Asked) -> Lists:
     """Everywhere, then in each time that the question names, then for each part of it."""
     found = _gather(asked, asked.question.text, asked.vectors)
+    found.named = bool(asked.question.names)
     for window in asked.windows:
         for place, period in _periods(window):
             part = _gather(asked, asked.question.text, asked.vectors, period)
@@ -172,6 +180,7 @@ def _episodes(found: Lists) -> set[str]:
 def conversations(found: Lists, blend: Blend = BLEND) -> list[Spoken]:
     """The episodes that were found, best first."""
     ids = sorted(_episodes(found))
+    blend = _told(found, blend)
     scores = _blended(found, ids, blend)
     closest = _best(found.meaning)
     worth = {
@@ -184,6 +193,20 @@ def conversations(found: Lists, blend: Blend = BLEND) -> list[Spoken]:
         score = scores[at] + blend.part * about[at] + worth[place]
         ranked.append(Spoken(id, score, closest.get(id), place))
     return sorted(ranked, key=lambda one: (-one.score, one.id))
+
+
+def much(found: Lists) -> float:
+    """Whether few conversations were found, 0, or many, 1."""
+    few, many = _MUCH
+    return min(1.0, max(0.0, (len(_episodes(found)) - few) / (many - few)))
+
+
+def _told(found: Lists, blend: Blend) -> Blend:
+    """The blend with the share beside meaning that the question and the store give."""
+    scant = 0.0 if found.named else 1.0 - much(found)
+    less = 1.0 / (1.0 + (blend.scant - 1.0) * scant)
+    names = ("turn_words", "whole_words", "inside", "near", "after", "part")
+    return replace(blend, **{name: less * getattr(blend, name) for name in names})
 
 
 def _foremost(scores: list[list[float]], count: int) -> list[float]:
@@ -205,34 +228,33 @@ def _blended(found: Lists, ids: Sequence[str], blend: Blend) -> list[float]:
     ]
 
 
-def turns(found: Lists, ranked: Iterable[Spoken], blend: Blend = BLEND) -> list[Spoken]:
-    """The turns that were found and those beside them, best first."""
+def turns(found: Lists, ranked: Sequence[Spoken], blend: Blend = BLEND) -> list[Spoken]:
+    """The turns of these conversations that were found, and those beside them, best first."""
     worth = {one.id: one.score for one in ranked}
     ids = sorted({*found.meaning, *found.words})
     least = min(found.meaning.values(), default=None)
     words = _scaled(found.words)
     meaning = standardise([found.meaning.get(id, least) for id in ids], _MEANING)
     said = standardise([words.get(id, 0.0) for id in ids], _WORDS)
-    alone = {id: blend.meaning * meaning[at] + blend.words_in_turn * said[at] for at, id in enumerate(ids)}
+    alone = {
+        (episode_of(id), number_of(id)): blend.meaning * meaning[at] + blend.words_in_turn * said[at]
+        for at, id in enumerate(ids)
+    }
     floor = min(alone.values(), default=0.0)
+    shares = ((-2, blend.next_but_one), (-1, blend.beside), (1, blend.beside), (2, blend.next_but_one))
     scored = []
-    for id in _with_neighbours(alone):
-        episode, number = episode_of(id), number_of(id)
-        score = alone.get(id, floor)
-        for distance, share in ((1, blend.beside), (2, blend.next_but_one)):
-            for other in (turn_id(episode, number - distance), turn_id(episode, number + distance)):
-                score += share * (alone.get(other, floor) - floor)
-        score += blend.conversation * worth.get(episode, 0.0)
+    for episode, number in _with_neighbours(alone, worth):
+        score = alone.get((episode, number), floor) + blend.conversation * worth[episode]
+        score += sum(share * (alone.get((episode, number + step), floor) - floor) for step, share in shares)
+        id = turn_id(episode, number)
         scored.append(Spoken(id, score, found.meaning.get(id)))
     return sorted(scored, key=lambda one: (-one.score, one.id))
 
 
-def _with_neighbours(alone: Mapping[str, float]) -> set[str]:
+def _with_neighbours(alone: Iterable[tuple[str, int]], wanted: Container[str]) -> set[tuple[str, int]]:
     """The turn after a question answers it, whatever its words."""
-    beside = {
-        turn_id(episode_of(id), number_of(id) + step) for id in alone for step in (-1, 1) if number_of(id) + step >= 0
-    }
-    return beside | set(alone)
+    places = [place for place in alone if place[0] in wanted]
+    return {(episode, number + step) for episode, number in places for step in (-1, 0, 1) if number + step >= 0}
 
 
 def _by_episode(scores: Mapping[str, float]) -> Mapping[str, list[float]]:
