@@ -1,6 +1,6 @@
 """Fit how conversations are ranked and when to stay silent, and show what that is worth on questions not fitted on.
 
-    python tools/fit_ranking.py --longmemeval FILE ... --locomo FILE ... [--unrelated FILE.jsonl:FIELD ...]
+    python -m tools.fit_ranking --longmemeval FILE ... --locomo FILE ... [--unrelated FILE.jsonl:FIELD ...]
         [--found FILE] [--cache FILE] [--tries N]
 
 Every question is asked once through the product, and what was found is kept (`--found`, to be read again). Then many
@@ -205,7 +205,9 @@ def speaks(floor: Floor, case: Case) -> bool:
 
 def floors(words_only: bool) -> list[Floor]:
     if words_only:
-        return [Floor(words_only=least / 100, strange=strange) for least in range(20, 80, 2) for strange in (0.0, 0.1)]
+        return [
+            Floor(words_only=least / 100, known=known) for least in range(20, 80, 2) for known in (0.0, 0.1, 0.2, 0.3)
+        ]
     return [
         Floor(least=least / 100, small=(least - less) / 100, personal=personal, strange=strange)
         for personal in (0.0, 0.04, 0.08, 0.12)
@@ -278,7 +280,7 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, help="vectors, kept here")
     parser.add_argument("--tries", type=int, default=200)
     parser.add_argument("--words-only", action="store_true", help="without an embedder")
-    parser.add_argument("--most-false-speech", type=float, default=0.015)
+    parser.add_argument("--most-false-speech", type=float, default=0.03)
     options = parser.parse_args()
     cases = _cases_of(options)
     if options.tries:

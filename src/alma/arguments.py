@@ -85,14 +85,15 @@ def conversation(engine: Engine, given: Given) -> Conversation:
     """The arguments of `add_episode`."""
     _known("an episode", given, _EPISODE)
     turns = validate.many("turns", given.get("turns", ()))
-    said = [_said(f"turns[{at}]", one) for at, one in enumerate(turns)]
+    provenance = _heard(validate.name("source", given.get("source") or "conversation"))
+    said = [_said(f"turns[{at}]", one, provenance) for at, one in enumerate(turns)]
     return Conversation(
         agent=agent(engine, given.get("agent")),
         session=validate.name("session_id", given.get("session_id")),
         turns=tuple(turn for turn in said if turn is not None),
         user=validate.optional_text("user_id", given.get("user_id")) or "",
         title=_title(given.get("title")),
-        provenance=_heard(validate.name("source", given.get("source") or "conversation")),
+        provenance=provenance,
         tags=validate.names("tags", given.get("tags")),
         metadata=validate.metadata(given.get("metadata")),
     )
@@ -109,7 +110,7 @@ def _heard(source: str) -> Provenance:
     return Provenance(Origin.IMPORT, Trust.LEARNED, source=source)
 
 
-def _said(label: str, given: Given) -> Said | None:
+def _said(label: str, given: Given, provenance: Provenance) -> Said | None:
     """One turn; None when nothing was said in it. `role` and `content`, as model APIs call them, will do."""
     _known(f"{label}, a turn,", given, _TURN)
     text = validate.output(f"{label} text", _either(given, "text", "content"))
@@ -120,6 +121,7 @@ def _said(label: str, given: Given) -> Said | None:
         text=text,
         at=validate.moment(f"{label} at", given.get("at")),
         id=validate.optional_text(f"{label} id", given.get("id")) or "",
+        provenance=provenance,
     )
 
 

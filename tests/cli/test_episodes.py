@@ -229,6 +229,8 @@ class TestErasing:
 
     def test_what_was_deleted_is_said_to_stay_away(self, talked: str, run: Run) -> None:
         run("delete", talked, "--yes")
-        ran = run("add", "episode", "chat.jsonl", *ADD)
+        ran = run("add", "episode", "chat.jsonl", *ADD, "--user", "ana")
         assert (ran.code, ran.out) == (0, f"{talked} was deleted before and stays away; nothing was recorded\n")
-        assert run("add", "episode", "chat.jsonl", *ADD, "--json").json["memory"]["status"] == "retired"
+        assert (
+            run("add", "episode", "chat.jsonl", *ADD, "--user", "ana", "--json").json["memory"]["status"] == "retired"
+        )

@@ -173,14 +173,14 @@ def delete(engine: Engine, memory_id: str) -> None:
 
     def attempt() -> tuple[None, list[Record]]:
         # Somebody else may be deleting it too; then the stone is there and the outcome no longer counted.
+        left = without(engine, record) if record.kind == "turn" else []
         if engine.store.get([f"tom_{record.id}"]):
-            return None, []
+            return None, left
         body = {"record": record.id, "kind": record.kind}
         draft = Draft(
             kind="tombstone", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.USER)
         )
         stone = build(engine, draft, (), id=f"tom_{record.id}", key=record.key or record.id)
-        left = without(engine, record) if record.kind == "turn" else []
         return None, [stone, *left, *_uncounted(engine, record)]
 
     # Two steps, the stone first: killed in between, the same call finishes the work without counting twice.

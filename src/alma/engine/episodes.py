@@ -18,7 +18,7 @@ from ..types import speech
 from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Provenance, Record, Status
-from ..types.times import from_iso, to_iso
+from ..types.times import to_iso
 from ..types.vector import Vector
 from .admit import build, buried, clean, commit, revise, screen
 from .context import Engine
@@ -35,6 +35,7 @@ class Said:
     at: datetime | None = None
     id: str = ""
     """The host's own id of the turn, if it has one."""
+    provenance: Provenance = field(default_factory=Provenance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +101,9 @@ def record(engine: Engine, conversations: Sequence[Conversation]) -> list[Record
 
 def _joined(conversations: Iterable[Conversation]) -> list[Conversation]:
     """Each session once: two parts of one conversation follow on each other."""
-    found: dict[tuple[str, str], Conversation] = {}
+    found: dict[tuple[str, str, str], Conversation] = {}
     for one in conversations:
-        place = (one.agent, one.session)
+        place = (one.agent, one.user, one.session)
         held = found.get(place)
         found[place] = one if held is None else _followed(held, one)
     return list(found.values())
@@ -123,7 +124,8 @@ def _id(engine: Engine, conversation: Conversation) -> str:
 
 
 def _digest(engine: Engine, conversation: Conversation) -> str:
-    name = "\x1f".join((engine.project, conversation.agent, conversation.session))
+    """A session belongs to an agent and a user: two people may both call theirs 'chat'."""
+    name = "\x1f".join((engine.project, conversation.agent, conversation.user, conversation.session))
     return hashlib.blake2b(name.encode("utf-8"), digest_size=10).hexdigest()
 
 
@@ -155,7 +157,7 @@ def _drafts(engine: Engine, conversation: Conversation) -> list[Draft]:
             user=conversation.user,
             session=conversation.session,
             body={"speaker": turn.speaker, "text": turn.text},
-            provenance=conversation.provenance,
+            provenance=turn.provenance,
             tags=conversation.tags,
         )
         made.append(replace(screen(engine, draft), key=_hash(digest, *identity)))
@@ -191,7 +193,7 @@ def _grown(engine: Engine, one: _Prepared, held: Record | None, known: set[str])
     if one.id in known:
         return replace(_first(engine, one), status=Status.RETIRED), []
     episode = held or _first(engine, one)
-    fresh = _turns(engine, one, episode, known)
+    fresh = _turns(engine, one, episode, known, told_before=held is not None)
     body = _body(episode, fresh, one.conversation)
     tags = tuple(dict.fromkeys((*episode.tags, *map(clean, one.conversation.tags))))
     if held is not None and not fresh and (body, tags) == (held.body, held.tags):
@@ -201,7 +203,13 @@ def _grown(engine: Engine, one: _Prepared, held: Record | None, known: set[str])
         return grown, [grown, *fresh]
     changed = revise(engine, grown)
     older = along(engine, held, tags=tags) if tags != held.tags else []
-    return changed, [changed, *older, *(replace(turn, tags=tags, status=held.status) for turn in fresh)]
+    return changed, [changed, *older, *(_joining(turn, changed) for turn in fresh)]
+
+
+def _joining(turn: Record, episode: Record) -> Record:
+    """A turn as a part of its conversation; what waits for a person goes on waiting."""
+    status = turn.status if turn.status is Status.CANDIDATE else episode.status
+    return replace(turn, tags=tuple(dict.fromkeys((*episode.tags, *turn.tags))), status=status)
 
 
 def along(engine: Engine, episode: Record, **changes: Any) -> list[Record]:
@@ -227,10 +235,10 @@ def _first(engine: Engine, one: _Prepared) -> Record:
     return build(engine, replace(screened, body=body), (), id=one.id, created_at=started)
 
 
-def _turns(engine: Engine, one: _Prepared, episode: Record, known: set[str]) -> list[Record]:
-    """Those not held yet. One without a time of its own was said when the one before it was."""
+def _turns(engine: Engine, one: _Prepared, episode: Record, known: set[str], *, told_before: bool) -> list[Record]:
+    """Those not held yet. One without a time of its own was said when the one before it was, or is said now."""
     number = int(episode.body["next"])
-    last = from_iso(episode.body["ended_at"])
+    last = engine.clock() if told_before else episode.created_at
     made = []
     for draft, at, vectors in zip(one.turns, one.times, one.vectors, strict=True):
         last = at or last
@@ -266,9 +274,16 @@ def without(engine: Engine, turn: Record) -> list[Record]:
     if not found:
         return []
     [episode] = found
-    left = [one for one in turns(engine, episode) if one.id != turn.id]
+    others = [one for one in turns(engine, episode) if one.id != turn.id]
+    gone = buried(engine, [one.key for one in others])
+    left = [one for one in others if one.key not in gone]
     said = [one.text for one in left if speech.is_person(one.body["speaker"])]
-    body = {**episode.body, "turns": len(left), "said": "\n".join(said)[:SAID_CHARS]}
+    body = {
+        **episode.body,
+        "turns": len(left),
+        "said": "\n".join(said)[:SAID_CHARS],
+        "speakers": list(dict.fromkeys(one.body["speaker"] for one in left)),
+    }
     return [revise(engine, episode, body=body, text=KINDS["episode"].text(body))]
 
 

@@ -16,6 +16,7 @@ MAX_TEXT = 100_000
 MAX_NAME = 200
 MAX_METADATA = 65_536
 MAX_TOP_K = 1_000
+_EARLIEST, _LATEST = 1000, 2999
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -96,11 +97,13 @@ def moment(label: str, value: object) -> datetime | None:
             read = datetime.fromisoformat(value.strip())
         except ValueError:
             raise ValidationError(f"{label} must be a time such as 2026-05-07T14:30:00Z, not {value!r}") from None
-        return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+        value = read if read.tzinfo else read.replace(tzinfo=UTC)
     if not isinstance(value, datetime):
         raise ValidationError(f"{label} must be a datetime or ISO 8601 text, not {type(value).__name__}")
     if value.tzinfo is None:
         raise ValidationError(f"{label} has no time zone; pass an aware datetime such as datetime.now(timezone.utc)")
+    if not _EARLIEST <= value.year <= _LATEST:
+        raise ValidationError(f"{label} must lie between the years {_EARLIEST} and {_LATEST}, not in {value.year}")
     return value.astimezone(UTC)
 
 

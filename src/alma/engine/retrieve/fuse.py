@@ -60,22 +60,27 @@ def sufficient(cosine: float | None, words: float, strictness: float = 0.0) -> b
 @dataclass(frozen=True, slots=True)
 class Floor:
     least: float = 0.60
-    small: float = 0.50
+    small: float = 0.52
     """Where little has been said, less is near by chance, and nothing follows from nothing else being near."""
-    personal: float = 0.08
+    personal: float = 0.10
     """A question about one's own past is more likely to have its answer there."""
     words: float = 0.30
     depth: float = 0.30
     """The share of the neighbourhood in the cosine."""
     strange: float = 0.11
-    words_only: float = 0.40
+    words_only: float = 0.50
+    known: float = 0.30
+    """How much less words alone have to say of a question about oneself, or about somebody who is known."""
     said: float = 0.75
     """What says so much of the question passes unless its meaning is quite another."""
 
     def passes(self, sign: Sign, strictness: float = 0.0) -> bool:
-        more = strictness + (self.strange if sign.strange else 0.0) - (self.personal if sign.personal else 0.0)
+        if sign.titled:
+            return True
+        more = strictness + (self.strange if sign.strange else 0.0)
         if sign.cosine is None:
-            return sign.words >= self.words_only + more
+            return sign.words >= self.words_only + more - (self.known if sign.personal or sign.familiar else 0.0)
+        more -= self.personal if sign.personal else 0.0
         if sign.words >= self.said and not sign.strange and sign.cosine >= _NOT_AGAINST + strictness:
             return True
         near = (1.0 - self.depth * sign.much) * sign.cosine + self.depth * sign.much * sign.depth
@@ -96,6 +101,11 @@ class Sign:
     strange: bool
     """The question names somebody or something of which there is no word in it."""
     personal: bool
+    """The question is about the person who asks."""
+    familiar: bool = False
+    """The question names somebody or something, and it is named here too."""
+    titled: bool = False
+    """It is asked for by its title."""
 
 
 FLOOR = Floor()

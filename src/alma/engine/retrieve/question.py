@@ -48,6 +48,7 @@ def read(query: str) -> Question:
     ordered = _ordered(said)
     about_assistant = _any(said, _ASSISTANT)
     several = ordered or _several(said)
+    found = names(text)
     return Question(
         text=text,
         several=several,
@@ -56,9 +57,9 @@ def read(query: str) -> Question:
         asks_when=_any(said, _WHEN) or _asks_duration(said),
         about_assistant=about_assistant,
         advice=_any(said, _ADVICE) and not (about_assistant and _any(said, _RECALL)),
-        names=names(text),
+        names=found,
         personal=about_assistant or _personal(query, said),
-        idle=_IDLE.issuperset(words(text)),
+        idle=not found and _IDLE.issuperset(words(text)),
         parts=parts(text) if several else (),
     )
 

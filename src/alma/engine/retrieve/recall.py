@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from ...types.evidence import NONE, Evidence
 from ...types.kinds import Episode, Turn
 from ...types.record import Record
 from ...types.slice import Explanation, Factor, MemorySlice
+from ...types.times import from_iso
 from ..episodes import episode_of, number_of, turn_id
-from ..text import agreement, stems, words
+from ..text import STOP, agreement, is_common, stems, words
 from ..view import view
 from .fuse import FLOOR, Sign, squash
 from .request import Asked, Level
@@ -24,9 +26,11 @@ EXCERPT = 3
 _LOOKED_AT = 5
 """Some of them are beside the telling ones and do not exist, or are not for everybody."""
 _AMONG = 30
+_BEST = 5
 _DEPTH = 5
 _ABBREVIATED = re.compile(r"[A-Z]{2}")
 """What is written with capitals for its letters is as often a word ("TV") as a name."""
+_WORDS_SLACK = 0.40
 _SLACK = 0.20
 """Once it is clear that something relevant was said, what is a little less relevant may be heard too."""
 
@@ -43,12 +47,18 @@ class Heard:
     def relevant(self, strictness: float) -> bool:
         return FLOOR.passes(self.sign, strictness)
 
+    def passable(self, strictness: float) -> bool:
+        """Who is asked about makes the first one likelier, not the others."""
+        slack = _SLACK if self.sign.cosine is not None else _WORDS_SLACK
+        return FLOOR.passes(replace(self.sign, personal=False, familiar=False), strictness - slack)
+
 
 def recall(asked: Asked, made: MemorySlice) -> MemorySlice:
     """The slice with the conversations or turns that the question is about."""
     if asked.question.idle:
         return made
-    kept = _audible(weigh(asked, search(asked)), asked.manner.strictness)
+    heard = weigh(asked, search(asked))
+    kept = _in_time(asked, heard) or _audible(heard, asked.manner.strictness)
     why = (*made.explanations, *(_explain(asked, one) for one in kept))
     values = [_view(asked, one) for one in kept]
     return replace(
@@ -65,9 +75,38 @@ def weigh(asked: Asked, found: Lists) -> list[Heard]:
     if asked.request.level is Level.TURN:
         chosen = _turns(asked, turns(found, ranked))
     else:
-        best = _fresh(asked, ranked) if asked.manner.recency else ranked[: asked.top_k]
+        best = _fresh(asked, ranked) if asked.manner.recency else _timely(ranked)[: asked.top_k]
         chosen = _episodes(asked, best, turns(found, best))
-    return [_heard(asked, found, *one) for one in chosen]
+    # "Last week" is not said of what happened last week.
+    query = stems(without_times(asked.question.text) if asked.windows else asked.question.text)
+    return _praised([_heard(asked, query, found, *one) for one in chosen])
+
+
+def _timely(ranked: Sequence[Spoken]) -> list[Spoken]:
+    """Among the very best those first that lie in a time which the question names plainly."""
+    return sorted(ranked[:_BEST], key=lambda one: one.place is not Place.INSIDE) + list(ranked[_BEST:])
+
+
+def _praised(heard: list[Heard]) -> list[Heard]:
+    """What people said about a conversation moves it among its peers."""
+    if all(one.record.evidence is NONE for one in heard):
+        return heard
+    return sorted(heard, key=lambda one: -(one.found.score + _praise(one.record.evidence)))
+
+
+def _praise(evidence: Evidence) -> float:
+    good, bad = evidence.ups + 0.3 * evidence.uses, evidence.downs + 0.15 * evidence.skips
+    return (good - bad) / (good + bad + 2.0)
+
+
+def _in_time(asked: Asked, heard: Sequence[Heard]) -> list[Heard]:
+    """A question about a time and nothing else is about whatever was said in it."""
+    if not (asked.windows or asked.request.since or asked.request.until):
+        return []
+    if not all(is_common(one) or one in STOP for one in words(without_times(asked.question.text))):
+        return []
+    filtered = not asked.windows
+    return [one for one in heard if filtered or one.found.place in (Place.INSIDE, Place.NEAR)]
 
 
 def _audible(heard: Sequence[Heard], strictness: float) -> list[Heard]:
@@ -76,7 +115,7 @@ def _audible(heard: Sequence[Heard], strictness: float) -> list[Heard]:
     if not sure:
         return []
     beside = {id for one in sure if one.startswith("trn_") for id in _beside(one)}
-    return [one for one in heard if one.record.id in beside or one.relevant(strictness - _SLACK)]
+    return [one for one in heard if one.record.id in sure | beside or one.passable(strictness)]
 
 
 def _beside(turn: str) -> tuple[str, str]:
@@ -97,15 +136,19 @@ def _episodes(asked: Asked, chosen: Sequence[Spoken], spoken: Iterable[Spoken]) 
     ids = [*telling, *(id for some in telling.values() for id in some)]
     held = {record.id: record for record in asked.engine.store.get(ids)}
     where = asked.where("turn")
-    shown = {one.id: [held[id] for id in telling[one.id] if id in held and where.accepts(held[id])] for one in chosen}
-    return [(one, held[one.id], shown[one.id][:EXCERPT]) for one in chosen if one.id in held]
+    # A conversation may have begun before the time that is asked for.
+    whole = replace(asked.where("episode"), created_from=None, created_to=None)
+    kept = [one for one in chosen if one.id in held and whole.accepts(held[one.id])]
+    shown = {one.id: [held[id] for id in telling[one.id] if id in held and where.accepts(held[id])] for one in kept}
+    return [(one, held[one.id], shown[one.id][:EXCERPT]) for one in kept]
 
 
 def _fresh(asked: Asked, ranked: Sequence[Spoken]) -> list[Spoken]:
     """The newest gain on the others: what was said of a thing lately is how it stands now."""
     among = ranked[: max(_AMONG, 3 * asked.top_k)]
     half_life = asked.settings.recency_half_life_days
-    said = {record.id: record.created_at for record in asked.engine.store.get([one.id for one in among])}
+    held = asked.engine.store.get([one.id for one in among])
+    said = {record.id: from_iso(record.body["ended_at"]) or record.created_at for record in held}
     gained = [
         replace(one, score=one.score + asked.manner.recency * _recency(asked.now - said[one.id], half_life))
         for one in among
@@ -123,18 +166,24 @@ def _turns(asked: Asked, spoken: Sequence[Spoken]) -> list[Chosen]:
     chosen = spoken[: 2 * asked.top_k]
     held = {record.id: record for record in asked.engine.store.get([one.id for one in chosen])}
     where = asked.where("turn")
-    found = [one for one in chosen if one.id in held and where.accepts(held[one.id])][: asked.top_k]
-    return [(one, held[one.id], [held[one.id]]) for one in found]
+    found = [one for one in chosen if one.id in held and where.accepts(held[one.id])]
+    if asked.manner.recency:
+        half_life = asked.settings.recency_half_life_days
+        ages = {one.id: _recency(asked.now - held[one.id].created_at, half_life) for one in found}
+        found.sort(key=lambda one: -(one.score + asked.manner.recency * ages[one.id]))
+    return [(one, held[one.id], [held[one.id]]) for one in found[: asked.top_k]]
 
 
-def _heard(asked: Asked, lists: Lists, found: Spoken, record: Record, excerpt: Sequence[Record]) -> Heard:
-    # "Last week" is not said of what happened last week.
-    query = stems(without_times(asked.question.text) if asked.windows else asked.question.text)
+def _heard(
+    asked: Asked, query: frozenset[str], lists: Lists, found: Spoken, record: Record, excerpt: Sequence[Record]
+) -> Heard:
     shared = max((agreement(query, stems(turn.text)) for turn in excerpt), default=0.0)
+    titled = agreement(query, stems(str(record.body.get("title", "")))) >= FLOOR.said
     told = tuple(sorted(excerpt, key=lambda turn: int(turn.body["index"])))
     cosine, depth = _nearness(lists, found)
-    strange = _strange(asked, record, told)
-    return Heard(found, record, told, Sign(cosine, depth, much(lists), shared, strange, asked.question.personal))
+    named = _named(asked, record, told)
+    sign = Sign(cosine, depth, much(lists), shared, named is False, asked.question.personal, named is True, titled)
+    return Heard(found, record, told, sign)
 
 
 def _nearness(lists: Lists, found: Spoken) -> tuple[float | None, float]:
@@ -147,13 +196,14 @@ def _nearness(lists: Lists, found: Spoken) -> tuple[float | None, float]:
     return cosine, ordered[min(_DEPTH, len(ordered)) - 1]
 
 
-def _strange(asked: Asked, record: Record, excerpt: Sequence[Record]) -> bool:
+def _named(asked: Asked, record: Record, excerpt: Sequence[Record]) -> bool | None:
+    """Whether anything that the question names is named here; None when it names nothing."""
     named = [name for name in asked.question.names if not _ABBREVIATED.search(name)]
     if not named:
-        return False
+        return None
     said = {word for one in (record, *excerpt) for word in words(one.text)}
     said.update(word for speaker in record.body.get("speakers", ()) for word in words(str(speaker)))
-    return not any(said.issuperset(words(name)) for name in named)
+    return any(said.issuperset(words(name)) for name in named)
 
 
 def _view(asked: Asked, heard: Heard) -> Episode | Turn:

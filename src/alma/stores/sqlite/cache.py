@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _FIRST_BATCH = 16
 _GROWTH = 8
 _TRIES = 2
+_VECTORS = 4
 
 
 class Question(NamedTuple):
@@ -148,7 +149,8 @@ def _attempts(db: sqlite3.Connection, shelf: Shelf, asked: Question) -> Iterator
 
 def _by_sign(shelf: Shelf, parts: Parts, asked: Question) -> tuple[Parts, int]:
     count = segments.candidates(asked.limit)
-    return shelf.closest(parts, asked.vector, count), count // segments.BELIEVED
+    # A record may have several vectors among the best.
+    return shelf.closest(parts, asked.vector, count), max(count // segments.BELIEVED, _VECTORS * asked.limit)
 
 
 def _numbers(db: sqlite3.Connection, select: Clause) -> Array:
