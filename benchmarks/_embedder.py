@@ -16,6 +16,8 @@ from pathlib import Path
 from alma.ports import Embedder
 from alma.types.vector import Vector
 
+from ._data import DataError
+
 
 @dataclass
 class Spent:
@@ -96,10 +98,14 @@ def finishing(embedder: Remembering) -> Iterator[Remembering]:
 
 def _open(file: Path) -> sqlite3.Connection:
     opened = sqlite3.connect(file)
-    opened.execute(
-        "CREATE TABLE IF NOT EXISTS vectors "
-        "(model TEXT, hash BLOB, vector BLOB, PRIMARY KEY (model, hash)) WITHOUT ROWID"
-    )
+    try:
+        opened.execute(
+            "CREATE TABLE IF NOT EXISTS vectors "
+            "(model TEXT, hash BLOB, vector BLOB, PRIMARY KEY (model, hash)) WITHOUT ROWID"
+        )
+    except sqlite3.DatabaseError as error:
+        opened.close()
+        raise DataError(f"{file} is not a file of vectors that was made by --cache: {error}") from error
     return opened
 
 

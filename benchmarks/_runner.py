@@ -14,7 +14,7 @@ from alma.ports import Embedder
 
 from . import _report
 from ._baselines import Dense, OneVector
-from ._data import Data, limited
+from ._data import Data, DataError, limited
 from ._embedder import Remembering, finishing
 from ._product import Product
 from ._trial import Level, Plan, System, run
@@ -60,15 +60,25 @@ def execute(
 ) -> int:
     """Read, run, report; a file that cannot be read is said in one line."""
     try:
+        _writable(options.plot, options.cache)
         data = limited(read(), options.limit)
+        if not data.questions:
+            raise DataError(f"{options.data} holds no question")
         told = measured(benchmark, data, options, levels, each(data))
     except ALMAError as error:
         print(f"{benchmark}: {error}", file=sys.stderr)
         return 2
+    _report.write(told, options.json)
     if options.plot:
         _report.plot(told, options.plot)
-    _report.write(told, options.json)
     return 0
+
+
+def _writable(*files: Path | None) -> None:
+    """Said before the work, not after it."""
+    for file in files:
+        if file is not None and not file.resolve().parent.is_dir():
+            raise DataError(f"{file} cannot be written: there is no folder {file.resolve().parent}")
 
 
 def measured(

@@ -282,6 +282,9 @@ def main() -> int:
     parser.add_argument("--words-only", action="store_true", help="without an embedder")
     parser.add_argument("--most-false-speech", type=float, default=0.03)
     options = parser.parse_args()
+    held = options.found and options.found.exists()
+    if not (held or options.longmemeval or options.locomo):
+        parser.error("name data with --longmemeval or --locomo, or what was found before with --found")
     cases = _cases_of(options)
     if options.tries:
         best = fit_blend(cases, options.tries)

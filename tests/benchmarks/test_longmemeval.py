@@ -68,3 +68,16 @@ def test_people_get_tables(write: Write, entries: list[Entry], capsys: Capture) 
 def test_a_file_that_cannot_be_read_is_said_in_a_line(tmp_path: Path, capsys: Capture) -> None:
     assert main(["--data", str(tmp_path / "none.json"), "--embedder", "hash"]) == 2
     assert capsys.readouterr().err.startswith("LongMemEval: cannot read")
+
+
+@pytest.mark.parametrize("option", ["--plot", "--cache"])
+def test_a_folder_that_is_not_there_is_said_before_the_work(
+    write: Write, entries: list[Entry], capsys: Capture, option: str
+) -> None:
+    assert main(["--data", str(write(entries)), option, "/nowhere/at/all"]) == 2
+    assert "there is no folder /nowhere/at" in capsys.readouterr().err
+
+
+def test_a_file_without_questions_is_refused(write: Write, capsys: Capture) -> None:
+    assert main(["--data", str(write([]))]) == 2
+    assert "holds no question" in capsys.readouterr().err
