@@ -201,8 +201,8 @@ class ALMA:
         """Keep a conversation, or what is new of it.
 
         A turn is a mapping with `speaker` and `text` (or `role` and `content`), and perhaps `at` and `id`. Told again,
-        a turn is known by its id, else by its time and words, else by its place and words, and kept once. A conversation
-        belongs to its agent, its user and its session id.
+        a turn is known by its id, else by its time and words, else by its place and words, and kept once. A
+        conversation belongs to its agent, its user and its session id.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         return self.add_episodes([given])[0]

@@ -201,3 +201,43 @@ def test_projects_do_not_hear_each_other(open_everywhere: Callable[..., ALMA]) -
     assert not found(other, "lighthouse in Porto")
     with pytest.raises(NotFoundError):
         other.get(made.id)
+
+
+@pytest.fixture
+def june(open_everywhere: Callable[..., ALMA]) -> ALMA:
+    alma = open_everywhere(clock=lambda: datetime(2026, 6, 17, 12, tzinfo=UTC))
+    for session, day, text in (
+        ("offsite", "2026-05-10", "We planned the offsite in Lisbon with the design team."),
+        ("failed", "2026-06-16", "The deploy failed because the migration locked the orders table."),
+        ("fine", "2026-06-09", "The deploy went fine after we pinned the base image."),
+    ):
+        alma.add_episode(
+            "dev", session, [{"role": "user", "content": text, "at": day}], title=f"About {session} things"
+        )
+    return alma
+
+
+@pytest.mark.parametrize(
+    ("question", "session"), [("What happened yesterday?", "failed"), ("What did we do in May?", "offsite")]
+)
+def test_a_question_about_a_time_and_nothing_else_gets_what_was_said_then(
+    june: ALMA, question: str, session: str
+) -> None:
+    assert [one.session_id for one in june.retrieve(question, "dev").episodes] == [session]
+
+
+def test_what_lies_in_the_time_asked_about_comes_first(june: ALMA) -> None:
+    assert june.retrieve("What happened with the deploy yesterday?", "dev").episodes[0].session_id == "failed"
+    assert june.retrieve("What happened with the deploy on 9 June?", "dev").episodes[0].session_id == "fine"
+
+
+def test_a_conversation_is_found_by_its_title(june: ALMA) -> None:
+    assert june.retrieve("About offsite things", "dev").episodes[0].session_id == "offsite"
+
+
+def test_thumbs_move_a_conversation_among_its_peers(june: ALMA) -> None:
+    first, second = june.retrieve("How did the deploy go?", "dev").episodes
+    for _ in range(6):
+        june.record_feedback(first.id, signal="thumbs_down")
+        june.record_feedback(second.id, signal="thumbs_up")
+    assert [one.id for one in june.retrieve("How did the deploy go?", "dev").episodes] == [second.id, first.id]

@@ -74,6 +74,12 @@ class Floor:
     said: float = 0.75
     """What says so much of the question passes unless its meaning is quite another."""
 
+    def nearness(self, sign: Sign) -> float:
+        """How relevant it is, to be compared with others for the same question."""
+        if sign.cosine is None:
+            return sign.words
+        return sign.cosine + self.words * sign.words - (self.strange if sign.strange else 0.0)
+
     def passes(self, sign: Sign, strictness: float = 0.0) -> bool:
         if sign.titled:
             return True
@@ -103,7 +109,7 @@ class Sign:
     personal: bool
     """The question is about the person who asks."""
     familiar: bool = False
-    """The question names somebody or something, and it is named here too."""
+    """The question names somebody or something that is named here too, or speaks of the person who asks."""
     titled: bool = False
     """It is asked for by its title."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ from ..view import view
 from .fuse import FLOOR, Sign, squash
 from .request import Asked, Level
 from .score import shared_words
-from .talk import Lists, Place, Spoken, conversations, much, search, turns
+from .talk import Lists, Place, Spoken, conversations, much, search, turns, within
 from .when import without_times
 
 EXCERPT = 3
@@ -30,9 +30,8 @@ _BEST = 5
 _DEPTH = 5
 _ABBREVIATED = re.compile(r"[A-Z]{2}")
 """What is written with capitals for its letters is as often a word ("TV") as a name."""
-_WORDS_SLACK = 0.40
-_SLACK = 0.20
-"""Once it is clear that something relevant was said, what is a little less relevant may be heard too."""
+_FALL, _FAINT = 0.45, 0.10
+"""Once it is clear that something relevant was said, what is so much less relevant may be heard too, if not faint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +46,9 @@ class Heard:
     def relevant(self, strictness: float) -> bool:
         return FLOOR.passes(self.sign, strictness)
 
-    def passable(self, strictness: float) -> bool:
-        """Who is asked about makes the first one likelier, not the others."""
-        slack = _SLACK if self.sign.cosine is not None else _WORDS_SLACK
-        return FLOOR.passes(replace(self.sign, personal=False, familiar=False), strictness - slack)
+    @property
+    def nearness(self) -> float:
+        return FLOOR.nearness(self.sign)
 
 
 def recall(asked: Asked, made: MemorySlice) -> MemorySlice:
@@ -72,6 +70,8 @@ def recall(asked: Asked, made: MemorySlice) -> MemorySlice:
 def weigh(asked: Asked, found: Lists) -> list[Heard]:
     """The best of what was found, each with how relevant it is."""
     ranked = conversations(found)
+    if _only_a_time(asked):
+        ranked += _others_in_time(asked, {one.id for one in ranked})
     if asked.request.level is Level.TURN:
         chosen = _turns(asked, turns(found, ranked))
     else:
@@ -99,11 +99,25 @@ def _praise(evidence: Evidence) -> float:
     return (good - bad) / (good + bad + 2.0)
 
 
+def _only_a_time(asked: Asked) -> bool:
+    if not (asked.windows or asked.request.since or asked.request.until):
+        return False
+    text = asked.question.text
+    left = without_times(text)
+    return (bool(asked.windows) and left == text) or all(is_common(one) or one in STOP for one in words(left))
+
+
+def _others_in_time(asked: Asked, known: Container[str]) -> list[Spoken]:
+    """The newest conversations of that time, whatever their words."""
+    where = asked.where("episode")
+    periods = [within(where, (one.start, one.end)) for one in asked.windows] or [where]
+    found = (record.id for period in periods for record in asked.engine.store.scan(period, asked.top_k))
+    return [Spoken(id, 0.0, None, Place.INSIDE) for id in dict.fromkeys(found) if id not in known]
+
+
 def _in_time(asked: Asked, heard: Sequence[Heard]) -> list[Heard]:
     """A question about a time and nothing else is about whatever was said in it."""
-    if not (asked.windows or asked.request.since or asked.request.until):
-        return []
-    if not all(is_common(one) or one in STOP for one in words(without_times(asked.question.text))):
+    if not _only_a_time(asked):
         return []
     filtered = not asked.windows
     return [one for one in heard if filtered or one.found.place in (Place.INSIDE, Place.NEAR)]
@@ -115,7 +129,8 @@ def _audible(heard: Sequence[Heard], strictness: float) -> list[Heard]:
     if not sure:
         return []
     beside = {id for one in sure if one.startswith("trn_") for id in _beside(one)}
-    return [one for one in heard if one.record.id in sure | beside or one.passable(strictness)]
+    least = max(_FAINT, max(one.nearness for one in heard) - _FALL) + strictness
+    return [one for one in heard if one.record.id in sure | beside or one.nearness >= least]
 
 
 def _beside(turn: str) -> tuple[str, str]:
@@ -133,6 +148,9 @@ def _episodes(asked: Asked, chosen: Sequence[Spoken], spoken: Iterable[Spoken]) 
         place = telling.get(episode_of(turn.id))
         if place is not None and len(place) < _LOOKED_AT:
             place.append(turn.id)
+    for episode, some in telling.items():
+        # Found by its words as a whole, or by its time: its beginning tells what it is about.
+        some += [] if some else [turn_id(episode, number) for number in range(EXCERPT)]
     ids = [*telling, *(id for some in telling.values() for id in some)]
     held = {record.id: record for record in asked.engine.store.get(ids)}
     where = asked.where("turn")
@@ -182,7 +200,8 @@ def _heard(
     told = tuple(sorted(excerpt, key=lambda turn: int(turn.body["index"])))
     cosine, depth = _nearness(lists, found)
     named = _named(asked, record, told)
-    sign = Sign(cosine, depth, much(lists), shared, named is False, asked.question.personal, named is True, titled)
+    known = named is True or "i" in words(asked.question.text)
+    sign = Sign(cosine, depth, much(lists), shared, named is False, asked.question.personal, known, titled)
     return Heard(found, record, told, sign)
 
 

@@ -136,7 +136,7 @@ def _with(held: dict[str, float], more: Mapping[str, float], limit: int) -> dict
 
 def _gather(asked: Asked, text: str, vectors: tuple[Vector, ...], period: Period | None = None) -> Lists:
     store = asked.engine.store
-    turns, episodes = (_within(asked.where(kind), period) for kind in ("turn", "episode"))
+    turns, episodes = (within(asked.where(kind), period) for kind in ("turn", "episode"))
     return Lists(
         meaning=_scores(by_meaning(asked.engine, vectors, turns, TURNS)),
         words=_worded(store, text, turns, TURNS),
@@ -160,7 +160,7 @@ def _parted(text: str) -> tuple[str, str]:
     return " ".join(one for one in found if not is_common(one)), " ".join(one for one in found if is_common(one))
 
 
-def _within(where: Where, period: Period | None) -> Where:
+def within(where: Where, period: Period | None) -> Where:
     if period is None:
         return where
     start = period[0] if where.created_from is None else max(where.created_from, period[0])
