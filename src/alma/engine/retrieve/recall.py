@@ -129,8 +129,10 @@ def _audible(heard: Sequence[Heard], strictness: float) -> list[Heard]:
     if not sure:
         return []
     beside = {id for one in sure if one.startswith("trn_") for id in _beside(one)}
+    # Words alone tell who is in, not who is further out: one word fewer says little.
+    by_words = strictness <= 0 and all(one.sign.cosine is None for one in heard)
     least = max(_FAINT, max(one.nearness for one in heard) - _FALL) + strictness
-    return [one for one in heard if one.record.id in sure | beside or one.nearness >= least]
+    return [one for one in heard if by_words or one.record.id in sure | beside or one.nearness >= least]
 
 
 def _beside(turn: str) -> tuple[str, str]:
