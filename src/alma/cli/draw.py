@@ -139,7 +139,8 @@ def counts(counted: Mapping[str, Any]) -> Iterator[Shape]:
     for label, numbers in (("status", counted["by_status"]), ("agent", counted["by_agent"])):
         if numbers:
             yield line(f"by {label}: " + ", ".join(f"{name} {number}" for name, number in numbers.items()))
-    yield line(f"{counted['retrieval_count']} retrievals; embedder: {counted['embedder']}", "dim")
+    said = f"{counted['turn_count']} turns of conversations; " if counted["turn_count"] else ""
+    yield line(f"{said}{counted['retrieval_count']} retrievals; embedder: {counted['embedder']}", "dim")
 
 
 # -- doctor

@@ -71,13 +71,14 @@ _PRIOR = {Trust.TRUSTED: (3.4, 0.6), Trust.LEARNED: (1.0, 1.0), Trust.UNTRUSTED:
 _STATED_PRIOR = (3.0, 1.0)
 
 
-def _feedback(evidence: Evidence) -> tuple[float, float]:
+def feedback(evidence: Evidence) -> tuple[float, float]:
+    """What people and agents said for and against it, as judgements."""
     return evidence.ups + 0.3 * evidence.uses, evidence.downs + 0.15 * evidence.skips
 
 
 def believe(record: Record, now: datetime) -> Belief:
     """How sure it is that the record should be followed."""
-    pro, con = _feedback(record.evidence)
+    pro, con = feedback(record.evidence)
     good, bad = weigh(record.evidence, now)
     if record.kind == MemoryType.ANTI_PATTERN:
         good, bad = bad, good
@@ -114,7 +115,11 @@ def age_days(record: Record, now: datetime) -> float:
 
 
 def recency(record: Record, now: datetime, half_life_days: float) -> float:
-    return float(0.5 ** (age_days(record, now) / half_life_days))
+    return faded(age_days(record, now), half_life_days)
+
+
+def faded(days: float, half_life_days: float) -> float:
+    return float(0.5 ** (days / half_life_days))
 
 
 # Episodes fade first, what was distilled from them later, what a person said last.

@@ -44,10 +44,7 @@ _NOT_AGAINST = 0.12
 
 def relevant(candidate: Candidate, strictness: float = 0.0) -> bool:
     """The gate before everything else: a fresh, proven, beloved memory that is not about the task stays out."""
-    return sufficient(candidate.cosine, candidate.words, strictness)
-
-
-def sufficient(cosine: float | None, words: float, strictness: float = 0.0) -> bool:
+    cosine, words = candidate.cosine, candidate.words
     if cosine is None:
         return words >= _WORDS_FLOOR + strictness
     if words >= _SAID and cosine >= _NOT_AGAINST + strictness:

@@ -13,6 +13,7 @@ from ...types.record import Record
 from ...types.slice import Explanation, Factor, MemorySlice
 from ...types.times import from_iso
 from ..episodes import episode_of, number_of, turn_id
+from ..evidence import faded, feedback
 from ..text import STOP, agreement, is_common, stems, words
 from ..view import view
 from .fuse import FLOOR, Sign, squash
@@ -77,9 +78,8 @@ def weigh(asked: Asked, found: Lists) -> list[Heard]:
     else:
         best = _fresh(asked, ranked) if asked.manner.recency else _timely(ranked)[: asked.top_k]
         chosen = _episodes(asked, best, turns(found, best))
-    # "Last week" is not said of what happened last week.
-    query = stems(without_times(asked.question.text) if asked.windows else asked.question.text)
-    return _praised([_heard(asked, query, found, *one) for one in chosen])
+    ground = _ground(asked, found)
+    return _praised([_heard(ground, *one) for one in chosen])
 
 
 def _timely(ranked: Sequence[Spoken]) -> list[Spoken]:
@@ -95,7 +95,7 @@ def _praised(heard: list[Heard]) -> list[Heard]:
 
 
 def _praise(evidence: Evidence) -> float:
-    good, bad = evidence.ups + 0.3 * evidence.uses, evidence.downs + 0.15 * evidence.skips
+    good, bad = feedback(evidence)
     return (good - bad) / (good + bad + 2.0)
 
 
@@ -178,7 +178,7 @@ def _fresh(asked: Asked, ranked: Sequence[Spoken]) -> list[Spoken]:
 
 
 def _recency(age: timedelta, half_life_days: float) -> float:
-    return float(0.5 ** (max(age, timedelta(0)) / timedelta(days=half_life_days)))
+    return faded(max(age, timedelta(0)) / timedelta(days=1), half_life_days)
 
 
 def _turns(asked: Asked, spoken: Sequence[Spoken]) -> list[Chosen]:
@@ -194,37 +194,60 @@ def _turns(asked: Asked, spoken: Sequence[Spoken]) -> list[Chosen]:
     return [(one, held[one.id], [held[one.id]]) for one in found[: asked.top_k]]
 
 
-def _heard(
-    asked: Asked, query: frozenset[str], lists: Lists, found: Spoken, record: Record, excerpt: Sequence[Record]
-) -> Heard:
-    shared = max((agreement(query, stems(turn.text)) for turn in excerpt), default=0.0)
-    titled = agreement(query, stems(str(record.body.get("title", "")))) >= FLOOR.said
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What every conversation is weighed against: the question, and all that was near it."""
+
+    query: frozenset[str]
+    names: tuple[str, ...]
+    personal: bool
+    of_oneself: bool
+    nearest: tuple[float, ...]
+    much: float
+
+
+def _ground(asked: Asked, lists: Lists) -> Ground:
+    question = asked.question
+    # "Last week" is not said of what happened last week.
+    text = without_times(question.text) if asked.windows else question.text
+    return Ground(
+        query=stems(text),
+        names=tuple(name for name in question.names if not _ABBREVIATED.search(name)),
+        personal=question.personal,
+        of_oneself="i" in words(question.text),
+        nearest=tuple(sorted(lists.meaning.values(), reverse=True)),
+        much=much(lists),
+    )
+
+
+def _heard(ground: Ground, found: Spoken, record: Record, excerpt: Sequence[Record]) -> Heard:
+    shared = max((agreement(ground.query, stems(turn.text)) for turn in excerpt), default=0.0)
+    titled = agreement(ground.query, stems(str(record.body.get("title", "")))) >= FLOOR.said
     told = tuple(sorted(excerpt, key=lambda turn: int(turn.body["index"])))
-    cosine, depth = _nearness(lists, found)
-    named = _named(asked, record, told)
-    known = named is True or "i" in words(asked.question.text)
-    sign = Sign(cosine, depth, much(lists), shared, named is False, asked.question.personal, known, titled)
-    return Heard(found, record, told, sign)
+    cosine, depth = _nearness(ground.nearest, found)
+    named = _named(ground.names, record, told)
+    known = named is True or ground.of_oneself
+    return Heard(
+        found, record, told, Sign(cosine, depth, ground.much, shared, named is False, ground.personal, known, titled)
+    )
 
 
-def _nearness(lists: Lists, found: Spoken) -> tuple[float | None, float]:
+def _nearness(nearest: Sequence[float], found: Spoken) -> tuple[float | None, float]:
     """Its cosine, and how near the fifth nearest turn of all is."""
-    if not lists.meaning:
+    if not nearest:
         return None, 0.0
-    ordered = sorted(lists.meaning.values(), reverse=True)
     # What is not among so many that are near is no nearer than the last of them.
-    cosine = ordered[-1] if found.cosine is None else found.cosine
-    return cosine, ordered[min(_DEPTH, len(ordered)) - 1]
+    cosine = nearest[-1] if found.cosine is None else found.cosine
+    return cosine, nearest[min(_DEPTH, len(nearest)) - 1]
 
 
-def _named(asked: Asked, record: Record, excerpt: Sequence[Record]) -> bool | None:
+def _named(names: Sequence[str], record: Record, excerpt: Sequence[Record]) -> bool | None:
     """Whether anything that the question names is named here; None when it names nothing."""
-    named = [name for name in asked.question.names if not _ABBREVIATED.search(name)]
-    if not named:
+    if not names:
         return None
     said = {word for one in (record, *excerpt) for word in words(one.text)}
     said.update(word for speaker in record.body.get("speakers", ()) for word in words(str(speaker)))
-    return any(said.issuperset(words(name)) for name in named)
+    return any(said.issuperset(words(name)) for name in names)
 
 
 def _view(asked: Asked, heard: Heard) -> Episode | Turn:
