@@ -2,7 +2,8 @@
 
 Told as a fact from where it came: refused, or stored. What was stored differently was redacted. What came from
 outside and is marked as suspicious is quarantined. Everything else is approved, as a person would, and retrieved: what
-then stands in the prompt, and whether it differs from what was stored, is what a model would read.
+then stands in the prompt, and whether it differs from what was stored, is what a model would read. The id of a session
+names files: one that could mean another file is refused as a name, and a digest stands for it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from alma import ALMA
 from alma.errors import ValidationError
+from alma.hooks.place import file_name
 from alma.types import DomainKnowledge
 
 from ._measures import mean
@@ -62,6 +64,8 @@ def handle(alma: ALMA, agent: str, row: Mapping[str, Any]) -> Handled:
 
 
 def _session(alma: ALMA, agent: str, name: str) -> Handled:
+    if file_name(name) != name:
+        return Handled("reject", None)
     turns = [{"speaker": "user", "text": "hello"}]
     [episode] = alma.add_episodes([{"agent": agent, "session_id": name, "turns": turns}])
     return Handled("pass" if episode.session_id == name else "escape", episode.session_id)

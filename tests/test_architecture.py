@@ -26,6 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": BELOW_APP,
     "doctor": BELOW_APP | {"app"},
     "testing": {"ports", "types", "errors", "stores"},
+    "models": {"engine", "ports", "types", "errors"},
+    # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
+    "hooks": {"app", "config", "core", "engine", "models", "ports", "types", "errors"},
     "cli": {"app", "config", "core", "doctor", "types", "errors"},
 }
 # The engine's steps run one way: nothing later calls anything earlier.

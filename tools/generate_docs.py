@@ -22,6 +22,7 @@ from alma.types import MemoryScope, kinds
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
+    "docs/reference/claude-smart.md",
     "docs/reference/cli.md",
     "docs/reference/config.md",
     "docs/reference/errors.md",
@@ -33,11 +34,28 @@ _PART = re.compile(r"(<!-- generated: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTAL
 
 def commands() -> str:
     """Every command's help, as it prints it."""
-    parser = build_parser()
+    return _commands(build_parser(), "## alma")
+
+
+def smart_commands() -> str:
+    from claude_smart.cli import parser
+
+    return _commands(parser(), "### claude-smart")
+
+
+def _commands(parser: argparse.ArgumentParser, heading: str) -> str:
     out = [f"```text\n{_help(parser)}\n```"]
     for name, sub in _subparsers(parser):
-        out.append(f"## alma {name}\n\n```text\n{_help(sub)}\n```")
+        out.append(f"{heading} {name}\n\n```text\n{_help(sub)}\n```")
     return "\n\n".join(out) + "\n"
+
+
+def smart_settings() -> str:
+    """Every setting of the plug-in with its default."""
+    from alma.hooks.settings import DEFAULTS
+
+    rows = [f"| `{name}` | `{default}` |" for name, default in DEFAULTS.items()]
+    return "\n".join(["| setting | default |", "|---|---|", *rows]) + "\n"
 
 
 def _subparsers(parser: argparse.ArgumentParser, before: str = "") -> list[tuple[str, argparse.ArgumentParser]]:
@@ -120,7 +138,7 @@ def _value(one: inspect.Parameter) -> str:
 
 def values() -> str:
     """The fields of every memory."""
-    own = ("Heuristic", "Outcome", "AntiPattern", "DomainKnowledge", "UserPreference", "Episode", "Turn")
+    own = ("Heuristic", "Outcome", "AntiPattern", "DomainKnowledge", "UserPreference", "Rule", "Episode", "Turn")
     shared = [one.name for one in fields(kinds.Memory)]
     rows = [f"| every memory | {', '.join(f'`{name}`' for name in shared)} |"]
     for name in own:
@@ -154,6 +172,8 @@ def stores() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
+    "smart_commands": smart_commands,
+    "smart_settings": smart_settings,
     "keys": keys,
     "errors": tree,
     "methods": methods,

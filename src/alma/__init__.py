@@ -9,9 +9,7 @@ alma.learn(agent="developer", task="Fix login bug", outcome="success", strategy_
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # that of `typing`, which costs a hook more time than it has
 if TYPE_CHECKING:
     from .aio import AsyncALMA
     from .core import ALMA
@@ -36,6 +34,8 @@ __all__ = ["ALMA", "ALMAError", "AsyncALMA", "FeedbackSignal", "MemorySlice", "M
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'alma' has no attribute {name!r}")
+    import importlib
+
     value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

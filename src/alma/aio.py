@@ -48,6 +48,7 @@ class AsyncALMA:
     add_domain_knowledge = _awaited(ALMA.add_domain_knowledge)
     add_heuristic = _awaited(ALMA.add_heuristic)
     add_anti_pattern = _awaited(ALMA.add_anti_pattern)
+    add_rule = _awaited(ALMA.add_rule)
     add_many = _awaited(ALMA.add_many)
     add_episode = _awaited(ALMA.add_episode)
     add_episodes = _awaited(ALMA.add_episodes)

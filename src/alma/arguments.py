@@ -10,12 +10,15 @@ from .engine.context import Engine
 from .engine.drafts import Draft, Episode, Statement
 from .engine.episodes import Conversation, Said
 from .engine.retrieve.request import Level, Mode, Request
+from .engine.rules import RULE_CHARS, Teaching
 from .errors import ValidationError, unknown
+from .types.ids import new_id
 from .types.kinds import MemoryType, Result
 from .types.record import Origin, Provenance, Trust
+from .types.rules import Reach, RuleSource
 
 Given = Mapping[str, Any]
-Proposal = Draft | Statement
+Proposal = Draft | Statement | Teaching
 
 _BY_A_PERSON = frozenset({"user_stated", "explicit_instruction", "user", "correction"})
 _FROM_OUTSIDE = frozenset({"tool_output", "web_page", "file", "document", "email"})
@@ -30,6 +33,7 @@ _ADD: Mapping[MemoryType, tuple[str, ...]] = {
     MemoryType.USER_PREFERENCE: ("user_id", "category", "preference"),
     MemoryType.DOMAIN_KNOWLEDGE: ("agent", "domain", "fact"),
     MemoryType.HEURISTIC: ("agent", "condition", "strategy", "category"),
+    MemoryType.RULE: ("agent", "rule", "trigger", "why", "reach"),
     MemoryType.ANTI_PATTERN: ("agent", "pattern", "why_bad", "better_alternative", "condition", "category"),
 }
 
@@ -171,6 +175,32 @@ def _knowledge(engine: Engine, given: Given, common: dict[str, Any]) -> Draft:
     )
 
 
+def _rule(engine: Engine, given: Given, common: dict[str, Any]) -> Teaching:
+    provenance: Provenance = common["provenance"]
+    by_person = provenance.origin is Origin.USER
+    return Teaching(
+        id=new_id("tea"),
+        agent=agent(engine, given.get("agent")),
+        rule=validate.text("rule", given.get("rule"), RULE_CHARS),
+        trigger=validate.optional_text("trigger", given.get("trigger")) or "",
+        why=validate.optional_text("why", given.get("why")) or "",
+        reach=_lasting(given.get("reach") or Reach.PROJECT),
+        source=RuleSource.NOTE if by_person else RuleSource.IMPORT,
+        # What comes from elsewhere waits for a person.
+        sure=provenance.trust is not Trust.UNTRUSTED,
+        tags=common["tags"],
+        metadata=validate.metadata(given.get("metadata")),
+    )
+
+
+def _lasting(given: object) -> Reach:
+    """A rule told outside any session cannot be one of a session."""
+    reach = validate.choice("reach", given, Reach)
+    if reach not in (Reach.PROJECT, Reach.ALWAYS):
+        raise ValidationError(unknown("reach", given, [Reach.PROJECT, Reach.ALWAYS]))
+    return reach
+
+
 def _heuristic(engine: Engine, given: Given, common: dict[str, Any]) -> Statement:
     return Statement(
         kind=MemoryType.HEURISTIC,
@@ -205,6 +235,7 @@ _PROPOSE: Mapping[MemoryType, Callable[[Engine, Given, dict[str, Any]], Proposal
     MemoryType.DOMAIN_KNOWLEDGE: _knowledge,
     MemoryType.HEURISTIC: _heuristic,
     MemoryType.ANTI_PATTERN: _anti_pattern,
+    MemoryType.RULE: _rule,
 }
 
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from . import arguments
-from .engine import admit, edit, episodes, judge, validate
+from .engine import admit, edit, episodes, judge, rules, validate
 from .engine.context import Encoder, Engine
 from .engine.distil.learn import learn as learn_episodes
 from .engine.drafts import Draft, Statement
@@ -34,11 +34,13 @@ from .types.kinds import (
     Memory,
     MemoryType,
     Outcome,
+    Rule,
     Turn,
     UserPreference,
 )
 from .types.query import Where
 from .types.record import Record, Status
+from .types.rules import EVERYWHERE
 from .types.scope import MemoryScope, Scopes
 from .types.slice import MemorySlice
 
@@ -55,6 +57,7 @@ _TYPES: Mapping[type[Memory], MemoryType] = {
     UserPreference: MemoryType.USER_PREFERENCE,
     DomainKnowledge: MemoryType.DOMAIN_KNOWLEDGE,
     AntiPattern: MemoryType.ANTI_PATTERN,
+    Rule: MemoryType.RULE,
 }
 
 
@@ -270,6 +273,24 @@ class ALMA:
         """State what not to do, why, and what to do instead."""
         return self._add(AntiPattern, locals())
 
+    def add_rule(
+        self,
+        agent: str,
+        rule: str,
+        trigger: str = "",
+        why: str = "",
+        reach: str = "project",
+        source: str = "user_stated",
+        *,
+        tags: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Rule:
+        """State what is to be done or not done; a later rule that contradicts it takes its place.
+
+        `reach` is 'project' or 'always' (in every project of this store).
+        """
+        return self._add(Rule, locals())
+
     def add_many(self, memories: Iterable[Mapping[str, Any]]) -> list[Memory]:
         """Add several in one transaction; each a mapping with `type` and the arguments of that type's `add_` method."""
         return _views(
@@ -288,12 +309,15 @@ class ALMA:
         stated = [at for at, one in enumerate(proposed) if isinstance(one, Statement)]
         inserting = admit.inserting(self.engine, [one for one in proposed if isinstance(one, Draft)])
         stating = edit.stating(self.engine, [one for one in proposed if isinstance(one, Statement)])
+        taught = [at for at, one in enumerate(proposed) if isinstance(one, rules.Teaching)]
+        teaching = rules.teaching(self.engine, [one for one in proposed if isinstance(one, rules.Teaching)])
 
         def attempt() -> tuple[list[Record], list[Record]]:
             first, changed = inserting()
             second, changed_too = stating()
-            made = dict(zip([*told, *stated], [*first, *second], strict=True))
-            return [made[at] for at in range(len(proposed))], [*changed, *changed_too]
+            third, ruled = teaching.attempting()()
+            made = dict(zip([*told, *stated, *taught], [*first, *second, *third], strict=True))
+            return [made[at] for at in range(len(proposed))], [*changed, *changed_too, *ruled]
 
         return admit.commit(self.engine, attempt)
 
@@ -409,7 +433,7 @@ class ALMA:
         """Memories, newest first; `status=None` for all of them."""
         where = Where(
             kinds=MEMORY_KINDS if memory_type is None else {validate.choice("type", memory_type, MemoryType)},
-            projects={self.engine.project},
+            projects={self.engine.project, EVERYWHERE},
             agents=None if agent is None else {arguments.agent(self.engine, agent)},
             users=None if user_id is None else {validate.name("user_id", user_id)},
             statuses=None if status is None else {validate.choice("status", status, Status)},

@@ -8,6 +8,11 @@ ALMAError
  ├─ MissingExtraError       an optional package is not installed; names the `pip install`
  ├─ EmbeddingError          an embedder failed
  │   └─ EmbedderMismatchError   the store was embedded by another model; says how to reindex
+ ├─ ModelError              a language model gave no answer that can be used; knows what it cost
+ │   ├─ ModelUnavailableError   it is not there, not logged in or failed
+ │   ├─ ModelTimeoutError       it took too long and was ended
+ │   ├─ ModelOutputError        it refused, or answered something else than it was asked for
+ │   └─ OverBudgetError         today's budget is used up; the model was not asked
  └─ StorageError            the store could not do it
      ├─ ConflictError       somebody else wrote a newer version; read again and retry
      ├─ BusyError           the store stayed locked by others for too long
@@ -55,6 +60,30 @@ class EmbeddingError(ALMAError):
 
 
 class EmbedderMismatchError(EmbeddingError):
+    pass
+
+
+class ModelError(ALMAError):
+    """`spent` is (tokens in, tokens out, cost) as far as it is known; None when nobody can tell."""
+
+    def __init__(self, message: str, spent: tuple[int, int, float] | None = None) -> None:
+        super().__init__(message)
+        self.spent = spent
+
+
+class ModelUnavailableError(ModelError):
+    pass
+
+
+class ModelTimeoutError(ModelError):
+    pass
+
+
+class ModelOutputError(ModelError):
+    pass
+
+
+class OverBudgetError(ModelError):
     pass
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from .types.asking import Answer, Prompt
 from .types.query import Hit, Where
 from .types.record import Record
 from .types.vector import Vector
@@ -78,6 +79,16 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> list[Vector]: ...
 
     def close(self) -> None: ...
+
+
+class Model(Protocol):
+    """A language model. Text goes in, a value of the shape that was asked for comes out."""
+
+    @property
+    def name(self) -> str: ...
+
+    def ask(self, prompt: Prompt) -> Answer:
+        """One question, one answer that fits `prompt.schema`; ModelError when there is none."""
 
 
 class Clock(Protocol):

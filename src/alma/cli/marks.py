@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Turn, UserPreference
+from ..types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
 
 STYLES = {
     "heuristic": "green",
@@ -10,11 +10,13 @@ STYLES = {
     "domain_knowledge": "cyan",
     "user_preference": "magenta",
     "outcome": "yellow",
+    "rule": "bright_magenta",
     "episode": "blue",
     "turn": "blue",
 }
 HEADINGS = {
     "user_preference": "what the user wants",
+    "rule": "what the user has taught",
     "heuristic": "what worked before",
     "anti_pattern": "what to avoid",
     "domain_knowledge": "what is known",
@@ -67,6 +69,8 @@ def sentence(memory: Memory) -> str:
             return f"{memory.user_id}, {memory.category}: {memory.preference}"
         case DomainKnowledge():
             return f"{memory.domain}: {memory.fact}"
+        case Rule():
+            return f"{_when(memory.trigger)}{memory.rule}{f' ({memory.why})' if memory.why else ''}"
         case Episode():
             return memory.title or f"session {memory.session_id}"
         case Turn():
@@ -87,6 +91,10 @@ def proof(memory: Memory) -> str:
             return f"failed {memory.occurrence_count} times"
         case UserPreference() | DomainKnowledge():
             return memory.source
+        case Rule() if memory.followed or memory.violated:
+            return f"followed {memory.followed}, violated {memory.violated} times"
+        case Rule():
+            return f"{memory.source}, {memory.reach}"
         case Episode():
             return f"{counted(memory.turn_count, 'turn')}, {memory.started_at.astimezone():%Y-%m-%d}"
         case Turn():

@@ -155,6 +155,12 @@ _ADDABLE: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
         ("agent", "condition", "strategy"),
         ("category",),
     ),
+    "rule": (
+        "state what is to be done or not done",
+        "add_rule",
+        ("agent", "rule"),
+        ("trigger", "why", "reach"),
+    ),
     "anti-pattern": (
         "state what not to do, and why",
         "add_anti_pattern",

@@ -17,6 +17,7 @@ from ..types.kinds import (
     Memory,
     MemoryType,
     Outcome,
+    Rule,
     Turn,
     UserPreference,
 )
@@ -29,6 +30,7 @@ _TYPES: Mapping[type[Memory], str] = {
     DomainKnowledge: MemoryType.DOMAIN_KNOWLEDGE,
     AntiPattern: MemoryType.ANTI_PATTERN,
     Episode: MemoryType.EPISODE,
+    Rule: MemoryType.RULE,
     Turn: "turn",
 }
 

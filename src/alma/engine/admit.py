@@ -226,7 +226,7 @@ def change(engine: Engine, record: Record, verb: str, why: str = "", before: Map
     """A line of a record's history."""
     body = {"record": record.id, "verb": verb, "why": why, "before": dict(before or {})}
     draft = Draft(kind="change", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.SYSTEM))
-    return build(engine, draft, (), links=(record.id,))
+    return build(engine, draft, (), links=(record.id,), project=record.project)
 
 
 def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]]) -> T:

@@ -11,12 +11,14 @@ from ..types.evidence import Evidence
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.rules import EVERYWHERE
 from .admit import Attempting, allow, build, change, clean, commit, key_of, revise, rewrite, screen
 from .context import Engine
 from .distil.groups import Attempt, Groups, lesson_id
 from .distil.lessons import Case, settle
 from .drafts import Draft, Statement
 from .episodes import along, turns, without
+from .rules import dressed
 
 
 def stating(engine: Engine, statements: Sequence[Statement]) -> Attempting:
@@ -115,13 +117,16 @@ def _overrule(engine: Engine, groups: Groups, group: Record, kind: str) -> list[
     return history
 
 
+def ours(engine: Engine, record: Record) -> bool:
+    """A memory of this project, or a rule of all projects."""
+    if record.kind == MemoryType.RULE and record.project == EVERYWHERE:
+        return True
+    return record.project == engine.project and record.kind in READABLE_KINDS
+
+
 def find(engine: Engine, memory_id: str) -> Record:
     """A memory of this project, or an error that says there is none."""
-    found = [
-        record
-        for record in engine.store.get([memory_id])
-        if record.project == engine.project and record.kind in READABLE_KINDS
-    ]
+    found = [record for record in engine.store.get([memory_id]) if ours(engine, record)]
     if not found:
         raise NotFoundError(f"there is no memory {memory_id!r} in project {engine.project!r}")
     return found[0]
@@ -140,6 +145,8 @@ def update(
         if tags is not None:
             changes["tags"] = tags
         body = {**held.body, **told}
+        if held.kind == MemoryType.RULE:
+            body = dressed(body)
         if status is not None:
             # A lesson that a person put away stays away, whatever is learned.
             body["put_away"] = status is not Status.ACTIVE
@@ -180,7 +187,8 @@ def delete(engine: Engine, memory_id: str) -> None:
         draft = Draft(
             kind="tombstone", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.USER)
         )
-        stone = build(engine, draft, (), id=f"tom_{record.id}", key=record.key or record.id)
+        place = {"id": f"tom_{record.id}", "project": record.project}
+        stone = build(engine, draft, (), key=record.key or record.id, **place)
         return None, [stone, *left, *_uncounted(engine, record)]
 
     # Two steps, the stone first: killed in between, the same call finishes the work without counting twice.
@@ -232,5 +240,5 @@ def _without(evidence: Evidence, value: float, at: int) -> Evidence:
 
 def history(engine: Engine, memory_id: str) -> list[Record]:
     """What happened to a memory, oldest first."""
-    where = Where(kinds={"change"}, projects={engine.project}, linked={memory_id})
+    where = Where(kinds={"change"}, projects={engine.project, EVERYWHERE}, linked={memory_id})
     return list(engine.store.scan(where))[::-1]

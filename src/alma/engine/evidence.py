@@ -97,7 +97,8 @@ def success(record: Record, now: datetime) -> float:
     """
     if record.kind == MemoryType.OUTCOME:
         return Result(record.body["outcome"]).value_of
-    current = rate(record.evidence, now)
+    # That a rule was not followed speaks against who should have, not against the rule.
+    current = None if record.kind == MemoryType.RULE else rate(record.evidence, now)
     if current is None:
         seen = record.evidence
         good, bad = seen.ups + 0.5 * seen.uses, seen.downs + 0.25 * seen.skips
@@ -129,6 +130,7 @@ _RETENTION_DAYS = {
     MemoryType.ANTI_PATTERN: 180.0,
     MemoryType.DOMAIN_KNOWLEDGE: 365.0,
     MemoryType.USER_PREFERENCE: 3650.0,
+    MemoryType.RULE: 730.0,
 }
 
 

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..errors import ValidationError
-from ..types.kinds import READABLE_KINDS, FeedbackSignal, MemoryType
+from ..types.kinds import FeedbackSignal, MemoryType
 from ..types.record import Record
 from .admit import commit, counted
 from .context import Engine
+from .edit import ours
 
 _LOG = logging.getLogger("alma")
 _COUNTS = {
@@ -33,7 +34,7 @@ def feedback(engine: Engine, signals: Mapping[str, FeedbackSignal], kind: Memory
     """Count one signal for each memory, all in one transaction."""
 
     def attempt() -> tuple[FeedbackReport, list[Record]]:
-        held = [record for record in engine.store.get(list(signals)) if _ours(engine, record)]
+        held = [record for record in engine.store.get(list(signals)) if ours(engine, record)]
         _expect(held, kind)
         known = tuple(record.id for record in held)
         missing = tuple(name for name in signals if name not in known)
@@ -43,10 +44,6 @@ def feedback(engine: Engine, signals: Mapping[str, FeedbackSignal], kind: Memory
     if report.unknown:
         _LOG.warning("feedback on memories that are not held was left out: %s", ", ".join(report.unknown))
     return report
-
-
-def _ours(engine: Engine, record: Record) -> bool:
-    return record.project == engine.project and record.kind in READABLE_KINDS
 
 
 def _expect(held: list[Record], kind: MemoryType | None) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import unicodedata
 from functools import lru_cache
 
 _PIECE = re.compile(r"[^\W_]+")
@@ -48,9 +46,17 @@ def _fold(found: re.Match[str]) -> str:
     return found[0] if found["flag"] else found[0].casefold()
 
 
+def _compatible(text: str) -> str:
+    if text.isascii():
+        return text
+    import unicodedata
+
+    return unicodedata.normalize("NFKC", text)
+
+
 def normalise(text: str) -> str:
     """Case (but for options such as -D), width, white space and closing punctuation make no difference."""
-    plain = unicodedata.normalize("NFKC", text)
+    plain = _compatible(text)
     folded = (_CASED.sub(_fold, plain) if "-" in plain else plain.casefold()).replace("’", "'")
     return _SPACE.sub(" ", folded).strip().rstrip(_TRAILING)
 
@@ -61,6 +67,9 @@ _normalise_name = lru_cache(maxsize=4096)(normalise)
 
 def fingerprint(*parts: str) -> str:
     joined = "\x1f".join(_normalise_name(part) if len(part) < 32 else normalise(part) for part in parts)
+    # Loaded here because hooks have no time for it and no need.
+    import hashlib
+
     return hashlib.blake2b(joined.encode("utf-8"), digest_size=16).hexdigest()
 
 
@@ -91,7 +100,7 @@ def stem(word: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    return _PIECE.findall(unicodedata.normalize("NFKC", text).casefold())
+    return _PIECE.findall(_compatible(text).casefold())
 
 
 def content_words(text: str, most: int | None = None) -> list[str]:

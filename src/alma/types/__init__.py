@@ -12,11 +12,13 @@ from .kinds import (
     MemoryType,
     Outcome,
     Result,
+    Rule,
     Turn,
     UserPreference,
 )
 from .query import Hit, Where
 from .record import Origin, Provenance, Record, Status, Trust
+from .rules import Reach, RuleSource
 from .scope import MemoryScope, Scopes
 from .slice import Explanation, Factor, MemorySlice
 
@@ -39,8 +41,11 @@ __all__ = [
     "Origin",
     "Outcome",
     "Provenance",
+    "Reach",
     "Record",
     "Result",
+    "Rule",
+    "RuleSource",
     "Scopes",
     "Status",
     "Trust",

@@ -11,6 +11,7 @@ from typing import Any
 from . import speech
 from .evidence import Belief
 from .record import Record
+from .rules import Reach, RuleSource
 from .times import from_iso, from_micros
 
 Body = Mapping[str, Any]
@@ -23,6 +24,7 @@ class MemoryType(StrEnum):
     DOMAIN_KNOWLEDGE = "domain_knowledge"
     ANTI_PATTERN = "anti_pattern"
     EPISODE = "episode"
+    RULE = "rule"
 
 
 class Result(StrEnum):
@@ -118,6 +120,26 @@ class AntiPattern(Memory):
     better_alternative: str
     occurrence_count: int = 0
     last_seen: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(Memory):
+    """What a person wants done or not done, taught by a correction, a note or a mistake that was made good."""
+
+    rule: str
+    trigger: str = ""
+    """When it applies; empty: whenever its words fit."""
+    why: str = ""
+    reach: Reach
+    source: RuleSource
+    said: str = ""
+    """The words that taught it."""
+    session_id: str = ""
+    """The session it holds in; empty: in all."""
+    followed: int = 0
+    violated: int = 0
+    repeats: int = 0
+    """How often it had to be said again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +271,24 @@ def _anti_pattern(record: Record, belief: Belief) -> AntiPattern:
     )
 
 
+def _rule(record: Record, belief: Belief) -> Rule:
+    body = record.body
+    common = _common(record, belief)
+    return Rule(
+        **common,
+        rule=body["rule"],
+        trigger=body["trigger"],
+        why=body["why"],
+        reach=Reach(body["reach"]),
+        source=RuleSource(body["source"]),
+        said=body["said"],
+        session_id=record.session,
+        followed=record.evidence.successes,
+        violated=record.evidence.failures,
+        repeats=int(common["metadata"].get("repeats", 0)),
+    )
+
+
 def _turn(record: Record, belief: Belief) -> Turn:
     return Turn(
         **_common(record, belief),
@@ -333,6 +373,20 @@ _ALL = (
         _each("condition", "pattern"),
         _anti_pattern,
         editable=("pattern", "condition", "why_bad", "better_alternative"),
+    ),
+    # `line` is the rule as hosts are shown it, `cues` the words that make it relevant: made when it is written, because
+    # a hook has no time to.
+    Kind(
+        "rule",
+        "rul",
+        ("rule", "trigger", "why", "reach", "source", "said", "line", "cues", "prefer", "avoid"),
+        lambda body: "\n".join(
+            filter(None, (body["trigger"], body["rule"], body["why"], " ".join((*body["prefer"], *body["avoid"]))))
+        ),
+        _each("trigger", "rule"),
+        _rule,
+        editable=("rule", "trigger", "why"),
+        unique=("rule",),
     ),
     # A strategy group gathers the results of one way of doing one sort of task, whatever they say; the heuristic or
     # anti-pattern formed from it has the group's evidence and links to it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from .kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Turn, UserPreference
+from .kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class MemorySlice:
     preferences: list[UserPreference] = field(default_factory=list)
     domain_knowledge: list[DomainKnowledge] = field(default_factory=list)
     anti_patterns: list[AntiPattern] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
     episodes: list[Episode] = field(default_factory=list)
     """Conversations, each with the turns that matter."""
     turns: list[Turn] = field(default_factory=list)
@@ -69,6 +70,7 @@ class MemorySlice:
 
     def __iter__(self) -> Iterator[Memory]:
         yield from self.preferences
+        yield from self.rules
         yield from self.heuristics
         yield from self.anti_patterns
         yield from self.domain_knowledge

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ...errors import ValidationError
-from ...types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Turn, UserPreference
+from ...types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
 from ...types.slice import MemorySlice
 from ..text import shorten
 from . import quote
@@ -50,6 +50,7 @@ def render(memories: MemorySlice, max_tokens: int) -> str:
 
 def _sections(memories: MemorySlice) -> Iterator[tuple[str, list[Memory]]]:
     yield "What the user wants", list(memories.preferences)
+    yield "What the user has taught", list(memories.rules)
     yield "What worked before", list(memories.heuristics)
     yield "What to avoid", list(memories.anti_patterns)
     yield "What is known", list(memories.domain_knowledge)
@@ -100,6 +101,8 @@ def _summary(memory: Memory) -> str:
             return memory.preference
         case DomainKnowledge():
             return memory.fact
+        case Rule():
+            return f"{_when(memory.trigger)}{memory.rule}"
     raise TypeError(f"{type(memory).__name__} has no summary")
 
 
@@ -123,6 +126,8 @@ def line(memory: Memory) -> str:
             return f"- {_say(memory.preference)}"
         case DomainKnowledge():
             return f"- {_say(memory.fact)}"
+        case Rule():
+            return _rule(memory)
     raise TypeError(f"{type(memory).__name__} has no line")
 
 
@@ -138,6 +143,12 @@ def _anti_pattern(memory: AntiPattern) -> str:
     why = f" Why: {_say(memory.why_bad)}." if memory.why_bad else ""
     instead = f" Instead: {_say(memory.better_alternative)}." if memory.better_alternative else ""
     return f"- {when}not {_say(memory.pattern)}{times}.{why}{instead}"
+
+
+def _rule(memory: Rule) -> str:
+    when = f"{_say(memory.trigger)}: " if memory.trigger else ""
+    why = f" Why: {_say(memory.why)}" if memory.why else ""
+    return f"- {when}{_say(memory.rule)}{why}"
 
 
 def _outcome(memory: Outcome) -> str:

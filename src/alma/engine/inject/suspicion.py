@@ -20,7 +20,7 @@ _OVERRIDE_NOUN = (
     r"(?:y|ies)|context|training|commands?)"
 )
 _HARM = (
-    r"(?:(?:skip|bypass|disable|turn off|remove|ignore|suppress|avoid|omit)\w*[ _-](?:\w+ ){0,3}?"
+    r"(?:(?:skip|bypass|disabl|turn off|remov|ignor|suppress|avoid|omit)\w*[ _-](?:\w+ ){0,3}?"
     r"(?:reviews?|tests?|checks?|permissions?|security|auth\w*"
     r"|validation|verification|sandbox\w*|safety|lint\w*|hooks?|ci|tls|ssl|signature\w*|warnings?"
     r"|approvals?|confirmations?|logging)"
@@ -175,10 +175,41 @@ _SIGNALS: tuple[tuple[str, int, re.Pattern[str]], ...] = tuple(
             "addresses_model",
             4,
             r"\b(?:rule|instruction|policy|order|task|directive|request)s? for (?:you|the (?:assistant"
-            r"|agent|model|ai))\b"
+            r"|agent|model|ai)|(?:all |any )?(?:future|ai|coding|llm) (?:agents?|assistants?|models?))\b"
             rf"|\bto (?:the |any |all ){_AI} (?:reading|who|that)\b",
         ),
         ("addresses_model", 2, r"\b(?:by|for|to) (?:the |any |all )?(?:AI|LLM|language model)s?\b(?! \w)"),
+        (
+            "addresses_model",
+            3,
+            r"\b(?:ai|llm|coding)[ -](?:agents?|assistants?|models?|tools?)(?: [\w-]+){0,6}? (?:must|shall|should"
+            r"|need to|have to|are (?:required|asked|expected))\b(?! be\b| have\b| not be\b)",
+        ),
+        (
+            "addresses_model",
+            4,
+            r"(?:致|给|告知|提醒)(?:所有|各位)?(?:AI|人工智能|智能)(?:编程)?(?:助手|代理|模型|体)"
+            r"|(?:AI|人工知能)(?:エージェント|アシスタント|モデル)(?:へ|向け|に告ぐ)"
+            r"|(?:для|внимание,?) (?:всех )?(?:ии|ai)[- ](?:агент|ассистент|модел)\w*",
+        ),
+        (
+            "addresses_model",
+            3,
+            r"\b(?:before|when|while|after) (?:you )?(?:answer|respond|reply|summari[sz]|review)\w*\b[^.\n]{0,20}"
+            r"\b(?:read|open|print|include|run|execute|send|cat|append)\b",
+        ),
+        (
+            "exfiltration",
+            2,
+            r"(?:~/\.(?:aws|ssh|config|netrc|gnupg)\b|\bid_rsa\b|\.env\b|\bcredentials\b)[^.\n]{0,60}\b(?:include|append"
+            r"|print|show|paste|output|summary|answer|reply|response)\b",
+        ),
+        (
+            "forged_record",
+            3,
+            r"\b(?:memory|memories|preferences?|playbook) (?:was |were )?(?:updated|saved|stored|added|learned)\s?:",
+        ),
+        ("impersonation", 2, r"(?:^|[\s:,])user (?:prefers?|wants?|approved|allows?|confirmed)\b"),
         (
             "impersonation",
             4,

@@ -30,13 +30,20 @@ from .score import explain, score
 from .when import windows
 
 _LOG = logging.getLogger("alma")
-_OWNED = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.DOMAIN_KNOWLEDGE, MemoryType.OUTCOME)
+_OWNED = (
+    MemoryType.HEURISTIC,
+    MemoryType.ANTI_PATTERN,
+    MemoryType.DOMAIN_KNOWLEDGE,
+    MemoryType.OUTCOME,
+    MemoryType.RULE,
+)
 _FIELDS = {
     MemoryType.HEURISTIC: "heuristics",
     MemoryType.OUTCOME: "outcomes",
     MemoryType.USER_PREFERENCE: "preferences",
     MemoryType.DOMAIN_KNOWLEDGE: "domain_knowledge",
     MemoryType.ANTI_PATTERN: "anti_patterns",
+    MemoryType.RULE: "rules",
 }
 _SAME_TEXT = 0.985
 _MAX_STANDING = 200

@@ -10,6 +10,7 @@ from enum import StrEnum
 from ...types.kinds import MemoryType
 from ...types.query import Where
 from ...types.record import Status
+from ...types.rules import EVERYWHERE
 from ...types.vector import Vector
 from ..context import Engine
 from ..settings import Settings, Weights
@@ -66,7 +67,7 @@ class Manner:
 
 
 _LEARNED = frozenset(
-    {MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME, MemoryType.USER_PREFERENCE}
+    {MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME, MemoryType.USER_PREFERENCE, MemoryType.RULE}
 )  # fmt: skip
 MANNERS: Mapping[Mode, Manner] = {
     Mode.DEFAULT: Manner(),
@@ -118,9 +119,12 @@ class Asked:
         asked = self.request
         users = None if asked.user is None else {"", asked.user}
         until = asked.until if asked.as_of is None else min(asked.as_of, asked.until or asked.as_of)
+        rule = kind == MemoryType.RULE
         return Where(
             kinds={kind},
-            projects={self.engine.project},
+            projects={self.engine.project, EVERYWHERE} if rule else {self.engine.project},
+            # What was said for one session holds in no other.
+            sessions={""} if rule else None,
             agents=self.engine.scopes.readable(asked.agent),
             users=users,
             statuses={Status.ACTIVE} if asked.as_of is None else {Status.ACTIVE, Status.SUPERSEDED},

@@ -1,0 +1,129 @@
+"""A command that failed and then worked in another form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .calls import Call
+from .events import Event
+from .words import cut
+
+Related = Callable[[str, str], bool]
+
+CALLS = 6
+"""So many tool calls later what works is no longer an answer to what failed."""
+TURNS = 1
+"""So many times the person may have spoken in between."""
+_ERROR_CHARS = 4000
+
+_PREFIX = re.compile(
+    r"""\s*(?:cd\s+(?:"[^"]*"|'[^']*'|\S+)\s*(?:&&|;)\s*|[A-Za-z_]\w*=\S*\s+|(?:sudo|env|time|command|exec|npx)\s+)"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A command that failed, why, and the form in which it worked; `between` edits and other commands lay between."""
+
+    failed: str
+    error: str
+    worked: str
+    between: int
+    at: float
+    offset: int
+    ids: tuple[str, str]
+    edits: int = 0
+    """How many of those between were edits: with many, it may be the code that was mended and not the command."""
+
+
+@dataclass(slots=True)
+class _Failure:
+    command: str
+    error: str
+    id: str
+    calls: int = 0
+    turns: int = 0
+    edits: int = 0
+    others: int = 0
+
+
+class Mends:
+    """The failures of a session that still wait for what works, for each agent apart."""
+
+    __slots__ = ("_related", "_waiting")
+
+    def __init__(self, related: Related) -> None:
+        self._related = related
+        self._waiting: dict[str, list[_Failure]] = {}
+
+    def person_spoke(self) -> None:
+        for agent, waiting in self._waiting.items():
+            for failure in waiting:
+                failure.turns += 1
+            self._waiting[agent] = [failure for failure in waiting if failure.turns <= TURNS]
+
+    def ended(self, event: Event, call: Call) -> list[Fixed]:
+        """Take in a call; what it mended."""
+        waiting = self._waiting.setdefault(event.agent_id, [])
+        for failure in waiting:
+            failure.calls += 1
+        waiting[:] = [failure for failure in waiting if failure.calls <= CALLS]
+        command = call.what.strip()
+        if call.edit and call.ok:
+            for failure in waiting:
+                failure.edits += 1
+        if not call.shell or not command:
+            return []
+        found = self._mended(waiting, event, command) if call.ok and not call.background else []
+        for failure in waiting:
+            failure.others += 1
+        if call.error.strip() and not call.ok and not call.stopped:
+            _fails(waiting, _Failure(command, cut(call.error, _ERROR_CHARS, 0.75), event.id))
+        return found
+
+    def _mended(self, waiting: list[_Failure], event: Event, worked: str) -> list[Fixed]:
+        found = []
+        for failure in list(waiting):
+            if same(failure.command, worked):
+                # It works as it stands: something else was wrong, and no other form of it is the answer.
+                waiting.remove(failure)
+            elif self._related(failure.command, worked):
+                waiting.remove(failure)
+                found.append(_fixed(failure, event, worked))
+        return found
+
+
+def _fails(waiting: list[_Failure], failure: _Failure) -> None:
+    """A command that fails again is one failure, as it was last."""
+    waiting[:] = [*(one for one in waiting if not same(one.command, failure.command)), failure]
+
+
+def _fixed(failure: _Failure, event: Event, worked: str) -> Fixed:
+    return Fixed(
+        failed=failure.command,
+        error=failure.error,
+        worked=worked,
+        between=failure.edits + failure.others,
+        at=event.at,
+        offset=event.offset,
+        ids=(failure.id, event.id),
+        edits=failure.edits,
+    )
+
+
+def same(a: str, b: str) -> bool:
+    return a.split() == b.split()
+
+
+def same_program(failed: str, worked: str) -> bool:
+    """The simplest kinship of two command lines: they start the same program."""
+    return bool(program(failed)) and program(failed) == program(worked)
+
+
+def program(command: str) -> str:
+    while found := _PREFIX.match(command):
+        command = command[found.end() :]
+    first = command.split(maxsplit=1)
+    return re.split(r"[\\/]", first[0])[-1].removesuffix(".exe") if first else ""

@@ -1,0 +1,86 @@
+"""A command failed, and later another form of it worked: what is there to learn?
+
+A lesson is about the command: this program is not here, that option is unknown, it must be run elsewhere. If the error
+was about the code, the cure was an edit and there is none; if the output only looked like an error, neither.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ...redact import redact
+from . import _errors, _rules
+from ._change import installs, kinship, same_ecosystem
+from ._shell import Line, name, parse
+
+_RULE_CHARS = 300
+_WHY_CHARS = 160
+_ABOUT_WORDS = frozenset(("program", "option", "subcommand", "quoting", "glob"))
+_HOME = re.compile(r"(?:/(?:Users|home)/[^\s/\"'`:]+|[A-Za-z]:\\Users\\[^\s\\\"'`:]+|/root)(?=[/\\\s\"'`:,.;)]|$)")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What to do (`rule`) when (`trigger`), because of what (`why`); and the literal names to use and not to use."""
+
+    rule: str
+    trigger: str
+    why: str
+    prefer: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+
+
+def lesson(failed: str, error: str, worked: str) -> Lesson | None:
+    """What another form of a command teaches, if it teaches anything."""
+    before, after = parse(failed), parse(worked)
+    if not before.main or not after.main:
+        return None
+    found = _errors.complaint(error)
+    # How much of the output was shown does not matter, unless that is what failed.
+    if _same(before, after, whole=found is not None and found.kind in _ABOUT_WORDS):
+        return None
+    told = _rules.tell(_rules.Case(failed, before, after, found, error))
+    if told is None:
+        return None
+    return Lesson(
+        _clean(told.rule, _RULE_CHARS),
+        _clean(f"running {told.family}", 80),
+        _clean(found.said if found else "", _WHY_CHARS),
+        tuple(filter(None, map(_name, told.prefer))),
+        tuple(filter(None, map(_name, told.avoid))),
+    )
+
+
+def related(failed: str, worked: str) -> bool:
+    """Whether the second command is the first in this or another form, or brings what the first lacked."""
+    before, after = parse(failed), parse(worked)
+    if any(kinship(one, other) > 0 for one in before.main for other in after.main):
+        return True
+    installed = installs(after)
+    if not installed:
+        return False
+    named = {name(part.bare[0]) for part in before.main if part.bare}
+    return same_ecosystem(before, installed) or bool(named & set(installed.split()))
+
+
+def _same(before: Line, after: Line, whole: bool) -> bool:
+    one, other = (
+        ([part.words for part in (line.parts if whole else line.main)], line.folder, line.env, line.operators)
+        for line in (before, after)
+    )
+    return one == other
+
+
+def _clean(text: str, most: int) -> str:
+    """Without secrets and the names of people's folders, in one line, not too long."""
+    flat = " ".join(redact(_HOME.sub("~", text)).text.split())
+    return flat if len(flat) <= most else flat[: most - 1].rstrip() + "…"
+
+
+def _name(text: str) -> str:
+    clean = _clean(text, 80)
+    return "" if "[REDACTED:" in clean or clean.endswith("…") else clean
+
+
+__all__ = ["Lesson", "lesson", "related"]

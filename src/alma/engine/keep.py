@@ -1,0 +1,308 @@
+"""What a coding session told, kept: its turns, what they teach, what was shown, and which rules were followed.
+
+The turns are put first; they are known by their ids, so told again nothing is doubled. All that counts something
+(rules, their repetition, what was followed) is put in one transaction with the mark of how far the journal was read:
+whoever drains it, and whenever they were killed, each event counts once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ..types.kinds import MemoryType
+from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.rules import Reach, RuleSource
+from .admit import build, clean, commit
+from .capture.story import Fixed, Heard, Note, Ran, Shown, Signal, Story
+from .context import Engine
+from .distil import edits, fixes
+from .distil.corrections import Reading, Standing, read
+from .drafts import Draft
+from .episodes import Conversation, Said, record
+from .follow import judged, verdicts
+from .rules import AGENT, Taught, Teaching, teaching
+from .text import shorten
+
+_TITLE_CHARS = 80
+_TASK_CHARS = 300
+_INTERRUPTED = 0.25
+"""So sure must the detector be of what was said right after an interruption, that it waits for review."""
+
+Reader = Callable[[str, str], Reading]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    turns: int
+    taught: tuple[Taught, ...]
+    followed: int
+    violated: int
+    project: str
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a journal was read. Another file of the same name starts anew."""
+
+    file: str = ""
+    offset: int = 0
+    transcript: int = 0
+    """How far the host's own transcript was read, in bytes."""
+
+
+def mark_of(engine: Engine, session: str) -> Mark:
+    held = engine.store.get([_mark_id(session)])
+    return Mark(**held[0].body["value"]) if held else Mark()
+
+
+def _mark_id(session: str) -> str:
+    return f"mrk_journal_{hashlib.blake2b(session.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
+
+
+def unmark(engine: Engine, session: str) -> None:
+    """Forget how far a journal was read, when it is gone."""
+    engine.store.delete([_mark_id(session)])
+
+
+def _marked(engine: Engine, session: str, mark: Mark) -> list[Record]:
+    value = {"file": mark.file, "offset": mark.offset, "transcript": mark.transcript}
+    held = engine.store.get([_mark_id(session)])
+    if held:
+        return [replace(held[0], body={"value": value}, updated_at=engine.clock(), version=held[0].version + 1)]
+    draft = Draft(kind="marker", body={"value": value}, provenance=Provenance(Origin.SYSTEM))
+    return [replace(build(engine, draft, ()), id=_mark_id(session), project="")]
+
+
+def keep(engine: Engine, story: Story, mark: Mark) -> Kept | None:
+    """Take in what the story tells beyond the mark that is held; None when somebody else already did.
+
+    `mark` is how far the story goes.
+    """
+    since = _since(mark_of(engine, story.session), mark)
+    turns = [turn for turn in story.turns if turn.offset > since and turn.text.strip()]
+    if turns:
+        record(engine, [_conversation(story, turns)])
+    taught = teaching(engine, teachings(story, since))
+
+    def attempt() -> tuple[Kept | None, list[Record]]:
+        held = mark_of(engine, story.session)
+        if _since(held, mark) != since:
+            return None, []
+        made, records = taught()
+        found = _found(engine, story, since, made)
+        changed = {one.id: one for one in records}
+        rules = [changed.get(one.id, one) for one in _rules(engine, list(found))]
+        changed |= {one.id: _one_step(changed, one) for one in judged(engine, rules, found)}
+        notes = [_retrieval(engine, story, shown) for shown in story.shown if shown.offset > since and shown.rules]
+        followed = sum(found.values())
+        kept = Kept(len(turns), tuple(made), followed, len(found) - followed, story.project, story.session)
+        return kept, [*changed.values(), *notes, *_marked(engine, story.session, mark)]
+
+    return commit(engine, attempt)
+
+
+def _since(held: Mark, mark: Mark) -> int:
+    return held.offset if held.file == mark.file else 0
+
+
+def _one_step(changed: Mapping[str, Record], record: Record) -> Record:
+    """Changed and judged in one transaction, it is still one version further."""
+    held = changed.get(record.id)
+    return record if held is None else replace(record, version=held.version)
+
+
+# -- what was said
+
+
+def _conversation(story: Story, turns: Sequence[Any]) -> Conversation:
+    first = next((turn.text for turn in story.turns if turn.speaker == "user"), "")
+    said = Provenance(Origin.IMPORT, Trust.LEARNED, source=AGENT)
+    return Conversation(
+        agent=AGENT,
+        session=story.session,
+        title=shorten(first, _TITLE_CHARS),
+        provenance=said,
+        turns=tuple(
+            Said(speaker=turn.speaker, text=turn.text, at=_moment(turn.at), id=turn.id, provenance=said)
+            for turn in turns
+        ),
+    )
+
+
+def _moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+# -- what it teaches
+
+
+def teachings(story: Story, since: int, reader: Reader = read) -> list[Teaching]:
+    """What the events beyond an offset teach, in the order they happened."""
+    found: list[tuple[int, Teaching | None]] = []
+    found += [(one.offset, _of_note(story, one)) for one in story.notes if one.offset > since]
+    found += [(one.offset, _of_heard(story, one, reader)) for one in story.heard if one.offset > since]
+    found += [(one.offset, _of_fixed(story, one)) for one in story.fixed if one.offset > since]
+    found += [(one.offset, _of_signal(story, one)) for one in story.signals if one.offset > since]
+    return [one for _, one in sorted(found, key=lambda pair: pair[0]) if one is not None]
+
+
+def _of_note(story: Story, note: Note) -> Teaching | None:
+    """A person's explicit note is a rule as written; without words it flags the turn before as a correction."""
+    if note.text.strip():
+        reading = read(note.text, note.about)
+        return Teaching(
+            id=note.id,
+            rule=note.text.strip(),
+            reach=Reach.ALWAYS if reading.reach is Reach.ALWAYS and reading.rule else Reach.PROJECT,
+            source=RuleSource.NOTE,
+            prefer=reading.prefer,
+            avoid=reading.avoid,
+            said=note.text,
+            session=story.session,
+            at=_moment(note.at),
+        )
+    if not note.about.strip():
+        return None
+    reading = read(note.about, "")
+    return Teaching(
+        id=note.id,
+        rule=reading.rule or shorten(note.about, _TASK_CHARS),
+        trigger=reading.trigger,
+        why=reading.why,
+        reach=Reach.PROJECT if reading.reach in (Reach.ONCE, Reach.SESSION) else reading.reach,
+        source=RuleSource.NOTE,
+        prefer=reading.prefer,
+        avoid=reading.avoid,
+        said=note.about,
+        session=story.session,
+        at=_moment(note.at),
+    )
+
+
+def _of_heard(story: Story, heard: Heard, reader: Reader) -> Teaching | None:
+    reading = reader(heard.user, heard.before)
+    if not reading.rule or not _worth(heard, reading):
+        return None
+    return Teaching(
+        id=heard.turn_id,
+        rule=reading.rule,
+        trigger=reading.trigger,
+        why=reading.why,
+        reach=reading.reach,
+        source=RuleSource.PREFERENCE if reading.label == "preference" else RuleSource.CORRECTION,
+        prefer=reading.prefer,
+        avoid=reading.avoid,
+        said=heard.user,
+        session=story.session,
+        sure=reading.standing is Standing.ACTIVE,
+        at=_moment(heard.at),
+        metadata={"score": round(reading.score, 3), "session": story.session},
+    )
+
+
+def _worth(heard: Heard, reading: Reading) -> bool:
+    """What is said while the agent is being stopped is likely about what it was doing."""
+    return reading.standing is not Standing.NONE or (heard.cut_in and reading.score >= _INTERRUPTED)
+
+
+def _of_fixed(story: Story, fixed: Fixed) -> Teaching | None:
+    lesson = fixes.lesson(fixed.failed, fixed.error, fixed.worked)
+    if lesson is None:
+        return None
+    return Teaching(
+        id=f"fix:{':'.join(fixed.ids)}",
+        rule=lesson.rule,
+        trigger=lesson.trigger,
+        why=lesson.why,
+        reach=Reach.PROJECT,
+        source=RuleSource.FIX,
+        prefer=lesson.prefer,
+        avoid=lesson.avoid,
+        said=shorten(f"{fixed.failed} → {fixed.worked}", _TASK_CHARS),
+        session=story.session,
+        # With edits in between it may have been these that helped.
+        sure=not fixed.edits,
+        at=_moment(fixed.at),
+        metadata={"session": story.session},
+    )
+
+
+def _of_signal(story: Story, signal: Signal) -> Teaching | None:
+    """A refusal or an edit says something was wrong, seldom what: it waits until it comes again."""
+    if signal.name == "denied":
+        what = shorten(signal.what or signal.tool, _TASK_CHARS // 2)
+        return _waiting(story, signal, f"Do not try `{what}`: it was not permitted", RuleSource.DENIAL, signal.text)
+    found = edits.swap(signal.text, signal.what) if signal.name == "edited" else None
+    if found is None:
+        return None
+    made = _waiting(story, signal, f"Write `{found.new}` rather than `{found.old}`", RuleSource.EDIT)
+    trigger = f"writing {found.ending} files" if found.ending else ""
+    return replace(made, trigger=trigger, prefer=(found.new,), avoid=(found.old,))
+
+
+def _waiting(story: Story, signal: Signal, rule: str, source: RuleSource, why: str = "") -> Teaching:
+    return Teaching(
+        id=signal.id,
+        rule=rule,
+        why=why,
+        reach=Reach.PROJECT,
+        source=source,
+        said=shorten(signal.text, _TASK_CHARS),
+        session=story.session,
+        sure=False,
+        at=_moment(signal.at),
+        metadata={"session": story.session},
+    )
+
+
+# -- what became of the rules that were shown
+
+
+def _found(engine: Engine, story: Story, since: int, made: Sequence[Taught]) -> dict[str, bool]:
+    """True for a rule that was followed, False for one that was shown and had to be repeated or was broken."""
+    found: dict[str, bool] = {}
+    for end, commands in _answers(story, since):
+        seen = {rule for shown in story.shown if shown.offset <= end for rule in shown.rules}
+        if seen and commands:
+            found |= verdicts(_rules(engine, sorted(seen)), commands)
+    shown = {rule for one in story.shown for rule in one.rules}
+    found |= {
+        one.record.id: False
+        for one in made
+        if one.verb in ("repeated", "promoted") and one.record is not None and one.record.id in shown
+    }
+    return found
+
+
+def _answers(story: Story, since: int) -> list[tuple[int, list[str]]]:
+    """What was run in answer to each person's turn, where the answer ends beyond the offset."""
+    starts = [one.offset for one in story.heard]
+    ends = [turn.offset for turn in story.turns if turn.speaker == "assistant"]
+    answers = []
+    for place, start in enumerate(starts):
+        following = starts[place + 1] if place + 1 < len(starts) else None
+        end = next((one for one in ends if one > start and (following is None or one < following)), following)
+        if end is not None and end > since:
+            answers.append((end, [ran.command for ran in story.ran if _within(ran, start, end)]))
+    return answers
+
+
+def _within(ran: Ran, start: int, end: int) -> bool:
+    return start < ran.offset <= end
+
+
+def _rules(engine: Engine, ids: Sequence[str]) -> list[Record]:
+    return [one for one in engine.store.get(ids) if one.kind == MemoryType.RULE and one.status is Status.ACTIVE]
+
+
+def _retrieval(engine: Engine, story: Story, shown: Shown) -> Record:
+    body = clean({"task": shorten(shown.text, _TASK_CHARS), "mode": f"hook:{shown.where}"}) | {
+        "shown": list(shown.rules)
+    }
+    draft = Draft(kind="retrieval", agent=AGENT, session=story.session, body=body, provenance=Provenance(Origin.SYSTEM))
+    return build(engine, draft, (), links=tuple(shown.rules), created_at=_moment(shown.at))

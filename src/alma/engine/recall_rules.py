@@ -1,0 +1,38 @@
+"""Which rules a prompt calls for, by meaning and by words: few, and only those it clearly has to do with."""
+
+from __future__ import annotations
+
+from ..types.kinds import MemoryType
+from ..types.query import Where
+from ..types.record import Record, Status
+from ..types.rules import EVERYWHERE
+from .context import Engine
+from .search import by_meaning, by_words
+from .text import agreement, stems
+
+_POOL = 20
+_CLOSE = 0.45
+"""The cosine from which a rule is taken to be about the same thing."""
+_SOMEWHAT = 0.30
+_SHARED = 0.20
+
+
+def relevant(engine: Engine, session: str, text: str, limit: int) -> list[Record]:
+    where = Where(
+        kinds={MemoryType.RULE},
+        projects={engine.project, EVERYWHERE},
+        sessions={"", session},
+        statuses={Status.ACTIVE},
+    )
+    [vectors] = engine.encode([(text[:2000],)])
+    meaning = {hit.id: hit.score for hit in by_meaning(engine, vectors, where, _POOL)} if vectors else {}
+    ids = dict.fromkeys((*meaning, *(hit.id for hit in by_words(engine.store, text, where, _POOL))))
+    asked = stems(text)
+    scored = []
+    for record in engine.store.get(list(ids)):
+        close = meaning.get(record.id, 0.0)
+        shared = agreement(stems(record.text), asked)
+        if close >= _CLOSE or (close >= _SOMEWHAT and shared >= _SHARED):
+            scored.append((close + shared, record))
+    scored.sort(key=lambda pair: (-pair[0], pair[1].id))
+    return [record for _, record in scored[:limit]]

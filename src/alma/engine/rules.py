@@ -1,0 +1,437 @@
+"""Rules: what a person's corrections, notes and repaired mistakes teach, and what becomes of them.
+
+A rule that is taught again is the same rule, said once more: a candidate becomes active by it, and what held for one
+session holds for the project when another session needs it too. A rule that contradicts an older one of the same place
+takes its place. One that was deleted stays away unless its person states it anew. Each teaching has an id, and is
+counted once, however often it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from ..types.ids import new_id
+from ..types.kinds import KINDS, MemoryType
+from ..types.query import Where
+from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.rules import EVERYWHERE, Reach, RuleSource
+from ..types.vector import Vector, cosine
+from .admit import Attempting, build, change, clean, key_of, revise, screen
+from .context import Engine
+from .distil.similar import Verdict, judge
+from .drafts import Draft
+from .search import by_meaning, by_words
+from .text import content_words, is_common, shorten, stem, stems
+
+AGENT = "claude-code"
+"""Whom the rules of a coding agent belong to."""
+RULE_CHARS = 600
+LINE_CHARS = 400
+_PART_CHARS = 240
+_SAID_CHARS = 500
+_ALIKE = 12
+_SOURCES = 50
+_LIVE = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
+_LONG_LIVED = (Reach.PROJECT, Reach.ALWAYS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Teaching:
+    """What one turn, note or repaired mistake teaches."""
+
+    id: str
+    """Of what taught it; the same id teaches once."""
+    rule: str
+    reach: Reach
+    source: RuleSource
+    trigger: str = ""
+    why: str = ""
+    said: str = ""
+    prefer: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+    session: str = ""
+    agent: str = AGENT
+    sure: bool = True
+    """Whether it holds at once; else it waits until it is repeated, confirmed or reviewed."""
+    at: datetime | None = None
+    episodes: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def explicit(self) -> bool:
+        return self.source in (RuleSource.NOTE, RuleSource.IMPORT)
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What became of a teaching."""
+
+    teaching: Teaching
+    record: Record | None
+    """None: it was refused."""
+    verb: str
+    """made | repeated | confirmed | promoted | known | refused"""
+    replaced: tuple[str, ...] = ()
+    """The ids of rules it contradicts and took the place of."""
+
+
+def teaching(engine: Engine, teachings: Sequence[Teaching]) -> TeachAttempt:
+    """Prepare once, so that a commit may be tried several times."""
+    return TeachAttempt(engine, [_prepared(engine, one) for one in teachings])
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    teaching: Teaching
+    draft: Draft
+    vectors: tuple[Vector, ...]
+    project: str
+
+
+def _prepared(engine: Engine, one: Teaching) -> _Prepared:
+    body = {
+        "rule": shorten(one.rule, RULE_CHARS),
+        "trigger": shorten(one.trigger, _PART_CHARS),
+        "why": shorten(one.why, _PART_CHARS),
+        "reach": str(one.reach),
+        "source": str(one.source),
+        "said": shorten(one.said, _SAID_CHARS),
+        "prefer": list(one.prefer),
+        "avoid": list(one.avoid),
+        "metadata": {**one.metadata, "sources": [one.id], "repeats": 0},
+    }
+    untrusted = one.source is RuleSource.FIX
+    draft = Draft(
+        kind=MemoryType.RULE,
+        agent=one.agent,
+        session="" if one.reach in _LONG_LIVED else one.session,
+        body=body,
+        provenance=Provenance(
+            _ORIGINS[one.source], Trust.LEARNED if untrusted else Trust.TRUSTED, one.episodes, str(one.source)
+        ),
+        tags=one.tags,
+    )
+    screened = screen(engine, draft)
+    screened = replace(screened, body=dressed(screened.body))
+    [vectors] = engine.encode([KINDS[MemoryType.RULE].passages(screened.body)])
+    return _Prepared(one, screened, vectors, EVERYWHERE if one.reach is Reach.ALWAYS else engine.project)
+
+
+_ORIGINS = {
+    RuleSource.NOTE: Origin.USER,
+    RuleSource.CORRECTION: Origin.CORRECTION,
+    RuleSource.PREFERENCE: Origin.CORRECTION,
+    RuleSource.FIX: Origin.OUTCOME,
+    RuleSource.EDIT: Origin.CORRECTION,
+    RuleSource.DENIAL: Origin.CORRECTION,
+    RuleSource.MODEL: Origin.MODEL,
+    RuleSource.IMPORT: Origin.IMPORT,
+}
+
+
+# -- how it reads
+
+
+def dressed(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body with the line that hosts are shown and the words that make it relevant."""
+    return {**body, "line": line(body), "cues": cues(body)}
+
+
+def line(body: Mapping[str, Any]) -> str:
+    """One line of Markdown that cannot break out of its list."""
+    from .inject.escape import escape
+
+    trigger, rule, why = (escape(str(body[name])) for name in ("trigger", "rule", "why"))
+    when = f"**{_plain_start(trigger)}:** " if trigger else ""
+    because = f" *Why:* {why}" if why and why.lower() not in rule.lower() else ""
+    return shorten(f"{when}{rule}{because}", LINE_CHARS)
+
+
+def _plain_start(trigger: str) -> str:
+    lower = trigger.lower()
+    return trigger if lower.startswith(("when ", "before ", "after ", "if ", "in ", "for ")) else f"When {trigger}"
+
+
+def cues(body: Mapping[str, Any]) -> list[str]:
+    """The telling words of a rule, and the names it prefers and avoids."""
+    names = [str(name).lower() for name in (*body["prefer"], *body["avoid"])]
+    said = [word for word in content_words(f"{body['trigger']} {body['rule']}") if not is_common(word)]
+    return list(dict.fromkeys((*names, *map(stem, said))))[:24]
+
+
+# -- teaching
+
+
+class TeachAttempt:
+    """What is put when these teachings are admitted, made from what is held at the moment of asking."""
+
+    def __init__(self, engine: Engine, prepared: Sequence[_Prepared]) -> None:
+        self._engine = engine
+        self._prepared = prepared
+
+    def __call__(self) -> tuple[list[Taught], list[Record]]:
+        lesson = _Lesson(self._engine)
+        return [lesson.teach(one) for one in self._prepared], lesson.records()
+
+    def attempting(self) -> Attempting:
+        """For callers who want the records only."""
+
+        def attempt() -> tuple[list[Record], list[Record]]:
+            taught, records = self()
+            return [one.record for one in taught if one.record is not None], records
+
+        return attempt
+
+
+class _Lesson:
+    """The rules as they are and as they become while several teachings are taken in."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._changed: dict[str, Record] = {}
+        self._held: dict[str, Record] = {}
+        self._history: list[Record] = []
+
+    def records(self) -> list[Record]:
+        return [*self._changed.values(), *self._history]
+
+    def teach(self, one: _Prepared) -> Taught:
+        known = self._alike(one)
+        same = next((held for held in known if self._same(one, held)), None)
+        if same is not None:
+            return self._again(one, same)
+        stone = self._stone(one)
+        if stone is not None and not one.teaching.explicit and not _after(one.teaching, stone):
+            return Taught(one.teaching, None, "refused")
+        record = self._new(one, buried=stone is not None)
+        if stone is not None and one.teaching.explicit:
+            self._put(revise(self._engine, stone, status=Status.RETIRED))
+        replaced = self._supersede(record, known) if record.status is Status.ACTIVE else ()
+        return Taught(one.teaching, record, "made", replaced)
+
+    def _new(self, one: _Prepared, *, buried: bool) -> Record:
+        given = one.teaching
+        # Deleted rules do not come back by themselves: said again, such a rule waits for its person.
+        waits = not given.sure or (buried and not given.explicit)
+        record = build(
+            self._engine,
+            one.draft,
+            one.vectors,
+            id=new_id(KINDS[MemoryType.RULE].prefix),
+            project=one.project,
+            status=Status.CANDIDATE if waits else Status.ACTIVE,
+            links=given.episodes,
+        )
+        self._put(record)
+        return record
+
+    def _again(self, one: _Prepared, held: Record) -> Taught:
+        given, metadata = one.teaching, dict(held.body.get("metadata", {}))
+        sources = list(metadata.get("sources", ()))
+        if given.id in sources:
+            return Taught(given, held, "known")
+        metadata |= {"sources": [*sources, given.id][-_SOURCES:], "repeats": int(metadata.get("repeats", 0)) + 1}
+        body = {**held.body, "metadata": metadata}
+        changes: dict[str, Any] = {}
+        verb = "repeated"
+        if held.session and (given.reach in _LONG_LIVED or given.session != held.session):
+            reach = given.reach if given.reach in _LONG_LIVED else Reach.PROJECT
+            body["reach"] = str(reach)
+            changes |= {"session": "", "project": EVERYWHERE if reach is Reach.ALWAYS else held.project}
+            verb = "promoted"
+        elif given.reach is Reach.ALWAYS and held.project != EVERYWHERE and given.explicit:
+            body["reach"] = str(Reach.ALWAYS)
+            changes |= {"project": EVERYWHERE}
+            verb = "promoted"
+        if held.status is not Status.ACTIVE and not held.body.get("put_away"):
+            changes["status"] = Status.ACTIVE
+            verb = "confirmed" if verb == "repeated" else verb
+        if given.explicit:
+            body |= {"source": str(given.source), "rule": one.draft.body["rule"], "put_away": False}
+            changes["status"] = Status.ACTIVE
+        body = dressed(body)
+        key = key_of(held.kind, held.agent, held.user, body)
+        fresh = revise(self._engine, held, body=body, text=KINDS[held.kind].text(body), key=key, **changes)
+        if body["rule"] != held.body["rule"]:
+            fresh = replace(fresh, vectors=one.vectors, embedder=self._engine.embedder_name if one.vectors else "")
+        self._put(fresh)
+        self._note(fresh, verb, given.said or given.rule, held)
+        activated = fresh.status is Status.ACTIVE and held.status is not Status.ACTIVE
+        replaced = self._supersede(fresh, self._alike(one)) if activated else ()
+        return Taught(given, fresh, verb, replaced)
+
+    def _supersede(self, record: Record, known: Iterable[Record]) -> tuple[str, ...]:
+        gone = []
+        for held in known:
+            held = self._changed.get(held.id, held)
+            standing = held.status in (Status.ACTIVE, Status.CANDIDATE) and held.id != record.id
+            if standing and _same_place(record, held) and contradicts(record.body, held.body, _close(record, held)):
+                now = self._engine.clock()
+                self._put(
+                    revise(
+                        self._engine,
+                        held,
+                        status=Status.SUPERSEDED,
+                        superseded_by=record.id,
+                        valid_to=now if held.valid_from is None or held.valid_from < now else None,
+                    )
+                )
+                self._note(held, "superseded", f"a later rule contradicts it: {record.body['rule']}", held)
+                gone.append(held.id)
+        return tuple(gone)
+
+    def end(self, record: Record) -> None:
+        self._supersede(record, self._near(record.agent, record.key, record.body, record.vectors))
+
+    # -- what is held
+
+    def _alike(self, one: _Prepared) -> list[Record]:
+        return self._near(one.draft.agent, one.draft.key, one.draft.body, one.vectors)
+
+    def _near(self, agent: str, key: str, body: Mapping[str, Any], vectors: tuple[Vector, ...]) -> list[Record]:
+        """Rules of the same place that might be the same or contradict it, likeliest first."""
+        engine = self._engine
+        where = Where(kinds={MemoryType.RULE}, projects={engine.project, EVERYWHERE}, agents={agent}, statuses=_LIVE)
+        found = dict.fromkeys(record.id for record in engine.store.scan(replace(where, keys={key})))
+        for text in (f"{body['trigger']} {body['rule']}", *body["prefer"], *body["avoid"]):
+            found |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
+        if vectors and engine.encoder is not None:
+            found |= dict.fromkeys(hit.id for hit in by_meaning(engine, vectors, where, _ALIKE))
+        fresh = [name for name, record in self._changed.items() if record.kind == MemoryType.RULE]
+        held = {record.id: record for record in engine.store.get(list(found))} | self._changed
+        return [held[name] for name in dict.fromkeys((*found, *fresh)) if name in held and held[name].status in _LIVE]
+
+    def _same(self, one: _Prepared, held: Record) -> bool:
+        if held.kind != MemoryType.RULE or not _may_join(one, held):
+            return False
+        return held.key == one.draft.key or same_rule(one.draft.body, held.body, _closeness(one.vectors, held))
+
+    def _stone(self, one: _Prepared) -> Record | None:
+        where = Where(
+            kinds={"tombstone"},
+            projects={self._engine.project, EVERYWHERE},
+            keys={one.draft.key},
+            statuses={Status.ACTIVE},
+        )
+        return next(iter(self._engine.store.scan(where, 1)), None)
+
+    def _put(self, record: Record) -> None:
+        held = self._changed.get(record.id)
+        # Changed twice before it is put once: the store takes one step.
+        self._changed[record.id] = record if held is None else replace(record, version=held.version)
+
+    def _note(self, record: Record, verb: str, why: str, before: Record) -> None:
+        told = {"status": str(before.status), "reach": before.body.get("reach"), "rule": before.body.get("rule")}
+        self._history.append(change(self._engine, record, verb, clean(shorten(why, _SAID_CHARS)), told))
+
+
+def contradicted(engine: Engine, record: Record) -> list[Record]:
+    """What a rule that now holds takes the place of: the older rules as they become, and their history."""
+    lesson = _Lesson(engine)
+    lesson.end(record)
+    return lesson.records()
+
+
+def _after(teaching: Teaching, stone: Record) -> bool:
+    return teaching.at is not None and teaching.at > stone.created_at
+
+
+def _may_join(one: _Prepared, held: Record) -> bool:
+    """A lasting rule takes in what a session needs too; a rule of one session does not swallow one for all."""
+    if held.session == one.draft.session or not held.session:
+        return True
+    return not one.draft.session or held.session != one.draft.session
+
+
+def _same_place(record: Record, held: Record) -> bool:
+    """What is said for one session ends no rule of the project; a rule of a project ends none of all projects."""
+    if record.session:
+        return held.session == record.session
+    return held.project == record.project or record.project == EVERYWHERE
+
+
+# -- the same, or the contrary
+
+
+def same_rule(a: Mapping[str, Any], b: Mapping[str, Any], closeness: float | None) -> bool:
+    if _against(a, b) or _elsewhere(a, b):
+        return False
+    if judge(a["rule"], b["rule"], closeness).verdict is Verdict.SAME and _alike(a["rule"], b["rule"], closeness):
+        return True
+    # "Use pnpm, not npm" said in many ways prefers and avoids the same.
+    wanted, unwanted = _names(a, "prefer"), _names(a, "avoid")
+    return bool(wanted) and bool(unwanted) and wanted == _names(b, "prefer") and unwanted == _names(b, "avoid")
+
+
+def contradicts(a: Mapping[str, Any], b: Mapping[str, Any], closeness: float | None) -> bool:
+    if _elsewhere(a, b):
+        return False
+    if _against(a, b):
+        return True
+    found = judge(a["rule"], b["rule"], closeness)
+    if found.verdict is Verdict.OPPOSITE:
+        # The judge weighs pairs that are about one thing. Two rules need not be: only a law makes them contrary.
+        turned = any(reason.startswith(_TURNED) for reason in found.reasons)
+        return turned and _overlap(a["rule"], b["rule"]) >= _MUCH
+    number = any(reason.startswith("different number") for reason in found.reasons)
+    return found.verdict is Verdict.VARIANT and number and _only_numbers_differ(a["rule"], b["rule"])
+
+
+_TURNED = ("negation or preference reversed", "negated, or going", "opposite words")
+_MUCH = 0.5
+
+
+def _overlap(a: str, b: str) -> float:
+    """How much of the shorter of two rules the other says, too."""
+    first, second = stems(a) - _NEGATIONS, stems(b) - _NEGATIONS
+    return len(first & second) / max(1, min(len(first), len(second)))
+
+
+def _alike(a: str, b: str, closeness: float | None) -> bool:
+    """Each says most of what the other says, or they mean nearly the same."""
+    first, second = stems(a) - _NEGATIONS, stems(b) - _NEGATIONS
+    return len(first & second) / max(1, len(first), len(second)) >= _MOST or (closeness or 0.0) >= _CLOSE
+
+
+_MOST = 0.6
+_CLOSE = 0.8
+_NEGATIONS = frozenset(map(stem, ("never", "always", "avoid", "stop", "without", "instead", "please")))
+
+
+def _only_numbers_differ(a: str, b: str) -> bool:
+    return {word for word in stems(a) ^ stems(b) if not word.isdigit()} == set()
+
+
+def _names(body: Mapping[str, Any], name: str) -> set[str]:
+    return {str(one).lower() for one in body.get(name, ())}
+
+
+def _against(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """One wants what the other does not."""
+    return bool(_names(a, "prefer") & _names(b, "avoid") or _names(a, "avoid") & _names(b, "prefer"))
+
+
+def _elsewhere(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Both say when they apply, and have not one telling word of it in common."""
+    first, second = (_telling(str(body.get("trigger", ""))) for body in (a, b))
+    return bool(first and second) and not first & second
+
+
+def _telling(trigger: str) -> set[str]:
+    found = stems(trigger)
+    return {word for word in found if not is_common(word)} or set(found)
+
+
+def _closeness(vectors: Sequence[Vector], held: Record) -> float | None:
+    """Of the rules themselves, which are embedded last."""
+    if not vectors or not held.vectors:
+        return None
+    return cosine(vectors[-1], held.vectors[-1])
+
+
+def _close(record: Record, held: Record) -> float | None:
+    return _closeness(record.vectors, held)

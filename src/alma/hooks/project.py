@@ -1,0 +1,182 @@
+"""Which project a folder belongs to, read from files and never by running git.
+
+Worktrees and clones of one repository share a project; two repositories of the same name do not.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .place import digest
+
+FOLDER = ".claude-smart"
+_LONGEST = 200
+_HEAD = 150
+_READ = 256 * 1024
+_USUAL_PORTS = {"22", "443", "80"}
+
+
+class Project:
+    """A project's key, and the folders from the working one up to its root."""
+
+    __slots__ = ("folders", "key")
+
+    def __init__(self, key: str, folders: list[str]) -> None:
+        self.key = key
+        self.folders = folders
+
+    @property
+    def root(self) -> str:
+        return self.folders[-1]
+
+
+def identify(cwd: str, opened: str = "") -> str:
+    return locate(cwd, opened).key
+
+
+def locate(cwd: str, opened: str = "") -> Project:
+    """`opened` is the folder the host was started in: without git, the project of the folders below it."""
+    here = os.path.normcase(os.path.realpath(cwd))
+    above = _above(here)
+    git = next((folder for folder in above if os.path.lexists(os.path.join(folder, ".git"))), "")
+    folders = above[: above.index(git) + 1] if git else above
+    name = next((name for folder in above if (name := _override(folder))), "")
+    if name:
+        return Project(_short(f"name:{name}"), folders)
+    if git:
+        return Project(_short(_of_git(git)), folders)
+    start = os.path.normcase(os.path.realpath(opened)) if opened else here
+    return Project(_short(f"path:{start if start in above else here}"), folders)
+
+
+def writable(path: str) -> str:
+    """A path without what no file system takes."""
+    return path.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _above(path: str) -> list[str]:
+    """The folder and all that hold it, nearest first."""
+    folders = [path]
+    while (parent := os.path.dirname(folders[-1])) != folders[-1]:
+        folders.append(parent)
+    return folders
+
+
+def _short(key: str) -> str:
+    return key if len(key) <= _LONGEST else f"{key[:_HEAD]}#{digest(key)}"
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_READ).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _first_line(path: str) -> str:
+    lines = (line.strip() for line in _read(path).replace("\0", "").splitlines())
+    return next((line for line in lines if line), "")
+
+
+def _override(folder: str) -> str:
+    return " ".join(_first_line(os.path.join(folder, FOLDER, "project")).split())
+
+
+# -- git
+
+
+def _of_git(folder: str) -> str:
+    common = _common(os.path.join(folder, ".git"))
+    if not common:
+        return f"path:{folder}"
+    url = remote(_read(os.path.join(common, "config")))
+    named = normalised(url, common) if url else ""
+    if named:
+        return f"git:{named}"
+    return f"path:{os.path.dirname(common) if os.path.basename(common) == '.git' else common}"
+
+
+def _common(git: str) -> str:
+    """The git directory that all worktrees share; empty when `.git` leads nowhere."""
+    if not os.path.isdir(git):
+        told = _first_line(git)
+        if not told.startswith("gitdir:"):
+            return ""
+        git = os.path.join(os.path.dirname(git), told.removeprefix("gitdir:").strip())
+    shared = _first_line(os.path.join(git, "commondir"))
+    found = os.path.normcase(os.path.realpath(os.path.join(git, shared) if shared else git))
+    return found if os.path.isdir(found) else ""
+
+
+def remote(config: str) -> str:
+    """The address of origin, else upstream, else of the first remote by name."""
+    found: dict[str, str] = {}
+    section = ""
+    for line in config.replace("\\\n", "").splitlines():
+        stripped = line.strip()
+        if stripped.startswith("["):
+            section = _remote_name(stripped)
+        elif section and section not in found:
+            name, _, value = stripped.partition("=")
+            if name.strip().lower() == "url" and _plain(value):
+                found[section] = _plain(value)
+    chosen = next((name for name in ("origin", "upstream", *sorted(found)) if name in found), "")
+    return found.get(chosen, "")
+
+
+def _remote_name(header: str) -> str:
+    """`[remote "origin"]` → origin; anything else → nothing."""
+    kind, _, rest = header[1:].partition('"')
+    return rest.rpartition('"')[0] if kind.strip().lower() == "remote" else ""
+
+
+def _plain(value: str) -> str:
+    """Without quotes and without a comment, as git reads a value."""
+    value = value.strip()
+    if value.startswith('"'):
+        return value[1:].partition('"')[0].strip()
+    for sign in (" #", " ;", "\t#", "\t;"):
+        value = value.partition(sign)[0]
+    return value.strip()
+
+
+def normalised(url: str, folder: str = "") -> str:
+    """The same for all ways to write one address: `github.com/acme/app`. Never with a user or a password."""
+    url = url.replace("\\", "/") if os.name == "nt" else url
+    scheme, sign, rest = url.partition("://")
+    if not sign:
+        return _scp_or_path(url, folder)
+    if scheme.lower() == "file":
+        return _local("/" + rest.partition("/")[2], folder)
+    authority, _, path = rest.partition("/")
+    return _joined(_host(authority.rpartition("@")[2]), path)
+
+
+def _scp_or_path(url: str, folder: str) -> str:
+    host, colon, path = url.partition(":")
+    is_drive = len(host) == 1 and host.isalpha()
+    if not colon or "/" in host or is_drive:
+        return _local(url, folder)
+    return _joined(host.rpartition("@")[2].lower(), path)
+
+
+def _host(authority: str) -> str:
+    host, colon, port = authority.rpartition(":")
+    if colon and port.isdigit():
+        return host.lower() if port in _USUAL_PORTS else f"{host.lower()}:{port}"
+    return authority.rstrip(":").lower()
+
+
+def _joined(host: str, path: str) -> str:
+    parts = [part for part in path.split("/") if part]
+    if not host or not parts:
+        return ""
+    return "/".join([host, *parts]).removesuffix(".git")
+
+
+def _local(path: str, folder: str) -> str:
+    """A repository on this machine; git takes a relative path from the main worktree."""
+    base = os.path.dirname(folder) if os.path.basename(folder) == ".git" else folder
+    found = os.path.normcase(os.path.realpath(os.path.join(base, path)))
+    return found.removesuffix(".git").rstrip("/\\")

@@ -1,0 +1,123 @@
+"""What is no longer needed goes: old journals that were taken in, profiles of sessions long over, very old turns.
+
+A journal leaves in two steps, because a hook may have it open: it is renamed, and removed a while later if nothing
+was added meanwhile. One that was not taken in is never removed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from ..engine.admit import change, commit, revise
+from ..engine.context import Engine
+from ..engine.keep import mark_of, unmark
+from ..types.kinds import MemoryType
+from ..types.query import Where
+from ..types.record import Record, Status
+from ..types.rules import EVERYWHERE
+from . import settings
+from .drain import Memory, journals, read_journal
+from .place import Place
+
+DONE = ".done"
+_DAY = 86_400.0
+_PATIENCE = 60.0
+_MOST_BYTES = 256 * 1024 * 1024
+_BATCH = 500
+
+
+@dataclass(slots=True)
+class Tidied:
+    journals: int = 0
+    profiles: int = 0
+    records: int = 0
+
+
+def tidy(place: Place, memory: Memory, now: float | None = None) -> Tidied:
+    """To be called by whoever holds the drain lock, or nobody."""
+    moment = time.time() if now is None else now
+    limits = settings.read(place)
+    done = Tidied()
+    engine = memory.engine(EVERYWHERE)
+    done.journals = _journals(place, engine, moment, limits.number("journal_days"))
+    done.profiles = _profiles(engine, limits.number("journal_days"))
+    done.records = _aged(engine, limits.number("episode_days"))
+    return done
+
+
+def _journals(place: Place, engine: Engine, now: float, days: int) -> int:
+    gone = 0
+    for path in _leaving(place):
+        if now - os.stat(path).st_mtime > _PATIENCE and _taken_in(engine, path):
+            gone += _remove(engine, path)
+    total = 0
+    # Newest first: what goes beyond the quota is the oldest.
+    for path in sorted(journals(place), key=os.path.getmtime, reverse=True):
+        total += os.path.getsize(path)
+        age = now - os.path.getmtime(path)
+        if (age > days * _DAY or (total > _MOST_BYTES and age > _DAY)) and _taken_in(engine, path):
+            os.replace(path, path.removesuffix(".jsonl") + DONE)
+            os.utime(path.removesuffix(".jsonl") + DONE, (now, now))
+    return gone
+
+
+def _leaving(place: Place) -> list[str]:
+    try:
+        names = os.listdir(place.sessions)
+    except FileNotFoundError:
+        return []
+    return [os.path.join(place.sessions, name) for name in names if name.endswith(DONE)]
+
+
+def _taken_in(engine: Engine, path: str) -> bool:
+    found = read_journal(path)
+    if found is None:
+        return True
+    mark = mark_of(engine, found.story.session)
+    # Another journal of the session has begun: this one was taken in before that.
+    return mark.file != found.file or mark.offset >= found.size
+
+
+def _remove(engine: Engine, path: str) -> int:
+    found = read_journal(path)
+    shown = path.removesuffix(DONE) + ".shown"
+    fresh = os.path.exists(path.removesuffix(DONE) + ".jsonl")
+    os.remove(path)
+    if not fresh:
+        if os.path.exists(shown):
+            os.remove(shown)
+        if found is not None and mark_of(engine, found.story.session).file == found.file:
+            unmark(engine, found.story.session)
+    return 1
+
+
+def _profiles(engine: Engine, days: int) -> int:
+    """A profile is gone with its session."""
+    before = engine.clock() - timedelta(days=days)
+    where = Where(kinds={MemoryType.RULE}, statuses={Status.ACTIVE, Status.CANDIDATE}, created_to=before)
+    old = [one for one in engine.store.scan(where) if one.session and one.updated_at < before]
+    for some in _batches(old):
+
+        def attempt(some: list[Record] = some) -> tuple[None, list[Record]]:
+            held = [one for one in engine.store.get([one.id for one in some]) if one.updated_at < before]
+            gone = [revise(engine, one, status=Status.ARCHIVED) for one in held]
+            return None, [*gone, *(change(engine, one, "archived", "its session is over") for one in held)]
+
+        commit(engine, attempt)
+    return len(old)
+
+
+def _aged(engine: Engine, days: int) -> int:
+    """Turns, conversations and notes of what was shown, past their time; what they taught stays."""
+    before = engine.clock() - timedelta(days=days)
+    where = Where(kinds={"turn", "episode", "retrieval"}, created_to=before)
+    ids = [one.id for one in engine.store.scan(where)]
+    return sum(engine.store.delete(ids[start : start + _BATCH]) for start in range(0, len(ids), _BATCH))
+
+
+def _batches(found: list[Record]) -> Iterable[list[Record]]:
+    return (found[start : start + _BATCH] for start in range(0, len(found), _BATCH))

@@ -1,0 +1,1 @@
+"""Language models behind one port. None is needed; each is asked only when the person allowed it."""

@@ -1,0 +1,7 @@
+"""`python -m claude_smart`."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

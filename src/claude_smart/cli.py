@@ -1,0 +1,131 @@
+"""`claude-smart`: the commands of the plug-in."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from alma import __version__
+from alma.errors import ALMAError
+
+_HOMES = {
+    "install": "installing",
+    "uninstall": "installing",
+    "update": "installing",
+    "doctor": "doctor",
+    "show": "learning",
+    "learn": "learning",
+    "tag": "learning",
+    "forget": "learning",
+    "review": "learning",
+    "status": "keeping",
+    "usage": "keeping",
+    "pause": "keeping",
+    "resume": "keeping",
+    "config": "keeping",
+    "export": "keeping",
+    "import": "keeping",
+    "clear-all": "keeping",
+}
+_FUNCTIONS = {"import": "import_", "clear-all": "clear_all"}
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="claude-smart", description="Correct your coding agent once: it learns rules from your corrections."
+    )
+    made.add_argument("--version", action="version", version=f"claude-smart {__version__}")
+    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _setting_up(commands)
+    _about_rules(commands)
+    _about_data(commands)
+    return made
+
+
+_Commands = argparse._SubParsersAction
+
+
+def _command(commands: _Commands, name: str, help: str) -> argparse.ArgumentParser:  # type: ignore[type-arg]
+    made: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help)
+    made.add_argument("--json", dest="as_json", action="store_true", help="for programs")
+    made.add_argument("--project", metavar="KEY", help="another project than the one of this folder")
+    return made
+
+
+def _setting_up(commands: _Commands) -> None:  # type: ignore[type-arg]
+    install = _command(commands, "install", "install the plug-in in Claude Code; shows what it changes, and asks")
+    install.add_argument("--yes", action="store_true", help="do not ask")
+    install.add_argument("--dry-run", action="store_true", help="only show what would change")
+    install.add_argument(
+        "--model",
+        choices=("off", "claude"),
+        help="whether `claude -p` may refine what was learned (at most once a session, within a daily budget)",
+    )
+    uninstall = _command(commands, "uninstall", "take the plug-in out again; what was learned stays")
+    uninstall.add_argument("--yes", action="store_true", help="do not ask")
+    uninstall.add_argument("--dry-run", action="store_true", help="only show what would change")
+    uninstall.add_argument("--purge", action="store_true", help="erase what was learned and recorded, too")
+    update = _command(commands, "update", "bring the installed plug-in to this version")
+    update.add_argument("--yes", action="store_true", help="do not ask")
+    update.add_argument("--dry-run", action="store_true", help="only show what would change")
+    _command(commands, "doctor", "prove on this machine that a correction is recorded, learned and shown again")
+
+
+def _about_rules(commands: _Commands) -> None:  # type: ignore[type-arg]
+    show = _command(commands, "show", "the rules of this project, as a session is told them")
+    show.add_argument("--all", action="store_true", help="also what waits for review and what was put away")
+    show.add_argument("--session", metavar="ID", help="with the profile of this session")
+    learn = _command(commands, "learn", "take in now what was recorded; with a note: keep it as a rule")
+    learn.add_argument("note", nargs="*", metavar="NOTE")
+    learn.add_argument("--everywhere", action="store_true", help="the rule holds in all projects")
+    learn.add_argument(
+        "--from-history", action="store_true", help="propose rules from existing Claude Code transcripts"
+    )
+    learn.add_argument("--folder", metavar="DIR", help="the Claude folder (default: $CLAUDE_CONFIG_DIR or ~/.claude)")
+    learn.add_argument("--days", type=int, metavar="N", help="only transcripts changed in the last N days")
+    tag = _command(commands, "tag", "keep a note as a rule, as written; without one, what was said last")
+    tag.add_argument("note", nargs="*", metavar="NOTE")
+    tag.add_argument("--everywhere", action="store_true", help="the rule holds in all projects")
+    forget = _command(commands, "forget", "erase a rule: by its id, the end of it, or its words")
+    forget.add_argument("what", nargs="+", metavar="RULE")
+    review = _command(commands, "review", "decide about what might be a rule")
+    review.add_argument("--accept", nargs="+", metavar="ID", default=[])
+    review.add_argument("--reject", nargs="+", metavar="ID", default=[])
+    review.add_argument("--accept-all", action="store_true")
+    review.add_argument("--reject-all", action="store_true")
+
+
+def _about_data(commands: _Commands) -> None:  # type: ignore[type-arg]
+    _command(commands, "status", "what is kept, and whether it is learning")
+    _command(commands, "usage", "what the model was asked for, if it was allowed")
+    for name, help in (
+        ("pause", "record and show nothing in this project"),
+        ("resume", "go on recording and showing"),
+    ):
+        _command(commands, name, help).add_argument("--everywhere", action="store_true", help="in all projects")
+    config = _command(commands, "config", "show or change a setting")
+    config.add_argument("name", nargs="?", metavar="NAME")
+    config.add_argument("value", nargs="?", metavar="VALUE")
+    _command(commands, "export", "the rules as JSON lines").add_argument("file", nargs="?", metavar="FILE")
+    _command(commands, "import", "take in rules from JSON lines").add_argument("file", metavar="FILE")
+    clear = _command(commands, "clear-all", "erase what was learned and recorded in this project")
+    clear.add_argument("--everywhere", action="store_true", help="of all projects")
+    clear.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = parser().parse_args(arguments)
+    module = importlib.import_module(f"claude_smart.{_HOMES[args.command]}")
+    from .desk import desk
+
+    try:
+        return int(getattr(module, _FUNCTIONS.get(args.command, args.command))(args, desk(args.as_json, args.project)))
+    except ALMAError as error:
+        print(f"claude-smart: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,192 @@
+"""What the commands work with: the place, the project they were called in, and the store when it is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TextIO
+
+from alma.engine.context import Engine
+from alma.errors import ConfigError, NotFoundError, ValidationError
+from alma.hooks.drain import Memory
+from alma.hooks.place import NoPlace, Place, find
+from alma.hooks.project import identify
+from alma.hooks.settings import DEFAULTS, read, wrong
+from alma.types.kinds import MemoryType
+from alma.types.query import Where
+from alma.types.record import Record, Status
+from alma.types.rules import EVERYWHERE
+
+SHORT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    place: Place
+    project: str
+    session: str
+    as_json: bool
+    out: TextIO
+
+    def say(self, text: str = "") -> None:
+        """For people; programs read what `tell` gives."""
+        if not self.as_json:
+            print(text, file=self.out)
+
+    def tell(self, value: Mapping[str, Any]) -> None:
+        if self.as_json:
+            print(json.dumps(value, ensure_ascii=False, indent=2), file=self.out)
+
+    @contextmanager
+    def memory(self) -> Iterator[Memory]:
+        with Memory(self.place) as opened:
+            yield opened
+
+    def engine(self, memory: Memory) -> Engine:
+        return memory.engine(self.project)
+
+
+def desk(as_json: bool = False, project: str | None = None, folder: str | None = None) -> Desk:
+    try:
+        place = find(os.environ)
+    except NoPlace as error:
+        raise ConfigError(str(error)) from error
+    here = folder or os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()
+    session = os.environ.get("CLAUDE_CODE_SESSION_ID", "")
+    return Desk(place, project or identify(here), session, as_json, sys.stdout)
+
+
+def rules(engine: Engine, *statuses: Status, projects: frozenset[str] | None = None) -> list[Record]:
+    """The rules of the project and those of all projects, oldest first."""
+    where = Where(
+        kinds={MemoryType.RULE},
+        projects=projects or {engine.project, EVERYWHERE},
+        statuses=statuses or None,
+    )
+    return list(engine.store.scan(where))[::-1]
+
+
+def short(record_id: str) -> str:
+    """Enough of an id to name it: its end, because the beginning is the time it was made."""
+    return record_id[-SHORT:]
+
+
+def named(found: list[Record], name: str) -> Record:
+    """The one rule that an id, the end of one, or words mean."""
+    wanted = name.strip().strip("[]#").lower()
+    if not wanted:
+        raise ValidationError("say which rule: its id, the end of it, or words that are in it")
+    exact = [one for one in found if one.id == wanted or (len(wanted) >= 4 and one.id.endswith(wanted))]
+    meant = exact or [one for one in found if wanted in str(one.body["rule"]).lower()] or _by_words(found, wanted)
+    if not meant:
+        raise NotFoundError(f"no rule here means {name!r}; `claude-smart show` lists them with their ids")
+    if len(meant) > 1:
+        listed = "\n".join(f"  [{short(one.id)}] {one.body['rule']}" for one in meant[:10])
+        raise ValidationError(f"{len(meant)} rules could be meant by {name!r}; name one by its id:\n{listed}")
+    return meant[0]
+
+
+def _by_words(found: list[Record], wanted: str) -> list[Record]:
+    from alma.engine.text import stems
+
+    asked = stems(wanted)
+    return [one for one in found if asked and asked <= stems(one.text)]
+
+
+def shown(record: Record) -> dict[str, Any]:
+    """A rule as JSON values."""
+    body = record.body
+    return {
+        "id": record.id,
+        "rule": body["rule"],
+        "trigger": body["trigger"],
+        "why": body["why"],
+        "reach": body["reach"],
+        "source": body["source"],
+        "said": body["said"],
+        "prefer": list(body["prefer"]),
+        "avoid": list(body["avoid"]),
+        "status": str(record.status),
+        "project": record.project,
+        "session": record.session,
+        "followed": record.evidence.successes,
+        "violated": record.evidence.failures,
+        "repeats": int(body.get("metadata", {}).get("repeats", 0)),
+        "created_at": record.created_at.isoformat(),
+    }
+
+
+# -- settings
+
+
+def settings(place: Place) -> dict[str, Any]:
+    return dict(read(place).values)
+
+
+def set_setting(place: Place, name: str, value: str) -> dict[str, Any]:
+    if name not in DEFAULTS:
+        raise ConfigError(f"there is no setting {name!r}. Valid: {', '.join(DEFAULTS)}")
+    held = _read(place.config)
+    held[name] = _checked(name, value)
+    write(place.config, held)
+    return held
+
+
+def _checked(name: str, value: str) -> str | int:
+    given: str | int = int(value) if isinstance(DEFAULTS[name], int) and value.lstrip("-").isdigit() else value
+    if problem := wrong(name, given):
+        raise ConfigError(problem.removeprefix("config.json: ").rpartition(";")[0] or problem)
+    return given
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); mend it or remove it") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} must hold a JSON object; mend it or remove it")
+    return value
+
+
+def write(path: str, value: Mapping[str, Any]) -> None:
+    """All or nothing, for its owner only."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: str, text: str) -> None:
+    os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
+    fresh = f"{path}.{os.getpid()}.new"
+    with open(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(fresh, path)
+
+
+# -- pausing
+
+
+def paused(place: Place) -> dict[str, Any]:
+    return {"everywhere": False, "projects": [], **_read(place.paused)}
+
+
+def set_paused(place: Place, project: str | None, to: bool) -> dict[str, Any]:
+    """Pause or resume one project, or (None) all of them."""
+    held = paused(place)
+    projects = [one for one in held["projects"] if one != project]
+    if project is None:
+        held = {"everywhere": to, "projects": held["projects"] if to else []}
+    else:
+        held = {**held, "projects": [*projects, project] if to else projects}
+    write(place.paused, held)
+    return held
+
+
+def within(one: Desk, project: str) -> Desk:
+    return replace(one, project=project)

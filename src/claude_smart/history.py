@@ -1,0 +1,161 @@
+"""What Claude Code itself keeps of past sessions, read for rules; offline, and only as proposals."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from alma.engine.admit import commit
+from alma.engine.capture import history, transcript
+from alma.engine.capture.events import Event, parse
+from alma.engine.capture.story import Heard, Story, tell
+from alma.engine.distil import fixes
+from alma.engine.keep import mark_of, teachings
+from alma.engine.rules import Taught, Teaching, teaching
+from alma.errors import NotFoundError
+from alma.hooks.drain import Memory
+from alma.hooks.privacy import public
+from alma.hooks.project import identify
+from alma.types.record import Status
+from alma.types.rules import EVERYWHERE, Reach
+
+from .desk import Desk, short, shown
+
+_DAY = 86_400.0
+
+
+@dataclass(slots=True)
+class _Found:
+    sessions: int = 0
+    turns: int = 0
+    unreadable: int = 0
+    taught: list[tuple[str, Taught]] = field(default_factory=list)
+
+
+def from_history(args: Namespace, desk: Desk) -> int:
+    """Rules proposed from the transcripts, each with the words it comes from; they wait for review."""
+    folder = args.folder or os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
+    if not os.path.isdir(os.path.join(folder, "projects")):
+        raise NotFoundError(
+            f"{folder} holds no transcripts (no folder `projects`); name the Claude folder: --folder DIR"
+        )
+    newest = None if args.days is None else time.time() - args.days * _DAY
+    files = [one for one in history.sessions(folder) if newest is None or one.modified >= newest]
+    found = _Found()
+    with desk.memory() as memory:
+        for place, one in enumerate(files, 1):
+            _progress(desk, place, len(files), found)
+            _take_in(memory, one, found)
+    _progress_done(desk)
+    _report(desk, found)
+    return 0
+
+
+def _take_in(memory: Memory, one: history.HistoryFile, found: _Found) -> None:
+    if mark_of(memory.engine(EVERYWHERE), one.session).offset:
+        # It was recorded as it happened, and taught what it had to teach.
+        return
+    story = _story(str(one.path))
+    if story is None:
+        found.unreadable += 1
+        return
+    found.sessions += 1
+    found.turns += len(story.turns)
+    project = identify(one.cwd) if one.cwd else ""
+    proposed = [_proposal(given) for given in teachings(story, 0) if given.reach in (Reach.PROJECT, Reach.ALWAYS)]
+    if project and proposed:
+        engine = memory.engine(project)
+        made = commit(engine, teaching(engine, proposed))
+        found.taught += [(project, taught) for taught in made if taught.record is not None and taught.verb != "known"]
+
+
+def _story(path: str) -> Story | None:
+    try:
+        with open(path, "rb") as file:
+            events: list[Event] = [_public(event) for event in transcript.read(transcript.lines(file))]
+    except OSError:
+        return None
+    return tell(events, related=fixes.related) if events else None
+
+
+def _public(event: Event) -> Event:
+    """Without what was marked as private; secrets are taken out where it is admitted."""
+    return replace(event, data={name: _shown_part(value) for name, value in event.data.items()})
+
+
+def _shown_part(value: Any) -> Any:
+    if isinstance(value, str):
+        return public(value)
+    if isinstance(value, dict):
+        return {name: _shown_part(item) for name, item in value.items()}
+    return [_shown_part(item) for item in value] if isinstance(value, list) else value
+
+
+def _proposal(given: Teaching) -> Teaching:
+    """What was said long ago and never by way of this memory: a person decides, or its repetition."""
+    return replace(given, sure=False)
+
+
+def _progress(desk: Desk, place: int, total: int, found: _Found) -> None:
+    if not desk.as_json and sys.stderr.isatty():
+        print(f"\r{place} of {total} transcripts, {len(found.taught)} rules proposed ", end="", file=sys.stderr)
+
+
+def _progress_done(desk: Desk) -> None:
+    if not desk.as_json and sys.stderr.isatty():
+        print(file=sys.stderr)
+
+
+def _report(desk: Desk, found: _Found) -> None:
+    desk.say(f"Read {found.sessions} sessions with {found.turns} turns.")
+    if found.unreadable:
+        desk.say(f"{found.unreadable} transcripts held nothing that could be read.")
+    last = ""
+    for project, one in found.taught:
+        if one.record is None:
+            continue
+        if project != last:
+            desk.say(f"\n{project}")
+            last = project
+        held = "" if one.record.status is Status.CANDIDATE else f" ({one.record.status})"
+        desk.say(f"- [{short(one.record.id)}] {one.record.body['line']}{held}")
+        desk.say(f"           said: {one.record.body['said']}")
+    desk.say("\nNone is used until you say so: claude-smart review" if found.taught else "No rule was found in them.")
+    desk.tell(
+        {
+            "sessions": found.sessions,
+            "turns": found.turns,
+            "unreadable": found.unreadable,
+            "proposed": [shown(one.record) for _, one in found.taught if one.record is not None],
+        }
+    )
+
+
+# -- the last turn
+
+
+def last_heard(desk: Desk) -> Heard | None:
+    """What the person said last in this session, or in this project."""
+    for path in _newest(desk):
+        with open(path, "rb") as file:
+            events, _ = parse(file.read())
+        story = tell(events, related=fixes.related)
+        if story.heard and story.project == desk.project:
+            return story.heard[-1]
+    return None
+
+
+def _newest(desk: Desk) -> Iterator[str]:
+    if desk.session and os.path.exists(desk.place.journal(desk.session)):
+        yield desk.place.journal(desk.session)
+    try:
+        names = [name for name in os.listdir(desk.place.sessions) if name.endswith(".jsonl")]
+    except FileNotFoundError:
+        return
+    paths = [os.path.join(desk.place.sessions, name) for name in names]
+    yield from sorted(paths, key=os.path.getmtime, reverse=True)

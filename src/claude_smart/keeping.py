@@ -1,0 +1,347 @@
+"""The commands about what is kept: status, usage, pause, resume, config, export, import, clear-all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+from alma.engine import keep as keeping
+from alma.engine.admit import commit
+from alma.engine.rules import Teaching, teaching
+from alma.errors import NotFoundError, ValidationError, unknown
+from alma.hooks.settings import DEFAULTS
+from alma.types.query import Where
+from alma.types.record import Record, Status
+from alma.types.rules import EVERYWHERE, Reach, RuleSource
+from alma.types.times import from_iso
+
+from . import desk as desks
+from .desk import Desk, rules, shown
+
+_FORMAT = "claude-smart rules 1"
+
+
+# -- status
+
+
+def status(args: Namespace, desk: Desk) -> int:
+    state = _state(desk)
+    desk.tell(state)
+    held = state["rules"]
+    stopped = "paused everywhere" if state["paused_everywhere"] else "paused here" if state["paused"] else "learning"
+    desk.say(f"project    {desk.project} ({stopped})")
+    desk.say(f"rules      {held['active']} active, {held['candidate']} waiting for review, {held['put_away']} put away")
+    desk.say(f"turns      {state['turns']} of {state['sessions']} sessions kept")
+    desk.say(f"journals   {state['journals']} ({_size(state['journal_bytes'])}), {state['pending']} not taken in yet")
+    desk.say(f"memory     {desk.place.db} ({_size(state['db_bytes'])})")
+    desk.say(f"worker     {state['worker']}")
+    desk.say(f"model      {state['model']}")
+    return 0
+
+
+def _state(desk: Desk) -> dict[str, Any]:
+    place = desk.place
+    stop = desks.paused(place)
+    files = _journals(place.sessions)
+    state: dict[str, Any] = {
+        "project": desk.project,
+        "home": place.home,
+        "paused": desk.project in stop["projects"],
+        "paused_everywhere": bool(stop["everywhere"]),
+        "rules": {"active": 0, "candidate": 0, "put_away": 0},
+        "turns": 0,
+        "sessions": 0,
+        "journals": len(files),
+        "journal_bytes": sum(map(os.path.getsize, files)),
+        "pending": len(files),
+        "db_bytes": os.path.getsize(place.db) if os.path.exists(place.db) else 0,
+        "worker": _worker(desk),
+        "model": desks.settings(place)["model"],
+    }
+    return {**state, **_held(desk, files)} if os.path.exists(place.db) else state
+
+
+def _held(desk: Desk, files: list[str]) -> dict[str, Any]:
+    with desk.memory() as memory:
+        engine = desk.engine(memory)
+        found = rules(engine)
+        tally = {
+            "active": sum(one.status is Status.ACTIVE for one in found),
+            "candidate": sum(one.status is Status.CANDIDATE for one in found),
+        }
+
+        def count(kind: str) -> int:
+            return sum(1 for _ in engine.store.scan(Where(kinds={kind}, projects={desk.project})))
+
+        return {
+            "rules": {**tally, "put_away": len(found) - sum(tally.values())},
+            "turns": count("turn"),
+            "sessions": count("episode"),
+            "pending": sum(_pending(engine, path) for path in files),
+        }
+
+
+def pending(desk: Desk) -> list[str]:
+    """The journals that were not taken in yet."""
+    files = _journals(desk.place.sessions)
+    if not os.path.exists(desk.place.db):
+        return files
+    with desk.memory() as memory:
+        return [path for path in files if _pending(desk.engine(memory), path)]
+
+
+def _pending(engine: Any, path: str) -> bool:
+    from alma.engine.capture.events import parse
+
+    with open(path, "rb") as file:
+        found, _ = parse(file.read())
+    if not found:
+        return False
+    mark = keeping.mark_of(engine, found[0].session)
+    return mark.offset < found[-1].offset
+
+
+def _worker(desk: Desk) -> str:
+    from alma.hooks.wake import ask
+
+    told = ask(desk.place, {"op": "status"}, 0.5)
+    return f"running, pid {told['pid']}, {_size(int(told.get('rss', 0)))}" if told else "not running (not needed)"
+
+
+def _journals(folder: str) -> list[str]:
+    try:
+        return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".jsonl")]
+    except FileNotFoundError:
+        return []
+
+
+def _size(number: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
+            return f"{number} {unit}"
+        number //= 1000
+    return f"{number} GB"
+
+
+# -- pause, resume, config
+
+
+def pause(args: Namespace, desk: Desk) -> int:
+    desks.set_paused(desk.place, None if args.everywhere else desk.project, True)
+    where = "everywhere" if args.everywhere else f"in {desk.project}"
+    desk.say(f"Paused {where}: nothing is recorded and nothing is shown to the agent until `claude-smart resume`.")
+    desk.tell(desks.paused(desk.place))
+    return 0
+
+
+def resume(args: Namespace, desk: Desk) -> int:
+    held = desks.set_paused(desk.place, None if args.everywhere else desk.project, False)
+    if held["everywhere"]:
+        desk.say("It is still paused everywhere: claude-smart resume --everywhere")
+    else:
+        desk.say("Learning again.")
+    desk.tell(desks.paused(desk.place))
+    return 0
+
+
+def config(args: Namespace, desk: Desk) -> int:
+    if args.name is None:
+        for name, value in desks.settings(desk.place).items():
+            desk.say(f"{name:20} {value}")
+    elif args.value is None:
+        if args.name not in DEFAULTS:
+            raise ValidationError(unknown("setting", args.name, list(DEFAULTS)))
+        desk.say(str(desks.settings(desk.place)[args.name]))
+    else:
+        desks.set_setting(desk.place, args.name, args.value)
+        desk.say(f"{args.name} is now {desks.settings(desk.place)[args.name]}")
+    desk.tell(desks.settings(desk.place))
+    return 0
+
+
+# -- export, import
+
+
+def export(args: Namespace, desk: Desk) -> int:
+    with desk.memory() as memory:
+        engine = desk.engine(memory)
+        found = [one for one in rules(engine, Status.ACTIVE, Status.CANDIDATE) if not one.session]
+    lines = [
+        json.dumps({"format": _FORMAT, "project": desk.project}),
+        *(json.dumps(_told(one), ensure_ascii=False) for one in found),
+    ]
+    text = "\n".join(lines) + "\n"
+    if args.file in (None, "-"):
+        desk.out.write(text)
+        return 0
+    desks.write_text(args.file, text)
+    desk.say(f"Wrote {len(found)} rules to {args.file}")
+    desk.tell({"file": args.file, "rules": len(found)})
+    return 0
+
+
+def _told(record: Record) -> dict[str, Any]:
+    told = shown(record)
+    return {name: value for name, value in told.items() if name not in ("session",)}
+
+
+def import_(args: Namespace, desk: Desk) -> int:
+    text = sys.stdin.read() if args.file == "-" else _text(args.file)
+    teachings = list(_teachings(text, args.file))
+    with desk.memory() as memory:
+        engine = desk.engine(memory)
+        taught = commit(engine, teaching(engine, teachings)) if teachings else []
+    fresh = sum(one.verb != "known" for one in taught)
+    desk.say(f"{fresh} of {len(taught)} rules were new.")
+    desk.tell({"rules": len(taught), "new": fresh})
+    return 0
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValidationError(f"{path} cannot be read: {error}") from error
+
+
+def _teachings(text: str, path: str) -> Iterator[Teaching]:
+    """All lines are looked at before the first is kept."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            raise ValidationError(f"{path}, line {number}: not JSON ({error})") from error
+        if not isinstance(value, dict):
+            raise ValidationError(f"{path}, line {number}: a rule is a JSON object")
+        if "format" in value:
+            if value["format"] != _FORMAT:
+                raise ValidationError(f"{path}, line {number}: this is {value['format']!r}; {_FORMAT!r} can be read")
+            continue
+        yield _teaching(value, f"{path}, line {number}")
+
+
+def _teaching(value: dict[str, Any], where: str) -> Teaching:
+    rule = value.get("rule")
+    if not isinstance(rule, str) or not rule.strip():
+        raise ValidationError(f"{where}: `rule` must be a text that says what to do")
+    reach = value.get("reach", "project")
+    if reach not in (Reach.PROJECT, Reach.ALWAYS):
+        raise ValidationError(f"{where}: {unknown('reach', reach, [Reach.PROJECT, Reach.ALWAYS])}")
+    digest = hashlib.blake2b(f"{rule}\x1f{reach}".encode(), digest_size=12).hexdigest()
+    return Teaching(
+        id=f"imp:{digest}",
+        rule=rule,
+        trigger=str(value.get("trigger") or ""),
+        why=str(value.get("why") or ""),
+        reach=Reach(reach),
+        source=RuleSource.IMPORT,
+        said=str(value.get("said") or ""),
+        prefer=_names(value, "prefer"),
+        avoid=_names(value, "avoid"),
+        sure=value.get("status", "active") == "active",
+        at=_moment(value.get("created_at"), where),
+    )
+
+
+def _names(value: dict[str, Any], name: str) -> tuple[str, ...]:
+    given = value.get(name)
+    return tuple(map(str, given)) if isinstance(given, list) else ()
+
+
+def _moment(given: object, where: str) -> Any:
+    if given is None:
+        return None
+    try:
+        return from_iso(str(given))
+    except ValueError:
+        raise ValidationError(f"{where}: created_at must be a time such as 2026-05-01T12:00:00+00:00") from None
+
+
+# -- clear-all
+
+
+def clear_all(args: Namespace, desk: Desk) -> int:
+    """Erase what was learned and recorded: of this project, or everything."""
+    what = (
+        "everything claude-smart has learned and recorded"
+        if args.everywhere
+        else f"all that was learned in {desk.project}"
+    )
+    if not args.yes:
+        if not os.isatty(0):
+            raise ValidationError(f"this erases {what}; say --yes to do it")
+        if input(f"Erase {what}? It cannot be undone. [y/N] ").strip().lower() not in ("y", "yes"):
+            desk.say("Nothing was erased.")
+            return 1
+    erased = _erase_everything(desk) if args.everywhere else _erase_project(desk)
+    desk.say(f"Erased {erased} records." if erased else "There was nothing to erase.")
+    desk.tell({"erased": erased})
+    return 0
+
+
+def _erase_project(desk: Desk) -> int:
+    for path in _journals(desk.place.sessions):
+        if _project_of(path) == desk.project:
+            _remove(path)
+    if not os.path.exists(desk.place.db):
+        return 0
+    with desk.memory() as memory:
+        store = desk.engine(memory).store
+        ids = [record.id for record in store.scan(Where(projects={desk.project}))]
+        return store.delete(ids)
+
+
+def _project_of(path: str) -> str:
+    from alma.engine.capture.events import parse
+
+    with open(path, "rb") as file:
+        found, _ = parse(file.read())
+    return next((event.project for event in found if event.project), "")
+
+
+def _remove(path: str) -> None:
+    for name in (path, path.removesuffix(".jsonl") + ".shown"):
+        if os.path.exists(name):
+            os.remove(name)
+
+
+def _erase_everything(desk: Desk) -> int:
+    erased = 0
+    if os.path.exists(desk.place.db):
+        with desk.memory() as memory:
+            store = memory.alma.engine.store
+            erased = store.delete([record.id for record in store.scan(Where())])
+        for ending in ("", "-wal", "-shm"):
+            if os.path.exists(desk.place.db + ending):
+                os.remove(desk.place.db + ending)
+    shutil.rmtree(desk.place.sessions, ignore_errors=True)
+    return erased
+
+
+def usage(args: Namespace, desk: Desk) -> int:
+    """What the model was asked for, by day; nothing unless it was allowed."""
+    from alma.models.budget import meter
+
+    days: list[Any] = []
+    if os.path.exists(desk.place.db):
+        with desk.memory() as memory:
+            days = list(meter(memory.engine(EVERYWHERE)))
+    settings = desks.settings(desk.place)
+    desk.say(f"model: {settings['model']} ({settings['model_name']}), at most {settings['daily_calls']} calls a day")
+    for day in days:
+        desk.say(f"{day}")
+    if not days:
+        desk.say("No model was ever called.")
+    desk.tell({"model": settings["model"], "daily_calls": settings["daily_calls"], "days": [str(day) for day in days]})
+    return 0

@@ -1,0 +1,277 @@
+"""The commands about rules: show, learn, tag, forget, review."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
+
+from alma.engine import edit
+from alma.engine.admit import change, commit, revise
+from alma.engine.context import Engine
+from alma.engine.rules import Taught, Teaching, teaching
+from alma.errors import ValidationError
+from alma.hooks.drain import Report, drain
+from alma.types.record import Record, Status
+from alma.types.rules import EVERYWHERE, Reach, RuleSource
+from alma.types.times import now
+
+from .desk import Desk, named, rules, short, shown
+
+_PATIENCE = 20.0
+_LIVE = (Status.ACTIVE, Status.CANDIDATE)
+
+
+# -- show
+
+
+def show(args: Namespace, desk: Desk) -> int:
+    """The same Markdown that a session starts with; with --all also what waits and what was put away."""
+    from alma.hooks.inject import playbook_text
+
+    text = playbook_text(desk.place, desk.project, args.session or desk.session)
+    if not os.path.exists(desk.place.db):
+        desk.say("Nothing was learned yet.")
+        desk.tell({"project": desk.project, "playbook": "", "rules": []})
+        return 0
+    with desk.memory() as memory:
+        found = rules(desk.engine(memory))
+    waiting = [one for one in found if one.status is Status.CANDIDATE]
+    desk.say(text or "No rule was learned for this project yet.")
+    if args.all:
+        _list(desk, "Waiting for review", waiting)
+        _list(desk, "Put away", [one for one in found if one.status not in _LIVE])
+    elif waiting:
+        desk.say(f"\n{_counted(len(waiting), 'possible rule')} waiting: claude-smart review")
+    listed = found if args.all else [one for one in found if one.status is Status.ACTIVE]
+    desk.tell({"project": desk.project, "playbook": text, "rules": [shown(one) for one in listed]})
+    return 0
+
+
+def _list(desk: Desk, heading: str, found: Sequence[Record]) -> None:
+    if found:
+        desk.say(f"\n{heading}")
+    for one in found:
+        where = {EVERYWHERE: ", everywhere"}.get(one.project, "")
+        desk.say(f"- [{short(one.id)}] {one.body['line']} ({one.status}{where}, {one.body['source']})")
+
+
+# -- learn, tag
+
+
+def learn(args: Namespace, desk: Desk) -> int:
+    if args.from_history:
+        from .history import from_history
+
+        return from_history(args, desk)
+    if args.note:
+        return _note(args, desk)
+    report = drain(desk.place, wait=_PATIENCE)
+    _told(desk, report)
+    return 1 if report.busy or report.problems else 0
+
+
+def _told(desk: Desk, report: Report) -> None:
+    if report.busy:
+        desk.say("Another process is taking in what was recorded; try again in a moment.")
+    elif not report.sessions:
+        desk.say("Nothing new was recorded since the last time.")
+    else:
+        sessions = _counted(report.sessions, "session")
+        desk.say(f"Took in {_counted(report.turns, 'turn')} of {sessions}.")
+    for one in report.taught:
+        if (text := sentence(one)) is not None:
+            desk.say(text)
+    if report.sessions and not any(one.record for one in report.taught):
+        desk.say("No rule in it.")
+    for problem in report.problems:
+        desk.say(f"! {problem}")
+    desk.tell(
+        {
+            "sessions": report.sessions,
+            "turns": report.turns,
+            "busy": report.busy,
+            "learned": [_outcome(one) for one in report.taught],
+            "problems": report.problems,
+        }
+    )
+
+
+def sentence(one: Taught) -> str | None:
+    if one.record is None:
+        return f"- left out, because it was deleted before: {one.teaching.rule}"
+    body, waits = one.record.body, one.record.status is Status.CANDIDATE
+    verb = "a possible rule (claude-smart review)" if waits and one.verb == "made" else _VERBS[one.verb]
+    instead = f", in place of {', '.join(map(short, one.replaced))}" if one.replaced else ""
+    place = {"once": " for this session", "session": " for this session", "always": " everywhere"}.get(
+        body["reach"], ""
+    )
+    return f"- {verb}{place}{instead}: {body['line']} [{short(one.record.id)}]"
+
+
+_VERBS = {
+    "made": "a rule",
+    "repeated": "said again",
+    "confirmed": "now a rule",
+    "promoted": "now a rule for more than a session",
+    "known": "known",
+}
+
+
+def _outcome(one: Taught) -> dict[str, Any]:
+    rule = None if one.record is None else shown(one.record)
+    return {"verb": one.verb, "rule": rule, "replaced": list(one.replaced)}
+
+
+def tag(args: Namespace, desk: Desk) -> int:
+    """Keep a note as a rule, as written; without one, what the person said last."""
+    return _note(args, desk) if args.note else _last_turn(args, desk)
+
+
+def _note(args: Namespace, desk: Desk) -> int:
+    text = " ".join(args.note).strip()
+    if not text:
+        raise ValidationError("the note is empty; say what is to be remembered")
+    return _teach(desk, [noted(text, desk, everywhere=args.everywhere)])
+
+
+def noted(text: str, desk: Desk, *, everywhere: bool = False, said: str = "") -> Teaching:
+    from alma.engine.distil.corrections import read
+
+    reading = read(text, "")
+    return Teaching(
+        id=f"note:{uuid.uuid4().hex}",
+        rule=text,
+        reach=Reach.ALWAYS if everywhere else Reach.PROJECT,
+        source=RuleSource.NOTE,
+        prefer=reading.prefer,
+        avoid=reading.avoid,
+        said=said or text,
+        session=desk.session,
+        at=now(),
+    )
+
+
+def _teach(desk: Desk, teachings: Sequence[Teaching]) -> int:
+    with desk.memory() as memory:
+        engine = desk.engine(memory)
+        taught = commit(engine, teaching(engine, teachings))
+    for one in taught:
+        desk.say(sentence(one) or "")
+    desk.tell({"learned": [_outcome(one) for one in taught]})
+    return 0
+
+
+def _last_turn(args: Namespace, desk: Desk) -> int:
+    """What was said last in this project becomes a rule."""
+    from alma.engine.distil.corrections import read
+
+    from .history import last_heard
+
+    heard = last_heard(desk)
+    if heard is None:
+        raise ValidationError("no turn was recorded here yet, so there is none to tag; pass a note: claude-smart tag …")
+    reading = read(heard.user, heard.before)
+    made = noted(reading.rule or heard.user, desk, everywhere=args.everywhere, said=heard.user)
+    return _teach(desk, [made])
+
+
+# -- forget
+
+
+def forget(args: Namespace, desk: Desk) -> int:
+    """Erase a rule; it is not learned again by itself."""
+    with desk.memory() as memory:
+        engine = desk.engine(memory)
+        found = rules(engine)
+        meant = [named(found, " ".join(args.what))]
+        for one in meant:
+            edit.delete(_home(engine, one), one.id)
+    for one in meant:
+        desk.say(f"Forgotten: {one.body['rule']}")
+    desk.tell({"forgotten": [shown(one) for one in meant]})
+    return 0
+
+
+def _home(engine: Engine, record: Record) -> Engine:
+    from dataclasses import replace
+
+    return replace(engine, project=record.project)
+
+
+# -- review
+
+
+def review(args: Namespace, desk: Desk) -> int:
+    """What might be a rule waits here for a person."""
+    with desk.memory() as memory:
+        engine = desk.engine(memory)
+        waiting = rules(engine, Status.CANDIDATE)
+        if args.accept or args.reject or args.accept_all or args.reject_all:
+            return _decide(args, desk, engine, waiting)
+        if args.as_json or not (os.isatty(0) and os.isatty(1)) or not waiting:
+            return _show_waiting(desk, waiting)
+        return _ask_each(desk, engine, waiting)
+
+
+def _decide(args: Namespace, desk: Desk, engine: Engine, waiting: list[Record]) -> int:
+    yes = waiting if args.accept_all else [named(waiting, name) for name in args.accept]
+    no = waiting if args.reject_all else [named(waiting, name) for name in args.reject]
+    both = {one.id for one in yes} & {one.id for one in no}
+    if both:
+        raise ValidationError(f"{', '.join(sorted(both))} cannot be both accepted and rejected")
+    for one in yes:
+        accept(engine, one)
+        desk.say(f"Accepted: {one.body['rule']}")
+    for one in no:
+        edit.delete(_home(engine, one), one.id)
+        desk.say(f"Rejected: {one.body['rule']}")
+    desk.tell({"accepted": [one.id for one in yes], "rejected": [one.id for one in no]})
+    return 0
+
+
+def accept(engine: Engine, record: Record) -> None:
+    """A person's yes makes it a rule, and ends what it contradicts."""
+    from alma.engine.rules import contradicted
+
+    def attempt() -> tuple[None, list[Record]]:
+        held = engine.store.get([record.id])
+        if not held or held[0].status is Status.ACTIVE:
+            return None, []
+        home = _home(engine, held[0])
+        fresh = revise(home, held[0], status=Status.ACTIVE)
+        return None, [fresh, change(home, fresh, "accepted", "by review"), *contradicted(home, fresh)]
+
+    commit(engine, attempt)
+
+
+def _show_waiting(desk: Desk, waiting: list[Record]) -> int:
+    for one in waiting:
+        desk.say(f"[{short(one.id)}] {one.body['line']}")
+        desk.say(f"         from: {one.body['said']}")
+    if waiting:
+        desk.say("\nclaude-smart review --accept ID …  or  --reject ID …")
+    else:
+        desk.say("Nothing waits for review.")
+    desk.tell({"waiting": [shown(one) for one in waiting]})
+    return 0
+
+
+def _ask_each(desk: Desk, engine: Engine, waiting: list[Record]) -> int:
+    for place, one in enumerate(waiting, 1):
+        desk.say(f"\n{place} of {len(waiting)}: {one.body['line']}")
+        desk.say(f"  from: {one.body['said']}")
+        answer = input("  [y]es, a rule / [n]o, forget it / [Enter] later / [q]uit: ").strip().lower()
+        if answer.startswith("y"):
+            accept(engine, one)
+        elif answer.startswith("n"):
+            edit.delete(_home(engine, one), one.id)
+        elif answer.startswith("q"):
+            break
+    return 0
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

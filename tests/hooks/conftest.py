@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import claude_smart
+from alma.engine.rules import AGENT, dressed
+from alma.hooks.place import Place
+from alma.stores.sqlite import SQLiteStore
+from alma.types.evidence import Evidence
+from alma.types.ids import new_id
+from alma.types.kinds import KINDS
+from alma.types.record import Record, Status
+
+HOOK = str(Path(claude_smart.__file__).with_name("hook.py"))
+PROJECT = "git:github.com/acme/app"
+Teach = Callable[..., str]
+
+
+class Host:
+    """Starts hooks as the host does: a process for each event."""
+
+    def __init__(self, home: Path, cwd: Path) -> None:
+        self.home = home
+        self.cwd = cwd
+        self.place = Place(str(home))
+        self.environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "CLAUDE_SMART_HOME": str(home)}
+
+    def raw(self, given: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-I", "-S", HOOK, *arguments]
+        return subprocess.run(
+            command, input=given, capture_output=True, env=self.environ, cwd=self.home.parent, timeout=30
+        )
+
+    def send(self, event: str, session: str = "s1", **given: Any) -> str:
+        """What the model is told; the process must have ended well and said nothing else."""
+        told = {"session_id": session, "cwd": str(self.cwd), "hook_event_name": event, **given}
+        done = self.raw(json.dumps(told).encode())
+        assert done.returncode == 0
+        assert done.stderr == b""
+        if not done.stdout:
+            return ""
+        output = json.loads(done.stdout)["hookSpecificOutput"]
+        assert output["hookEventName"] == event
+        return str(output["additionalContext"])
+
+    def lines(self, session: str = "s1") -> list[dict[str, Any]]:
+        path = Path(self.place.journal(session))
+        return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
+
+    def events(self, session: str = "s1") -> list[dict[str, Any]]:
+        """Without the first line, which names the file."""
+        return self.lines(session)[1:]
+
+    def log(self) -> str:
+        path = Path(self.place.log)
+        return path.read_text() if path.exists() else ""
+
+    def holds(self, text: str) -> bool:
+        """Whether any file of the person's holds a text."""
+        files = [path for path in self.home.rglob("*") if path.is_file()]
+        return any(text.encode() in path.read_bytes() for path in files)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o700)
+    # Whoever is woken has nothing to do.
+    (folder / "runtime.json").write_text(json.dumps({"python": shutil.which("true") or sys.executable, "path": ""}))
+    return folder
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "app"
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "config").write_text('[remote "origin"]\n\turl = git@github.com:acme/app.git\n')
+    return folder
+
+
+@pytest.fixture
+def host(home: Path, repository: Path) -> Host:
+    return Host(home, repository)
+
+
+@pytest.fixture
+def teach(home: Path) -> Teach:
+    """Puts a rule into the store and returns its id."""
+    count = 0
+
+    def teaching(rule: str, project: str = PROJECT, **given: Any) -> str:
+        nonlocal count
+        count += 1
+        body = {
+            "rule": rule,
+            "trigger": given.get("trigger", ""),
+            "why": given.get("why", ""),
+            "reach": "session" if given.get("session") else "project",
+            "source": given.get("source", "correction"),
+            "said": rule,
+            "prefer": list(given.get("prefer", ())),
+            "avoid": list(given.get("avoid", ())),
+            "metadata": {"sources": [], "repeats": given.get("repeats", 0)},
+        }
+        at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=count)
+        record = Record(
+            id=new_id(KINDS["rule"].prefix),
+            kind="rule",
+            project=project,
+            agent=AGENT,
+            session=given.get("session", ""),
+            status=given.get("status", Status.ACTIVE),
+            text=KINDS["rule"].text(body),
+            body=dressed(body),
+            evidence=Evidence(successes=given.get("followed", 0), failures=given.get("violated", 0)),
+            created_at=at,
+            updated_at=at,
+        )
+        store = SQLiteStore(home / "memory.db")
+        store.put([record])
+        store.close()
+        return record.id
+
+    return teaching

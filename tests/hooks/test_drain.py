@@ -1,0 +1,334 @@
+"""From journals into the store: exactly once, whoever drains and whenever they were killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alma.engine.keep import Mark, keep, mark_of
+from alma.errors import StorageError
+from alma.hooks import journal
+from alma.hooks.drain import Memory, Report, drain, read_journal, recall
+from alma.hooks.place import Place
+from alma.hooks.upkeep import tidy
+from alma.types.query import Where
+from alma.types.record import Record, Status
+
+PROJECT = "git:example.org/acme/app"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "0")
+    return Place(str(tmp_path / "home"))
+
+
+class Person:
+    """Writes the journal of a session."""
+
+    def __init__(self, place: Place, session: str = "s1", project: str = PROJECT) -> None:
+        self.place, self.session, self.project = place, session, project
+        self.number = 0
+
+    def event(self, name: str, **data: Any) -> str:
+        self.number += 1
+        line = {
+            "v": 1,
+            "id": f"{self.session}-{self.number}",
+            "at": time.time(),
+            "event": name,
+            "session": self.session,
+            "project": self.project,
+            "cwd": "/w/app",
+            "agent_id": "",
+            "data": data,
+        }
+        journal.append(self.place, self.session, line)
+        return str(line["id"])
+
+    def starts(self, source: str = "startup") -> None:
+        self.event("SessionStart", source=source)
+
+    def says(self, prompt: str, answer: str = "Done.") -> str:
+        said = self.event("UserPromptSubmit", prompt=prompt, prompt_id=f"p{self.number}")
+        self.event("Stop", last_assistant_message=answer, prompt_id=f"p{self.number - 1}")
+        return said
+
+    def runs(self, command: str, error: str = "") -> None:
+        use = f"t{self.number}"
+        given = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": use}
+        self.event("PreToolUse", **given)
+        if error:
+            self.event("PostToolUseFailure", **given, error=error)
+        else:
+            self.event("PostToolUse", **given, output="ok")
+
+    def sees(self, *rules: str) -> None:
+        self.event("Shown", rules=list(rules), where="SessionStart", text="")
+
+    def ends(self) -> None:
+        self.event("SessionEnd", reason="other")
+
+
+@pytest.fixture
+def person(place: Place) -> Person:
+    made = Person(place)
+    made.starts()
+    return made
+
+
+def held(place: Place, kind: str, **where: Any) -> list[Record]:
+    with Memory(place) as memory:
+        found = memory.alma.engine.store.scan(Where(kinds={kind}, **where))
+        return sorted(found, key=lambda one: (one.session, one.id))
+
+
+def active(place: Place) -> list[str]:
+    return [str(one.body["rule"]) for one in held(place, "rule", statuses={Status.ACTIVE})]
+
+
+class TestOnce:
+    def test_turns_are_kept_in_order(self, place: Place, person: Person) -> None:
+        person.says("run the tests", "All pass.")
+        assert drain(place).turns == 2
+        turns = sorted(held(place, "turn"), key=lambda one: int(one.body["index"]))
+        assert [one.body["text"] for one in turns] == ["run the tests", "All pass."]
+        assert {one.project for one in turns} == {PROJECT}
+
+    def test_a_second_drain_finds_nothing(self, place: Place, person: Person) -> None:
+        person.says("no, use pnpm instead of npm")
+        drain(place)
+        before = held(place, "rule"), held(place, "turn")
+        report = drain(place)
+        assert (report.sessions, report.turns, report.taught) == (0, 0, [])
+        assert (held(place, "rule"), held(place, "turn")) == before
+
+    def test_what_comes_later_is_added(self, place: Place, person: Person) -> None:
+        person.says("run the tests")
+        drain(place)
+        person.says("and now the linter")
+        assert drain(place).turns == 2
+        assert len(held(place, "turn")) == 4
+
+    def test_an_unfinished_line_waits(self, place: Place, person: Person) -> None:
+        person.says("run the tests")
+        path = place.journal("s1")
+        whole = Path(path).read_bytes()
+        cut = whole.rstrip(b"\n").rfind(b"\n") + 20
+        Path(path).write_bytes(whole[:cut])
+        assert drain(place).turns == 1
+        Path(path).write_bytes(whole)
+        assert drain(place).turns == 1
+        assert len(held(place, "turn")) == 2
+
+    def test_killed_between_turns_and_rules_nothing_is_lost_or_doubled(
+        self, place: Place, person: Person, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        person.says("no, use pnpm instead of npm")
+
+        def killed(*_: object) -> None:
+            raise StorageError("killed here")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("alma.engine.keep.commit", killed)
+            report = drain(place)
+        assert report.problems
+        assert len(held(place, "turn")) == 2
+        assert drain(place).sessions == 1
+        assert len(held(place, "turn")) == 2
+        assert len(active(place)) == 1
+
+    def test_two_at_once_count_once(self, place: Place, person: Person) -> None:
+        person.says("no, use pnpm instead of npm")
+        reports: list[Report] = []
+        threads = [threading.Thread(target=lambda: reports.append(drain(place, wait=10))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum(report.sessions for report in reports) == 1
+        [rule] = held(place, "rule")
+        assert rule.body["metadata"]["repeats"] == 0
+
+    def test_a_mark_that_moved_meanwhile_stops_the_second(self, place: Place, person: Person) -> None:
+        """Even without the lock: the store itself lets one of them through."""
+        person.says("no, use pnpm instead of npm")
+        found = read_journal(place.journal("s1"))
+        assert found is not None
+        with Memory(place) as memory:
+            engine = memory.engine(PROJECT)
+            mark = Mark(found.file, found.size)
+            assert keep(engine, found.story, mark) is not None
+            again = keep(engine, found.story, mark)
+            assert again is None or not again.taught
+            assert mark_of(engine, "s1").offset == found.size
+
+    def test_another_journal_of_the_same_session_starts_anew(self, place: Place, person: Person) -> None:
+        person.says("run the tests")
+        drain(place)
+        os.remove(place.journal("s1"))
+        again = Person(place)
+        again.number = 100
+        again.starts("resume")
+        again.says("run them again")
+        assert drain(place).turns == 2
+        assert len(held(place, "turn")) == 4
+
+    def test_a_damaged_journal_does_not_hold_up_the_others(self, place: Place, person: Person) -> None:
+        person.says("run the tests")
+        Path(place.sessions, "bad.jsonl").write_bytes(b"\xff\xfe not json\n{]\n")
+        Path(place.sessions, "empty.jsonl").write_bytes(b"")
+        assert drain(place).turns == 2
+
+    def test_one_session_alone(self, place: Place, person: Person) -> None:
+        person.says("run the tests")
+        other = Person(place, "s2")
+        other.says("fix the bug")
+        assert drain(place, "s2").sessions == 1
+        assert {one.session for one in held(place, "turn")} == {"s2"}
+
+
+class TestLearning:
+    def test_a_correction_becomes_a_rule(self, place: Place, person: Person) -> None:
+        person.says("install the packages", "I ran npm install.")
+        person.says("no, use pnpm instead of npm")
+        drain(place)
+        [rule] = held(place, "rule", statuses={Status.ACTIVE})
+        assert (rule.body["prefer"], rule.body["avoid"]) == (["pnpm"], ["npm"])
+        assert rule.body["said"] == "no, use pnpm instead of npm"
+
+    def test_a_note_becomes_a_rule_as_written(self, place: Place, person: Person) -> None:
+        person.event("UserPromptExpansion", command_name="claude-smart:tag", command_args="Run make check!", prompt="")
+        drain(place)
+        assert active(place) == ["Run make check!"]
+
+    def test_a_failure_that_was_made_good_becomes_a_rule(self, place: Place, person: Person) -> None:
+        person.event("UserPromptSubmit", prompt="run it", prompt_id="p1")
+        person.runs("python app.py", "Exit code 127\nbash: python: command not found")
+        person.runs("python3 app.py")
+        person.event("Stop", last_assistant_message="It runs.", prompt_id="p1")
+        drain(place)
+        [rule] = held(place, "rule", statuses={Status.ACTIVE})
+        assert rule.body["source"] == "fix"
+        assert "python3" in rule.body["rule"]
+
+    def test_ordinary_work_teaches_nothing(self, place: Place, person: Person) -> None:
+        for prompt in ("run the tests", "fix the login bug", "why does this fail?", "thanks", "yes, go on"):
+            person.says(prompt)
+        drain(place)
+        assert active(place) == []
+
+    def test_projects_are_kept_apart(self, place: Place, person: Person) -> None:
+        person.says("no, use pnpm instead of npm")
+        other = Person(place, "s2", "git:example.org/other/app")
+        other.says("no, use yarn instead of npm")
+        drain(place)
+        assert {(one.project, one.body["prefer"][0]) for one in held(place, "rule")} == {
+            (PROJECT, "pnpm"),
+            ("git:example.org/other/app", "yarn"),
+        }
+
+
+class TestJudging:
+    @pytest.fixture
+    def rule(self, place: Place, person: Person) -> str:
+        person.says("no, use pnpm instead of npm")
+        person.ends()
+        drain(place)
+        [rule] = held(place, "rule")
+        return rule.id
+
+    def follow(self, place: Place, rule: str, *commands: str, said: str = "install the packages") -> Record:
+        other = Person(place, "s2")
+        other.starts()
+        other.sees(rule)
+        other.event("UserPromptSubmit", prompt=said, prompt_id="q1")
+        for command in commands:
+            other.runs(command)
+        other.event("Stop", last_assistant_message="Done.", prompt_id="q1")
+        drain(place)
+        [found] = held(place, "rule")
+        return found
+
+    def test_followed(self, place: Place, rule: str) -> None:
+        found = self.follow(place, rule, "pnpm install")
+        assert (found.evidence.successes, found.evidence.failures) == (1, 0)
+
+    def test_broken(self, place: Place, rule: str) -> None:
+        found = self.follow(place, rule, "npm install")
+        assert (found.evidence.successes, found.evidence.failures) == (0, 1)
+
+    def test_neither(self, place: Place, rule: str) -> None:
+        found = self.follow(place, rule, "ls")
+        assert found.evidence.results == 0
+
+    def test_repeated_by_its_person_it_counts_as_violated(self, place: Place, rule: str) -> None:
+        found = self.follow(place, rule, said="no, use pnpm instead of npm")
+        assert (found.evidence.failures, found.body["metadata"]["repeats"]) == (1, 1)
+
+    def test_what_was_shown_is_a_retrieval(self, place: Place, rule: str) -> None:
+        self.follow(place, rule, "ls")
+        [shown] = held(place, "retrieval")
+        assert (shown.body["shown"], shown.body["mode"]) == ([rule], "hook:SessionStart")
+
+
+class TestUpkeep:
+    @pytest.fixture
+    def opened(self, place: Place, person: Person) -> Iterator[Memory]:
+        person.says("run the tests")
+        drain(place)
+        with Memory(place) as memory:
+            yield memory
+
+    def age(self, place: Place, name: str, days: float) -> None:
+        old = time.time() - days * 86_400
+        os.utime(os.path.join(place.sessions, name), (old, old))
+
+    def test_an_old_journal_that_was_taken_in_goes(self, place: Place, opened: Memory) -> None:
+        self.age(place, "s1.jsonl", 31)
+        assert tidy(place, opened).journals == 0
+        assert not os.path.exists(place.journal("s1"))
+        self.age(place, "s1.done", 1)
+        assert tidy(place, opened).journals == 1
+        assert os.listdir(place.sessions) == []
+        assert mark_of(opened.engine(PROJECT), "s1") == Mark()
+
+    def test_a_young_one_stays(self, place: Place, opened: Memory) -> None:
+        tidy(place, opened)
+        assert os.path.exists(place.journal("s1"))
+
+    def test_one_that_was_not_taken_in_stays_however_old(self, place: Place, opened: Memory, person: Person) -> None:
+        person.says("one more thing")
+        self.age(place, "s1.jsonl", 400)
+        tidy(place, opened)
+        assert os.path.exists(place.journal("s1"))
+
+
+def test_recall_by_meaning_and_words(place: Place, person: Person) -> None:
+    person.says("no, use pnpm instead of npm")
+    drain(place)
+    with Memory(place) as memory:
+        assert recall(place, PROJECT, "s9", "how do I bake bread", 5, memory=memory) == []
+
+
+def test_files_are_private(place: Place, person: Person) -> None:
+    person.says("run the tests")
+    drain(place)
+    for folder, _, names in os.walk(place.home):
+        assert not os.stat(folder).st_mode & 0o077
+        for name in names:
+            assert not os.stat(os.path.join(folder, name)).st_mode & 0o077, name
+
+
+def test_a_secret_in_a_journal_line_is_not_in_the_store(place: Place, person: Person) -> None:
+    secret = "ghp_4l7Zx3Qw8Kp5FakeV4lue9NotRe4l7Zx3Qw8"
+    person.says(f"no, use the token {secret} instead")
+    drain(place)
+    assert secret not in json.dumps([str(one) for kind in ("turn", "rule", "episode") for one in held(place, kind)])

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alma.hooks import inject, settings
+from alma.hooks.glance import Glance
+from alma.hooks.place import Place
+
+PROJECT = "git:github.com/acme/app"
+Teach = Callable[..., str]
+
+
+@pytest.fixture
+def place(home: Path) -> Place:
+    return Place(str(home))
+
+
+def told(place: Place, session: str = "") -> str:
+    return inject.playbook_text(place, PROJECT, session)
+
+
+def test_the_playbook_is_a_list_that_a_person_can_read(place: Place, teach: Teach) -> None:
+    id = teach("Use pnpm, not npm", trigger="installing", why="the lockfile is pnpm's")
+    assert told(place) == (
+        "# Rules from earlier sessions\n\n"
+        "The user taught these in earlier sessions. They are the user's own rules: follow them unless the user says"
+        " otherwise now.\n\n"
+        f"- **When installing:** Use pnpm, not npm *Why:* the lockfile is pnpm's `[{id[-8:]}]`\n"
+    )
+
+
+def test_without_rules_nothing_is_said(place: Place, teach: Teach) -> None:
+    teach("Use yarn", "git:github.com/other/app")
+    assert told(place) == ""
+
+
+def test_the_most_useful_come_first(place: Place, teach: Teach) -> None:
+    order = {
+        "plain and old": teach("plain and old"),
+        "plain and new": teach("plain and new"),
+        "violated": teach("violated", violated=1),
+        "followed": teach("followed", followed=1),
+        "said again": teach("said again", repeats=2),
+        "noted": teach("noted", source="note"),
+    }
+    text = told(place)
+    found = sorted(order, key=lambda name: text.index(f"- {name}"))
+    assert found == ["noted", "said again", "followed", "plain and new", "plain and old", "violated"]
+
+
+def test_the_same_rules_make_the_same_bytes(place: Place, teach: Teach) -> None:
+    for number in range(30):
+        teach(f"Rule number {number}", followed=number % 3, repeats=number % 4)
+    once = told(place)
+    assert once == told(place)
+    teach("Rule number 31")
+    assert once != told(place)
+
+
+def test_the_budget_is_kept_and_long_rules_passed_over(place: Place, teach: Teach, home: Path) -> None:
+    for number in range(60):
+        teach(f"Rule number {number} " + "is quite long and goes on " * (number % 12))
+    assert 4000 < len(told(place)) <= 1500 * 4
+    Path(place.config).write_text(json.dumps({"playbook_tokens": 100}))
+    assert 0 < len(told(place)) <= 400
+    Path(place.config).write_text(json.dumps({"playbook_tokens": 100_000, "prompt_tokens": 100_000}))
+    for number in range(20):
+        teach(f"Said in this session, number {number} " + "and so on " * 20, session="s1")
+    assert 9000 < len(told(place, "s1")) <= inject.MOST_CHARS
+
+
+def test_the_profile_follows_in_the_order_it_was_said(place: Place, teach: Teach) -> None:
+    teach("Use pnpm")
+    first, second = (teach(text, session="s1") for text in ("Answer in French", "No tests today"))
+    text = told(place, "s1")
+    assert text.index("Use pnpm") < text.index("Said earlier in this session") < text.index("French")
+    assert text.index(first[-8:]) < text.index(second[-8:])
+    assert "French" not in told(place)
+
+
+def test_a_profile_alone_starts_with_its_heading(place: Place, teach: Teach) -> None:
+    teach("Answer in French", session="s1")
+    assert told(place, "s1").startswith("## Said earlier in this session\n")
+
+
+def test_a_rule_is_one_line_whatever_became_of_it() -> None:
+    from alma.hooks.glance import Rule
+
+    rule = Rule("rul_0123456789", "p", 1, "{}", json.dumps({"line": "a\n# b\r\n- c " + "x" * 1000}))
+    assert inject.bullet(rule).count("\n") == 1
+    assert len(inject.bullet(rule)) < 430
+
+
+@pytest.mark.parametrize("body", [{}, {"line": 3}, {"line": None, "metadata": 7}, {"metadata": {"repeats": "x"}}])
+def test_odd_rules_do_no_harm(body: dict[str, Any]) -> None:
+    from alma.hooks.glance import Rule
+
+    rule = Rule("rul_0123456789", "p", 1, '{"successes": "many"}', json.dumps(body))
+    assert inject.order(rule)[0] == 1
+    assert rule.names("prefer") == []
+
+
+def test_five_rules_at_most_in_time(place: Place, teach: Teach) -> None:
+    for number in range(9):
+        teach(f"Rule {number}")
+    with Glance(place, PROJECT) as glance:
+        telling = inject.timely(glance.playbook(), settings.read(place))
+    assert len(telling.rules) == 5
+    assert telling.text.count("\n- ") == 5
+    assert inject.timely([], settings.read(place)).text == ""

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from alma.hooks import log
+from alma.hooks.place import Place
+
+
+def test_a_line_has_a_time_an_event_and_a_message(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "new"))
+    log.note(place, "Stop", "two\nlines " + "x" * 2000)
+    [line] = Path(place.log).read_text().splitlines()
+    moment, event, message = line.split(" ", 2)
+    assert moment.endswith("Z")
+    assert moment[10] == "T"
+    assert event == "Stop"
+    assert message.startswith("two lines x")
+    assert len(line) == 500
+    assert Path(place.log).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_long_log_keeps_its_newer_half(tmp_path: Path) -> None:
+    place = Place(str(tmp_path))
+    Path(place.log).write_text(
+        "".join(f"2026-01-01T00:00:00Z Stop {number:06d} {'x' * 80}\n" for number in range(10_000))
+    )
+    log.note(place, "Stop", "the newest")
+    text = Path(place.log).read_text()
+    assert len(text) <= log.MOST // 2
+    assert text.startswith("2026-01-01T00:00:00Z Stop 00")
+    assert text.endswith("the newest\n")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("hooks.log.")] == []
+
+
+def test_where_nothing_can_be_written_nothing_happens(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    log.note(Place(str(tmp_path / "file" / "home")), "Stop", "lost")
+
+
+def test_an_unexpected_error_is_told_without_its_message() -> None:
+    try:
+        {}["what was said"]
+    except KeyError as error:
+        told = log.where(error)
+    assert told.startswith("KeyError in test_log.py:")
+    assert "what was said" not in told

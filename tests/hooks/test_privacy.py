@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alma.hooks.place import Place
+from alma.hooks.privacy import ignored, is_paused, paths, public
+from alma.hooks.project import locate
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("a <private>b</private> c", "a  c"),
+        ("a <PRIVATE>b</Private > c", "a  c"),
+        ("a <private>b", "a "),
+        ("<private>a<private>b</private>c</private>d", "d"),
+        ("<private>a<private>b</private>c", ""),
+        ("a</private>b", "ab"),
+        ('a <private reason="x">b</private>c', "a c"),
+        ("a < private >b< / private >c", "a c"),
+        ("<private>a</private>b<private>c</private>d", "bd"),
+        ("vector<private_key> x < private", "vector<private_key> x < private"),
+    ],
+)
+def test_private_passages_are_cut_out(text: str, rest: str) -> None:
+    assert public(text) == rest
+
+
+@given(st.lists(st.sampled_from(["<private>", "</PRIVATE>", "secret", "<b>", "\n"]), max_size=12))
+def test_nothing_inside_is_left(parts: list[str]) -> None:
+    depth, open_ = 0, []
+    for part in parts:
+        depth = depth + 1 if part == "<private>" else max(0, depth - 1) if part == "</PRIVATE>" else depth
+        if not depth and not part.lower().endswith("private>"):
+            open_.append(part)
+    assert public("".join(parts)) == "".join(open_)
+
+
+def ignoring(folder: Path, *lines: str) -> Path:
+    (folder / ".git").mkdir(parents=True, exist_ok=True)
+    (folder / ".claude-smart").mkdir(exist_ok=True)
+    (folder / ".claude-smart" / "ignore").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("*.env", "prod.env", True),
+        ("*.env", "a/b/prod.env", True),
+        ("*.env", "prod.envelope", False),
+        ("secrets/", "secrets/a/b.txt", True),
+        ("secrets/", "src/secrets/b.txt", True),
+        ("/secrets", "src/secrets/b.txt", False),
+        ("/secrets", "secrets/b.txt", True),
+        ("docs/*.md", "docs/a.md", True),
+        ("docs/*.md", "docs/x/a.md", False),
+        ("docs/**/*.md", "docs/x/y/a.md", True),
+        ("**/keys", "a/b/keys/x", True),
+        ("a?c", "abc", True),
+        ("[ab].txt", "a.txt", True),
+        ("[!ab].txt", "a.txt", False),
+        ("[z-a]", "[z-a]", True),
+        ("# comment", "# comment", False),
+        ("\\#x", "#x", True),
+        ("*.env", "../outside.env", False),
+    ],
+)
+def test_patterns_are_those_of_git(tmp_path: Path, pattern: str, path: str, expected: bool) -> None:
+    folder = ignoring(tmp_path / "app", pattern)
+    found = ignored(locate(str(folder)), str(folder))
+    assert found.matches(path) is expected
+    assert found.matches(str(folder / path)) is expected
+
+
+def test_the_last_pattern_decides(tmp_path: Path) -> None:
+    folder = ignoring(tmp_path, "*.env", "!example.env")
+    found = ignored(locate(str(folder)), str(folder))
+    assert found.matches("prod.env")
+    assert not found.matches("example.env")
+
+
+def test_links_do_not_lead_around_it(tmp_path: Path) -> None:
+    folder = ignoring(tmp_path / "app", "/secrets")
+    (folder / "secrets").mkdir()
+    (folder / "secrets" / "a.txt").touch()
+    (folder / "plain.txt").symlink_to(folder / "secrets" / "a.txt")
+    (tmp_path / "way").symlink_to(folder)
+    found = ignored(locate(str(tmp_path / "way")), str(tmp_path / "way"))
+    assert found.matches("plain.txt")
+    assert found.matches(str(tmp_path / "way" / "secrets" / "a.txt"))
+    assert found.matches("secrets/a.txt")
+    assert not found.matches("other.txt")
+
+
+def test_a_star_alone_means_everything(tmp_path: Path) -> None:
+    assert ignored(locate(str(ignoring(tmp_path / "a", "*"))), str(tmp_path / "a")).everything
+    assert not ignored(locate(str(ignoring(tmp_path / "b", "*.env"))), str(tmp_path / "b")).everything
+
+
+def test_the_root_holds_below_it(tmp_path: Path) -> None:
+    folder = ignoring(tmp_path, "/secrets", "*.pem")
+    below = folder / "src"
+    below.mkdir()
+    found = ignored(locate(str(below)), str(below))
+    assert found.matches("../secrets/x")
+    assert found.matches("a.pem")
+    assert not found.matches("secrets/x")
+
+
+@pytest.mark.parametrize(
+    "tool_input",
+    [
+        {"file_path": "secrets/a.txt"},
+        {"command": "cat ./secrets/a.txt | head"},
+        {"command": "cd secrets && ls"},
+        {"command": 'grep -r x "secrets/a.txt"'},
+        {"command": "git show HEAD:secrets/a.txt"},
+        {"command": "curl -F file=@secrets/a.txt https://h"},
+        {"command": "tool --config=secrets/a.txt"},
+        {"paths": ["a.txt", "secrets/a.txt"]},
+        {"edits": [{"file_path": "secrets/a.txt"}]},
+        {"uri": "file://{folder}/secrets/a.txt"},
+        {"pattern": "secrets/**"},
+    ],
+)
+def test_a_tool_that_names_an_ignored_path(tmp_path: Path, tool_input: object) -> None:
+    folder = ignoring(tmp_path, "secrets/")
+    given = json.loads(json.dumps(tool_input).replace("{folder}", str(folder)))
+    assert ignored(locate(str(folder)), str(folder)).touches(given)
+
+
+def test_a_tool_that_names_none(tmp_path: Path) -> None:
+    folder = ignoring(tmp_path, "secrets/")
+    found = ignored(locate(str(folder)), str(folder))
+    assert not found.touches({"command": "npm test", "description": "about secrets"})
+    assert not found.touches({"file_path": "src/a.ts", "content": "secrets/a.txt"})
+    assert not found.touches(None)
+
+
+def test_without_a_file_nothing_is_ignored(tmp_path: Path) -> None:
+    found = ignored(locate(str(tmp_path)), str(tmp_path))
+    assert not found.everything
+    assert not found.touches({"file_path": "x"})
+
+
+def test_paths_are_found_however_deep() -> None:
+    assert list(paths({"a": {"b": [{"file": "x"}]}})) == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("told", "paused"),
+    [
+        ('{"everywhere": true}', True),
+        ('{"projects": ["git:a"]}', True),
+        ('{"projects": ["git:b"]}', False),
+        ('{"everywhere": false, "projects": []}', False),
+        ("{}", False),
+        ("nonsense", True),
+        ("[]", True),
+        ('{"projects": 3}', True),
+    ],
+)
+def test_pausing(tmp_path: Path, told: str, paused: bool) -> None:
+    place = Place(str(tmp_path))
+    assert not is_paused(place, "git:a")
+    Path(place.paused).write_text(told)
+    assert is_paused(place, "git:a") is paused

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from alma.hooks.project import identify, locate, normalised, remote
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+def git(folder: Path, *arguments: str) -> None:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", str(folder), *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def cloned(folder: Path, url: str = "") -> Path:
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "config").write_text(f'[remote "origin"]\n  url = {url}\n' if url else "")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://github.com/acme/app",
+        "https://github.com/acme/app.git",
+        "https://github.com/acme/app.git/",
+        "https://user:p@ss@GitHub.com:443/acme/app.git",
+        "http://github.com:80/acme//app",
+        "ssh://git@github.com/acme/app.git",
+        "ssh://git@github.com:22/acme/app",
+        "git+ssh://git@github.com/acme/app",
+        "git://github.com/acme/app.git",
+        "git@github.com:acme/app.git",
+        "git@github.com:/acme/app",
+        "github.com:acme/app",
+    ],
+)
+def test_one_repository_has_one_name(url: str) -> None:
+    assert normalised(url) == "github.com/acme/app"
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("ssh://git@host:2222/x/y.git", "host:2222/x/y"),
+        ("https://gitlab.com/a/b/c.git", "gitlab.com/a/b/c"),
+        ("file:///srv/git/app.git", "/srv/git/app"),
+        ("/srv/git/app.git", "/srv/git/app"),
+        ("../app.git", "/w/app"),
+        ("https://", ""),
+        ("git@host:", ""),
+    ],
+)
+def test_other_addresses(url: str, name: str) -> None:
+    assert normalised(url, "/w/here/.git") == name
+
+
+def test_no_password_is_part_of_a_key(tmp_path: Path) -> None:
+    cloned(tmp_path, "https://oauth2:glpat-secret@gitlab.com/a/b.git")
+    assert identify(str(tmp_path)) == "git:gitlab.com/a/b"
+
+
+def test_origin_then_upstream_then_the_first() -> None:
+    def config(*names: str) -> str:
+        return "".join(f'[remote "{name}"]\n\turl = https://h/{name}\n' for name in names)
+
+    assert remote(config("zeta", "upstream", "origin")) == "https://h/origin"
+    assert remote(config("zeta", "upstream", "alpha")) == "https://h/upstream"
+    assert remote(config("zeta", "alpha")) == "https://h/alpha"
+    assert remote('[branch "main"]\n\tremote = origin\n[core]\n\turl = x\n') == ""
+
+
+def test_a_config_is_read_as_git_reads_it() -> None:
+    assert remote('[remote "origin"]\n\turl = "https://h/a b" ; mine\n') == "https://h/a b"
+    assert remote('[Remote "origin"]\n\tURL=https://h/a # mine\n') == "https://h/a"
+    assert remote('[remote "origin"]\n\turl = \n\turl = https://h/second\n') == "https://h/second"
+
+
+def test_a_folder_below_belongs_to_the_repository(tmp_path: Path) -> None:
+    cloned(tmp_path / "app", "git@github.com:acme/app.git")
+    below = tmp_path / "app" / "a" / "b"
+    below.mkdir(parents=True)
+    assert identify(str(below)) == "git:github.com/acme/app"
+    assert locate(str(below)).root == str(tmp_path / "app")
+
+
+def test_two_repositories_of_the_same_name_are_two(tmp_path: Path) -> None:
+    one = cloned(tmp_path / "a" / "app", "https://github.com/one/app")
+    other = cloned(tmp_path / "b" / "app", "https://github.com/other/app")
+    alone = cloned(tmp_path / "c" / "app")
+    lonely = cloned(tmp_path / "d" / "app")
+    assert len({identify(str(folder)) for folder in (one, other, alone, lonely)}) == 4
+
+
+@needs_git
+@pytest.mark.parametrize("url", ["", "https://github.com/acme/app.git"])
+def test_worktrees_share_the_project(tmp_path: Path, url: str) -> None:
+    main = tmp_path / "main"
+    main.mkdir()
+    git(main, "init", "-q")
+    git(main, "commit", "-q", "--allow-empty", "-m", "first")
+    if url:
+        git(main, "remote", "add", "origin", url)
+    git(main, "worktree", "add", "-q", str(tmp_path / "beside"))
+    assert identify(str(tmp_path / "beside")) == identify(str(main))
+    assert identify(str(main)) == ("git:github.com/acme/app" if url else f"path:{main}")
+    assert locate(str(tmp_path / "beside")).root == str(tmp_path / "beside")
+
+
+@needs_git
+def test_a_submodule_is_a_project_of_its_own(tmp_path: Path) -> None:
+    for name in ("inner", "outer"):
+        (tmp_path / name).mkdir()
+        git(tmp_path / name, "init", "-q")
+        git(tmp_path / name, "commit", "-q", "--allow-empty", "-m", "first")
+    git(
+        tmp_path / "outer", "-c", "protocol.file.allow=always", "submodule", "-q", "add", str(tmp_path / "inner"), "lib"
+    )
+    assert identify(str(tmp_path / "outer" / "lib")) == f"git:{tmp_path / 'inner'}"
+    assert identify(str(tmp_path / "outer")) == f"path:{tmp_path / 'outer'}"
+
+
+def test_a_git_file_that_leads_nowhere_is_a_path(tmp_path: Path) -> None:
+    (tmp_path / ".git").write_text("gitdir: /nowhere/at/all\n")
+    assert identify(str(tmp_path)) == f"path:{tmp_path}"
+
+
+def test_without_git_the_folder_is_the_project(tmp_path: Path) -> None:
+    below = tmp_path / "a"
+    below.mkdir()
+    assert identify(str(below)) == f"path:{below}"
+    assert identify(str(below), str(tmp_path)) == f"path:{tmp_path}"
+    assert identify(str(tmp_path), str(below)) == f"path:{tmp_path}"
+
+
+def test_an_override_names_the_project(tmp_path: Path) -> None:
+    cloned(tmp_path / "app", "https://github.com/acme/app")
+    (tmp_path / "app" / ".claude-smart").mkdir()
+    (tmp_path / "app" / ".claude-smart" / "project").write_text("\n  my   shop \nmore\n")
+    below = tmp_path / "app" / "sub"
+    below.mkdir()
+    assert identify(str(below)) == "name:my shop"
+
+
+def test_a_link_to_a_folder_is_that_folder(tmp_path: Path) -> None:
+    cloned(tmp_path / "app")
+    (tmp_path / "link").symlink_to(tmp_path / "app")
+    assert identify(str(tmp_path / "link")) == identify(str(tmp_path / "app"))
+
+
+def test_a_long_path_makes_a_short_key() -> None:
+    one, other = (identify("/" + "/".join(["long" * 10] * 8) + name) for name in ("/a", "/b"))
+    assert len(one) <= 200
+    assert one != other
+    assert one[:150] == other[:150]
+
+
+@pytest.mark.parametrize(
+    "config", [b"\xff\xfe\0[remote", b'[remote "origin', b"[]\n=\n", b'[remote "o"]\nurl', b"\0" * 100]
+)
+def test_a_damaged_config_does_no_harm(tmp_path: Path, config: bytes) -> None:
+    cloned(tmp_path)
+    (tmp_path / ".git" / "config").write_bytes(config)
+    assert identify(str(tmp_path)) == f"path:{tmp_path}"

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from alma.hooks import settings
+from alma.hooks.place import Place
+
+
+def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+    found = settings.read(Place(str(tmp_path)))
+    assert found.values == settings.DEFAULTS
+    assert found.problems == []
+
+
+def test_what_is_set_holds(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"playbook_tokens": 700, "model": "claude"}))
+    found = settings.read(Place(str(tmp_path)))
+    assert found.number("playbook_tokens") == 700
+    assert found.text("model") == "claude"
+    assert found.number("prompt_tokens") == 400
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"playbok_tokens": 1}, "unknown setting 'playbok_tokens'"),
+        ({"playbook_tokens": "many"}, "whole number"),
+        ({"playbook_tokens": True}, "whole number"),
+        ({"playbook_tokens": -1}, "whole number"),
+        ({"model": "gpt"}, "one of off, claude"),
+        ({"model_name": ""}, "must be a text"),
+        ([], "no"),
+    ],
+)
+def test_what_is_wrong_is_said_and_not_used(tmp_path: Path, given: object, word: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(given))
+    place = Place(str(tmp_path))
+    found = settings.load(place, "Stop")
+    assert found.values == settings.DEFAULTS
+    assert word in found.problems[0]
+    assert word in Path(place.log).read_text()
+
+
+def test_a_file_that_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(b"\xff{")
+    assert settings.read(Place(str(tmp_path))).values == settings.DEFAULTS

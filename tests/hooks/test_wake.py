@@ -1,0 +1,341 @@
+"""Wake-ups, without any process: who is told, who is started, and what is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from alma.hooks import rounds, wake
+from alma.hooks.place import Place
+from alma.hooks.serve import Worker
+
+
+class Fake:
+    """Duties that remember what they were asked."""
+
+    def __init__(self):
+        self.drains = 0
+        self.asked = []
+        self.answer = lambda: True
+
+    def drain(self):
+        self.drains += 1
+        return self.answer()
+
+    def tidy(self):
+        pass
+
+    def recall(self, project, session, text, limit):
+        self.asked.append((project, session, text, limit))
+        return [("rul_1", "Use pnpm")]
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def place(tmp_path):
+    place = Place(str(tmp_path / "home"))
+    place.make()
+    return place
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """What would have been started."""
+    commands = []
+    monkeypatch.setattr(wake, "_start_on_posix", lambda command: commands.append(command) or -1)
+    monkeypatch.setattr(wake, "_started", [])
+    monkeypatch.setattr(wake, "_bury", lambda: None)
+    return commands
+
+
+@pytest.fixture
+def run_worker(place):
+    """Workers in threads of this process; ended with the test."""
+    running = []
+
+    def run(fake, code=__file__, idle=60.0):
+        worker = Worker(place, fake, code, idle_seconds=idle)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        running.append((worker, thread))
+        return worker
+
+    yield run
+    for worker, thread in running:
+        worker.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def until(condition, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def lie_for(place, seconds):
+    before = time.time() - seconds
+    os.utime(wake.wanted(place), (before, before))
+
+
+# --- the wake-up ---
+
+
+def test_the_first_one_asks_and_others_see_it(place):
+    assert wake.want(place) == -1
+    assert 0 <= wake.want(place) < 5
+    assert wake.is_wanted(place)
+
+
+def test_it_is_taken_by_one_alone(place):
+    wake.want(place)
+    assert [wake.claim(place), wake.claim(place)] == [True, False]
+    assert wake.want(place) == -1
+
+
+def test_nobody_to_tell_starts_a_worker(place, started):
+    wake.wake(place, "Stop")
+    [command] = started
+    assert command[0] == sys.executable
+    assert command[1] == "-I"
+    assert Path(command[2]) == Path(wake.__file__).parent / "worker.py"
+    assert command[3:] == ["--home", place.home, "--sessions", place.sessions]
+
+
+def test_many_wake_ups_start_one(place, started):
+    for _ in range(20):
+        wake.wake(place, "Stop")
+    assert len(started) == 1
+
+
+def test_a_wake_up_that_nobody_took_starts_again(place, started):
+    wake.wake(place, "Stop")
+    lie_for(place, 10)
+    wake.wake(place, "Stop")
+    assert len(started) == 2
+    wake.wake(place, "Stop")
+    assert len(started) == 2, "the one that was just started has not had its time"
+
+
+def test_a_clock_that_was_set_back_is_no_excuse(place, started):
+    wake.want(place)
+    lie_for(place, -3600)
+    wake.wake(place, "Stop")
+    assert len(started) == 1
+
+
+def test_without_a_worker_one_that_ends_is_started(place, started, monkeypatch):
+    monkeypatch.setenv("CLAUDE_SMART_BACKEND_AUTOSTART", "0")
+    wake.wake(place, "Stop")
+    assert started[0][-2:] == ["--once", "--if-wanted"]
+
+
+def test_a_living_worker_is_told_and_none_is_started(place, started, run_worker):
+    fake = Fake()
+    run_worker(fake)
+    until(lambda: fake.drains == 1)
+    wake.wake(place, "Stop")
+    until(lambda: fake.drains == 2)
+    assert not started
+    assert not wake.is_wanted(place)
+
+
+def test_a_worker_that_does_not_act_is_helped(place, started, run_worker):
+    """It may be stopped, or busy for long: what it was told a minute ago is drained by another process."""
+    fake = Fake()
+    run_worker(fake)
+    until(lambda: fake.drains == 1)
+    wake.want(place)
+    lie_for(place, 100)
+    wake.wake(place, "Stop")
+    assert started[0][-2:] == ["--once", "--if-wanted"]
+
+
+def test_what_a_killed_worker_left_is_no_obstacle(place, started):
+    Path(place.worker).write_text(
+        json.dumps({"kind": "unix", "address": os.path.join(place.home, "worker.sock"), "token": "t"})
+    )
+    wake.wake(place, "Stop")
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[1]", "null", '{"kind": 3}', '{"kind": "tcp", "address": "x"}', "\x00"])
+def test_a_damaged_file_about_the_worker_is_no_obstacle(place, started, damage):
+    Path(place.worker).write_text(damage)
+    wake.wake(place, "Stop")
+    assert len(started) == 1
+    assert wake.ask(place, {"op": "status"}, 0.2) is None
+
+
+def test_folders_that_cannot_be_made_are_survived(tmp_path, started):
+    (tmp_path / "file").write_text("")
+    wake.wake(Place(str(tmp_path / "home"), str(tmp_path / "file" / "sessions")), "Stop")
+    assert not started
+
+
+def test_an_interpreter_that_cannot_be_started_is_survived_and_told_in_the_log(place, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    wake.wake(place, "Stop")
+    assert "Stop no drain could be started: FileNotFoundError" in Path(place.log).read_text()
+
+
+# --- what is started ---
+
+
+def test_the_installed_interpreter_and_code_are_used(place, tmp_path):
+    script = tmp_path / "site" / "alma" / "hooks" / "worker.py"
+    script.parent.mkdir(parents=True)
+    script.write_text("")
+    Path(place.runtime).write_text(json.dumps({"python": sys.executable, "path": str(tmp_path / "site")}))
+    assert wake.runtime(place) == (sys.executable, str(script))
+
+
+@pytest.mark.parametrize("wrong", [{"python": "/gone/python", "path": "/gone"}, {"python": 3, "path": None}, []])
+def test_what_is_gone_is_replaced_by_our_own(place, wrong):
+    Path(place.runtime).write_text(json.dumps(wrong))
+    assert wake.runtime(place) == (sys.executable, os.path.join(os.path.dirname(wake.__file__), "worker.py"))
+
+
+LONELY = """
+import sys
+sys.path.insert(0, sys.argv[1])
+before = set(sys.modules)
+from alma.hooks import wake
+from alma.hooks.place import Place
+wake.runtime(Place(sys.argv[2]))
+wake.tell(Place(sys.argv[2]), "x")
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_little_is_loaded(place):
+    """All of it is paid by every hook that wakes."""
+    source = str(Path(wake.__file__).parents[2])
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", LONELY, source, place.home], capture_output=True, text=True, check=True
+    )
+    heavy = {"subprocess", "socket", "hashlib", "selectors", "sqlite3", "logging", "pathlib", "argparse", "threading"}
+    assert not heavy & set(ran.stdout.split())
+
+
+# --- draining as long as it is wanted ---
+
+
+def test_what_is_asked_for_meanwhile_is_done_too(place):
+    fake = Fake()
+    fake.answer = lambda: fake.drains > 2 or wake.want(place) is not None
+    wake.want(place)
+    rounds.settle(place, fake.drain)
+    assert fake.drains == 3
+    assert not wake.is_wanted(place)
+
+
+def test_nothing_wanted_is_nothing_done(place):
+    fake = Fake()
+    rounds.settle(place, fake.drain)
+    assert fake.drains == 0
+
+
+def test_who_waits_for_another_drainer_leaves_the_wake_up_for_all_to_see(place, monkeypatch):
+    fake = Fake()
+    seen = []
+    monkeypatch.setattr(rounds.time, "sleep", lambda seconds: seen.append(wake.want(place)))
+    fake.answer = lambda: fake.drains == 3
+    wake.want(place)
+    rounds.settle(place, fake.drain)
+    assert len(seen) == 2
+    assert all(0 <= age < 1 for age in seen), "nobody else may start a process for it"
+    assert not wake.is_wanted(place)
+
+
+def test_waiting_for_another_drainer_has_an_end(place):
+    fake = Fake()
+    fake.answer = lambda: False
+    wake.want(place)
+    rounds.settle(place, fake.drain, patience=0.3)
+    assert wake.is_wanted(place), "it is still owed"
+
+
+# --- asking ---
+
+
+def test_the_worker_answers(place, run_worker):
+    fake = Fake()
+    run_worker(fake)
+    answer = wake.ask(place, {"op": "recall", "project": "p", "session": "s", "text": "t", "limit": 3}, 5.0)
+    assert answer == {"ok": True, "rules": [["rul_1", "Use pnpm"]]}
+    assert fake.asked == [("p", "s", "t", 3)]
+
+
+def test_nobody_is_asked_for_nothing(place):
+    assert wake.ask(place, {"op": "status"}, 1.0) is None
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for(place):
+    path = os.path.join(place.home, "silent.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        Path(place.worker).write_text(json.dumps({"kind": "unix", "address": path, "token": "t"}))
+        started = time.monotonic()
+        assert wake.ask(place, {"op": "status"}, 0.2) is None
+        assert time.monotonic() - started < 1
+
+
+def test_an_answer_in_crumbs_does_not_outlast_the_timeout(place):
+    path = os.path.join(place.home, "slow.sock")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+
+    def crumble():
+        connection, _ = listener.accept()
+        with connection:
+            for _ in range(40):
+                try:
+                    connection.sendall(b" ")
+                except OSError:
+                    return
+                time.sleep(0.05)
+
+    thread = threading.Thread(target=crumble)
+    thread.start()
+    Path(place.worker).write_text(json.dumps({"kind": "unix", "address": path, "token": "t"}))
+    started = time.monotonic()
+    assert wake.ask(place, {"op": "status"}, 0.3) is None
+    assert time.monotonic() - started < 1
+    thread.join()
+    listener.close()
+
+
+def test_nothing_is_told_to_a_stranger_on_the_port_of_a_dead_worker(place):
+    heard = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def strange():
+        connection, _ = listener.accept()
+        with connection:
+            heard.append(connection.recv(65536))
+            connection.sendall(b'{"proof": "none", "ok": true}\n')
+            heard.append(connection.recv(65536))
+
+    thread = threading.Thread(target=strange)
+    thread.start()
+    port = listener.getsockname()[1]
+    Path(place.worker).write_text(json.dumps({"kind": "tcp", "address": port, "token": "secret-token"}))
+    assert wake.ask(place, {"op": "recall", "text": "what was said"}, 2.0) is None
+    thread.join()
+    listener.close()
+    assert b"secret-token" not in b"".join(heard)
+    assert b"what was said" not in b"".join(heard)

@@ -1,0 +1,396 @@
+"""The worker as a process. It runs a copy of alma whose drain only takes notes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import alma
+from alma.hooks import locks, wake, worker
+from alma.hooks.place import Place
+
+SOURCE = Path(alma.__file__).parent
+
+FAKE_DRAIN = '''
+"""Notes the process and every line of the journals, so that a test can see who drained what."""
+import os, time
+from pathlib import Path
+from .locks import held
+
+class Memory:
+    def __init__(self, place): pass
+    def close(self): pass
+
+class Report:
+    def __init__(self, busy=False): self.busy, self.problems = busy, []
+
+def drain(place, session=None, *, memory=None, wait=0.0):
+    lock = held(place.drain_lock, wait)
+    if lock is None:
+        return Report(True)
+    with lock:
+        home = Path(place.home)
+        with open(home / "drains", "a") as file:
+            file.write(f"{os.getpid()}\\n")
+        if (home / "fails").exists():
+            (home / "fails").unlink()
+            raise RuntimeError("a drain that fails")
+        lines = [line for path in Path(place.sessions).glob("*.jsonl") for line in path.read_text().splitlines()]
+        if (home / "slow").exists():
+            time.sleep(float((home / "slow").read_text()))
+        (home / "seen.new").write_text("\\n".join(lines))
+        os.replace(home / "seen.new", home / "seen")
+    return Report()
+
+def recall(place, project, session, text, limit=5, *, memory):
+    return [("rul_1", text)]
+'''
+
+WAKE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from alma.hooks.place import Place
+from alma.hooks.wake import wake
+wake(Place(sys.argv[2]), "Stop")
+"""
+
+posix = pytest.mark.skipif(os.name == "nt", reason="needs signals")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A folder with the alma whose drain takes notes."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(SOURCE, folder / "alma", ignore=shutil.ignore_patterns("minilm", "__pycache__"))
+    (folder / "alma" / "hooks" / "drain.py").write_text(FAKE_DRAIN)
+    (folder / "alma" / "hooks" / "upkeep.py").write_text("def tidy(place, memory): pass\n")
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path, site):
+    place = Place(str(tmp_path / "home"))
+    place.make()
+    Path(place.runtime).write_text(json.dumps({"python": sys.executable, "path": str(site)}))
+    configure(place, worker_idle_seconds=30)
+    yield place
+    end_all(place)
+
+
+def configure(place, **settings):
+    Path(place.config).write_text(json.dumps(settings))
+
+
+def processes(place):
+    """The workers and drainers of a place that are alive."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if place.home.encode() in command and state != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+def end_all(place):
+    for pid in processes(place):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not processes(place))
+
+
+def until(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def drains(place):
+    path = Path(place.home, "drains")
+    return path.read_text().split() if path.exists() else []
+
+
+def logged(place):
+    path = Path(place.log)
+    return path.read_text() if path.exists() else ""
+
+
+def seen(place):
+    path = Path(place.home, "seen")
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def said(place, session, line):
+    with open(place.journal(session), "a") as file:
+        file.write(f"{line}\n")
+
+
+def run_wake(place, site):
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", WAKE, str(site), place.home],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def start_worker(place, site, *more):
+    script = site / "alma" / "hooks" / "worker.py"
+    command = [sys.executable, "-I", str(script), "--home", place.home, *more]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def status(place):
+    return wake.ask(place, {"op": "status"}, 1.0)
+
+
+def settled(place, site):
+    """A worker that is up and has drained."""
+    run_wake(place, site).communicate()
+    until(lambda: status(place) and drains(place))
+    return status(place)["pid"]
+
+
+# --- as a process ---
+
+
+def test_a_wake_up_starts_a_worker_that_drains(place, site):
+    said(place, "a", "first")
+    pid = settled(place, site)
+    until(lambda: seen(place) == ["first"])
+    assert processes(place) == [pid]
+    said(place, "a", "second")
+    run_wake(place, site).communicate()
+    until(lambda: seen(place) == ["first", "second"])
+    assert set(drains(place)) == {str(pid)}
+
+
+def test_twenty_wake_ups_at_once_make_one_worker(place, site):
+    for number in range(20):
+        said(place, f"s{number}", f"line {number}")
+    wakers = [run_wake(place, site) for _ in range(20)]
+    for waker in wakers:
+        waker.communicate()
+    until(lambda: len(seen(place)) == 20)
+    until(lambda: len(processes(place)) == 1)
+    assert set(drains(place)) == {str(status(place)["pid"])}
+
+
+@posix
+def test_the_hook_is_free_at_once(place, site):
+    """The host waits until nobody holds the hook's pipes any more, so the worker must not."""
+    Path(place.home, "slow").write_text("5")
+    started = time.monotonic()
+    waker = run_wake(place, site)
+    out, errors = waker.communicate(timeout=4)
+    assert time.monotonic() - started < 4
+    assert (out, errors, waker.returncode) == (b"", b"", 0)
+    until(lambda: drains(place))
+    assert not seen(place), "the drain has just begun"
+
+
+@posix
+def test_a_pipe_that_the_hook_itself_inherited_is_let_go(place, site):
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    Path(place.home, "slow").write_text("5")
+    waker = subprocess.Popen([sys.executable, "-I", "-S", "-c", WAKE, str(site), place.home], close_fds=False)
+    os.close(write)
+    waker.wait()
+    until(lambda: drains(place))
+    os.set_blocking(read, False)
+    assert os.read(read, 1) == b""
+    os.close(read)
+
+
+@posix
+def test_the_worker_has_a_session_of_its_own(place, site):
+    pid = settled(place, site)
+    assert os.getsid(pid) == pid
+    assert os.readlink(f"/proc/{pid}/cwd") == place.home
+
+
+@posix
+def test_killed_it_is_replaced(place, site):
+    pid = settled(place, site)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not processes(place))
+    assert Path(place.worker).exists(), "it had no time to tidy up"
+    said(place, "a", "after the kill")
+    assert settled(place, site) != pid
+    until(lambda: seen(place) == ["after the kill"])
+
+
+@posix
+def test_killed_in_a_drain_the_next_one_goes_on(place, site):
+    said(place, "a", "line")
+    Path(place.home, "slow").write_text("60")
+    run_wake(place, site).communicate()
+    until(lambda: drains(place))
+    end_all(place)
+    Path(place.home, "slow").unlink()
+    run_wake(place, site).communicate()
+    until(lambda: seen(place) == ["line"])
+
+
+def test_a_second_worker_ends_at_once(place, site):
+    pid = settled(place, site)
+    second = start_worker(place, site)
+    assert second.communicate(timeout=10) == (b"", b"")
+    assert second.returncode == 0
+    assert processes(place) == [pid]
+    assert status(place)["pid"] == pid
+
+
+def test_idle_it_ends_and_leaves_nothing(place, site):
+    configure(place, worker_idle_seconds=1)
+    settled(place, site)
+    until(lambda: not processes(place))
+    assert not Path(place.worker).exists()
+    assert not Path(place.home, "worker.sock").exists()
+    assert not Path(place.log).exists()
+
+
+def test_it_ends_when_its_home_is_gone(place, site):
+    configure(place, worker_idle_seconds=8)
+    settled(place, site)
+    shutil.rmtree(place.home)
+    until(lambda: not processes(place))
+    assert not os.path.exists(place.home), "what was removed is not made again"
+
+
+@posix
+def test_asked_or_told_by_the_system_it_ends(place, site):
+    settled(place, site)
+    assert wake.ask(place, {"op": "stop"}, 2.0) == {"ok": True}
+    until(lambda: not processes(place))
+    os.kill(settled(place, site), signal.SIGTERM)
+    until(lambda: not processes(place))
+    assert not Path(place.worker).exists()
+
+
+def test_after_an_update_the_new_code_takes_over(place, site, tmp_path):
+    first = settled(place, site)
+    newer = tmp_path / "newer"
+    shutil.copytree(site, newer)
+    Path(place.runtime).write_text(json.dumps({"python": sys.executable, "path": str(newer)}))
+    run_wake(place, newer).communicate()
+    until(lambda: not processes(place))
+    second = settled(place, newer)
+    assert second != first
+    assert status(place)["code"] == str(newer / "alma" / "hooks" / "worker.py")
+
+
+def test_code_that_changed_under_it_ends_it(place, site, tmp_path):
+    own = tmp_path / "own"
+    shutil.copytree(site, own)
+    configure(place, worker_idle_seconds=20)
+    Path(place.runtime).write_text(json.dumps({"python": sys.executable, "path": str(own)}))
+    settled(place, own)
+    with open(own / "alma" / "__init__.py", "a") as file:
+        file.write("# newer\n")
+    until(lambda: not processes(place), 15)
+
+
+def test_a_drain_that_fails_is_survived_and_told_in_the_log(place, site):
+    Path(place.home, "fails").write_text("")
+    said(place, "a", "line")
+    pid = settled(place, site)
+    until(lambda: "Worker drain: RuntimeError in drain.py" in logged(place))
+    run_wake(place, site).communicate()
+    until(lambda: seen(place) == ["line"])
+    assert status(place)["pid"] == pid
+
+
+def test_without_a_worker_it_drains_once_and_ends(place, site, monkeypatch):
+    monkeypatch.setenv("CLAUDE_SMART_BACKEND_AUTOSTART", "0")
+    said(place, "a", "line")
+    run_wake(place, site).communicate()
+    until(lambda: seen(place) == ["line"])
+    until(lambda: not processes(place))
+    assert not Path(place.worker).exists()
+
+
+def test_drainers_that_end_lose_no_wake_up(place, site, monkeypatch):
+    """Lines are written while drains of every length begin and end; after its wake-up each is taken in."""
+    monkeypatch.setenv("CLAUDE_SMART_BACKEND_AUTOSTART", "0")
+    Path(place.home, "slow").write_text("0.05")
+    for number in range(30):
+        said(place, f"s{number % 3}", f"line {number}")
+        run_wake(place, site).communicate()
+        time.sleep(0.013 * (number % 7))
+    until(lambda: len(seen(place)) == 30)
+    until(lambda: not processes(place))
+
+
+def test_a_long_drain_gathers_no_crowd(place, site, monkeypatch):
+    monkeypatch.setenv("CLAUDE_SMART_BACKEND_AUTOSTART", "0")
+    with locks.held(place.drain_lock):
+        for number in range(20):
+            said(place, "a", f"line {number}")
+            run_wake(place, site).communicate()
+        assert len(processes(place)) <= 2, "one waits; another may have looked in that moment"
+    until(lambda: len(seen(place)) == 20)
+    until(lambda: not processes(place))
+
+
+def test_a_worker_that_ends_all_the_time_loses_no_wake_up(place, site):
+    configure(place, worker_idle_seconds=0)
+    for number in range(25):
+        said(place, f"s{number % 3}", f"line {number}")
+        run_wake(place, site).communicate()
+        time.sleep(0.031 * (number % 9))
+    until(lambda: len(seen(place)) == 25)
+    until(lambda: not processes(place))
+    assert not wake.is_wanted(place)
+
+
+def test_another_drainer_is_waited_for(place, site):
+    with locks.held(place.drain_lock):
+        said(place, "a", "line")
+        once = start_worker(place, site, "--once")
+        time.sleep(1.0)
+        assert once.poll() is None
+        assert 0 <= wake.want(place) < 2, "a fresh wake-up keeps others from being started"
+    until(lambda: seen(place) == ["line"])
+    assert once.communicate(timeout=10) == (b"", b"")
+
+
+@posix
+def test_its_files_are_private(place, site):
+    settled(place, site)
+    for name in ("worker.json", "worker.sock", "worker.lock", "drain.lock"):
+        assert os.stat(os.path.join(place.home, name)).st_mode & 0o777 == 0o600, name
+
+
+def test_a_home_with_a_long_path_is_served_over_loopback(tmp_path, site):
+    place = Place(str(tmp_path / ("long" * 30) / "home"))
+    place.make()
+    Path(place.runtime).write_text(json.dumps({"python": sys.executable, "path": str(site)}))
+    try:
+        pid = settled(place, site)
+        assert json.loads(Path(place.worker).read_text())["kind"] == "tcp"
+        said(place, "a", "line")
+        run_wake(place, site).communicate()
+        until(lambda: seen(place) == ["line"])
+        assert processes(place) == [pid]
+    finally:
+        end_all(place)
+
+
+def test_what_it_cannot_do_is_told_in_the_log(place, monkeypatch):
+    monkeypatch.chdir(place.home)
+    monkeypatch.setattr(worker, "work", lambda place: 1 / 0)
+    assert worker.main(["--home", place.home]) == 1
+    assert "Worker ended: ZeroDivisionError in test_worker.py" in logged(place)

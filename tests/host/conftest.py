@@ -1,0 +1,377 @@
+"""The real Claude Code, a model that says what a test wrote down for it, and a home of its own for each test.
+
+The host is installed once into a cache folder. Without npm or its registry these tests are skipped, and say so.
+`CLAUDE_SMART_TEST_CLAUDE` names a binary to use instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alma.hooks.drain import Memory, drain
+from alma.hooks.place import Place
+from alma.hooks.project import identify
+from claude_smart.desk import rules, shown
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSION = "2.1.325"
+_SYSTEMS = {"Linux": "linux", "Darwin": "darwin", "Windows": "win32"}
+_MACHINES = {"x86_64": "x64", "AMD64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+_SECONDS = 60
+
+
+# -- the host
+
+
+def _package() -> str:
+    system, machine = _SYSTEMS.get(platform.system()), _MACHINES.get(platform.machine())
+    return f"@anthropic-ai/claude-code-{system}-{machine}"
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "alma-tests" / f"claude-code-{VERSION}"
+
+
+def _fetch(folder: Path) -> None:
+    """Whole or not at all, also when several test processes do it at the same time."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise OSError("npm was not found")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        fresh = Path(scratch) / "host"
+        command = [npm, "install", "--prefix", str(fresh), "--no-audit", "--no-fund", f"{_package()}@{VERSION}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode:
+            raise OSError(f"npm install failed: {done.stderr.strip()[-400:]}")
+        try:
+            fresh.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+
+
+@pytest.fixture(scope="session")
+def claude() -> Path:
+    """The binary of Claude Code."""
+    given = os.environ.get("CLAUDE_SMART_TEST_CLAUDE")
+    if given:
+        return Path(given)
+    folder = _cache()
+    if not folder.exists():
+        try:
+            _fetch(folder)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            pytest.skip(f"NOT TESTED IN THE REAL CLAUDE CODE: it could not be installed ({error})")
+    return next((folder / "node_modules" / _package()).glob("claude*"))
+
+
+# -- the model
+
+Reply = Mapping[str, Any]
+
+
+class Model:
+    """A Messages API on loopback. The first reply not used yet whose `when` matches what was said last is given:
+
+    {"when": "run the tests", "bash": "npm test"} · {"tool": "Write", "input": {…}} · {"text": "Done."}
+
+    Without one it says "ok". Every request is kept.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self._replies: list[Reply] = []
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def will_say(self, *replies: Reply) -> None:
+        self._replies = list(replies)
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        said = newest(body)
+        with self._lock:
+            self.requests.append(body)
+            number = len(self.requests)
+            fits = (one for one in self._replies if re.search(one.get("when", ""), said, re.IGNORECASE | re.DOTALL))
+            reply = next(fits, None)
+            if reply is not None:
+                self._replies.remove(reply)
+        return block(reply or {"text": "ok"}, number)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def texts(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for part in content:
+            yield from texts(part.get("text") or part.get("content") or "")
+
+
+def newest(body: Mapping[str, Any]) -> str:
+    """What was said since the model spoke last."""
+    parts: list[str] = []
+    for message in reversed(body.get("messages", [])):
+        if message["role"] == "assistant":
+            break
+        parts += texts(message["content"])
+    return "\n".join(parts)
+
+
+def everything(body: Mapping[str, Any]) -> str:
+    """All that the model was shown in a request, bar the tools."""
+    parts = [*texts(body.get("system", "")), *(text for one in body["messages"] for text in texts(one["content"]))]
+    return "\n".join(parts)
+
+
+def block(reply: Reply, number: int) -> dict[str, Any]:
+    if "bash" in reply:
+        reply = {"tool": "Bash", "input": {"command": reply["bash"], "description": "scripted"}}
+    if "tool" in reply:
+        return {"type": "tool_use", "id": f"toolu_{uuid.uuid4().hex}", "name": reply["tool"], "input": reply["input"]}
+    return {"type": "text", "text": reply["text"]}
+
+
+def _stream(message: dict[str, Any]) -> bytes:
+    (made,) = message["content"]
+    if made["type"] == "text":
+        start, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": made["text"]}
+    else:
+        start = {**made, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(made["input"])}
+    stop = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    events = [
+        {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": start},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 5}},
+        {"type": "message_stop"},
+    ]
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+
+
+def _handler(model: Model) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+        def _send(self, payload: bytes, kind: str = "application/json") -> None:
+            self.send_response(200)
+            self.send_header("content-type", kind)
+            self.send_header("content-length", str(len(payload)))
+            self.end_headers()
+            self.wfile.write(payload)
+
+        def do_GET(self) -> None:
+            self._send(b"{}")
+
+        do_HEAD = do_GET
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or "{}")
+            path = self.path.partition("?")[0]
+            if not path.endswith("/v1/messages"):
+                self._send(b'{"input_tokens": 10}')
+                return
+            made = model.answer(body)
+            message = {
+                "id": f"msg_{uuid.uuid4().hex}",
+                "type": "message",
+                "role": "assistant",
+                "model": body.get("model"),
+                "content": [made],
+                "stop_reason": "tool_use" if made["type"] == "tool_use" else "end_turn",
+                "stop_sequence": None,
+                "usage": {"input_tokens": 10, "output_tokens": 5},
+            }
+            if body.get("stream"):
+                self._send(_stream(message), "text/event-stream")
+            else:
+                self._send(json.dumps(message).encode())
+
+    return Handler
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    made = Model()
+    yield made
+    made.close()
+
+
+# -- a person at their machine
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a session ended with."""
+
+    id: str
+    result: str
+    requests: Sequence[Mapping[str, Any]]
+    code: int
+    raw: str
+
+    @property
+    def shown(self) -> str:
+        """All that the model was shown."""
+        return "\n".join(everything(one) for one in self.requests)
+
+
+@dataclass
+class Person:
+    binary: Path
+    home: Path
+    model: Model
+    plugin: Path | None = ROOT / "plugin"
+    """Loaded for the session only; None when it is installed."""
+    more: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def smart_home(self) -> Path:
+        return self.home / ".claude-smart"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """As good as nothing of ours: what a session must not need cannot be found by accident."""
+        return {
+            "HOME": str(self.home),
+            "PATH": f"{self.home / 'bin'}{os.pathsep}{os.defpath}",
+            "CLAUDE_SMART_BACKEND_AUTOSTART": "0",
+            "CLAUDE_SMART_USE_LOCAL_EMBEDDING": "0",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "ANTHROPIC_BASE_URL": self.model.url,
+            "ANTHROPIC_API_KEY": "none",
+            **self.more,
+        }
+
+    def project(self, name: str, remote: str = "") -> Path:
+        """A folder of the person's own, with nothing of ours in it."""
+        folder = self.home / "work" / name
+        (folder / ".git").mkdir(parents=True)
+        (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+        origin = f'[remote "origin"]\n\turl = {remote}\n' if remote else ""
+        (folder / ".git" / "config").write_text(f"[core]\n\tbare = false\n{origin}")
+        return folder
+
+    def claude(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self.binary), *arguments],
+            cwd=cwd or self.home,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+
+    def says(self, prompt: str, cwd: Path, *replies: Reply, resume: str = "", options: Sequence[str] = ()) -> Said:
+        """One prompt in a session, new or resumed."""
+        self.model.will_say(*replies)
+        before = len(self.model.requests)
+        plugin = ["--plugin-dir", str(self.plugin)] if self.plugin else []
+        resumed = ["--resume", resume] if resume else []
+        done = self.claude("-p", prompt, *plugin, *resumed, "--output-format", "json", *options, cwd=cwd)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        assert lines, f"the host said nothing: {done.stdout[-500:]} {done.stderr[-500:]}"
+        ended = json.loads(lines[-1])
+        return Said(
+            ended["session_id"],
+            str(ended.get("result", "")),
+            self.model.requests[before:],
+            done.returncode,
+            done.stdout + done.stderr,
+        )
+
+    def smart(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """A `claude-smart` command."""
+        return subprocess.run(
+            [sys.executable, "-m", "claude_smart", *arguments],
+            cwd=cwd or self.home,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+
+    @property
+    def place(self) -> Place:
+        return Place(str(self.smart_home))
+
+    def learn(self) -> None:
+        """Wait until all that was recorded is taken in."""
+        report = drain(self.place, wait=20.0)
+        assert (report.busy, report.problems) == (False, [])
+
+    def rules(self, cwd: Path) -> list[dict[str, Any]]:
+        """What was learned for a project, whatever its standing."""
+        with Memory(self.place) as memory:
+            return [shown(one) for one in rules(memory.engine(identify(str(cwd))))]
+
+    def journal(self, session: str) -> list[dict[str, Any]]:
+        text = (self.smart_home / "sessions" / f"{session}.jsonl").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def complaints(self) -> list[str]:
+        """What the hooks could not do, bar that nothing was learned yet."""
+        log = self.smart_home / "hooks.log"
+        lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+        return [line for line in lines if "nothing was learned yet" not in line]
+
+
+@pytest.fixture
+def person(claude: Path, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
+    monkeypatch.setenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "0")
+    home = tmp_path / "home"
+    (home / "bin").mkdir(parents=True)
+    # What `python3` means on this machine may be a script that looks for one.
+    base = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+    (home / "bin" / "python3").symlink_to(base)
+    return Person(claude, home, model)
+
+
+@pytest.fixture
+def snapshot() -> Callable[[Path], dict[str, bytes]]:
+    """Every file below a folder, with its content."""
+
+    def taken(folder: Path) -> dict[str, bytes]:
+        files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+    return taken

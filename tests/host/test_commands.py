@@ -1,0 +1,74 @@
+"""The slash commands, in a repository that has nothing of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NOTE = 'never write "it\'s" in $(touch pwned) docs; use `it is` & nothing else'
+
+
+@pytest.mark.parametrize("prefix", ["/", "/smart:"])
+def test_a_tagged_note_becomes_a_rule_as_written_and_no_shell_sees_it(person: Any, prefix: str) -> None:
+    shop = person.project("shop")
+    said = person.says(f"{prefix}tag {NOTE}", shop)
+    (rule,) = person.rules(shop)
+    assert rule["rule"] == NOTE
+    assert (rule["status"], rule["source"], rule["reach"]) == ("active", "note", "project")
+    assert "claude-smart answers /tag:\n\nKept as a rule" in said.shown
+    assert list(Path(shop).iterdir()) == [Path(shop) / ".git"]
+    assert person.complaints() == []
+
+
+def test_a_note_is_kept_once_however_often_the_session_is_taken_in(person: Any) -> None:
+    shop = person.project("shop")
+    person.says("/tag use tabs", shop)
+    person.learn()
+    person.learn()
+    (rule,) = person.rules(shop)
+    assert rule["repeats"] == 0
+
+
+def test_a_tag_without_a_note_is_about_what_was_said_before(person: Any) -> None:
+    shop = person.project("shop")
+    first = person.says("the parser lives in lib/parse.ts, mind that", shop)
+    person.says("/tag", shop, resume=first.id)
+    (rule,) = [rule for rule in person.rules(shop) if rule["source"] == "note"]
+    assert "lib/parse.ts" in rule["rule"]
+
+
+def test_learn_with_a_note_keeps_it_and_without_one_takes_in_the_session(person: Any) -> None:
+    shop = person.project("shop")
+    person.says("/learn run the linter before you commit", shop)
+    assert [rule["rule"] for rule in person.rules(shop)] == ["run the linter before you commit"]
+    said = person.says("/learn", shop)
+    assert "claude-smart answers /learn" in said.shown
+
+
+def test_show_prints_the_rules_of_the_project_alone(person: Any) -> None:
+    shop, blog = person.project("shop"), person.project("blog")
+    person.smart("tag", "use tabs in this shop", cwd=shop)
+    shown = person.says("/show", shop)
+    assert "claude-smart answers /show" in shown.shown
+    assert "use tabs in this shop" in shown.shown.partition("claude-smart answers /show")[2]
+    elsewhere = person.says("/show", blog)
+    assert "claude-smart answers /show" in elsewhere.shown
+    assert "use tabs in this shop" not in elsewhere.shown
+
+
+def test_a_forgotten_rule_is_gone_and_stays_gone(person: Any) -> None:
+    shop = person.project("shop")
+    person.smart("tag", "use tabs", cwd=shop)
+    person.smart("tag", "write tests first", cwd=shop)
+    said = person.says("/forget use tabs", shop)
+    assert "Forgotten: use tabs" in said.shown
+    assert [rule["rule"] for rule in person.rules(shop) if rule["status"] == "active"] == ["write tests first"]
+
+
+def test_forgetting_without_a_name_lists_what_there_is(person: Any) -> None:
+    shop = person.project("shop")
+    person.smart("tag", "use tabs", cwd=shop)
+    assert "use tabs" in person.says("/forget", shop).shown.partition("claude-smart answers /forget")[2]
+    assert len(person.rules(shop)) == 1

@@ -1,0 +1,116 @@
+"""`claude-smart install`, `update` and `uninstall`, as typed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from claude_smart import installing
+from claude_smart.cli import main
+
+SETTINGS = '{\n  "model": "opus"\n}\n'
+Snapshot = Callable[[Path], dict[str, bytes]]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("CLAUDE_CONFIG_DIR", "CLAUDE_SMART_HOME", "CLAUDE_SMART_STATE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text(SETTINGS)
+    return tmp_path
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A person at the terminal who will say this."""
+
+    def given(*said: str) -> None:
+        left = list(said)
+        monkeypatch.setattr(installing.sys.stdin, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr("builtins.input", lambda question: left.pop(0))
+
+    return given
+
+
+def test_a_dry_run_shows_what_would_change_and_changes_nothing(
+    home: Path, snapshot: Snapshot, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot(home)
+    assert main(["install", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert f"change {home / '.claude' / 'settings.json'}" in out
+    assert '+  "enabledPlugins": {' in out
+    assert f"files in {home / '.claude-smart'}" in out
+    assert snapshot(home) == before
+
+
+def test_installing_and_uninstalling_is_as_if_nothing_had_been(home: Path, snapshot: Snapshot) -> None:
+    before = snapshot(home)
+    assert main(["install", "--yes"]) == 0
+    assert main(["update", "--yes"]) == 0
+    assert main(["uninstall", "--yes"]) == 0
+    assert snapshot(home) == before
+
+
+def test_nothing_is_changed_where_nobody_can_be_asked(
+    home: Path, snapshot: Snapshot, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot(home)
+    assert main(["install"]) == 1
+    assert "With --yes it is done" in capsys.readouterr().out
+    assert main(["install", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["done"] is False
+    assert snapshot(home) == before
+
+
+@pytest.mark.parametrize(("said", "model"), [(("", "y"), None), (("n", "y"), None), (("y", "y"), "claude")])
+def test_the_model_is_used_only_after_a_yes(home: Path, answers: Any, said: tuple[str, ...], model: str | None) -> None:
+    answers(*said)
+    assert main(["install"]) == 0
+    config = home / ".claude-smart" / "config.json"
+    assert (json.loads(config.read_text()).get("model") if config.exists() else None) == model
+
+
+def test_a_no_changes_nothing(home: Path, answers: Any, snapshot: Snapshot) -> None:
+    before = snapshot(home)
+    answers("y", "n")
+    assert main(["install"]) == 1
+    assert snapshot(home) == before
+
+
+def test_the_choice_about_the_model_outlives_an_update_and_ends_with_the_installation(home: Path) -> None:
+    config = home / ".claude-smart" / "config.json"
+    main(["install", "--yes", "--model", "claude"])
+    main(["update", "--yes"])
+    main(["install", "--yes"])
+    assert json.loads(config.read_text()) == {"model": "claude"}
+    main(["uninstall", "--yes"])
+    assert not config.exists()
+
+
+def test_programs_are_told_every_file(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "--yes", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["done"] is True
+    changes = {change["path"]: change["change"] for change in told["changes"]}
+    assert changes[str(home / ".claude" / "settings.json")] == "change"
+    assert changes[str(home / ".claude-smart" / "runtime.json")] == "create"
+    assert all(Path(path).exists() for path in changes)
+
+
+def test_what_cannot_be_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["update", "--yes"]) == 1
+    assert "run claude-smart install" in capsys.readouterr().err
+    assert main(["uninstall", "--yes"]) == 0
+    assert "It is not installed." in capsys.readouterr().out
+    (home / ".claude" / "settings.json").write_text("{,}")
+    assert main(["install", "--yes"]) == 1
+    assert "is not valid JSON" in capsys.readouterr().err
+    assert (home / ".claude" / "settings.json").read_text() == "{,}"

@@ -1,0 +1,125 @@
+"""Corrected once: what a person says in one session is what the next one is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+CORRECTION = "no, use pnpm here instead of npm, because npm breaks the lock file"
+
+
+def started(said: Any) -> str:
+    """What the model was told last when a session started or went on."""
+    text: str = said.shown
+    return text.rpartition("SessionStart hook additional context: ")[2] if "SessionStart hook" in text else ""
+
+
+@pytest.fixture
+def corrected(person: Any) -> Any:
+    """A session in which the person had to correct the agent; its project and its id."""
+    shop = person.project("shop", "https://github.com/acme/shop")
+    first = person.says(
+        "install the packages",
+        shop,
+        {"when": "install the packages", "bash": "echo npm install"},
+        {"when": "npm install", "text": "I ran npm install."},
+        options=["--allowedTools", "Bash"],
+    )
+    person.says(CORRECTION, shop, {"text": "I will use pnpm."}, resume=first.id)
+    person.learn()
+    return shop, first.id
+
+
+def test_the_next_session_is_told(person: Any, corrected: Any) -> None:
+    shop, _ = corrected
+    (rule,) = [rule for rule in person.rules(shop) if rule["status"] == "active"]
+    assert rule["source"] == "correction"
+    said = person.says("what is in this folder?", shop)
+    assert "SessionStart hook additional context" in said.shown
+    assert "use pnpm" in started(said).lower()
+    assert "npm breaks the lock file" in started(said).lower()
+    assert person.complaints() == []
+
+
+def test_another_clone_of_the_repository_is_told_and_another_repository_is_not(person: Any, corrected: Any) -> None:
+    again = person.project("shop-again", "git@github.com:acme/shop.git")
+    assert "use pnpm" in started(person.says("hello", again)).lower()
+    # The same name, and not the same repository.
+    other = person.project("elsewhere/shop", "https://github.com/other/shop")
+    assert "pnpm" not in person.says("hello", other).shown
+
+
+def test_the_playbook_is_the_same_byte_for_byte_while_nothing_changes(person: Any, corrected: Any) -> None:
+    shop, _ = corrected
+
+    def told() -> str:
+        text: str = person.says("hello", shop).shown
+        return text.partition("SessionStart hook additional context: ")[2].partition("# Environment")[0]
+
+    assert told() == told() != ""
+
+
+def test_a_rule_comes_up_again_when_a_prompt_or_a_command_is_about_it(person: Any) -> None:
+    shop = person.project("shop")
+    person.smart("tag", "run the database migrations with alembic upgrade head", cwd=shop)
+    first = person.says("hello", shop)
+    assert first.shown.count("alembic upgrade head") == 1, "told at the start, and not a second time"
+
+
+def test_what_holds_for_a_session_is_there_again_when_it_is_resumed_or_compacted(person: Any) -> None:
+    shop = person.project("shop")
+    first = person.says("write the report", shop, {"text": "Here is the report."})
+    person.says("no, for this session answer in French, not in English", shop, resume=first.id)
+    person.learn()
+    (rule,) = [rule for rule in person.rules(shop) if rule["status"] == "active"]
+    assert rule["session"] == first.id
+    assert "French" not in person.says("hello", shop).shown, "another session is not told"
+    resumed = person.says("go on", shop, resume=first.id)
+    assert "French" in started(resumed)
+    person.says("/compact", shop, {"text": "A report was written."}, resume=first.id)
+    journal = person.journal(first.id)
+    (compacted,) = [place for place, line in enumerate(journal) if line.get("data", {}).get("source") == "compact"]
+    assert journal[compacted + 1]["event"] == "Shown", "told anew as soon as the context is empty"
+    assert "French" in started(person.says("go on", shop, resume=first.id))
+
+
+def test_a_command_that_failed_and_then_worked_in_another_form_becomes_a_rule(person: Any) -> None:
+    shop = person.project("shop")
+    tool = person.home / "bin" / "suite"
+    tool.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = "--run" ]; then echo "12 passed"; exit 0; fi\n'
+        'echo "error: watch mode needs a terminal; pass --run" >&2\nexit 1\n'
+    )
+    tool.chmod(0o755)
+    said = person.says(
+        "test it",
+        shop,
+        {"when": "test it", "bash": "suite"},
+        {"when": "watch mode", "bash": "suite --run"},
+        {"when": "12 passed", "text": "All 12 pass."},
+        options=["--allowedTools", "Bash"],
+    )
+    assert said.result == "All 12 pass."
+    person.learn()
+    (rule,) = [rule for rule in person.rules(shop) if rule["source"] == "fix"]
+    assert "suite --run" in rule["rule"]
+
+
+def test_ten_sessions_at_once_in_one_repository_lose_nothing(person: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    shop = person.project("shop")
+    with ThreadPoolExecutor(4) as pool:
+        said = list(
+            pool.map(
+                lambda number: person.claude(
+                    "-p", f"/tag rule number {number} holds", "--plugin-dir", str(person.plugin), cwd=shop
+                ),
+                range(10),
+            )
+        )
+    assert [done.returncode for done in said] == [0] * 10
+    person.learn()
+    assert {rule["rule"] for rule in person.rules(shop)} == {f"rule number {number} holds" for number in range(10)}

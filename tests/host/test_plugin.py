@@ -1,0 +1,214 @@
+"""The plug-in in the real Claude Code: it validates, it is installed and taken out, its hooks are fired."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from claude_smart import install as installer
+from claude_smart.plan import carry_out
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = "smart@claude-smart"
+
+
+def of(event: str, journal: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [line["data"] for line in journal if line["event"] == event]
+
+
+@pytest.mark.parametrize("folder", [ROOT / "plugin", ROOT], ids=["plugin", "marketplace"])
+def test_it_validates(person: Any, folder: Path) -> None:
+    done = person.claude("plugin", "validate", str(folder), "--strict")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_plug_in_has_the_version_of_the_distribution() -> None:
+    manifest = json.loads((ROOT / "plugin" / ".claude-plugin" / "plugin.json").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert manifest["version"] == project["version"]
+
+
+def test_every_event_is_recorded_with_what_the_host_says_of_it(person: Any) -> None:
+    shop = person.project("shop", "git@github.com:acme/shop.git")
+    said = person.says(
+        "run the tests",
+        shop,
+        {"when": "run the tests", "bash": "ls nowhere"},
+        {"when": "nowhere", "bash": "echo fine"},
+        {"when": "fine", "text": "All is well."},
+        options=["--allowedTools", "Bash"],
+    )
+    assert said.result == "All is well."
+    journal = person.journal(said.id)
+    assert [line["event"] for line in journal if line["event"] != "Shown"] == [
+        "Journal",
+        "SessionStart",
+        "UserPromptSubmit",
+        "PreToolUse",
+        "PostToolUseFailure",
+        "PreToolUse",
+        "PostToolUse",
+        "Stop",
+        "SessionEnd",
+    ]
+    assert {line["project"] for line in journal[1:]} == {"git:github.com/acme/shop"}
+    assert {line["session"] for line in journal} == {said.id}
+    assert of("SessionStart", journal)[0]["source"] == "startup"
+    assert of("UserPromptSubmit", journal)[0]["prompt"] == "run the tests"
+    (failure,) = of("PostToolUseFailure", journal)
+    assert failure["tool_input"]["command"] == "ls nowhere"
+    assert failure["error"].startswith("Exit code 2")
+    assert of("PostToolUse", journal)[0]["output"] == "fine"
+    assert of("Stop", journal)[0]["last_assistant_message"] == "All is well."
+    assert of("SessionEnd", journal)[0]["reason"] == "other"
+    assert person.complaints() == []
+
+
+def test_what_subagents_and_the_compaction_say_is_told_apart(person: Any) -> None:
+    shop = person.project("shop")
+    agent = {"description": "look", "prompt": "look around", "subagent_type": "general-purpose"}
+    said = person.says(
+        "look into it",
+        shop,
+        {"when": "look into it", "tool": "Agent", "input": agent},
+        {"when": "look around", "text": "Nothing to see."},
+        options=["--allowedTools", "Agent"],
+    )
+    (stopped,) = of("SubagentStop", person.journal(said.id))
+    assert (stopped["agent_type"], stopped["last_assistant_message"]) == ("general-purpose", "Nothing to see.")
+    person.says("/compact", shop, resume=said.id)
+    journal = person.journal(said.id)
+    assert of("PreCompact", journal) == [{"trigger": "manual"}]
+    assert [one["source"] for one in of("SessionStart", journal)] == ["startup", "resume", "compact"]
+    assert person.complaints() == []
+
+
+def test_what_the_host_itself_refuses_is_recorded(person: Any) -> None:
+    shop = person.project("shop")
+    said = person.says("clean up", shop, {"bash": "make deploy"}, options=["--permission-mode", "auto"])
+    (denied,) = of("PermissionDenied", person.journal(said.id))
+    assert denied["tool_input"]["command"] == "make deploy"
+    assert denied["reason"]
+
+
+def test_a_session_that_is_cleared_hands_over_to_the_next(person: Any) -> None:
+    shop = person.project("shop")
+    first = person.says("hello", shop)
+    second = person.says("/clear", shop, resume=first.id)
+    assert second.id != first.id
+    assert of("SessionEnd", person.journal(first.id))[-1]["reason"] == "clear"
+    (started,) = of("SessionStart", person.journal(second.id))
+    assert (started["source"], started["parent"]) == ("clear", first.id)
+
+
+def test_a_disabled_plug_in_does_nothing(person: Any) -> None:
+    person.more["CLAUDE_SMART_DISABLE"] = "1"
+    assert person.says("hello", person.project("shop")).result == "ok"
+    assert not person.smart_home.exists()
+
+
+def test_without_its_code_it_keeps_quiet_and_says_so_in_the_log(person: Any, tmp_path: Path) -> None:
+    person.plugin = tmp_path / "half"
+    shutil.copytree(ROOT / "plugin", person.plugin)
+    said = person.says("hello", person.project("shop"))
+    assert (said.result, said.code) == ("ok", 0)
+    assert "hook additional context" not in said.shown
+    assert all("the code of claude-smart was not found" in line for line in person.complaints())
+    assert person.complaints()
+
+
+# -- the marketplace way
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """What somebody has who cloned the repository, and did nothing else. The model is left out: it is large."""
+    folder = tmp_path / "a clone's folder"
+    ignored = shutil.ignore_patterns("__pycache__", "*.onnx", "tokenizer.json")
+    for name in ("plugin", "src", ".claude-plugin"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    return folder
+
+
+def installed(person: Any, source: str) -> None:
+    person.plugin = None
+    for arguments in (("marketplace", "add", source), ("install", PLUGIN)):
+        done = person.claude("plugin", *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def taken_out(person: Any) -> None:
+    for arguments in (("uninstall", PLUGIN), ("marketplace", "remove", "claude-smart")):
+        done = person.claude("plugin", *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_clone_is_a_marketplace(person: Any, clone: Path) -> None:
+    shop = person.project("shop")
+    installed(person, str(clone))
+    said = person.says("hello", shop)
+    assert len(of("Stop", person.journal(said.id))) == 1
+    assert person.complaints() == []
+    taken_out(person)
+    settings = json.loads((person.home / ".claude" / "settings.json").read_text())
+    assert not settings["enabledPlugins"]
+    assert not settings["extraKnownMarketplaces"]
+    assert "hook additional context" not in person.says("hello", shop).shown
+    assert len(list((person.smart_home / "sessions").glob("*.jsonl"))) == 1
+
+
+def test_a_repository_is_a_marketplace(person: Any, clone: Path) -> None:
+    """The host copies the plug-in away from its clone: the code must be found there."""
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.invalid"]
+    for arguments in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-qm", "all"]):
+        subprocess.run(["git", *arguments], cwd=clone, check=True, capture_output=True)
+    address = "https://example.invalid/alma.git"
+    (person.home / ".gitconfig").write_text(
+        f'[url "{clone.as_uri()}"]\n\tinsteadOf = {address}\n[protocol "file"]\n\tallow = always\n'
+    )
+    installed(person, address)
+    shutil.rmtree(clone)
+    shop = person.project("shop")
+    said = person.says("/tag use tabs", shop)
+    assert person.complaints() == []
+    assert len(of("Stop", person.journal(said.id))) == 1
+    assert re.search(r"claude-smart answers /tag:.*use tabs", said.shown, re.DOTALL)
+
+
+# -- our own installer
+
+
+def test_what_claude_smart_installs_works_in_the_host_and_goes_without_a_trace(person: Any, snapshot: Any) -> None:
+    """With nothing but absolute paths: no `python3` is on the path, and the home has a difficult name."""
+    person.plugin = None
+    person.home = person.home.parent / 'Zoë\'s "home" $HOME'
+    person.home.mkdir()
+    person.more["PATH"] = str(person.home)
+    settings = person.home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_bytes(b'{\n\t"cleanupPeriodDays": 30\n}')
+    setup = installer.here(person.environ)
+    carry_out(installer.install(setup))
+    written = settings.read_bytes()
+
+    shop = person.project("shop")
+    said = person.says("/tag use tabs", shop)
+    assert settings.read_bytes() == written, "the host leaves it as we wrote it"
+    assert "Kept as a rule" in said.shown
+    assert "use tabs" in person.says("hello", shop).shown
+    assert person.complaints() == []
+
+    person.learn()
+    carry_out(installer.uninstall(setup))
+    assert settings.read_bytes() == b'{\n\t"cleanupPeriodDays": 30\n}'
+    books = snapshot(person.home / ".claude" / "plugins")
+    assert not [name for name, text in books.items() if b"claude-smart" in text or "claude-smart" in name]
+    assert "use tabs" not in person.says("hello", shop).shown
+    assert "use tabs" in json.dumps(person.rules(shop)), "what was learned stays"
