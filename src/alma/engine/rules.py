@@ -260,8 +260,8 @@ class _Lesson:
             fresh = replace(fresh, vectors=one.vectors, embedder=self._engine.embedder_name if one.vectors else "")
         self._put(fresh)
         self._note(fresh, verb, given.said or given.rule, held)
-        activated = fresh.status is Status.ACTIVE and held.status is not Status.ACTIVE
-        replaced = self._supersede(fresh, self._alike(one)) if activated else ()
+        further = held.status is not Status.ACTIVE or (held.session, held.project) != (fresh.session, fresh.project)
+        replaced = self._supersede(fresh, self._alike(one)) if further and fresh.status is Status.ACTIVE else ()
         return Taught(given, fresh, verb, replaced)
 
     def _supersede(self, record: Record, known: Iterable[Record]) -> tuple[str, ...]:

@@ -111,7 +111,7 @@ def _when(condition: str) -> str:
 
 
 def _say(text: str) -> str:
-    return escape(shorten(text, _FIELD_CHARS))
+    return escape(text.strip() if len(text) <= _FIELD_CHARS else shorten(text, _FIELD_CHARS))
 
 
 def line(memory: Memory) -> str:

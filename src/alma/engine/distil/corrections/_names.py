@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ...text import STOP, is_common
 
@@ -26,63 +27,54 @@ _USE = (
     r"(?:us(?:e|ing)|via|with|run|import\s+from|switch\s+to|stick\s+(?:to|with)|it's|it\s+is|is|are\s+on|we're\s+on"
     r"|call|need\s+to\s+be\s+in|are\s+in|say)"
 )
-_PAIRS = tuple(
-    re.compile(pattern, re.I)
-    for pattern in (
-        rf"\b{_USE}\s+{_THE}(?P<yes>{_NAME}){_PLACE}{_NOT}{_THE}(?P<no>{_NAME})",
-        rf"(?P<yes>{_NAME})\s*,?\s+(?:instead\s+of|rather\s+than|in\s+place\s+of|over)\s+(?:using\s+"
-        rf"|the\s+){{0,2}}(?P<no>{_NAME})",
-        rf"\b(?:don't|do\s+not|dont|never|stop|not|no)\s+(?:us(?:e|ing)\s+|import(?:ing)?\s+from\s+"
-        rf"|run(?:ning)?\s+)?{_THE}(?P<no>{_NAME}){_PLACE}"
-        rf"(?:\s+any\s?more)?(?:\s+(?:in|on|for)\s+\w+)?\s*(?:[,;.]|\s[-–—]|\bbut\b|\band\b)\s*(?:please\s+)?(?"
-        rf":us(?:e|ing)|import\s+from|run|it's|only|prefer|switch\s+to)\s+{_THE}(?P<yes>{_NAME})",
-        rf"\breplace\s+(?P<no>{_NAME})\s+with\s+(?P<yes>{_NAME})",
-        rf"^\W*(?:no\W+)?(?P<yes>{_ONE}),?\s+not\s+(?P<no>{_ONE})\W*$",
-        rf"\b(?:don't|do\s+not|never)\s+(?:use\s+)?{_THE}(?P<no>{_ONE})\s*,\s*(?P<yes>{_ONE})\s+is\s+(?:enough"
-        rf"|fine|better)",
-        rf"\bit's\s+called\s+{_THE}(?P<yes>{_NAME})\s*,\s*not\s+{_THE}(?P<no>{_NAME})",
-        # Other languages that say it in the same order.
-        rf"(?:用|使用|改用)\s*(?P<yes>{_ONE})\s*[，,]?\s*(?:而不是|不是|不用|别用|不要用|代替)\s*(?P<no>{_ONE})",
-        rf"(?:不要再?用|别用|不用|不使用|不是)\s*(?P<no>{_ONE})\s*[，,。]?\s*(?:请|而是|要)?\s*(?:改?用|使用|换成|是)\s*(?P<yes>{_ONE})",
-        rf"是\s*(?P<yes>{_ONE})\s*[，,]?\s*(?:而)?不是\s*(?P<no>{_ONE})",
-        rf"(?:используй\w*|используем|применяй)\s+(?P<yes>{_ONE})\s*,?\s+(?:вместо|а\s+не)\s+(?P<no>{_ONE})",
-        rf"не\s+(?:используй\w*|применяй)\s+(?P<no>{_ONE})\s*,\s*(?:а\s+)?(?:используй\w*\s+)?(?P<yes>{_ONE})",
-        rf"\b(?:usa|utiliza|use|utilize)\s+(?P<yes>{_ONE})\s+(?:en\s+(?:lugar|vez)\s+de|em\s+vez\s+de"
-        rf"|ao\s+invés\s+de|e\s+não|y\s+no)\s+(?P<no>{_ONE})",
-        rf"\b(?:no|não)\s+(?:uses|use|utilices|utilize)\s+(?P<no>{_ONE})\s*,\s*(?:usa|use|utiliza"
-        rf"|utilize)\s+(?P<yes>{_ONE})",
-        rf"\b(?:benutze?|verwende\w*|nutze?n?|nimm|benutzen)\s+(?P<yes>{_ONE})\s*,?\s+(?:statt|anstatt"
-        rf"|anstelle\s+von|und\s+nicht|nicht)\s+(?P<no>{_ONE})",
-        rf"\butilise\w*\s+(?P<yes>{_ONE})\s*,?\s+(?:au\s+lieu\s+de|plutôt\s+que|et\s+pas|pas)\s+(?P<no>{_ONE})",
-        rf"\bnepoužívej\s+(?P<no>{_ONE})\s*,\s*(?:používej|použij)\s+(?P<yes>{_ONE})",
-        rf"\b(?:používej|použij|používáme)\s+(?P<yes>{_ONE})\s*,?\s+(?:místo|a?\s?ne)\s+(?P<no>{_ONE})",
-        rf"(?P<no>{_ONE})\s*(?:ではなく|じゃなくて|でなく|の代わりに|말고|대신|이?\s?아니라)\s*(?P<yes>{_ONE})",
-    )
+_PAIRS = (
+    rf"\b{_USE}\s+{_THE}(?P<yes>{_NAME}){_PLACE}{_NOT}{_THE}(?P<no>{_NAME})",
+    rf"(?P<yes>{_NAME})\s*,?\s+(?:instead\s+of|rather\s+than|in\s+place\s+of|over)\s+(?:using\s+"
+    rf"|the\s+){{0,2}}(?P<no>{_NAME})",
+    rf"\b(?:don't|do\s+not|dont|never|stop|not|no)\s+(?:us(?:e|ing)\s+|import(?:ing)?\s+from\s+"
+    rf"|run(?:ning)?\s+)?{_THE}(?P<no>{_NAME}){_PLACE}"
+    rf"(?:\s+any\s?more)?(?:\s+(?:in|on|for)\s+\w+)?\s*(?:[,;.]|\s[-–—]|\bbut\b|\band\b)\s*(?:please\s+)?"
+    rf"(?:us(?:e|ing)|import\s+from|run|it's|only|prefer|switch\s+to)\s+{_THE}(?P<yes>{_NAME})",
+    rf"\breplace\s+(?P<no>{_NAME})\s+with\s+(?P<yes>{_NAME})",
+    rf"^\W*(?:no\W+)?(?P<yes>{_ONE}),?\s+not\s+(?P<no>{_ONE})\W*$",
+    rf"\b(?:don't|do\s+not|never)\s+(?:use\s+)?{_THE}(?P<no>{_ONE})\s*,\s*(?P<yes>{_ONE})\s+is\s+(?:enough"
+    rf"|fine|better)",
+    rf"\bit's\s+called\s+{_THE}(?P<yes>{_NAME})\s*,\s*not\s+{_THE}(?P<no>{_NAME})",
+    # Other languages that say it in the same order.
+    rf"(?:用|使用|改用)\s*(?P<yes>{_ONE})\s*[，,]?\s*(?:而不是|不是|不用|别用|不要用|代替)\s*(?P<no>{_ONE})",
+    rf"(?:不要再?用|别用|不用|不使用|不是)\s*(?P<no>{_ONE})\s*[，,。]?\s*(?:请|而是|要)?\s*(?:改?用|使用|换成|是)\s*(?P<yes>{_ONE})",
+    rf"是\s*(?P<yes>{_ONE})\s*[，,]?\s*(?:而)?不是\s*(?P<no>{_ONE})",
+    rf"(?:используй\w*|используем|применяй)\s+(?P<yes>{_ONE})\s*,?\s+(?:вместо|а\s+не)\s+(?P<no>{_ONE})",
+    rf"не\s+(?:используй\w*|применяй)\s+(?P<no>{_ONE})\s*,\s*(?:а\s+)?(?:используй\w*\s+)?(?P<yes>{_ONE})",
+    rf"\b(?:usa|utiliza|use|utilize)\s+(?P<yes>{_ONE})\s+(?:en\s+(?:lugar|vez)\s+de|em\s+vez\s+de"
+    rf"|ao\s+invés\s+de|e\s+não|y\s+no)\s+(?P<no>{_ONE})",
+    rf"\b(?:no|não)\s+(?:uses|use|utilices|utilize)\s+(?P<no>{_ONE})\s*,\s*(?:usa|use|utiliza"
+    rf"|utilize)\s+(?P<yes>{_ONE})",
+    rf"\b(?:benutze?|verwende\w*|nutze?n?|nimm|benutzen)\s+(?P<yes>{_ONE})\s*,?\s+(?:statt|anstatt"
+    rf"|anstelle\s+von|und\s+nicht|nicht)\s+(?P<no>{_ONE})",
+    rf"\butilise\w*\s+(?P<yes>{_ONE})\s*,?\s+(?:au\s+lieu\s+de|plutôt\s+que|et\s+pas|pas)\s+(?P<no>{_ONE})",
+    rf"\bnepoužívej\s+(?P<no>{_ONE})\s*,\s*(?:používej|použij)\s+(?P<yes>{_ONE})",
+    rf"\b(?:používej|použij|používáme)\s+(?P<yes>{_ONE})\s*,?\s+(?:místo|a?\s?ne)\s+(?P<no>{_ONE})",
+    rf"(?P<no>{_ONE})\s*(?:ではなく|じゃなくて|でなく|の代わりに|말고|대신|이?\s?아니라)\s*(?P<yes>{_ONE})",
 )
-_INSTEAD = _PAIRS[1]
-_YES = tuple(
-    re.compile(pattern, re.I)
-    for pattern in (
-        rf"\b(?:always|please|you\s+(?:should|must|need\s+to)|just|we|only|use\s+the\s+existing)\s+use\s+(?P<ye"
-        rf"s>{_TICKED})",
-        r"\b(?:use|reuse|run|using|call|with|it's|via)\s+(?:the\s+)?(?:existing\s+|shared\s+)?(?P<yes>`[^`\n]"
-        r"{1,60}`)",
-        rf"(?<!not )(?<!n't )(?<!never )(?<!não )(?<!dont )(?<!to )\buse\s+(?P<yes>{_ONE})(?=\s*(?:[.,;!]"
-        rf"|$|for\b|here\b|in\s+(?:this|our)\b))",
-        rf"\b(?:put|keep|store)\s+(?:it|them|that|those|these)\s+in\s+(?P<yes>{_BARE}\.\w+|{_TICKED})",
-        rf"\bthe\s+convention\s+(?:here\s+)?is\s+(?P<yes>{_ONE})",
-    )
+_INSTEAD = 1  # "X instead of Y": what comes last before it is the name
+_YES = (
+    rf"\b(?:always|please|you\s+(?:should|must|need\s+to)|just|we|only|use\s+the\s+existing)\s+use\s+"
+    rf"(?P<yes>{_TICKED})",
+    r"\b(?:use|reuse|run|using|call|with|it's|via)\s+(?:the\s+)?(?:existing\s+|shared\s+)?"
+    r"(?P<yes>`[^`\n]{1,60}`)",
+    rf"(?<!not )(?<!n't )(?<!never )(?<!não )(?<!dont )(?<!to )\buse\s+(?P<yes>{_ONE})(?=\s*(?:[.,;!]"
+    rf"|$|for\b|here\b|in\s+(?:this|our)\b))",
+    rf"\b(?:put|keep|store)\s+(?:it|them|that|those|these)\s+in\s+(?P<yes>{_BARE}\.\w+|{_TICKED})",
+    rf"\bthe\s+convention\s+(?:here\s+)?is\s+(?P<yes>{_ONE})",
 )
-_NO = tuple(
-    re.compile(pattern, re.I)
-    for pattern in (
-        rf"\b(?:don't|do\s+not|dont|never|stop|no\s+more|avoid|quit)\s+(?:ever\s+)?(?:us(?:e|ing)"
-        rf"|import(?:ing)?|call(?:ing)?|run(?:ning)?|commit(?:ting)?|write\s+to|writing\s+to)\s+{_THE}(?P<no>"
-        rf"{_TICKED}|{_BARE}(?:[ \t]+-{{1,2}}[\w-]+){{0,2}}(?=\s*(?:[.,;!]|$|\b(?:in|on|for|here|any"
-        rf"|files?|please|at|any ?more|directly|either|again)\b)))",
-        rf"(?:不要再?用|别用|禁止使用)\s*(?P<no>{_ONE})|не\s+используй\w*\s+(?P<no2>{_ONE})",
-        rf"\bwhy\s+are\s+you\s+using\s+(?P<no>{_ONE})\?",
-    )
+_NO = (
+    rf"\b(?:don't|do\s+not|dont|never|stop|no\s+more|avoid|quit)\s+(?:ever\s+)?(?:us(?:e|ing)"
+    rf"|import(?:ing)?|call(?:ing)?|run(?:ning)?|commit(?:ting)?|write\s+to|writing\s+to)\s+{_THE}"
+    rf"(?P<no>{_TICKED}|{_BARE}(?:[ \t]+-{{1,2}}[\w-]+){{0,2}}(?=\s*(?:[.,;!]|$|\b(?:in|on|for|here|any"
+    rf"|files?|please|at|any ?more|directly|either|again)\b)))",
+    rf"(?:不要再?用|别用|禁止使用)\s*(?P<no>{_ONE})|не\s+используй\w*\s+(?P<no2>{_ONE})",
+    rf"\bwhy\s+are\s+you\s+using\s+(?P<no>{_ONE})\?",
 )
 _EDGE = re.compile(r"^[\"'“”`]+|[\"'“”`.,:;!?]+$")
 _NOT_NAMES = frozenset(
@@ -104,16 +96,22 @@ def names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(name for name in yes if name not in no)[:MOST], tuple(name for name in no if name not in yes)[:MOST]
 
 
+@lru_cache(maxsize=3)
+def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    """Not while loading: most turns hold no rule."""
+    return tuple(re.compile(pattern, re.I) for pattern in patterns)
+
+
 def _found(text: str) -> Iterator[tuple[str, str]]:
-    for pattern in _PAIRS:
+    for number, pattern in enumerate(_compiled(_PAIRS)):
         for found in pattern.finditer(text):
-            prefer, avoid = _named(found["yes"], tail=pattern is _INSTEAD), _named(found["no"], tail=False)
+            prefer, avoid = _named(found["yes"], tail=number == _INSTEAD), _named(found["no"])
             if prefer and avoid:
                 yield prefer, avoid
-    for pattern in _YES:
+    for pattern in _compiled(_YES):
         for found in pattern.finditer(text):
             yield _named(found["yes"]), ""
-    for pattern in _NO:
+    for pattern in _compiled(_NO):
         for found in pattern.finditer(text):
             yield "", _named(next(filter(None, found.groups()), ""))
 

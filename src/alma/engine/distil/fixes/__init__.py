@@ -16,6 +16,7 @@ from ._shell import Line, name, parse
 
 _RULE_CHARS = 300
 _WHY_CHARS = 160
+_MOST_CHARS = 4000
 _ABOUT_WORDS = frozenset(("program", "option", "subcommand", "quoting", "glob"))
 _HOME = re.compile(r"(?:/(?:Users|home)/[^\s/\"'`:]+|[A-Za-z]:\\Users\\[^\s\\\"'`:]+|/root)(?=[/\\\s\"'`:,.;)]|$)")
 
@@ -33,6 +34,7 @@ class Lesson:
 
 def lesson(failed: str, error: str, worked: str) -> Lesson | None:
     """What another form of a command teaches, if it teaches anything."""
+    failed, error, worked = failed[:_MOST_CHARS], _ends(error), worked[:_MOST_CHARS]
     before, after = parse(failed), parse(worked)
     if not before.main or not after.main:
         return None
@@ -54,7 +56,7 @@ def lesson(failed: str, error: str, worked: str) -> Lesson | None:
 
 def related(failed: str, worked: str) -> bool:
     """Whether the second command is the first in this or another form, or brings what the first lacked."""
-    before, after = parse(failed), parse(worked)
+    before, after = parse(failed[:_MOST_CHARS]), parse(worked[:_MOST_CHARS])
     if any(kinship(one, other) > 0 for one in before.main for other in after.main):
         return True
     installed = installs(after)
@@ -70,6 +72,13 @@ def _same(before: Line, after: Line, whole: bool) -> bool:
         for line in (before, after)
     )
     return one == other
+
+
+def _ends(error: str) -> str:
+    """Programs say what is wrong first or last."""
+    if len(error) <= _MOST_CHARS:
+        return error
+    return f"{error[: _MOST_CHARS // 4]}\n{error[-3 * _MOST_CHARS // 4 :]}"
 
 
 def _clean(text: str, most: int) -> str:

@@ -49,7 +49,7 @@ place        [Nn]o (?P<x>package\.json|pyproject\.toml|Gemfile|Podfile|Dockerfil
 place        ENOENT[^\n]*(?P<x>package\.json)
 place        no configuration file provided|[Cc]annot find main module|(?P<x>go\.mod) file not found
 place        does not contain a Gradle build|no targets specified and no makefile
-path         (?:^|[\s:'"`])(?P<x>[^\s:'"`][^:\n'"`]*?)['"`’]?: (?:open: )?[Nn]o such file or directory
+path         (?:^|[\s:'"`])(?P<x>[^\s:'"`][^:\n'"`]{0,200}?)['"`’]?: (?:open: )?[Nn]o such file or directory
 path         [Nn]o such file or directory(?: \(os error \d+\))?:? ['"`]?(?P<x>[^\s'"`]+)
 path         can't (?:cd to|open(?: file)?) ['"]?(?P<x>[^\s'":]+)
 path         (?:cannot access|cannot open|cannot stat|can't read) ['"`‘]?(?P<x>[^\s'"`’:]+)
@@ -99,7 +99,7 @@ usage        [Nn]eed to specify how to reconcile|refusing to |use (?:-f|--force)
 usage        ^[Uu]sage: \S+
 daemon       Cannot connect to the Docker daemon|[Cc]onnection refused|ECONNREFUSED|could not connect to server
 """
-_QUOTED = r"[\"'‘’`“]?(?P<x>[^\s\"'‘’`“”:]+)[\"'‘’`”]?"
+_QUOTED = r"[\"'‘’`“]?(?P<x>[^\s\"'‘’`“”:]{1,120})[\"'‘’`”]?"
 _OPTION = (
     r"(?:option|argument|flag|switch|parameter)s?(?: --(?= \w)|:)?\s?"
     r"[\"'‘`“]?(?P<x>-{0,2}[A-Za-z][^\s:,\"'’`”]*)"
