@@ -5,7 +5,13 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: help setup demo test check bench bench-scale bench-durability bench-longmemeval bench-locomo bench-learning \
+.PHONY: help setup demo test check bench bench-hooks bench-capture bench-scale bench-durability bench-hooks: setup
+	$(BIN)/python -m benchmarks.hooks
+
+bench-capture: setup
+	$(BIN)/python -m benchmarks.capture $(if $(CLAUDE),--claude "$(CLAUDE)")
+
+bench-longmemeval bench-locomo bench-learning \
 	format test-all clean
 
 help:
@@ -17,6 +23,8 @@ help:
 	@echo
 	@echo "make bench-scale       how it grows (SIZES=1000,10000; without it to a million memories, some ten minutes)"
 	@echo "make bench-durability  what is lost when processes compete and are killed"
+	@echo "make bench-hooks       what the hooks of a coding agent cost"
+	@echo "make bench-capture     what is lost of sessions when hooks and worker are killed (CLAUDE=path of claude: the real host, too)"
 	@echo "make bench-longmemeval DATA=longmemeval_s.json   what it finds again of talks with an assistant"
 	@echo "make bench-locomo      DATA=locomo10.json        what it finds again of talks between people"
 	@echo "make bench-learning    DATA=folder               whether it learns the right thing"

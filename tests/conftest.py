@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -55,3 +60,57 @@ def open_alma(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> I
 @pytest.fixture
 def alma(open_alma: Opener) -> ALMA:
     return open_alma()
+
+
+# -- the real Claude Code
+
+VERSION = "2.1.325"
+_SYSTEMS = {"Linux": "linux", "Darwin": "darwin", "Windows": "win32"}
+_MACHINES = {"x86_64": "x64", "AMD64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+def _package() -> str:
+    system, machine = _SYSTEMS.get(platform.system()), _MACHINES.get(platform.machine())
+    return f"@anthropic-ai/claude-code-{system}-{machine}"
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "alma-tests" / f"claude-code-{VERSION}"
+
+
+def _fetch(folder: Path) -> None:
+    """Whole or not at all, also when several test processes do it at the same time."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise OSError("npm was not found")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        fresh = Path(scratch) / "host"
+        command = [npm, "install", "--prefix", str(fresh), "--no-audit", "--no-fund", f"{_package()}@{VERSION}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode:
+            raise OSError(f"npm install failed: {done.stderr.strip()[-400:]}")
+        try:
+            fresh.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+
+
+@pytest.fixture(scope="session")
+def claude_binary() -> str:
+    """The real Claude Code. It is installed once into a cache folder; without npm or its registry, tests are skipped.
+
+    `CLAUDE_SMART_TEST_CLAUDE` names a binary to use instead.
+    """
+    given = os.environ.get("CLAUDE_SMART_TEST_CLAUDE")
+    if given:
+        return given
+    folder = _cache()
+    if not folder.exists():
+        try:
+            _fetch(folder)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            pytest.skip(f"NOT TESTED IN THE REAL CLAUDE CODE: it could not be installed ({error})")
+    return str(next((folder / "node_modules" / _package()).glob("claude*")))

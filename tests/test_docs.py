@@ -77,10 +77,13 @@ def test_command_examples_are_commands(document: Path, tmp_path: Path) -> None:
     import shlex
 
     from alma.cli.parser import build_parser
+    from claude_smart.cli import parser as smart_parser
 
     for found in blocks(document, "bash"):
         for line in found["text"].splitlines():
             words = shlex.split(line, comments=True)
+            if words[:1] == ["claude-smart"]:
+                smart_parser().parse_args(words[1:])
             if words[:1] == ["alma"]:
                 build_parser().parse_args(words[1:])
 

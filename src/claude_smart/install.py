@@ -18,7 +18,7 @@ from typing import Any
 
 from alma import __version__
 from alma.errors import ConfigError
-from alma.hooks.place import Place, find
+from alma.hooks.place import Place, find, own_files
 
 from . import jsontext
 from .plan import Change, Plan, content, removal
@@ -32,7 +32,7 @@ _RECEIPT = "receipt.json"
 _KNOWN = ("extraKnownMarketplaces", MARKETPLACE)
 _ENABLED = ("enabledPlugins", PLUGIN)
 # The copy of the code is there for the day the environment it came from is gone; then no model can be loaded either.
-_LEFT_OUT = (".onnx", ".pyc", "tokenizer.json")
+_LEFT_OUT = (".onnx", ".pyc", "vocabulary.txt", "characters.txt")
 
 _KEPT = (
     *("memory.db", "memory.db-wal", "memory.db-shm", "memory.db-journal"),
@@ -257,9 +257,9 @@ def _consent_back(setup: Setup) -> Iterator[Change]:
 
 def _kept(place: Place) -> Iterator[Change]:
     """All that was recorded and learned: our own files by name, whatever else lies beside them stays."""
-    home, sessions = Path(place.home), Path(place.sessions)
+    home = Path(place.home)
     own = [home / name for name in _KEPT]
-    own += [path for path in _files(sessions) if path.suffix in (".jsonl", ".shown") or path.name == "wanted"]
+    own += map(Path, own_files(place))
     yield from (removal(path) for path in own if path.is_file() or path.is_socket())
 
 

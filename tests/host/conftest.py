@@ -1,19 +1,12 @@
-"""The real Claude Code, a model that says what a test wrote down for it, and a home of its own for each test.
-
-The host is installed once into a cache folder. Without npm or its registry these tests are skipped, and say so.
-`CLAUDE_SMART_TEST_CLAUDE` names a binary to use instead.
-"""
+"""The real Claude Code, a model that says what a test wrote down for it, and a home of its own for each test."""
 
 from __future__ import annotations
 
 import json
 import os
-import platform
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,57 +23,7 @@ from alma.hooks.project import identify
 from claude_smart.desk import rules, shown
 
 ROOT = Path(__file__).resolve().parents[2]
-VERSION = "2.1.325"
-_SYSTEMS = {"Linux": "linux", "Darwin": "darwin", "Windows": "win32"}
-_MACHINES = {"x86_64": "x64", "AMD64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 _SECONDS = 60
-
-
-# -- the host
-
-
-def _package() -> str:
-    system, machine = _SYSTEMS.get(platform.system()), _MACHINES.get(platform.machine())
-    return f"@anthropic-ai/claude-code-{system}-{machine}"
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "alma-tests" / f"claude-code-{VERSION}"
-
-
-def _fetch(folder: Path) -> None:
-    """Whole or not at all, also when several test processes do it at the same time."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise OSError("npm was not found")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        fresh = Path(scratch) / "host"
-        command = [npm, "install", "--prefix", str(fresh), "--no-audit", "--no-fund", f"{_package()}@{VERSION}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode:
-            raise OSError(f"npm install failed: {done.stderr.strip()[-400:]}")
-        try:
-            fresh.rename(folder)
-        except OSError:
-            if not folder.exists():
-                raise
-
-
-@pytest.fixture(scope="session")
-def claude() -> Path:
-    """The binary of Claude Code."""
-    given = os.environ.get("CLAUDE_SMART_TEST_CLAUDE")
-    if given:
-        return Path(given)
-    folder = _cache()
-    if not folder.exists():
-        try:
-            _fetch(folder)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            pytest.skip(f"NOT TESTED IN THE REAL CLAUDE CODE: it could not be installed ({error})")
-    return next((folder / "node_modules" / _package()).glob("claude*"))
 
 
 # -- the model
@@ -356,14 +299,14 @@ class Person:
 
 
 @pytest.fixture
-def person(claude: Path, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
+def person(claude_binary: str, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
     monkeypatch.setenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "0")
     home = tmp_path / "home"
     (home / "bin").mkdir(parents=True)
     # What `python3` means on this machine may be a script that looks for one.
     base = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
     (home / "bin" / "python3").symlink_to(base)
-    return Person(claude, home, model)
+    return Person(Path(claude_binary), home, model)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ MANY_WORDS = 1 << 13
 SURROGATES = range(0xD800, 0xE000)
 HANGUL = range(0xAC00, 0xD7A4)
 DROP, SPACE, APART = "drop", "space", "apart"
+_DONE = {DROP: "", SPACE: " ", APART: " {} "}
 
 # A text that spells out one of these names means the token itself, as in the original.
 _NAMED = re.compile(r"(\[(?:PAD|UNK|CLS|SEP|MASK)\])")
@@ -57,9 +58,6 @@ class Characters(dict[int, str]):
         if what in _DONE:
             return _DONE[what].format(chr(code))
         return what.translate(self)
-
-
-_DONE = {DROP: "", SPACE: " ", APART: " {} "}
 
 
 def _letters(syllable: int) -> str:
