@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -117,15 +119,36 @@ def _about_data(commands: _Commands) -> None:  # type: ignore[type-arg]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a sign shows another in its place.
+            stream.reconfigure(errors="replace")
+    try:
+        code = _run(args)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except ALMAError as error:
+        from .desk import own_words
+
+        return _failed(own_words(error))
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; what Python still wants to write at its end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except (EOFError, KeyboardInterrupt):
+        return 130
+
+
+def _run(args: argparse.Namespace) -> int:
     module = importlib.import_module(f"claude_smart.{_HOMES[args.command]}")
     from .desk import desk
 
-    try:
-        return int(getattr(module, _FUNCTIONS.get(args.command, args.command))(args, desk(args.as_json, args.project)))
-    except ALMAError as error:
-        print(f"claude-smart: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return int(getattr(module, _FUNCTIONS.get(args.command, args.command))(args, desk(args.as_json, args.project)))
+
+
+def _failed(reason: str) -> int:
+    print(f"claude-smart: {reason}", file=sys.stderr)
+    return 1

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 from alma.engine.context import Engine
-from alma.errors import ConfigError, NotFoundError, ValidationError
+from alma.errors import ALMAError, ConfigError, NotFoundError, ValidationError
 from alma.hooks.drain import Memory
 from alma.hooks.place import NoPlace, Place, find
-from alma.hooks.project import identify
+from alma.hooks.project import identify, writable
 from alma.hooks.settings import DEFAULTS, read, wrong
+from alma.hooks.wake import ask
 from alma.types.kinds import MemoryType
 from alma.types.query import Where
 from alma.types.record import Record, Status
 from alma.types.rules import EVERYWHERE
 
-SHORT = 6
+SHORT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class Desk:
 
     def tell(self, value: Mapping[str, Any]) -> None:
         if self.as_json:
-            print(json.dumps(value, ensure_ascii=False, indent=2), file=self.out)
+            plain = (getattr(self.out, "encoding", None) or "utf-8").lower().replace("-", "") != "utf8"
+            print(json.dumps(value, ensure_ascii=plain, indent=2), file=self.out)
 
     @contextmanager
     def memory(self) -> Iterator[Memory]:
@@ -55,9 +59,21 @@ def desk(as_json: bool = False, project: str | None = None, folder: str | None =
         place = find(os.environ)
     except NoPlace as error:
         raise ConfigError(str(error)) from error
-    here = folder or os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()
+    here = writable(folder or os.environ.get("CLAUDE_PROJECT_DIR") or _folder())
     session = os.environ.get("CLAUDE_CODE_SESSION_ID", "")
     return Desk(place, project or identify(here), session, as_json, sys.stdout)
+
+
+def own_words(error: ALMAError) -> str:
+    """What went wrong. The store speaks of its own program, which is not the one that a person has here."""
+    return str(error).replace("`alma doctor`", "`claude-smart doctor`")
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise ConfigError("the folder you are in was removed; go to another one") from None
 
 
 def rules(engine: Engine, *statuses: Status, projects: frozenset[str] | None = None) -> list[Record]:
@@ -137,7 +153,8 @@ def set_setting(place: Place, name: str, value: str) -> dict[str, Any]:
 
 
 def _checked(name: str, value: str) -> str | int:
-    given: str | int = int(value) if isinstance(DEFAULTS[name], int) and value.lstrip("-").isdigit() else value
+    number = isinstance(DEFAULTS[name], int) and value.isascii() and value.isdigit()
+    given: str | int = int(value[:20]) if number else value
     if problem := wrong(name, given):
         raise ConfigError(problem.removeprefix("config.json: ").rpartition(";")[0] or problem)
     return given
@@ -158,22 +175,42 @@ def _read(path: str) -> dict[str, Any]:
 
 def write(path: str, value: Mapping[str, Any]) -> None:
     """All or nothing, for its owner only."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_text(path: str, text: str) -> None:
-    os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o700, exist_ok=True)
     fresh = f"{path}.{os.getpid()}.new"
-    with open(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(fresh, path)
+    try:
+        with open(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(fresh, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.remove(fresh)
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+
+
+# -- the worker
+
+
+def stop_worker(place: Place, seconds: float = 3.0) -> None:
+    """A worker that goes on would write into what is about to go."""
+    if ask(place, {"op": "stop"}, 1.0) is None:
+        return
+    deadline = time.monotonic() + seconds
+    while os.path.exists(place.worker) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 # -- pausing
 
 
 def paused(place: Place) -> dict[str, Any]:
-    return {"everywhere": False, "projects": [], **_read(place.paused)}
+    held = {"everywhere": False, "projects": [], **_read(place.paused)}
+    if not isinstance(held["projects"], list):
+        raise ConfigError(f"{place.paused}: `projects` must be a list; mend it or remove it")
+    return held
 
 
 def set_paused(place: Place, project: str | None, to: bool) -> dict[str, Any]:

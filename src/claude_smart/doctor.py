@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import calendar
 import json
 import os
+import shlex
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -15,21 +18,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from alma.engine.rules import AGENT
-from alma.errors import ALMAError
-from alma.hooks.drain import Memory, Report, drain
-from alma.hooks.place import Place
+from alma.errors import ALMAError, BusyError, CorruptStoreError, NewerStoreError, StorageError
+from alma.hooks import settings
+from alma.hooks.drain import Memory, drain
+from alma.hooks.place import Place, own_files
 from alma.hooks.project import identify
 from alma.ports import Checkable
 from alma.types.kinds import MemoryType
 from alma.types.query import Where
 from alma.types.record import Record, Status
 
-from .desk import Desk
+from .desk import Desk, own_words, paused
 
 # Not imported: it is a program, and ends the process.
 _HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook.py")
 _RECENT_SECONDS = 7 * 86_400.0
 _HOOK_SECONDS = 20.0
+_ROOM = 10_000_000
+_RESTORE = "restore a backup of memory.db, or: claude-smart clear-all --everywhere"
 _SAID = "no, use pnpm here instead of npm, because npm breaks the lock file"
 
 
@@ -63,13 +69,35 @@ def _steps(desk: Desk) -> Iterator[Step]:
     yield _python()
     yield _sqlite()
     yield from _installed(desk)
-    with tempfile.TemporaryDirectory(prefix="claude-smart-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="claude-smart-", ignore_cleanup_errors=True) as scratch:
         yield from _chain(scratch)
-    yield _home(desk.place)
-    if os.path.exists(desk.place.db):
-        yield _store(desk.place)
-    yield _backlog(desk)
-    yield _log(desk.place)
+    place = desk.place
+    yield _looked("home", lambda: _home(place))
+    # Of no interest unless something is wrong with them.
+    also = (_looked("disk", lambda: _disk(place)), _looked("settings", lambda: _settings(place)))
+    yield from (step for step in also if not step.ok)
+    if os.path.exists(place.db):
+        yield _looked("store", lambda: _store(place))
+    yield _looked("journals", lambda: _backlog(desk))
+    yield _looked("log", lambda: _log(place))
+
+
+def _looked(name: str, look: Callable[[], Step]) -> Step:
+    """What cannot even be looked at is a finding like another; the steps after it are still taken."""
+    try:
+        return look()
+    except NewerStoreError as error:
+        return Step(
+            name, False, str(error), "an older claude-smart is used than the one that wrote it: update this one"
+        )
+    except BusyError as error:
+        return Step(name, False, str(error), "end the process that uses it, or try again")
+    except CorruptStoreError as error:
+        return Step(name, False, own_words(error), _RESTORE)
+    except StorageError as error:
+        return Step(name, False, own_words(error), "check the disk, and the owner and mode of the file")
+    except (ALMAError, OSError) as error:
+        return Step(name, False, str(error), "mend or remove what is named")
 
 
 def _python() -> Step:
@@ -104,6 +132,9 @@ class _Scratch:
 
     def fire(self, event: str, **fields: object) -> str:
         """Run the hook as the host does; what it answers."""
+        # Somebody is said to be draining already: a process of its own would outlive this folder.
+        with open(os.path.join(self.place.sessions, "wanted"), "w", encoding="utf-8"):
+            pass
         given = {"session_id": "doctor-1", "cwd": self.folder, "hook_event_name": event, **fields}
         kept = ("PATH", "SYSTEMROOT", "HOME", "USERPROFILE", "TEMP", "TMP")
         environ = {name: value for name, value in os.environ.items() if name.upper() in kept}
@@ -123,6 +154,7 @@ def _chain(scratch: str) -> Iterator[Step]:
     folder = os.path.join(scratch, "repository")
     os.makedirs(folder)
     made = _Scratch(Place(os.path.join(scratch, "home")), folder)
+    made.place.make()
     yield from _linked(
         ("a hook fires and its turn is in the journal", lambda: _fired(made)),
         ("the turn is in the store", lambda: _stored(made)),
@@ -158,11 +190,7 @@ def _fired(made: _Scratch) -> str:
 
 
 def _stored(made: _Scratch) -> str:
-    report = Report(busy=True)
-    deadline = time.monotonic() + _HOOK_SECONDS
-    while report.busy and time.monotonic() < deadline:
-        # A hook has started a drain of its own.
-        report = drain(made.place, wait=1.0)
+    report = drain(made.place, wait=1.0)
     turns = _records(made, "turn")
     if len(turns) != 4:
         raise ValueError(f"{len(turns)} of 4 turns arrived; {'; '.join(report.problems) or _tail(made.place)}")
@@ -198,31 +226,53 @@ def _records(made: _Scratch, kind: str) -> list[Record]:
 def _home(place: Place) -> Step:
     if not os.path.isdir(place.home):
         return Step("home", True, f"{place.home} does not exist yet; the first session makes it")
-    open_to = [name for name in _files(place) if os.name == "posix" and os.stat(name).st_mode & 0o077]
+    open_to = [name for name in _files(place) if os.name == "posix" and _is_open(name)]
     if open_to:
-        return Step("home", False, f"others can read {open_to[0]}", f"chmod -R go= {place.home}")
-    if not os.access(place.home, os.W_OK):
-        return Step("home", False, f"{place.home} cannot be written", "check its owner and mode")
+        return Step("home", False, f"others can read {open_to[0]}", f"chmod go= {shlex.quote(open_to[0])}")
+    for folder in (place.home, place.sessions):
+        if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
+            return Step("home", False, f"{folder} cannot be written", "check its owner and mode")
     return Step("home", True, f"{place.home}, for you alone")
 
 
+def _is_open(path: str) -> bool:
+    try:
+        return bool(os.lstat(path).st_mode & 0o077)
+    except FileNotFoundError:
+        return False
+
+
 def _files(place: Place) -> Iterator[str]:
+    """Those that tell what was said. The folder of journals may be elsewhere, and others may use it too."""
     for folder, _, names in os.walk(place.home):
         if "marketplace" not in os.path.relpath(folder, place.home).split(os.sep):
             yield from (os.path.join(folder, name) for name in names)
+    yield from own_files(place)
+
+
+def _disk(place: Place) -> Step:
+    folder = place.home
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    free = shutil.disk_usage(folder).free
+    room = f"{free // 1_000_000} MB free"
+    return Step("disk", free > _ROOM, room, "" if free > _ROOM else "make room: nothing can be recorded on a full disk")
+
+
+def _settings(place: Place) -> Step:
+    problems = settings.read(place).problems
+    if problems:
+        return Step("settings", False, problems[0], f"mend {place.config}: claude-smart config NAME VALUE")
+    paused(place)
+    return Step("settings", True, "in order")
 
 
 def _store(place: Place) -> Step:
-    try:
-        with Memory(place) as memory:
-            store = memory.alma.engine.store
-            found = store.check() if isinstance(store, Checkable) else []
-    except ALMAError as error:
-        return Step(
-            "store", False, str(error), "restore a backup of memory.db, or: claude-smart clear-all --everywhere"
-        )
+    with Memory(place) as memory:
+        store = memory.alma.engine.store
+        found = store.check() if isinstance(store, Checkable) else []
     if found:
-        return Step("store", False, found[0], "restore a backup of memory.db, or: claude-smart clear-all --everywhere")
+        return Step("store", False, found[0], _RESTORE)
     return Step("store", True, f"{place.db} is sound")
 
 
@@ -230,11 +280,18 @@ def _backlog(desk: Desk) -> Step:
     from .keeping import pending
 
     waiting = pending(desk)
-    old = [path for path in waiting if time.time() - os.path.getmtime(path) > 3600]
+    old = [path for path in waiting if _idle(path) > 3600]
     if old:
         fix = "claude-smart learn takes them in, or says why it cannot"
         return Step("journals", False, f"{len(old)} were not taken in for more than an hour", fix)
     return Step("journals", True, f"{len(waiting)} wait to be taken in")
+
+
+def _idle(path: str) -> float:
+    try:
+        return time.time() - os.path.getmtime(path)
+    except FileNotFoundError:
+        return 0.0
 
 
 def _log(place: Place) -> Step:
@@ -254,7 +311,7 @@ def _lines(place: Place) -> list[str]:
 
 def _age(line: str) -> float:
     try:
-        return time.time() - time.mktime(time.strptime(line.split(" ")[0], "%Y-%m-%dT%H:%M:%SZ")) + time.timezone
+        return time.time() - calendar.timegm(time.strptime(line.split(" ")[0], "%Y-%m-%dT%H:%M:%SZ"))
     except ValueError:
         return 0.0
 

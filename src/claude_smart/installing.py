@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
 from argparse import Namespace
 from pathlib import Path
 
 from alma.errors import ConfigError
-from alma.hooks import wake
 
 from . import install as installer
-from .desk import Desk
+from .desk import Desk, stop_worker
 from .install import Setup
 from .plan import Plan, carry_out
 
@@ -46,7 +44,7 @@ def update(args: Namespace, desk: Desk) -> int:
     if not _agreed(plan, args, desk, setup, "Bring claude-smart to this version:"):
         return 0 if args.dry_run else 1
     carry_out(plan)
-    _stop_worker(setup)
+    stop_worker(setup.place)
     desk.say("\nUpdated. Sessions that are open go on with what they have; new ones take the new version.")
     desk.tell(_report(plan, done=True))
     return 0
@@ -59,7 +57,7 @@ def uninstall(args: Namespace, desk: Desk) -> int:
         return _nothing(desk, "It is not installed.")
     if not _agreed(plan, args, desk, setup, "Take claude-smart out of Claude Code:"):
         return 0 if args.dry_run else 1
-    _stop_worker(setup)
+    stop_worker(setup.place)
     carry_out(installer.uninstall(setup, purge=args.purge))
     kept = "" if args.purge or not os.path.exists(setup.place.db) else f" What it learned stays in {setup.place.home}."
     desk.say(f"\nDone.{kept}")
@@ -111,12 +109,3 @@ def _host() -> str:
     if shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude"):
         return "Start Claude Code anew."
     return "Claude Code itself was not found on the path; it will load the plug-in when it starts."
-
-
-def _stop_worker(setup: Setup, seconds: float = 3.0) -> None:
-    """A worker that goes on would write into a home that is about to go."""
-    if wake.ask(setup.place, {"op": "stop"}, 1.0) is None:
-        return
-    deadline = time.monotonic() + seconds
-    while os.path.exists(setup.place.worker) and time.monotonic() < deadline:
-        time.sleep(0.05)

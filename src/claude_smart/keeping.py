@@ -5,26 +5,33 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from alma.engine import keep as keeping
-from alma.engine.admit import commit
-from alma.engine.rules import Teaching, teaching
-from alma.errors import NotFoundError, ValidationError, unknown
+from alma.engine.admit import commit, key_of
+from alma.engine.context import Engine
+from alma.engine.rules import AGENT, Teaching, teaching
+from alma.errors import BusyError, NotFoundError, StorageError, ValidationError, unknown
+from alma.hooks.drain import is_taken_in
+from alma.hooks.locks import held as held_lock
+from alma.hooks.place import own_files
+from alma.hooks.privacy import public
 from alma.hooks.settings import DEFAULTS
+from alma.types.kinds import MemoryType
 from alma.types.query import Where
 from alma.types.record import Record, Status
 from alma.types.rules import EVERYWHERE, Reach, RuleSource
 from alma.types.times import from_iso
 
 from . import desk as desks
-from .desk import Desk, rules, shown
+from .desk import Desk, rules, shown, stop_worker
 
 _FORMAT = "claude-smart rules 1"
+_PATIENCE = 20.0
 
 
 # -- status
@@ -48,7 +55,7 @@ def status(args: Namespace, desk: Desk) -> int:
 def _state(desk: Desk) -> dict[str, Any]:
     place = desk.place
     stop = desks.paused(place)
-    files = _journals(place.sessions)
+    files = own_files(place, ".jsonl")
     state: dict[str, Any] = {
         "project": desk.project,
         "home": place.home,
@@ -58,9 +65,9 @@ def _state(desk: Desk) -> dict[str, Any]:
         "turns": 0,
         "sessions": 0,
         "journals": len(files),
-        "journal_bytes": sum(map(os.path.getsize, files)),
+        "journal_bytes": sum(map(_bytes, files)),
         "pending": len(files),
-        "db_bytes": os.path.getsize(place.db) if os.path.exists(place.db) else 0,
+        "db_bytes": _bytes(place.db) + _bytes(f"{place.db}-wal"),
         "worker": _worker(desk),
         "model": desks.settings(place)["model"],
     }
@@ -89,7 +96,7 @@ def _held(desk: Desk, files: list[str]) -> dict[str, Any]:
 
 def pending(desk: Desk) -> list[str]:
     """The journals that were not taken in yet."""
-    files = _journals(desk.place.sessions)
+    files = own_files(desk.place, ".jsonl")
     if not os.path.exists(desk.place.db):
         return files
     with desk.memory() as memory:
@@ -99,12 +106,19 @@ def pending(desk: Desk) -> list[str]:
 def _pending(engine: Any, path: str) -> bool:
     from alma.engine.capture.events import parse
 
-    with open(path, "rb") as file:
-        found, _ = parse(file.read())
+    try:
+        if is_taken_in(engine, path):
+            return False
+        with open(path, "rb") as file:
+            found, _ = parse(file.read())
+    except FileNotFoundError:
+        return False
     if not found:
         return False
     mark = keeping.mark_of(engine, found[0].session)
-    return mark.offset < found[-1].offset
+    # Without its first line it has no name, as in its mark.
+    name = next((event.id for event in found if event.name == "Journal"), "")
+    return mark.file != name or mark.offset < found[-1].offset
 
 
 def _worker(desk: Desk) -> str:
@@ -114,11 +128,11 @@ def _worker(desk: Desk) -> str:
     return f"running, pid {told['pid']}, {_size(int(told.get('rss', 0)))}" if told else "not running (not needed)"
 
 
-def _journals(folder: str) -> list[str]:
+def _bytes(path: str) -> int:
     try:
-        return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".jsonl")]
+        return os.path.getsize(path)
     except FileNotFoundError:
-        return []
+        return 0
 
 
 def _size(number: int) -> str:
@@ -172,14 +186,14 @@ def export(args: Namespace, desk: Desk) -> int:
     with desk.memory() as memory:
         engine = desk.engine(memory)
         found = [one for one in rules(engine, Status.ACTIVE, Status.CANDIDATE) if not one.session]
-    lines = [
-        json.dumps({"format": _FORMAT, "project": desk.project}),
-        *(json.dumps(_told(one), ensure_ascii=False) for one in found),
-    ]
-    text = "\n".join(lines) + "\n"
+    about = {"format": _FORMAT, "project": desk.project}
     if args.file in (None, "-"):
-        desk.out.write(text)
+        desk.tell({**about, "rules": [_told(one) for one in found]})
+        for line in (about, *map(_told, found)):
+            # Without a sign that some pipe could not take.
+            desk.say(json.dumps(line))
         return 0
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (about, *map(_told, found)))
     desks.write_text(args.file, text)
     desk.say(f"Wrote {len(found)} rules to {args.file}")
     desk.tell({"file": args.file, "rules": len(found)})
@@ -192,15 +206,40 @@ def _told(record: Record) -> dict[str, Any]:
 
 
 def import_(args: Namespace, desk: Desk) -> int:
-    text = sys.stdin.read() if args.file == "-" else _text(args.file)
-    teachings = list(_teachings(text, args.file))
+    text = sys.stdin.buffer.read().decode("utf-8", "replace") if args.file == "-" else _text(args.file)
+    given = list(_teachings(text, "standard input" if args.file == "-" else args.file))
     with desk.memory() as memory:
         engine = desk.engine(memory)
-        taught = commit(engine, teaching(engine, teachings)) if teachings else []
-    fresh = sum(one.verb != "known" for one in taught)
-    desk.say(f"{fresh} of {len(taught)} rules were new.")
-    desk.tell({"rules": len(taught), "new": fresh})
+        held = {_content(one.body) for one in rules(engine, Status.ACTIVE, Status.CANDIDATE)}
+        gone = _deleted(engine)
+        forgotten = [one for one in given if _key(one) in gone]
+        fresh = [one for one in given if _key(one) not in gone and _content(_body(one)) not in held]
+        taught = commit(engine, teaching(engine, fresh)) if fresh else []
+    new = sum(one.verb == "made" for one in taught)
+    desk.say(f"{new} of {len(given)} rules were new.")
+    for one in forgotten:
+        desk.say(f"- left out, because it was forgotten here: {one.rule} (claude-smart tag keeps it anew)")
+    desk.tell({"rules": len(given), "new": new, "forgotten": [one.rule for one in forgotten]})
     return 0
+
+
+def _content(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """What makes a rule in a file the same as one that is held: told again, it teaches nothing."""
+    return tuple(" ".join(str(body[name]).split()) for name in ("rule", "trigger", "why", "reach"))
+
+
+def _body(one: Teaching) -> dict[str, Any]:
+    return {"rule": one.rule, "trigger": one.trigger, "why": one.why, "reach": one.reach}
+
+
+def _key(one: Teaching) -> str:
+    return key_of(MemoryType.RULE, AGENT, "", _body(one))
+
+
+def _deleted(engine: Engine) -> set[str]:
+    """The keys of the rules that were forgotten here. A file that still has them does not bring them back."""
+    where = Where(kinds={"tombstone"}, projects={engine.project, EVERYWHERE}, statuses={Status.ACTIVE})
+    return {one.key for one in engine.store.scan(where)}
 
 
 def _text(path: str) -> str:
@@ -220,25 +259,27 @@ def _teachings(text: str, path: str) -> Iterator[Teaching]:
             continue
         try:
             value = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValidationError(f"{path}, line {number}: not JSON ({error})") from error
         if not isinstance(value, dict):
             raise ValidationError(f"{path}, line {number}: a rule is a JSON object")
-        if "format" in value:
-            if value["format"] != _FORMAT:
-                raise ValidationError(f"{path}, line {number}: this is {value['format']!r}; {_FORMAT!r} can be read")
-            continue
-        yield _teaching(value, f"{path}, line {number}")
+        if "format" not in value:
+            yield _teaching(value, f"{path}, line {number}")
+        elif value["format"] != _FORMAT:
+            raise ValidationError(f"{path}, line {number}: this is {value['format']!r}; {_FORMAT!r} can be read")
 
 
 def _teaching(value: dict[str, Any], where: str) -> Teaching:
     rule = value.get("rule")
-    if not isinstance(rule, str) or not rule.strip():
+    if not isinstance(rule, str) or not (rule := public(rule)).strip():
         raise ValidationError(f"{where}: `rule` must be a text that says what to do")
     reach = value.get("reach", "project")
     if reach not in (Reach.PROJECT, Reach.ALWAYS):
         raise ValidationError(f"{where}: {unknown('reach', reach, [Reach.PROJECT, Reach.ALWAYS])}")
-    digest = hashlib.blake2b(f"{rule}\x1f{reach}".encode(), digest_size=12).hexdigest()
+    status = value.get("status", "active")
+    if status not in (Status.ACTIVE, Status.CANDIDATE):
+        raise ValidationError(f"{where}: {unknown('status', status, [Status.ACTIVE, Status.CANDIDATE])}")
+    digest = hashlib.blake2b(f"{rule}\x1f{reach}".encode("utf-8", "replace"), digest_size=12).hexdigest()
     return Teaching(
         id=f"imp:{digest}",
         rule=rule,
@@ -249,7 +290,7 @@ def _teaching(value: dict[str, Any], where: str) -> Teaching:
         said=str(value.get("said") or ""),
         prefer=_names(value, "prefer"),
         avoid=_names(value, "avoid"),
-        sure=value.get("status", "active") == "active",
+        sure=status == Status.ACTIVE,
         at=_moment(value.get("created_at"), where),
     )
 
@@ -281,17 +322,36 @@ def clear_all(args: Namespace, desk: Desk) -> int:
     if not args.yes:
         if not os.isatty(0):
             raise ValidationError(f"this erases {what}; say --yes to do it")
-        if input(f"Erase {what}? It cannot be undone. [y/N] ").strip().lower() not in ("y", "yes"):
+        print(f"Erase {what}? It cannot be undone. [y/N] ", end="", file=sys.stderr, flush=True)
+        if input().strip().lower() not in ("y", "yes"):
             desk.say("Nothing was erased.")
             return 1
-    erased = _erase_everything(desk) if args.everywhere else _erase_project(desk)
-    desk.say(f"Erased {erased} records." if erased else "There was nothing to erase.")
+    if args.everywhere:
+        # It has the store open that is about to go.
+        stop_worker(desk.place)
+    erased = _alone(desk, _erase_everything if args.everywhere else _erase_project)
+    desk.say(f"Erased {_counted(erased)}." if erased else "There was nothing to erase.")
     desk.tell({"erased": erased})
     return 0
 
 
+def _counted(records: int) -> str:
+    return f"{records} record{'s' * (records != 1)}"
+
+
+def _alone(desk: Desk, erase: Callable[[Desk], int]) -> int:
+    """While nobody takes anything in: what is half read would come back."""
+    if not os.path.isdir(desk.place.home):
+        return 0
+    lock = held_lock(desk.place.drain_lock, _PATIENCE)
+    if lock is None:
+        raise BusyError("another process is taking in what was recorded; try again in a moment")
+    with lock:
+        return erase(desk)
+
+
 def _erase_project(desk: Desk) -> int:
-    for path in _journals(desk.place.sessions):
+    for path in own_files(desk.place, ".jsonl", ".done"):
         if _project_of(path) == desk.project:
             _remove(path)
     if not os.path.exists(desk.place.db):
@@ -311,22 +371,30 @@ def _project_of(path: str) -> str:
 
 
 def _remove(path: str) -> None:
-    for name in (path, path.removesuffix(".jsonl") + ".shown"):
+    for name in (path, os.path.splitext(path)[0] + ".shown"):
         if os.path.exists(name):
             os.remove(name)
 
 
 def _erase_everything(desk: Desk) -> int:
-    erased = 0
-    if os.path.exists(desk.place.db):
-        with desk.memory() as memory:
-            store = memory.alma.engine.store
-            erased = store.delete([record.id for record in store.scan(Where())])
-        for ending in ("", "-wal", "-shm"):
-            if os.path.exists(desk.place.db + ending):
-                os.remove(desk.place.db + ending)
-    shutil.rmtree(desk.place.sessions, ignore_errors=True)
+    """Also where the store cannot be read any more. The folder of journals may hold other things: they stay."""
+    erased = _records(desk)
+    gone = [desk.place.db + ending for ending in ("", "-wal", "-shm", "-journal")]
+    for path in [*gone, desk.place.cleared, *own_files(desk.place)]:
+        if os.path.exists(path):
+            os.remove(path)
+            erased = erased or 1
     return erased
+
+
+def _records(desk: Desk) -> int:
+    if not os.path.exists(desk.place.db):
+        return 0
+    try:
+        with desk.memory() as memory:
+            return sum(1 for _ in memory.alma.engine.store.scan(Where()))
+    except StorageError:
+        return 0
 
 
 def usage(args: Namespace, desk: Desk) -> int:
@@ -343,5 +411,7 @@ def usage(args: Namespace, desk: Desk) -> int:
         desk.say(f"{day}")
     if not days:
         desk.say("No model was ever called.")
-    desk.tell({"model": settings["model"], "daily_calls": settings["daily_calls"], "days": [str(day) for day in days]})
+    desk.tell(
+        {"model": settings["model"], "daily_calls": settings["daily_calls"], "days": [asdict(day) for day in days]}
+    )
     return 0

@@ -12,8 +12,9 @@ from alma.engine import edit
 from alma.engine.admit import change, commit, revise
 from alma.engine.context import Engine
 from alma.engine.rules import Taught, Teaching, teaching
-from alma.errors import ValidationError
-from alma.hooks.drain import Report, drain
+from alma.errors import StorageError, ValidationError
+from alma.hooks.drain import Report, drain, refine
+from alma.hooks.privacy import public
 from alma.types.record import Record, Status
 from alma.types.rules import EVERYWHERE, Reach, RuleSource
 from alma.types.times import now
@@ -29,15 +30,13 @@ _LIVE = (Status.ACTIVE, Status.CANDIDATE)
 
 def show(args: Namespace, desk: Desk) -> int:
     """The same Markdown that a session starts with; with --all also what waits and what was put away."""
-    from alma.hooks.inject import playbook_text
-
-    text = playbook_text(desk.place, desk.project, args.session or desk.session)
     if not os.path.exists(desk.place.db):
-        desk.say("Nothing was learned yet.")
+        desk.say("Nothing was learned yet. Correct the agent in a session, or say: claude-smart tag NOTE")
         desk.tell({"project": desk.project, "playbook": "", "rules": []})
         return 0
     with desk.memory() as memory:
         found = rules(desk.engine(memory))
+    text = _playbook(desk, args.session or desk.session)
     waiting = [one for one in found if one.status is Status.CANDIDATE]
     desk.say(text or "No rule was learned for this project yet.")
     if args.all:
@@ -48,6 +47,16 @@ def show(args: Namespace, desk: Desk) -> int:
     listed = found if args.all else [one for one in found if one.status is Status.ACTIVE]
     desk.tell({"project": desk.project, "playbook": text, "rules": [shown(one) for one in listed]})
     return 0
+
+
+def _playbook(desk: Desk, session: str) -> str:
+    from alma.hooks.glance import Unreadable
+    from alma.hooks.inject import playbook_text
+
+    try:
+        return playbook_text(desk.place, desk.project, session)
+    except Unreadable as error:
+        raise StorageError(f"{error}; claude-smart doctor says more") from error
 
 
 def _list(desk: Desk, heading: str, found: Sequence[Record]) -> None:
@@ -69,6 +78,10 @@ def learn(args: Namespace, desk: Desk) -> int:
     if args.note:
         return _note(args, desk)
     report = drain(desk.place, wait=_PATIENCE)
+    if report.over and not desk.session:
+        # Not from within a session, where the agent waits for the answer.
+        with desk.memory() as memory:
+            report.problems += refine(desk.place, memory, report.over)
     _told(desk, report)
     return 1 if report.busy or report.problems else 0
 
@@ -131,7 +144,8 @@ def tag(args: Namespace, desk: Desk) -> int:
 
 
 def _note(args: Namespace, desk: Desk) -> int:
-    text = " ".join(args.note).strip()
+    # A terminal may give us what is no text.
+    text = public(" ".join(args.note).encode("utf-8", "replace").decode()).strip()
     if not text:
         raise ValidationError("the note is empty; say what is to be remembered")
     return _teach(desk, [noted(text, desk, everywhere=args.everywhere)])
@@ -217,6 +231,8 @@ def review(args: Namespace, desk: Desk) -> int:
 
 
 def _decide(args: Namespace, desk: Desk, engine: Engine, waiting: list[Record]) -> int:
+    if not waiting and not args.accept and not args.reject:
+        return _show_waiting(desk, waiting)
     yes = waiting if args.accept_all else [named(waiting, name) for name in args.accept]
     no = waiting if args.reject_all else [named(waiting, name) for name in args.reject]
     both = {one.id for one in yes} & {one.id for one in no}

@@ -59,7 +59,7 @@ class Plan:
     """To be removed afterwards, in this order, if nothing is left in them."""
 
     def __bool__(self) -> bool:
-        return bool(self.changes) or any(folder.is_dir() for folder in self.folders)
+        return bool(self.changes) or any(folder.is_dir() and not any(folder.iterdir()) for folder in self.folders)
 
     def lines(self, own: Path) -> Iterator[str]:
         """For people. Files of our own are counted by folder; every other one is shown with what changes in it."""

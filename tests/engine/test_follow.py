@@ -20,6 +20,11 @@ from alma.testing.fakes import make_record
         ([], ["--force"], ["git push --force"], False),
         ([], ["--force"], ["git push --force-with-lease"], None),
         ([], [], ["anything"], None),
+        (["pnpm"], ["npm"], ["git commit -m 'drop npm'"], None),
+        (["pnpm"], ["npm"], ['git commit -am "drop npm" && npm install'], False),
+        ([], ["console.log"], ["rg console.log src"], None),
+        (["rg"], ["grep"], ["grep -r todo src"], False),
+        (["bundle exec rspec"], ["rspec"], ["bundle exec rspec spec"], True),
     ],
 )
 def test_a_rule_is_judged_by_the_names_in_it(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from alma import ALMA
 from alma.engine.admit import commit
-from alma.engine.rules import RULE_CHARS, Taught, Teaching, contradicts, same_rule, teaching
+from alma.engine.rules import RULE_CHARS, Taught, Teaching, line, teaching
 from alma.errors import ValidationError
 from alma.stores.memory import MemoryStore
 from alma.testing import FakeEmbedder, FrozenClock
@@ -68,14 +68,55 @@ class TestTeaching:
         assert again.verb == "confirmed"
         assert [rule.rule for rule in held(alma)] == ["Never push to main"]
 
-    def test_a_rule_of_a_session_is_promoted_when_another_session_needs_it(self, alma: ALMA) -> None:
-        once: dict[str, Any] = {"reach": Reach.SESSION}
-        teach(alma, told("t1", "Answer in short sentences", session="s1", **once))
-        assert alma.retrieve("answer in short sentences", "claude-code").rules == []
-        [again] = teach(alma, told("t2", "Answer in short sentences", session="s2", **once))
-        assert again.verb == "promoted"
-        [rule] = held(alma)
-        assert (rule.reach, rule.session_id) == (Reach.PROJECT, "")
+    def test_what_is_wished_for_a_session_in_three_of_them_holds_for_the_project(self, alma: ALMA) -> None:
+        verbs = [
+            teach(alma, told(f"t{n}", "Answer in short sentences", session=f"s{n}", reach=Reach.SESSION))[0].verb
+            for n in range(3)
+        ]
+        assert verbs == ["made", "made", "promoted"]
+        lasting = [rule for rule in held(alma) if not rule.session_id]
+        assert [rule.reach for rule in lasting] == [Reach.PROJECT]
+
+    def test_until_then_it_is_shown_in_no_other_session(self, alma: ALMA) -> None:
+        for n in range(2):
+            teach(alma, told(f"t{n}", "Answer in French only", session=f"s{n}", reach=Reach.SESSION))
+        assert {rule.session_id for rule in held(alma)} == {"s0", "s1"}
+        assert alma.retrieve("answer in French", "claude-code").rules == []
+
+    def test_said_of_a_moment_in_two_sessions_it_may_be_meant_for_all(self, alma: ALMA) -> None:
+        for n in range(2):
+            teach(alma, told(f"t{n}", "Use snake_case for column names", session=f"s{n}", reach=Reach.ONCE))
+        assert [(rule.reach, rule.session_id) for rule in held(alma)] == [(Reach.PROJECT, "")]
+
+    @pytest.mark.parametrize(
+        "said",
+        ["Wrong file", "No, the other one", "The other way round", "Put it back", "Undo the last change", "又错了"],
+    )
+    def test_what_points_at_something_stays_where_it_was_said(self, alma: ALMA, said: str) -> None:
+        for n in range(5):
+            teach(alma, told(f"t{n}", said, session=f"s{n}", reach=Reach.ONCE))
+        assert {rule.session_id for rule in held(alma)} == {f"s{n}" for n in range(5)}
+
+    def test_what_may_be_a_task_becomes_no_rule_by_being_asked_again(self, alma: ALMA) -> None:
+        for n in range(4):
+            teach(
+                alma,
+                told(f"t{n}", "Train a gradient boosting baseline", session=f"s{n}", reach=Reach.ONCE, sure=False),
+            )
+        assert held(alma) == []
+
+    def test_a_refusal_by_a_machine_waits_however_often_it_comes(self, alma: ALMA) -> None:
+        for n in range(4):
+            refused = told(f"t{n}", "Do not try `rm -rf x`", session=f"s{n}", source=RuleSource.DENIAL, sure=False)
+            teach(alma, refused)
+        assert held(alma) == []
+
+    def test_a_mend_that_waits_is_confirmed_by_another_session(self, alma: ALMA) -> None:
+        for n, session in enumerate(("s1", "s1", "s2")):
+            assert held(alma) == []
+            mend: dict[str, Any] = {"source": RuleSource.FIX, "sure": False, "metadata": {"session": session}}
+            teach(alma, told(f"t{n}", "Use `src/a.ts`, not `src/b.ts`", session=session, **mend))
+        assert len(held(alma)) == 1
 
     def test_repeated_in_its_own_session_it_stays_there(self, alma: ALMA) -> None:
         for name in ("t1", "t2"):
@@ -137,24 +178,27 @@ class TestContradiction:
         teach(alma, told("t2", "Use npm, not pnpm", session="s1", reach=Reach.SESSION, **NPM))
         assert len(held(alma)) == 2
 
+    def test_what_a_machine_found_out_ends_nothing_that_a_person_said(self, alma: ALMA) -> None:
+        teach(alma, told("t1", "Use pnpm, not npm", **PNPM))
+        teach(alma, told("t2", "There is no `pnpm` here: use `npm`.", source=RuleSource.FIX, **NPM))
+        assert len(held(alma)) == 2
+        teach(alma, told("t3", "Use pnpm, not npm!", **PNPM))
+        teach(alma, told("t4", "Use yarn", prefer=("yarn",)))
+        assert [rule.rule for rule in held(alma)] == ["Use yarn"]
+
+
+class TestLine:
     @pytest.mark.parametrize(
-        ("a", "b", "contrary"),
+        ("trigger", "rule", "why", "told"),
         [
-            ("Indent with 2 spaces", "Indent with 4 spaces", True),
-            ("Always add comments", "Never add comments", True),
-            ("Use black for formatting", "Use pytest for testing", False),
-            ("Run the tests with --run", "Run the linter with --fix", False),
+            ("committing", "Run make check", "CI is slow", "**When committing:** Run make check *Why:* CI is slow"),
+            ("before a release", "Tag it", "", "**before a release:** Tag it"),
+            ("adding emojis to headings", "Don't add emojis to headings", "", "Don't add emojis to headings"),
+            ("", "Use pnpm, npm breaks the lock file", "npm breaks", "Use pnpm, npm breaks the lock file"),
         ],
     )
-    def test_contrary_rules(self, a: str, b: str, contrary: bool) -> None:
-        first, second = ({"rule": text, "trigger": "", "prefer": [], "avoid": []} for text in (a, b))
-        assert contradicts(first, second, None) is contrary
-        assert not same_rule(first, second, None)
-
-    def test_other_occasions_are_no_contradiction(self) -> None:
-        docs = {"rule": "Use npm", "trigger": "publishing the website", "prefer": ["npm"], "avoid": []}
-        code = {"rule": "Do not use npm", "trigger": "installing dependencies", "prefer": [], "avoid": ["npm"]}
-        assert not contradicts(docs, code, None)
+    def test_nothing_is_said_twice(self, trigger: str, rule: str, why: str, told: str) -> None:
+        assert line({"trigger": trigger, "rule": rule, "why": why}) == told
 
 
 class TestDeletion:

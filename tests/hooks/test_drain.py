@@ -332,3 +332,43 @@ def test_a_secret_in_a_journal_line_is_not_in_the_store(place: Place, person: Pe
     person.says(f"no, use the token {secret} instead")
     drain(place)
     assert secret not in json.dumps([str(one) for kind in ("turn", "rule", "episode") for one in held(place, kind)])
+
+
+class TestManyJournals:
+    def test_what_is_taken_in_is_told_by_its_first_line(
+        self, place: Place, person: Person, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        person.says("install the packages")
+        drain(place)
+        monkeypatch.setattr("alma.hooks.drain.read_journal", lambda path: pytest.fail("it was read whole"))
+        assert drain(place).sessions == 0
+
+    def test_another_journal_of_the_same_name_is_taken_in(self, place: Place, person: Person) -> None:
+        person.says("install the packages, and do it with care please")
+        drain(place)
+        os.remove(place.journal("s1"))
+        person.says("now")
+        assert drain(place).turns == 2
+
+    def test_one_that_cannot_be_understood_holds_up_no_other(
+        self, place: Place, person: Person, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Person(place, "a-first").says("something odd")
+        person.says("install the packages")
+        whole = read_journal
+
+        def reading(path: str) -> Any:
+            if "a-first" in path:
+                raise KeyError("what was said")
+            return whole(path)
+
+        monkeypatch.setattr("alma.hooks.drain.read_journal", reading)
+        report = drain(place)
+        assert report.turns == 2
+        assert [problem.partition(" in ")[0] for problem in report.problems] == ["a-first.jsonl: KeyError"]
+
+    def test_a_transcript_that_is_no_path_is_done_without(self, place: Place, person: Person) -> None:
+        person.event("SessionStart", source="startup", transcript_path="a\0b")
+        person.says("install the packages")
+        report = drain(place)
+        assert (report.turns, report.problems) == (2, [])

@@ -147,3 +147,14 @@ def test_an_odd_path_is_found(tmp_path: Path, teach: Teach, home: Path) -> None:
     home.rename(odd)
     with Glance(Place(str(odd)), PROJECT) as found:
         assert found.playbook()
+
+
+def test_a_store_that_is_just_being_made_holds_nothing_yet(place: Place) -> None:
+    """Whoever drains first makes it; a hook that looks in between has nothing to complain of."""
+    db = sqlite3.connect(place.db)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.commit()
+    db.close()
+    with Glance(place, PROJECT) as look:
+        assert (look.playbook(), look.profile(["s1"]), look.count()) == ([], [], 0)
+        assert (look.holding("pnpm"), look.numbered([1]), look.named(["rul_1"])) == ([], [], [])

@@ -44,3 +44,10 @@ def test_an_unexpected_error_is_told_without_its_message() -> None:
         told = log.where(error)
     assert told.startswith("KeyError in test_log.py:")
     assert "what was said" not in told
+
+
+def test_a_secret_in_a_message_is_not_written(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "home"))
+    log.note(place, "Stop", "/home/me/ghp_aB3dE5gH7jK9mN1pQ3sT5vW7yZ0bC2dF4hJ6: no such file")
+    assert "no such file" in Path(place.log).read_text()
+    assert "aB3dE5" not in Path(place.log).read_text()

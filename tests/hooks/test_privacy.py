@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import shutil
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma.hooks.place import Place
-from alma.hooks.privacy import ignored, is_paused, paths, public
+from alma.hooks.privacy import Pattern, ignored, is_paused, paths, public
 from alma.hooks.project import locate
 
 
@@ -171,3 +176,54 @@ def test_pausing(tmp_path: Path, told: str, paused: bool) -> None:
     assert not is_paused(place, "git:a")
     Path(place.paused).write_text(told)
     assert is_paused(place, "git:a") is paused
+
+
+# -- an ignore file comes with a repository, and a repository may be hostile
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("**/" * 500 + "b", "a/" * 500 + "c"),
+        ("*a" * 100 + "b", "a" * 250),
+        ("[ab]*" * 60 + "!", "ab" * 120),
+        ("a*" * 100 + "\n" + "?*" * 100 + "x", "a" * 250),
+    ],
+)
+def test_no_pattern_holds_up_a_call(tmp_path: Path, pattern: str, path: str) -> None:
+    found = ignored(locate(str(ignoring(tmp_path, pattern))), str(tmp_path))
+    began = time.process_time()
+    found.touches({"file_path": path})
+    assert time.process_time() - began < 1.0
+
+
+def test_more_patterns_than_anybody_would_write_ignore_everything(tmp_path: Path) -> None:
+    ignoring(tmp_path, "\n".join(f"name-{number}" for number in range(5000)))
+    assert ignored(locate(str(tmp_path)), str(tmp_path)).everything
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_patterns_mean_what_they_mean_to_git(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    draw = random.Random(7)
+    for _ in range(60):
+        parts = draw.choices(["a", "b", "ab", "*", "?", "**", "a*", "*b", "[ab]", "[!a]", "*.x", "a.x"], k=3)
+        pattern = draw.choice(["", "/"]) + "/".join(parts[: draw.randint(1, 3)])
+        paths = ["/".join(draw.choices(["a", "b", "ab", "a.x", "ba"], k=draw.randint(1, 4))) for _ in range(12)]
+        (tmp_path / ".gitignore").write_text(f"{pattern}\n")
+        asked = ["git", "-C", str(tmp_path), "check-ignore", "--no-index", "--stdin"]
+        told = subprocess.run(asked, input="\n".join(paths), capture_output=True, text=True).stdout.splitlines()
+        meant = {path for path in paths if Pattern(pattern).fits(path.split("/"))}
+        assert meant == set(told), pattern
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights")
+def test_a_file_of_ours_that_is_a_link_or_no_file_is_passed_over(tmp_path: Path) -> None:
+    folder = tmp_path / "app"
+    (folder / ".claude-smart").mkdir(parents=True)
+    (tmp_path / "theirs").write_text("*\n")
+    (folder / ".claude-smart" / "ignore").symlink_to(tmp_path / "theirs")
+    assert not ignored(locate(str(folder)), str(folder)).everything
+    (folder / ".claude-smart" / "ignore").unlink()
+    os.mkfifo(folder / ".claude-smart" / "ignore")
+    assert not ignored(locate(str(folder)), str(folder)).everything

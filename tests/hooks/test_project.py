@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -166,3 +167,45 @@ def test_a_damaged_config_does_no_harm(tmp_path: Path, config: bytes) -> None:
     cloned(tmp_path)
     (tmp_path / ".git" / "config").write_bytes(config)
     assert identify(str(tmp_path)) == f"path:{tmp_path}"
+
+
+# -- what a repository says of itself is not to be trusted
+
+
+@pytest.mark.parametrize("name", ["git:github.com/acme/app", "path:/w/app", "everywhere", "name:acme"])
+def test_the_name_a_repository_gives_itself_is_never_the_key_of_another(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".claude-smart").mkdir()
+    (tmp_path / ".claude-smart" / "project").write_text(f"\n{name}\n")
+    assert identify(str(tmp_path)) == f"name:{name}"
+
+
+def test_a_name_is_one_line_of_plain_signs(tmp_path: Path) -> None:
+    (tmp_path / ".claude-smart").mkdir()
+    (tmp_path / ".claude-smart" / "project").write_text("a\x1b[31m\tb\u202ec\u2028d\n")
+    assert identify(str(tmp_path)) == "name:a[31m bc"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights")
+def test_a_name_is_not_read_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("the first line of a file of the person's")
+    folder = tmp_path / "app"
+    (folder / ".claude-smart").mkdir(parents=True)
+    (folder / ".claude-smart" / "project").symlink_to(tmp_path / "secret")
+    assert identify(str(folder)) == f"path:{folder}"
+    other = tmp_path / "other"
+    other.mkdir()
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "project").write_text("theirs")
+    (other / ".claude-smart").symlink_to(tmp_path / "kept")
+    assert identify(str(other)) == f"path:{other}"
+
+
+def test_a_secret_in_a_folder_or_an_address_is_not_in_the_key(tmp_path: Path) -> None:
+    token = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ0bC2dF4hJ6"
+    assert "ghp_" not in normalised(f"https://github.com/acme/app.git?token={token}")
+    assert "ghp_" not in normalised(f"https://github.com/acme/app#{token}")
+    keys = [identify(str(tmp_path / f"a {token}{end}")) for end in ("x", "y")]
+    assert all(token not in key for key in keys)
+    assert keys[0] != keys[1]
+    cloned(tmp_path / "app", f"https://git.example.org/{token}/app.git")
+    assert token not in identify(str(tmp_path / "app"))

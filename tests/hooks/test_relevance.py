@@ -378,3 +378,31 @@ def test_a_name_is_found_in_a_text_of_another_script(glance: Callable[[], Glance
 )
 def test_a_name_is_mentioned_as_a_word(text: str, name: str, expected: bool) -> None:
     assert relevance.mentions(text, name) is expected
+
+
+@pytest.mark.parametrize(
+    ("command", "fits"), [("go test ./...", True), ("cd api && go test", True), ("go build", False), ("ls go", False)]
+)
+def test_a_mend_comes_up_where_its_command_is_run_again(
+    glance: Callable[[], Glance], teach: Teach, command: str, fits: bool
+) -> None:
+    teach("Run `go test` in `api`", trigger="running go test", source="fix")
+    with glance() as opened:
+        found = relevance.relevant(opened, relevance.of_tool("Bash", {"command": command}), set(), 5)
+        assert bool(found) is fits
+
+
+def test_to_write_a_file_is_to_edit_it_though_its_path_does_not_say_so(
+    glance: Callable[[], Glance], teach: Teach
+) -> None:
+    teach("Never edit files in dist, they are generated", trigger="editing files in dist")
+    with glance() as opened:
+        for path, fits in (("/w/app/dist/index.js", True), ("/w/app/src/index.js", False)):
+            given = {"file_path": path, "content": "x"}
+            assert bool(relevance.relevant(opened, relevance.of_tool("Write", given, "/w/app"), set(), 5)) is fits
+
+
+def test_the_same_work_in_another_form_of_the_word(glance: Callable[[], Glance], teach: Teach) -> None:
+    teach("Don't run migrations yourself, only create the file", trigger="running migrations")
+    with glance() as opened:
+        assert relevance.relevant(opened, relevance.of_tool("Bash", {"command": "php artisan migrate"}), set(), 5)

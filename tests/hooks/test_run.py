@@ -283,7 +283,7 @@ def test_fifty_megabytes_of_output_are_a_short_line(host: Any) -> None:
     assert len(json.dumps(host.events()[0])) < 6000
 
 
-@pytest.mark.parametrize("damage", ["garbage", "newer", "folder", "empty"])
+@pytest.mark.parametrize("damage", ["garbage", "newer", "folder"])
 def test_a_store_that_cannot_be_read_is_logged(host: Any, teach: Teach, damage: str) -> None:
     teach("Use pnpm, not npm", avoid=["npm"])
     db = Path(host.place.db)
@@ -297,12 +297,16 @@ def test_a_store_that_cannot_be_read_is_logged(host: Any, teach: Teach, damage: 
         db.write_bytes(b"x" * 10_000)
     elif damage == "folder":
         db.mkdir()
-    elif damage == "empty":
-        db.touch()
     assert host.send("SessionStart", source="startup") == ""
     assert "memory.db" in host.log()
     assert [line["event"] for line in host.events()] == ["SessionStart"]
     assert db.exists()
+
+
+def test_a_store_that_is_just_being_made_is_no_trouble(host: Any) -> None:
+    Path(host.place.db).touch()
+    assert host.send("SessionStart", source="startup") == ""
+    assert host.log() == ""
 
 
 def test_a_store_that_is_not_there_yet_is_no_trouble(host: Any) -> None:

@@ -42,6 +42,8 @@ class Fake:
     def __init__(self):
         self.drains = 0
         self.tidied = 0
+        self.unrefined = False
+        self.refining = lambda: None
 
     def drain(self):
         self.drains += 1
@@ -49,6 +51,10 @@ class Fake:
 
     def tidy(self):
         self.tidied += 1
+
+    def refine(self):
+        self.unrefined = False
+        self.refining()
 
     def recall(self, project, session, text, limit):
         if text == "raise":
@@ -223,3 +229,24 @@ def test_it_tidies_once_a_day(place, monkeypatch):
         assert len(calls) == 1, "not while somebody drains"
     duties.tidy()
     assert len(calls) == 2
+
+
+def test_a_model_that_takes_its_time_holds_up_no_drain(place):
+    duties, answered = Fake(), threading.Event()
+    duties.unrefined, duties.refining = True, lambda: answered.wait(20)
+    made = Worker(place, duties, __file__, idle_seconds=0.2)
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    try:
+        until(lambda: made._refiner.is_alive())
+        before = duties.drains
+        assert wake.tell(place, __file__)
+        wake.want(place)
+        until(lambda: duties.drains > before)
+        # It does not end as idle while a model is being asked.
+        time.sleep(0.6)
+        assert thread.is_alive()
+    finally:
+        answered.set()
+        thread.join(10)
+    assert not thread.is_alive()

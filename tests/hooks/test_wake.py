@@ -33,6 +33,8 @@ class Fake:
     def tidy(self):
         pass
 
+    unrefined = False
+
     def recall(self, project, session, text, limit):
         self.asked.append((project, session, text, limit))
         return [("rul_1", "Use pnpm")]
@@ -339,3 +341,13 @@ def test_nothing_is_told_to_a_stranger_on_the_port_of_a_dead_worker(place):
     listener.close()
     assert b"secret-token" not in b"".join(heard)
     assert b"what was said" not in b"".join(heard)
+
+
+def test_a_worker_of_another_folder_of_journals_is_not_relied_upon(place, started, run_worker, tmp_path):
+    fake = Fake()
+    run_worker(fake, code=__file__)
+    other = Place(place.home, str(tmp_path / "elsewhere"))
+    assert wake.is_elsewhere(other)
+    assert not wake.is_elsewhere(place)
+    wake.wake(other, "Stop")
+    assert [command[command.index("--sessions") + 1] for command in started] == [other.sessions]

@@ -30,7 +30,7 @@ class Memory:
     def close(self): pass
 
 class Report:
-    def __init__(self, busy=False): self.busy, self.problems = busy, []
+    def __init__(self, busy=False): self.busy, self.problems, self.over = busy, [], []
 
 def drain(place, session=None, *, memory=None, wait=0.0):
     lock = held(place.drain_lock, wait)
@@ -49,6 +49,9 @@ def drain(place, session=None, *, memory=None, wait=0.0):
         (home / "seen.new").write_text("\\n".join(lines))
         os.replace(home / "seen.new", home / "seen")
     return Report()
+
+def refine(place, memory, over):
+    return []
 
 def recall(place, project, session, text, limit=5, *, memory):
     return [("rul_1", text)]
@@ -394,3 +397,29 @@ def test_what_it_cannot_do_is_told_in_the_log(place, monkeypatch):
     monkeypatch.setattr(worker, "work", lambda place: 1 / 0)
     assert worker.main(["--home", place.home]) == 1
     assert "Worker ended: ZeroDivisionError in test_worker.py" in logged(place)
+
+
+def test_asked_to_stop_with_the_session_it_does_and_loses_nothing(place, site, monkeypatch):
+    pid = settled(place, site)
+    said(place, "a", "the last words")
+    monkeypatch.setenv("CLAUDE_SMART_BACKEND_STOP_ON_END", "1")
+    ending = WAKE.replace('"Stop"', '"SessionEnd"')
+    subprocess.run([sys.executable, "-I", "-S", "-c", ending, str(site), place.home], check=True)
+    until(lambda: not processes(place))
+    assert pid not in processes(place)
+    assert seen(place) == ["the last words"]
+    assert not Path(place.worker).exists()
+
+
+def test_one_of_another_folder_is_drained_at_once_beside_the_worker(place, site, tmp_path):
+    pid = settled(place, site)
+    other = Place(place.home, str(tmp_path / "elsewhere"))
+    other.make()
+    said(other, "b", "from elsewhere")
+    wake.want(other)
+    second = start_worker(place, site, "--sessions", other.sessions)
+    began = time.monotonic()
+    assert second.communicate(timeout=20) == (b"", b"")
+    assert time.monotonic() - began < 8
+    assert seen(place) == ["from elsewhere"]
+    assert processes(place) == [pid]

@@ -12,10 +12,16 @@ from dataclasses import replace
 from ..types.record import Record
 from .context import Engine
 
+# A message and what is searched for or printed are spoken of, not run.
+_TOLD = re.compile(
+    r"""((?<=\s)(?:-m|-am|--message)[= ]?)\s*(?:'[^']*'|"[^"]*")|(\b(?:echo|printf|grep|rg|ag)\b)[^|;&\n]*""",
+)
+
 
 def verdicts(rules: Iterable[Record], commands: Sequence[str]) -> dict[str, bool]:
     """For each rule that the commands had to do with: True when it was followed, False when it was not."""
     found: dict[str, bool] = {}
+    commands = [_TOLD.sub(r"\1\2 ", command) for command in commands]
     for rule in rules:
         wanted, unwanted = _names(rule, "prefer"), _names(rule, "avoid")
         if _violates(commands, wanted, unwanted):

@@ -20,7 +20,7 @@ from .admit import build, clean, commit
 from .capture.story import Fixed, Heard, Note, Ran, Shown, Signal, Story
 from .context import Engine
 from .distil import edits, fixes
-from .distil.corrections import Reading, Standing, read
+from .distil.corrections import Reading, Standing, names, read
 from .drafts import Draft
 from .episodes import Conversation, Said, record
 from .follow import judged, verdicts
@@ -155,13 +155,14 @@ def _of_note(story: Story, note: Note) -> Teaching | None:
     """A person's explicit note is a rule as written; without words it flags the turn before as a correction."""
     if note.text.strip():
         reading = read(note.text, note.about)
+        prefer, avoid = names(note.text)
         return Teaching(
             id=note.id,
             rule=note.text.strip(),
             reach=Reach.ALWAYS if reading.reach is Reach.ALWAYS and reading.rule else Reach.PROJECT,
             source=RuleSource.NOTE,
-            prefer=reading.prefer,
-            avoid=reading.avoid,
+            prefer=prefer,
+            avoid=avoid,
             said=note.text,
             session=story.session,
             at=_moment(note.at),
@@ -225,8 +226,8 @@ def _of_fixed(story: Story, fixed: Fixed) -> Teaching | None:
         avoid=lesson.avoid,
         said=shorten(f"{fixed.failed} → {fixed.worked}", _TASK_CHARS),
         session=story.session,
-        # With edits in between it may have been these that helped.
-        sure=not fixed.edits,
+        # With edits in between it may have been these that helped; and a name that was mistyped once need not be again.
+        sure=lesson.lasting and not fixed.edits,
         at=_moment(fixed.at),
         metadata={"session": story.session},
     )
@@ -236,7 +237,8 @@ def _of_signal(story: Story, signal: Signal) -> Teaching | None:
     """A refusal or an edit says something was wrong, seldom what: it waits until it comes again."""
     if signal.name == "denied":
         what = shorten(signal.what or signal.tool, _TASK_CHARS // 2)
-        return _waiting(story, signal, f"Do not try `{what}`: it was not permitted", RuleSource.DENIAL, signal.text)
+        reason = signal.text.rpartition(f"{signal.what}`")[2].lstrip("`: ") if signal.what else signal.text
+        return _waiting(story, signal, f"Do not try `{what}`: it was not permitted", RuleSource.DENIAL, reason)
     found = edits.swap(signal.text, signal.what) if signal.name == "edited" else None
     if found is None:
         return None
@@ -266,10 +268,11 @@ def _waiting(story: Story, signal: Signal, rule: str, source: RuleSource, why: s
 def _found(engine: Engine, story: Story, since: int, made: Sequence[Taught]) -> dict[str, bool]:
     """True for a rule that was followed, False for one that was shown and had to be repeated or was broken."""
     found: dict[str, bool] = {}
-    for end, commands in _answers(story, since):
-        seen = {rule for shown in story.shown if shown.offset <= end for rule in shown.rules}
-        if seen and commands:
-            found |= verdicts(_rules(engine, sorted(seen)), commands)
+    known = _known_from(story)
+    rules = _rules(engine, sorted(known)) if known else []
+    for answer in _answers(story, since):
+        for rule in rules:
+            found |= verdicts([rule], [ran.command for ran in answer if ran.offset > known[rule.id]])
     shown = {rule for one in story.shown for rule in one.rules}
     found |= {
         one.record.id: False
@@ -279,7 +282,18 @@ def _found(engine: Engine, story: Story, since: int, made: Sequence[Taught]) -> 
     return found
 
 
-def _answers(story: Story, since: int) -> list[tuple[int, list[str]]]:
+def _known_from(story: Story) -> dict[str, int]:
+    """From where on each rule that was shown can be followed: told as a command starts, it comes too late for that."""
+    known: dict[str, int] = {}
+    for shown in story.shown:
+        late = shown.where == "PreToolUse"
+        started = next((ran.offset for ran in story.ran if ran.offset > shown.offset), 0) if late else 0
+        for rule in shown.rules:
+            known.setdefault(rule, max(shown.offset, started))
+    return known
+
+
+def _answers(story: Story, since: int) -> list[list[Ran]]:
     """What was run in answer to each person's turn, where the answer ends beyond the offset."""
     starts = [one.offset for one in story.heard]
     ends = [turn.offset for turn in story.turns if turn.speaker == "assistant"]
@@ -288,7 +302,7 @@ def _answers(story: Story, since: int) -> list[tuple[int, list[str]]]:
         following = starts[place + 1] if place + 1 < len(starts) else None
         end = next((one for one in ends if one > start and (following is None or one < following)), following)
         if end is not None and end > since:
-            answers.append((end, [ran.command for ran in story.ran if _within(ran, start, end)]))
+            answers.append([ran for ran in story.ran if _within(ran, start, end)])
     return answers
 
 

@@ -7,6 +7,7 @@ the person said. Whatever does not fit is left out.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..types.record import Record, Status
 from ..types.rules import EVERYWHERE, Reach, RuleSource
 from .admit import change, clean, rewrite
 from .context import Engine
+from .rule_pairs import contradicts
 from .rules import contradicted, dressed
 from .text import is_common, shorten, stems
 
@@ -110,7 +112,7 @@ def _settled(engine: Engine, rule: Record, item: Mapping[str, Any]) -> Record | 
             return None
         return rewrite(engine, rule, rule.body, status=Status.ARCHIVED)
     words = str(item.get("rule") or "").strip()
-    if not words or not _about(rule, words) or _hostile(item):
+    if not words or not _about(rule, item) or _hostile(item) or _turned(rule, words):
         return None
     # What the model writes may hold a secret that it saw.
     told = clean({name: str(item.get(name) or rule.body[name]).strip() for name in ("rule", "trigger", "why")})
@@ -122,10 +124,24 @@ def _settled(engine: Engine, rule: Record, item: Mapping[str, Any]) -> Record | 
     return rewrite(engine, rule, body, status=Status.ACTIVE, session=session)
 
 
-def _about(rule: Record, words: str) -> bool:
-    """A rule that shares no telling word with what was said is the model's own."""
-    said = stems(f"{rule.body['said']} {rule.body['rule']}")
-    return any(not is_common(word) for word in stems(words) & said) or stems(words) <= said
+def _about(rule: Record, item: Mapping[str, Any]) -> bool:
+    """A rule of which less than half was said, or a name in it that was not, is the model's own."""
+    heard = f"{rule.body['said']} {rule.body['rule']}"
+    said, words = stems(heard), stems(str(item["rule"]))
+    telling = {word for word in words if not is_common(word)} or words
+    if 2 * len(telling & said) < len(telling):
+        return False
+    written = " ".join(str(item.get(name) or "") for name in ("rule", "trigger", "why"))
+    return all(name.strip(".,;:!?()\"'").lower() in heard.lower() for name in _NAME.findall(written))
+
+
+# Commands, paths, options, addresses: what a person would have had to name.
+_NAME = re.compile(r"`[^`]*`|\S*[/\\@$|<>=]\S*|(?<!\w)-{1,2}[A-Za-z]\S*|\w+\.\w+|\w+_\w+")
+
+
+def _turned(rule: Record, words: str) -> bool:
+    """Whether it says the contrary of what it stands for."""
+    return contradicts({**rule.body, "rule": words}, rule.body, None)
 
 
 def _hostile(item: Mapping[str, Any]) -> bool:

@@ -1,9 +1,10 @@
 """Rules: what a person's corrections, notes and repaired mistakes teach, and what becomes of them.
 
 A rule that is taught again is the same rule, said once more: a candidate becomes active by it, and what held for one
-session holds for the project when another session needs it too. A rule that contradicts an older one of the same place
-takes its place. One that was deleted stays away unless its person states it anew. Each teaching has an id, and is
-counted once, however often it is told.
+session holds for the project when others need it too. What was said of one moment ("no, the other file") is no rule of
+the project however often it is said. A rule that contradicts an older one of the same place takes its place; what a
+machine found out takes the place of nothing that a person said. One that was deleted stays away unless its person
+states it anew. Each teaching has an id, and is counted once, however often it is told.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from ..types.rules import EVERYWHERE, Reach, RuleSource
 from ..types.vector import Vector, cosine
 from .admit import Attempting, build, change, clean, key_of, revise, screen
 from .context import Engine
-from .distil.similar import Verdict, judge
 from .drafts import Draft
 from .search import by_meaning, by_words
 from .text import content_words, is_common, shorten, stem, stems
@@ -33,9 +33,13 @@ LINE_CHARS = 400
 _PART_CHARS = 240
 _SAID_CHARS = 500
 _ALIKE = 12
+_OVER_AGAIN = 3
 _SOURCES = 50
 _LIVE = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
 _LONG_LIVED = (Reach.PROJECT, Reach.ALWAYS)
+_HABIT = 3
+"""In so many sessions a person says "for this session" before it is taken for more."""
+_SPOKEN = frozenset((RuleSource.NOTE, RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.IMPORT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +150,15 @@ def line(body: Mapping[str, Any]) -> str:
     from .inject.escape import escape
 
     trigger, rule, why = (escape(str(body[name])) for name in ("trigger", "rule", "why"))
-    when = f"**{_plain_start(trigger)}:** " if trigger else ""
+    when = f"**{_plain_start(trigger)}:** " if trigger and not _says_it(rule, trigger) else ""
     because = f" *Why:* {why}" if why and why.lower() not in rule.lower() else ""
     return shorten(f"{when}{rule}{because}", LINE_CHARS)
+
+
+def _says_it(rule: str, trigger: str) -> bool:
+    """Whether the occasion is the rule over again: "adding emojis to headings", "Don't add emojis to headings"."""
+    occasion = stems(trigger)
+    return len(occasion) >= _OVER_AGAIN and occasion <= stems(rule)
 
 
 def _plain_start(trigger: str) -> str:
@@ -201,7 +211,7 @@ class _Lesson:
 
     def teach(self, one: _Prepared) -> Taught:
         known = self._alike(one)
-        same = next((held for held in known if self._same(one, held)), None)
+        same = self._joined(one, [held for held in known if self._same(one, held)])
         if same is not None:
             return self._again(one, same)
         stone = self._stone(one)
@@ -229,6 +239,16 @@ class _Lesson:
         self._put(record)
         return record
 
+    def _joined(self, one: _Prepared, same: Sequence[Record]) -> Record | None:
+        """Which of the records that say the same it adds to: none, while it may be a wish of several moments."""
+        near = [held for held in same if held.session in ("", one.draft.session) or _taught(one, held)]
+        if near or not one.draft.session:
+            return next(iter(near or same), None)
+        sessions = {held.session for held in same} | {one.draft.session}
+        asked = {Reach(held.body["reach"]) for held in same} | {one.teaching.reach}
+        needed = _HABIT if Reach.SESSION in asked else 2
+        return same[0] if len(sessions) >= needed and _lasts(one) else None
+
     def _again(self, one: _Prepared, held: Record) -> Taught:
         given, metadata = one.teaching, dict(held.body.get("metadata", {}))
         sources = list(metadata.get("sources", ()))
@@ -247,10 +267,10 @@ class _Lesson:
             body["reach"] = str(Reach.ALWAYS)
             changes |= {"project": EVERYWHERE}
             verb = "promoted"
-        if held.status is not Status.ACTIVE and not held.body.get("put_away"):
+        if held.status is not Status.ACTIVE and not held.body.get("put_away") and _confirms(given, held):
             changes["status"] = Status.ACTIVE
             verb = "confirmed" if verb == "repeated" else verb
-        if given.explicit:
+        if given.explicit and given.sure:
             body |= {"source": str(given.source), "rule": one.draft.body["rule"], "put_away": False}
             changes["status"] = Status.ACTIVE
         body = dressed(body)
@@ -265,11 +285,14 @@ class _Lesson:
         return Taught(given, fresh, verb, replaced)
 
     def _supersede(self, record: Record, known: Iterable[Record]) -> tuple[str, ...]:
+        # Loaded here, as below: what compares and reads rules takes longer to load than all of alma.
+        from .rule_pairs import contradicts
+
         gone = []
         for held in known:
             held = self._changed.get(held.id, held)
             standing = held.status in (Status.ACTIVE, Status.CANDIDATE) and held.id != record.id
-            if standing and _same_place(record, held) and contradicts(record.body, held.body, _close(record, held)):
+            if standing and _may_end(record, held) and contradicts(record.body, held.body, _close(record, held)):
                 now = self._engine.clock()
                 self._put(
                     revise(
@@ -306,7 +329,9 @@ class _Lesson:
         return [held[name] for name in dict.fromkeys((*found, *fresh)) if name in held and held[name].status in _LIVE]
 
     def _same(self, one: _Prepared, held: Record) -> bool:
-        if held.kind != MemoryType.RULE or not _may_join(one, held):
+        from .rule_pairs import same_rule
+
+        if held.kind != MemoryType.RULE:
             return False
         return held.key == one.draft.key or same_rule(one.draft.body, held.body, _closeness(one.vectors, held))
 
@@ -340,90 +365,37 @@ def _after(teaching: Teaching, stone: Record) -> bool:
     return teaching.at is not None and teaching.at > stone.created_at
 
 
-def _may_join(one: _Prepared, held: Record) -> bool:
-    """A lasting rule takes in what a session needs too; a rule of one session does not swallow one for all."""
-    if held.session == one.draft.session or not held.session:
+def _taught(one: _Prepared, held: Record) -> bool:
+    return one.teaching.id in held.body["metadata"]["sources"]
+
+
+def _lasts(one: _Prepared) -> bool:
+    """Whether what was said of a moment can be meant for others as well."""
+    from .distil.corrections import stands_alone
+
+    given = one.teaching
+    return bool(given.prefer and given.avoid) or stands_alone(given.rule)
+
+
+def _confirms(given: Teaching, held: Record) -> bool:
+    """Whether a repetition makes a rule of what was waiting."""
+    if given.explicit and given.sure:
         return True
-    return not one.draft.session or held.session != one.draft.session
+    if given.source is RuleSource.DENIAL:
+        # What refuses is a machine, and it refuses again what is tried again.
+        return False
+    if given.source is RuleSource.FIX:
+        return given.sure or given.session != held.body["metadata"].get("session")
+    return given.sure or given.reach in _LONG_LIVED
 
 
-def _same_place(record: Record, held: Record) -> bool:
+def _may_end(record: Record, held: Record) -> bool:
     """What is said for one session ends no rule of the project; a rule of a project ends none of all projects."""
+    if held.body["source"] in _SPOKEN and record.body["source"] not in _SPOKEN:
+        return False
     if record.session:
         return held.session == record.session
     return held.project == record.project or record.project == EVERYWHERE
-
-
-# -- the same, or the contrary
-
-
-def same_rule(a: Mapping[str, Any], b: Mapping[str, Any], closeness: float | None) -> bool:
-    if _against(a, b) or _elsewhere(a, b):
-        return False
-    if judge(a["rule"], b["rule"], closeness).verdict is Verdict.SAME and _alike(a["rule"], b["rule"], closeness):
-        return True
-    # "Use pnpm, not npm" said in many ways prefers and avoids the same.
-    wanted, unwanted = _names(a, "prefer"), _names(a, "avoid")
-    return bool(wanted) and bool(unwanted) and wanted == _names(b, "prefer") and unwanted == _names(b, "avoid")
-
-
-def contradicts(a: Mapping[str, Any], b: Mapping[str, Any], closeness: float | None) -> bool:
-    if _elsewhere(a, b):
-        return False
-    if _against(a, b):
-        return True
-    found = judge(a["rule"], b["rule"], closeness)
-    if found.verdict is Verdict.OPPOSITE:
-        # The judge weighs pairs that are about one thing. Two rules need not be: only a law makes them contrary.
-        turned = any(reason.startswith(_TURNED) for reason in found.reasons)
-        return turned and _overlap(a["rule"], b["rule"]) >= _MUCH
-    number = any(reason.startswith("different number") for reason in found.reasons)
-    return found.verdict is Verdict.VARIANT and number and _only_numbers_differ(a["rule"], b["rule"])
-
-
-_TURNED = ("negation or preference reversed", "negated, or going", "opposite words")
-_MUCH = 0.5
-
-
-def _overlap(a: str, b: str) -> float:
-    """How much of the shorter of two rules the other says, too."""
-    first, second = stems(a) - _NEGATIONS, stems(b) - _NEGATIONS
-    return len(first & second) / max(1, min(len(first), len(second)))
-
-
-def _alike(a: str, b: str, closeness: float | None) -> bool:
-    """Each says most of what the other says, or they mean nearly the same."""
-    first, second = stems(a) - _NEGATIONS, stems(b) - _NEGATIONS
-    return len(first & second) / max(1, len(first), len(second)) >= _MOST or (closeness or 0.0) >= _CLOSE
-
-
-_MOST = 0.6
-_CLOSE = 0.8
-_NEGATIONS = frozenset(map(stem, ("never", "always", "avoid", "stop", "without", "instead", "please")))
-
-
-def _only_numbers_differ(a: str, b: str) -> bool:
-    return {word for word in stems(a) ^ stems(b) if not word.isdigit()} == set()
-
-
-def _names(body: Mapping[str, Any], name: str) -> set[str]:
-    return {str(one).lower() for one in body.get(name, ())}
-
-
-def _against(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """One wants what the other does not."""
-    return bool(_names(a, "prefer") & _names(b, "avoid") or _names(a, "avoid") & _names(b, "prefer"))
-
-
-def _elsewhere(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Both say when they apply, and have not one telling word of it in common."""
-    first, second = (_telling(str(body.get("trigger", ""))) for body in (a, b))
-    return bool(first and second) and not first & second
-
-
-def _telling(trigger: str) -> set[str]:
-    found = stems(trigger)
-    return {word for word in found if not is_common(word)} or set(found)
 
 
 def _closeness(vectors: Sequence[Vector], held: Record) -> float | None:

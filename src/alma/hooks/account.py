@@ -117,7 +117,7 @@ def line(call: Call, project: str, now: float, *, ignored: bool = False) -> dict
         "session": call.session,
         "project": project,
         "cwd": told(call.cwd, _SHORT, 0, hiding=False),
-        "agent_id": call.agent_id[:_SHORT],
+        "agent_id": told(call.agent_id, _SHORT, 0, hiding=False),
         "data": data,
     }
 
@@ -135,7 +135,7 @@ def _id(call: Call, data: Mapping[str, Any]) -> str:
 
 
 def _ignored(call: Call) -> dict[str, Any]:
-    return {"tool_name": call.text("tool_name")[:_SHORT], "tool_use_id": _short(call, "tool_use_id"), "ignored": True}
+    return {"tool_name": _short(call, "tool_name"), "tool_use_id": _short(call, "tool_use_id"), "ignored": True}
 
 
 def _data(call: Call) -> dict[str, Any]:

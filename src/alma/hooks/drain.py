@@ -8,7 +8,7 @@ the host's own transcript, so that there is one account of a session and one mar
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -26,10 +26,11 @@ from ..engine.keep import Kept, Mark, keep, mark_of
 from ..engine.rules import Taught
 from ..errors import ALMAError
 from ..types.rules import EVERYWHERE
-from . import journal
+from . import journal, log
 from .locks import held
 from .place import Place
 
+_HEADER_BYTES = 64 * 1024
 _TRANSCRIPT_BYTES = 64 * 1024 * 1024
 
 
@@ -75,6 +76,8 @@ class Report:
     problems: list[str] = field(default_factory=list)
     busy: bool = False
     """Somebody else is draining; they look again before they end."""
+    over: list[Kept] = field(default_factory=list)
+    """The sessions that have ended, for `refine`."""
 
     def add(self, kept: Kept) -> None:
         self.sessions += 1
@@ -97,39 +100,44 @@ def drain(place: Place, session: str | None = None, *, memory: Memory | None = N
         report.busy = True
         return report
     with lock:
-        over = _drain(place, memory, list(journals(place, session)), report)
-    # Without the lock: a model takes its time.
-    _refine(place, memory, over, report)
+        _drain(place, memory, list(journals(place, session)), report)
     return report
 
 
-def _drain(place: Place, memory: Memory, due: list[str], report: Report) -> list[Kept]:
-    """The sessions among them that are over."""
-    over = []
+def _drain(place: Place, memory: Memory, due: list[str], report: Report) -> None:
     for path in due:
         try:
             kept, ended = _one(place, memory, path)
+        except FileNotFoundError:
+            # Cleared meanwhile.
+            continue
         except (ALMAError, OSError) as error:
             # One journal that cannot be taken in must not hold up the others.
             report.problems.append(f"{os.path.basename(path)}: {error}")
             continue
+        except Exception as error:  # noqa: BLE001 - the same; and what was not foreseen may quote what was said
+            report.problems.append(f"{os.path.basename(path)}: {log.where(error)}")
+            continue
         if kept is not None:
             report.add(kept)
-            over += [kept] if ended else []
-    return over
+            report.over += [kept] if ended else []
 
 
-def _refine(place: Place, memory: Memory, over: list[Kept], report: Report) -> None:
+def refine(place: Place, memory: Memory, over: Sequence[Kept]) -> list[str]:
+    """Let a model look at what these sessions taught, where that is allowed; what went wrong.
+
+    Apart from the drain, because a model takes its time and nobody shall wait for it.
+    """
     from .refining import is_allowed, look_again
 
-    if not over or not is_allowed(place):
-        return
-    for kept in over:
+    problems = []
+    for kept in over if over and is_allowed(place) else ():
         try:
             problem = look_again(place, memory.engine(kept.project), kept.session)
         except ALMAError as error:
             problem = str(error)
-        report.problems += [problem] if problem else []
+        problems += [problem] if problem else []
+    return problems
 
 
 def journals(place: Place, session: str | None = None) -> Iterator[str]:
@@ -155,19 +163,31 @@ class Journal:
 
 def _one(place: Place, memory: Memory, path: str) -> tuple[Kept | None, bool]:
     """What was taken in, and whether the session is over."""
-    size = os.path.getsize(path)
+    if is_taken_in(memory.engine(EVERYWHERE), path):
+        return None, False
     read = read_journal(path)
     if read is None:
         return None, False
     engine = memory.engine(read.story.project or EVERYWHERE)
     mark = mark_of(engine, read.story.session)
-    if mark.file == read.file and mark.offset >= size:
+    if mark.file == read.file and mark.offset >= read.size:
         return None, False
     seen = _complete(place, read, mark if mark.file == read.file else Mark())
     if seen:
         read = read_journal(path) or read
     kept = keep(engine, read.story, Mark(read.file, read.size, max(seen, mark.transcript)))
     return kept, read.story.ended
+
+
+def is_taken_in(engine: Engine, path: str) -> bool:
+    """Whether all of a journal is in the store: told by its first line alone, because most of them are."""
+    with open(path, "rb") as file:
+        first, _ = journal_events.parse(file.readline(_HEADER_BYTES))
+        size = os.fstat(file.fileno()).st_size
+    if not first or first[0].name != "Journal":
+        return False
+    mark = mark_of(engine, first[0].session)
+    return mark.file == first[0].id and mark.offset >= size
 
 
 def read_journal(path: str) -> Journal | None:
@@ -195,8 +215,9 @@ def _complete(place: Place, read: Journal, mark: Mark) -> int:
         with open(path, "rb") as file:
             file.seek(max(mark.transcript, size - _TRANSCRIPT_BYTES))
             lines = [line for line in file.read(_TRANSCRIPT_BYTES).splitlines(keepends=True) if line.endswith(b"\n")]
-    except OSError:
-        # The host keeps its transcripts as long as it likes; without one the hooks' own account has to do.
+    except (OSError, ValueError):
+        # It may be no path at all, and the host keeps its transcripts as long as it likes. Without one the hooks' own
+        # account has to do.
         return 0
     for event in transcript.missed(lines, read.known):
         journal.append_event(place, read.story.session, event, read.story.project)

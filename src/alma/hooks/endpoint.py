@@ -94,6 +94,7 @@ class Endpoint:
             "pid": os.getpid(),
             "since": self.since,
             "code": code,
+            "sessions": self._place.sessions,
         }
         beside = f"{self._place.worker}.{os.getpid()}"
         _remove(beside)

@@ -77,8 +77,10 @@ class Glance:
     def __init__(self, place: Place, project: str) -> None:
         self._now = int(time.time() * 1_000_000)
         self._db = _connected(place.db)
+        self._scopes: dict[int, str] = {}
         try:
-            self._scopes = self._found(project)
+            if _is_made(self._db):
+                self._scopes = self._found(project)
         except BaseException:
             self._db.close()
             raise
@@ -134,7 +136,7 @@ class Glance:
 
     def _found(self, project: str) -> dict[int, str]:
         select = "SELECT id, project FROM scope WHERE project IN (?, ?) AND kind = 'rule'"
-        return dict(self._all(select, (project, EVERYWHERE)))
+        return dict(_fetched(self._db, select, (project, EVERYWHERE)))
 
     def _rules(self, where: str, params: Sequence[Any], limit: int) -> list[Rule]:
         select = (
@@ -148,10 +150,15 @@ class Glance:
             raise Unreadable("a rule in the store is damaged; run `claude-smart doctor`") from error
 
     def _all(self, select: str, params: Sequence[Any]) -> list[Any]:
-        try:
-            return self._db.execute(select, params).fetchall()
-        except (sqlite3.Error, UnicodeError, OverflowError) as error:
-            raise Unreadable(f"memory.db: {error}") from error
+        """Where no rule is in scope there is nothing to ask for, and perhaps no table yet to ask."""
+        return _fetched(self._db, select, params) if self._scopes else []
+
+
+def _fetched(db: sqlite3.Connection, select: str, params: Sequence[Any] = ()) -> list[Any]:
+    try:
+        return db.execute(select, params).fetchall()
+    except (sqlite3.Error, UnicodeError, OverflowError) as error:
+        raise Unreadable(f"memory.db: {error}") from error
 
 
 def _connected(path: str) -> sqlite3.Connection:
@@ -162,7 +169,6 @@ def _connected(path: str) -> sqlite3.Connection:
         raise Unreadable(f"memory.db cannot be opened: {error}") from error
     try:
         db.set_progress_handler(lambda: 1, _STEPS)
-        _check(db)
     except BaseException:
         db.close()
         raise
@@ -184,14 +190,15 @@ def _size_of(path: str) -> int:
         return -1
 
 
-def _check(db: sqlite3.Connection) -> None:
-    try:
-        [(application,)] = db.execute("PRAGMA application_id").fetchall()
-        [(version,)] = db.execute("PRAGMA user_version").fetchall()
-    except sqlite3.Error as error:
-        raise Unreadable(f"memory.db: {error}") from error
+def _is_made(db: sqlite3.Connection) -> bool:
+    """Whether the store is a finished one; False while somebody is just making it."""
+    [(application,)] = _fetched(db, "PRAGMA application_id")
+    [(version,)] = _fetched(db, "PRAGMA user_version")
+    if application == version == 0 and not _fetched(db, "SELECT 1 FROM sqlite_master LIMIT 1"):
+        return False
     if application != APPLICATION_ID:
         raise Unreadable("memory.db is not an alma database")
     if version != VERSION:
         older = "older" if version < VERSION else "newer"
         raise Unreadable(f"memory.db has format {version}, {older} than the {VERSION} that this hook reads")
+    return True

@@ -97,6 +97,22 @@ def _person(environ: Mapping[str, str]) -> str:
     return home
 
 
+def own_files(place: Place, *endings: str) -> list[str]:
+    """The files of ours among the journals, or those with these endings. The folder may be one that others use too."""
+    try:
+        names = sorted(os.listdir(place.sessions))
+    except FileNotFoundError:
+        return []
+    wanted = [name for name in names if (name.endswith(endings) if endings else _is_own(name))]
+    return [os.path.join(place.sessions, name) for name in wanted]
+
+
+def _is_own(name: str) -> bool:
+    """A hook that was killed may have left a journal's beginning behind, with its number at the end."""
+    stem, _, ending = name.rpartition(".")
+    return name == "wanted" or ending in ("jsonl", "shown", "done") or (ending.isdigit() and stem.endswith(".jsonl"))
+
+
 def file_name(session: str) -> str:
     """A session's id as a file name. One that could mean another folder or a device is replaced by its digest."""
     plain = 0 < len(session) <= _LONGEST and session[0].isalnum() and _SAFE.issuperset(session)

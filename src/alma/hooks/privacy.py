@@ -9,7 +9,7 @@ import sys
 
 from . import log
 from .place import Place
-from .project import FOLDER, Project, writable
+from .project import MOST_CHARS, Project, own_file, writable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Each letter is spelled in both cases, so that the search can jump from one `<` to the next. Compiled where needed.
 _TAG = r"<\s{0,3}(/?)\s{0,3}[pP][rR][iI][vV][aA][tT][eE](?:\s[^<>]{0,200})?>"
 _MOST = 256 * 1024
+_MOST_PATTERNS = 1000
 
 
 def public(text: str) -> str:
@@ -89,13 +90,14 @@ class Ignored:
 def ignored(project: Project, cwd: str) -> Ignored:
     files = []
     for folder in project.folders:
-        try:
-            with open(os.path.join(folder, FOLDER, "ignore"), "rb") as file:
-                lines = file.read(_MOST).decode("utf-8", "replace").splitlines()
-        except OSError:
-            continue
-        patterns = [Pattern(line) for line in lines if line.strip() and not line.startswith("#")]
-        files.append((folder, patterns))
+        text = own_file(folder, "ignore")
+        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+        if len(lines) > _MOST_PATTERNS or len(text) >= MOST_CHARS:
+            # Nobody wrote so many by hand. To look at them all would hold up every call, and to leave some out would
+            # write down what was to be ignored.
+            lines = ["*"]
+        if lines:
+            files.append((folder, [Pattern(line) for line in lines]))
     return Ignored(os.path.normcase(os.path.realpath(cwd)), files)
 
 
@@ -104,19 +106,22 @@ def _decided(patterns: list[Pattern], folder: str, path: str) -> bool:
     below = os.path.relpath(path, folder).replace(os.sep, "/")
     if below == ".." or below.startswith("../"):
         return False
-    parts = below.split("/")
-    held = ["/".join(parts[: i + 1]) for i in range(len(parts))]
+    names = below.split("/")
     verdict = False
     for pattern in patterns:
-        if any(map(pattern.fits, held)):
+        if pattern.fits(names):
             verdict = not pattern.negated
     return verdict
 
 
 class Pattern:
-    """One line of an ignore file, read as git reads it, but that what is meant for folders holds for files too."""
+    """One line of an ignore file, read as git reads it, but that what is meant for folders holds for files too.
 
-    __slots__ = ("everything", "fits", "negated")
+    It comes with a repository, so it may be written to keep us busy: no pattern takes longer than its length times
+    that of the path.
+    """
+
+    __slots__ = ("_parts", "everything", "negated")
 
     def __init__(self, line: str) -> None:
         text = line.strip()
@@ -124,36 +129,61 @@ class Pattern:
         self.negated = text.startswith("!")
         text = text[1:] if self.negated or text.startswith(("\\#", "\\!")) else text
         text = text.rstrip("/")
-        start = "" if "/" in text else "(?:.*/)?"
-        self.fits = _compiled(start, text.lstrip("/")).match
+        parts = text.lstrip("/").split("/")
+        parts = parts if "/" in text else ["**", *parts]
+        self._parts = [part for i, part in enumerate(parts) if part != "**" or parts[i - 1 : i] != ["**"]]
+
+    def fits(self, names: list[str]) -> bool:
+        """Whether it means this path or a folder that holds it.
+
+        As in git `**` stands for any number of folders, and at the end for at least one name.
+        """
+        open_at = {0}
+        for place, part in enumerate(self._parts):
+            open_at = self._further(names, part, open_at, last=place == len(self._parts) - 1)
+            if not open_at:
+                return False
+        return True
+
+    def _further(self, names: list[str], part: str, open_at: set[int], *, last: bool) -> set[int]:
+        """How much of the path may be used up after this part, from what may be used up before it."""
+        if part == "**":
+            return set(range(min(open_at) + last, len(names) + 1))
+        one = _compiled(part).match
+        return {at + 1 for at in open_at if at < len(names) and one(names[at])}
 
 
-def _compiled(start: str, pattern: str) -> re.Pattern[str]:
-    how = re.S | re.I if sys.platform in ("win32", "darwin") else re.S
-    try:
-        return re.compile(f"{start}{_translated(pattern)}\\Z", how)
-    except re.error:
-        # Such as `[z-a]`: then it means itself.
-        return re.compile(f"{start}{re.escape(pattern)}\\Z", how)
+_known: dict[str, re.Pattern[str]] = {}
 
 
-def _translated(pattern: str) -> str:
-    out, i = [], 0
-    while i < len(pattern):
-        if pattern.startswith("**/", i):
-            out.append("(?:.*/)?")
-            i += 3
-        elif pattern.startswith("**", i):
-            out.append(".*")
-            i += 2
-        elif pattern[i] == "[" and (end := pattern.find("]", i + 2)) > 0:
-            inner = pattern[i + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
-            out.append(f"[{'^' + inner[1:] if inner[0] in '!^' else inner}]")
-            i = end + 1
+def _compiled(part: str) -> re.Pattern[str]:
+    if part not in _known:
+        how = re.S | re.I if sys.platform in ("win32", "darwin") else re.S
+        try:
+            _known[part] = re.compile(_translated(part) + "\\Z", how)
+        except re.error:
+            # Such as `[z-a]`: then it means itself.
+            _known[part] = re.compile(re.escape(part) + "\\Z", how)
+    return _known[part]
+
+
+def _translated(part: str) -> str:
+    """What stands between two stars is looked for once, where it first fits: no other place would fit better."""
+    pieces, i = [""], 0
+    while i < len(part):
+        if part[i] == "*":
+            pieces += [""] if part[i - 1 : i] != "*" or not i else []
+        elif part[i] == "[" and (end := part.find("]", i + 2)) > 0:
+            inner = part[i + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
+            pieces[-1] += f"[{'^' + inner[1:] if inner[0] in '!^' else inner}]"
+            i = end
         else:
-            out.append({"*": "[^/]*", "?": "[^/]"}.get(pattern[i]) or re.escape(pattern[i]))
-            i += 1
-    return "".join(out)
+            pieces[-1] += "." if part[i] == "?" else re.escape(part[i])
+        i += 1
+    first, *rest = pieces
+    if not rest:
+        return first
+    return first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + f".*{rest[-1]}"
 
 
 _WORD = r"[^\s\"'`|&;<>()$={},@]+"

@@ -13,6 +13,7 @@ FOLDER = ".claude-smart"
 _LONGEST = 200
 _HEAD = 150
 _READ = 256 * 1024
+MOST_CHARS = _READ
 _USUAL_PORTS = {"22", "443", "80"}
 
 
@@ -63,7 +64,13 @@ def _above(path: str) -> list[str]:
 
 
 def _short(key: str) -> str:
-    return key if len(key) <= _LONGEST else f"{key[:_HEAD]}#{digest(key)}"
+    """A folder's name or an address may hold a secret: then what is left of it, and a digest that tells it apart."""
+    from .trim import redacted
+
+    safe = redacted(key)
+    if safe == key and len(key) <= _LONGEST:
+        return key
+    return f"{safe[:_HEAD]}#{digest(key)}"
 
 
 def _read(path: str) -> str:
@@ -79,8 +86,28 @@ def _first_line(path: str) -> str:
     return next((line for line in lines if line), "")
 
 
+def own_file(folder: str, name: str) -> str:
+    """The text of a file of ours in a folder of a project; empty when there is none.
+
+    It comes with a repository, which is not to be trusted: a link could lead to a file of the person's that is nobody's
+    business, and what is no plain file could hold us up.
+    """
+    kept = os.path.join(folder, FOLDER)
+    path = os.path.join(kept, name)
+    try:
+        # A regular file, by its own mode and not by that of what a link leads to.
+        if os.lstat(path).st_mode & 0o170000 != 0o100000 or os.path.islink(kept):
+            return ""
+    except (OSError, ValueError):
+        return ""
+    return _read(path)
+
+
 def _override(folder: str) -> str:
-    return " ".join(_first_line(os.path.join(folder, FOLDER, "project")).split())
+    """The name that a project gives itself. Names are a space of their own: none is the key of another project."""
+    lines = (" ".join(line.split()) for line in own_file(folder, "project").replace("\0", "").splitlines())
+    name = next((line for line in lines if line), "")
+    return "".join(sign for sign in name if sign.isprintable())
 
 
 # -- git
@@ -149,6 +176,9 @@ def normalised(url: str, folder: str = "") -> str:
         return _scp_or_path(url, folder)
     if scheme.lower() == "file":
         return _local("/" + rest.partition("/")[2], folder)
+    for sign in "?#":
+        # What may stand there names no repository, but perhaps a token.
+        rest = rest.partition(sign)[0]
     authority, _, path = rest.partition("/")
     return _joined(_host(authority.rpartition("@")[2]), path)
 

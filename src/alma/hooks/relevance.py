@@ -61,6 +61,19 @@ _TOPICS = {
     )
     for word in words.split()
 }
+# Said of the same work, however it is said.
+_SAME_WORK = {
+    stem(word): stem(other)
+    for word, other in (
+        ("migrate", "migration"),
+        ("deployment", "deploy"),
+        ("documentation", "docs"),
+        ("translate", "translation"),
+        ("releasing", "release"),
+    )
+}
+_EDITING = frozenset(map(stem, "edit editing write touch change modify file folder".split()))
+"""What a tool that writes a file does, though its arguments do not say so."""
 _LANGUAGES = {
     "ts": "typescript",
     "tsx": "typescript",
@@ -99,7 +112,9 @@ class Said:
         self.words = _telling(_SPLIT_CASE.sub(" ", text))
         if "pr" in self.words:
             self.words += ["pull", "request"]
-        self.stems = frozenset(map(stem, self.words)) - (frozenset() if file else _ONLY_OF_FILES)
+        self.stems = _meant(self.words) - (frozenset() if file else _ONLY_OF_FILES)
+        if content:
+            self.stems |= _EDITING
 
 
 def of_prompt(text: str) -> Said:
@@ -176,7 +191,11 @@ def fit(rule: Rule, said: Said, weights: Mapping[str, float]) -> float:
 
 
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(map(stem, _telling(text)))
+    return _meant(_telling(text))
+
+
+def _meant(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(_SAME_WORK.get(one, one) for one in map(stem, words))
 
 
 def _named(rule: Rule, said: Said) -> float:
@@ -186,6 +205,9 @@ def _named(rule: Rule, said: Said) -> float:
     wanted = (name.lower() for name in rule.names("prefer") if said.is_command or not name.isalpha())
     names = {*map(_bare, wanted), *avoided}
     found = sum(mentions(said.literal, name) for name in names if _is_name(name, said.is_command))
+    if said.is_command and rule.text("source") == "fix":
+        # What failed once is told of by the command that did.
+        found += mentions(said.literal, rule.text("trigger").removeprefix("running ").lower() or "\0")
     if said.content:
         found += sum(_is_written(said.content, name) for name in avoided)
     if said.file:

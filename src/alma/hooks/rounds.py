@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from . import log, wake
@@ -16,7 +16,8 @@ from .locks import held
 from .place import Place
 
 if TYPE_CHECKING:
-    from .drain import Memory, Report
+    from ..engine.keep import Kept
+    from .drain import Memory
 
 EVENT = "Worker"
 PATIENCE_SECONDS = 300.0
@@ -43,12 +44,29 @@ class Duties:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._memory: Memory | None = None
+        self._over: list[Kept] = []
         self._opening = threading.Lock()
 
     def drain(self) -> bool:
         from .drain import drain
 
-        return self._told(drain(self._place, memory=self._opened()))
+        report = drain(self._place, memory=self._opened())
+        self._over += report.over
+        self._note(report.problems)
+        return not report.busy
+
+    @property
+    def unrefined(self) -> bool:
+        """Whether sessions have ended that a model may look at."""
+        return bool(self._over)
+
+    def refine(self) -> None:
+        from .drain import refine
+
+        over, self._over = self._over, []
+        if not over:
+            return
+        self._note(refine(self._place, self._opened(), over))
 
     def recall(self, project: str, session: str, text: str, limit: int) -> list[tuple[str, str]]:
         from .drain import recall
@@ -83,10 +101,9 @@ class Duties:
                 self._memory = Memory(self._place)
             return self._memory
 
-    def _told(self, report: Report) -> bool:
-        for problem in report.problems:
+    def _note(self, problems: Iterable[str]) -> None:
+        for problem in problems:
             log.note(self._place, EVENT, problem)
-        return not report.busy
 
 
 def _is_old(path: str, seconds: float) -> bool:

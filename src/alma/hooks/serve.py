@@ -36,6 +36,9 @@ _MOST_RULES = 50
 class Duties(Protocol):
     def drain(self) -> bool: ...
     def tidy(self) -> None: ...
+    def refine(self) -> None: ...
+    @property
+    def unrefined(self) -> bool: ...
     def recall(self, project: str, session: str, text: str, limit: int) -> list[tuple[str, str]]: ...
     def close(self) -> None: ...
 
@@ -58,6 +61,7 @@ class Worker:
         self._recalling = threading.Lock()
         self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._drainer = threading.Thread(target=self._drain_when_due, name="drain", daemon=True)
+        self._refiner = threading.Thread(target=self._refine, name="refine", daemon=True)
         self._used = time.monotonic()
         self._handled = 0
 
@@ -113,7 +117,7 @@ class Worker:
     def _is_superfluous(self) -> bool:
         if not self._endpoint.is_mine() or _signature(self._code) != self._made_of:
             return True
-        if self._draining.locked() or self._due.is_set():
+        if self._draining.locked() or self._due.is_set() or self._refiner.is_alive():
             return False
         return time.monotonic() - self._used >= self._idle or resident() > MOST_RSS
 
@@ -127,7 +131,8 @@ class Worker:
             # Somebody may have told us at the very end. A home that was removed is not made again.
             if wake.is_wanted(self._place):
                 self._drain()
-            self._duties.close()
+            if not self._refiner.is_alive():
+                self._duties.close()
         if threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(-1)
         self._nudge.close()
@@ -156,6 +161,20 @@ class Worker:
             log.note(self._place, rounds.EVENT, f"drain: {error}")
         except Exception as error:  # noqa: BLE001 - the worker outlives a drain that fails; the journals are still there
             log.note(self._place, rounds.EVENT, f"drain: {log.where(error)}")
+        finally:
+            self._used = time.monotonic()
+        if self._duties.unrefined and not self._refiner.is_alive() and not self._over.is_set():
+            # In a thread of its own: a model may take minutes, and what is said meanwhile is drained.
+            self._refiner = threading.Thread(target=self._refine, name="refine", daemon=True)
+            self._refiner.start()
+
+    def _refine(self) -> None:
+        try:
+            self._duties.refine()
+        except ALMAError as error:
+            log.note(self._place, rounds.EVENT, f"model: {error}")
+        except Exception as error:  # noqa: BLE001 - the worker outlives a model that fails
+            log.note(self._place, rounds.EVENT, f"model: {log.where(error)}")
         finally:
             self._used = time.monotonic()
 

@@ -183,7 +183,7 @@ def _bury() -> None:
 def tell(place: Place, script: str) -> bool:
     """Send the worker a wake-up, whoever it is; False when there is nobody to take it."""
     info = _read(place.worker)
-    if not info:
+    if not info or _is_elsewhere(info, place):
         return False
     deadline = time.monotonic() + _TELL_SECONDS
     try:
@@ -197,6 +197,15 @@ def tell(place: Place, script: str) -> bool:
     finally:
         connection.close()
     return True
+
+
+def is_elsewhere(place: Place) -> bool:
+    """Whether the worker of this home drains another folder of journals than ours, and so never sees our wake-up."""
+    return _is_elsewhere(_read(place.worker), place)
+
+
+def _is_elsewhere(info: Mapping[str, Any], place: Place) -> bool:
+    return bool(info.get("sessions", place.sessions) != place.sessions)
 
 
 def ask(place: Place, request: Mapping[str, Any], timeout: float) -> dict[str, Any] | None:

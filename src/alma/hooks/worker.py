@@ -58,6 +58,7 @@ def drain_once(place: Place, *, if_wanted: bool = False) -> None:
     try:
         rounds.settle(place, duties.drain)
         duties.tidy()
+        duties.refine()
     finally:
         duties.close()
 
@@ -69,7 +70,7 @@ def work(place: Place) -> None:
     lock = locks.held(place.worker_lock)
     deadline = time.monotonic() + _ENDING_SECONDS
     # The other one may be ending and listen no more, or may have been told already.
-    while lock is None and wake.is_wanted(place) and time.monotonic() < deadline:
+    while lock is None and wake.is_wanted(place) and time.monotonic() < deadline and not wake.is_elsewhere(place):
         wake.tell(place, FILE)
         lock = locks.held(place.worker_lock, 0.2)
     if lock is not None:

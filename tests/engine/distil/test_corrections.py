@@ -171,6 +171,14 @@ def test_how_far_a_rule_goes(user: str, before: str, reach: Reach | tuple[Reach,
         ("不要用 axios，改用 fetch", ("fetch",), ("axios",)),
         ("axiosではなくfetchを使って", ("fetch",), ("axios",)),
         ("axios 대신 fetch를 사용해", ("fetch",), ("axios",)),
+        ("please don't leave console.log in the code", (), ("console.log",)),
+        ("never run terraform apply yourself, I do that", (), ("terraform apply",)),
+        ("remember: the staging cluster is called eks-stg-2, not eks-staging", ("eks-stg-2",), ("eks-staging",)),
+        ("backups must go to /mnt/vault, not /var/tmp", ("/mnt/vault",), ("/var/tmp",)),
+        ("Nein, benutze bitte pnpm statt npm", ("pnpm",), ("npm",)),
+        ("no coroutines, we use UniTask everywhere", ("UniTask",), ("coroutines",)),
+        ("use X | None instead of Optional", (), ("Optional",)),
+        ("never use hand-written loops, the helper exists; never restart it", (), ()),
     ],
 )
 def test_literal_names_to_use_and_not_to_use(user: str, prefer: tuple[str, ...], avoid: tuple[str, ...]) -> None:
@@ -198,6 +206,61 @@ def test_literal_names_to_use_and_not_to_use(user: str, prefer: tuple[str, ...],
 def test_trigger_and_reason(user: str, trigger: str, why: str) -> None:
     found = read(user)
     assert (found.trigger, found.why) == (trigger, why)
+
+
+@pytest.mark.parametrize(
+    ("user", "trigger"),
+    [
+        ("please don't leave debugger; in the code", "leaving debugger"),
+        ("don't leave console.log in the code", "leaving console.log in the code"),
+        ("always fix the seed when you split data", "splitting data"),
+        ("before deleting code run the full test suite", "deleting code"),
+        ("never run terraform apply yourself", "running terraform apply"),
+        ("never change a test to make it pass", "changing a test to make it pass"),
+        ("no emojis in the UI copy", ""),
+        ("don't use emojis", "answering"),
+        ("don't run migrations before asking me", "running migrations"),
+        ("don't reformat files you don't otherwise change", "reformatting files"),
+        ("no raw new/delete, use std::unique_ptr", "using new/delete"),
+    ],
+)
+def test_a_trigger_is_a_whole_phrase(user: str, trigger: str) -> None:
+    assert read(user).trigger == trigger
+
+
+@pytest.mark.parametrize(
+    ("user", "rule", "why"),
+    [
+        ("no unwrap() in library code, use ? and thiserror", "No unwrap() in library code, use ? and thiserror", ""),
+        ("don't reformat files you don't otherwise change", "Don't reformat files you don't otherwise change", ""),
+        ("By the way, for the future: never rebase shared branches", "Never rebase shared branches", ""),
+        ("we switched: use spaces, not tabs", "Use spaces, not tabs", ""),
+        ("we decided to use title case, not sentence case", "Use title case, not sentence case", ""),
+        ("I always want you to show a plan before you write code", "Always show a plan before you write code", ""),
+        ("don't use npm because npm breaks the lockfile", "Don't use npm", "npm breaks the lockfile"),
+    ],
+)
+def test_the_rule_can_be_followed_without_the_talk(user: str, rule: str, why: str) -> None:
+    found = read(user)
+    assert (found.rule, found.why) == (rule, why)
+
+
+@pytest.mark.parametrize(
+    ("user", "reach"),
+    [
+        ("for this session, answer in French only", SESSION),
+        ("for this session always answer in French, never in English", SESSION),
+        ("until we finish this refactoring, never run the linter", SESSION),
+        ("yarn not npm", PROJECT),
+        ("stop writing the plots to the repo root, put figures in reports/figures", PROJECT),
+        ("prefer resilience4j over hand-written retry loops", PROJECT),
+        ("checkpoints must go to /mnt/ckpt, not /tmp", PROJECT),
+        ("don't use emojis", ALWAYS),
+        ("in all my projects, use uv instead of pip", LASTING),
+    ],
+)
+def test_how_far_it_goes(user: str, reach: Reach | tuple[Reach, ...]) -> None:
+    assert read(user).reach in (reach if isinstance(reach, tuple) else (reach,))
 
 
 def test_a_list_of_rules_is_one_rule() -> None:

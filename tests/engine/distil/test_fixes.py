@@ -174,6 +174,31 @@ def test_no_secret_and_no_home_folder_is_told() -> None:
     assert "~/app" in told.rule
 
 
+@pytest.mark.parametrize(
+    ("failed", "error", "worked", "lasting"),
+    [
+        ("python a.py", "bash: python: command not found", "python3 a.py", True),
+        ("cmake --install build --dest x", "unknown option --dest", "cmake --install build --prefix x", True),
+        ("npm test", "Command timed out after 2m. Watch Usage: Press w", "npm test -- --watchAll=false", True),
+        ("alembic upgrade head", "FAILED: No config file found", "cd backend && alembic upgrade head", True),
+        ("go test ./...", "go: go.mod file not found in current directory", "cd api && go test ./...", True),
+        ("psql -U admin -d x", 'FATAL:  role "admin" does not exist', "psql -U postgres -d x", True),
+        ("cat src/limitr.ts", "cat: src/limitr.ts: No such file or directory", "cat src/limiter.ts", False),
+        ("node a.js", "Error: Cannot find module 'zod'", "npm install zod && node a.js", False),
+    ],
+)
+def test_what_may_not_come_again_does_not_last(failed: str, error: str, worked: str, lasting: bool) -> None:
+    told = lesson(failed, error, worked)
+    assert told is not None
+    assert told.lasting is lasting
+
+
+def test_a_role_is_named_with_its_option() -> None:
+    told = lesson("psql -U admin -d x", 'FATAL:  role "admin" does not exist', "psql -U postgres -d x")
+    assert told is not None
+    assert (told.prefer, told.avoid) == (("-U postgres",), ("-U admin",))
+
+
 def test_a_rule_stays_short() -> None:
     words = " ".join(f"--option-{number}=value" for number in range(200))
     told = lesson(

@@ -14,7 +14,8 @@ MOST = 900
 
 _APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "´": "'"})
 _CLIPPED = re.compile(r"\b(do|does|did|is|are|was|were|have|has|had|would|could|should|must|wo|ca|ai)n?t\b(?<=nt)")
-_SPLIT = re.compile(r"(?<=[.!?…])[\"')]*\s+|(?<=[。！？；])\s*|\n+|(?<=\w)\s*;\s+|(?<=\w)\s+[-–—]\s+")
+# A lone question mark is a name (`use ? and thiserror`), not the end of a question.
+_SPLIT = re.compile(r"(?<=[.!?…])(?<!\s\?)[\"')]*\s+|(?<=[。！？；])\s*|\n+|(?<=\w)\s*;\s+|(?<=\w)\s+[-–—]\s+")
 _BULLET = re.compile(r"^\s*(?:[-*•·]|\(?\d{1,2}[.)]|[a-h]\))\s+")
 _SCRIPTS = (("ja", r"[\u3040-\u30ff]"), ("ko", r"[\uac00-\ud7af]"), ("zh", r"[\u3400-\u9fff]"), ("ru", r"[а-яё]"))
 _SCRIPT = tuple((name, re.compile(pattern, re.I)) for name, pattern in _SCRIPTS)

@@ -12,12 +12,13 @@ MOST = 4
 _READ = 600
 """Characters that are searched."""
 
-_TICKED = r"`[^`\n]{1,60}`|\"[^\"\n]{1,40}\"|“[^”\n]{1,40}”|(?<!\w)'[^'\n]{1,40}'"
+_TICKED = r"`[^`\n]{1,60}`|\"[^\"\n]{1,40}\"|“[^”\n]{1,40}”|(?<!\w)'[^'\n]{1,40}'|<[a-z][\w -]{1,30}>"
 # Letters of other scripts follow a name without a space: "fetchを".
 _BARE = (
     r"(?:(?<![A-Za-z0-9_])@?[A-Za-z_.~/$-][A-Za-z0-9_@./+#:-]*[A-Za-z0-9_](?:\+\+|/)?"
     r"|(?<![A-Za-z0-9_])[A-Za-z/](?![A-Za-z0-9_]))"
 )
+_PATH = r"(?<!\w)[\w.@~-]*(?:/[\w.@-]+)+/?"
 _NAME = rf"(?:{_TICKED}|{_BARE}(?:[ \t]+{_BARE}){{0,2}})"
 _ONE = rf"(?:{_TICKED}|{_BARE})"
 _THE = r"(?:(?:the|a|an|our|your|my|raw|plain|any|new|existing|shared|old)\s+){0,2}"
@@ -39,7 +40,11 @@ _PAIRS = (
     rf"^\W*(?:no\W+)?(?P<yes>{_ONE}),?\s+not\s+(?P<no>{_ONE})\W*$",
     rf"\b(?:don't|do\s+not|never)\s+(?:use\s+)?{_THE}(?P<no>{_ONE})\s*,\s*(?P<yes>{_ONE})\s+is\s+(?:enough"
     rf"|fine|better)",
-    rf"\bit's\s+called\s+{_THE}(?P<yes>{_NAME})\s*,\s*not\s+{_THE}(?P<no>{_NAME})",
+    rf"\b(?:it's|is|are)\s+called\s+{_THE}(?P<yes>{_NAME})\s*,\s*not\s+{_THE}(?P<no>{_NAME})",
+    rf"\b(?:go(?:es)?|belongs?|lives?|stored?|saved?|put|written)\s+(?:\w+\s+)?(?:to|in|into|under)\s+(?P<yes>{_TICKED}|{_PATH})"
+    rf"\s*,\s*not\s+(?:to\s+|in\s+|into\s+|under\s+)?(?P<no>{_TICKED}|{_PATH})",
+    rf"\bwrite\s+(?P<yes>{_TICKED})\s*,?\s+(?:not|never)\s+(?P<no>{_TICKED})",
+    rf"\b(?:no|never)\s+(?P<no>{_ONE})(?:\s+\w+)?\s*[,;]\s*(?:we|i)\s+(?:always\s+|only\s+)?use\s+(?P<yes>{_ONE})",
     # Other languages that say it in the same order.
     rf"(?:用|使用|改用)\s*(?P<yes>{_ONE})\s*[，,]?\s*(?:而不是|不是|不用|别用|不要用|代替)\s*(?P<no>{_ONE})",
     rf"(?:不要再?用|别用|不用|不使用|不是)\s*(?P<no>{_ONE})\s*[，,。]?\s*(?:请|而是|要)?\s*(?:改?用|使用|换成|是)\s*(?P<yes>{_ONE})",
@@ -50,9 +55,9 @@ _PAIRS = (
     rf"|ao\s+invés\s+de|e\s+não|y\s+no)\s+(?P<no>{_ONE})",
     rf"\b(?:no|não)\s+(?:uses|use|utilices|utilize)\s+(?P<no>{_ONE})\s*,\s*(?:usa|use|utiliza"
     rf"|utilize)\s+(?P<yes>{_ONE})",
-    rf"\b(?:benutze?|verwende\w*|nutze?n?|nimm|benutzen)\s+(?P<yes>{_ONE})\s*,?\s+(?:statt|anstatt"
+    rf"\b(?:benutze?|verwende\w*|nutze?n?|nimm|benutzen)\s+(?:bitte\s+|immer\s+|hier\s+)*(?P<yes>{_ONE})\s*,?\s+(?:statt|anstatt"
     rf"|anstelle\s+von|und\s+nicht|nicht)\s+(?P<no>{_ONE})",
-    rf"\butilise\w*\s+(?P<yes>{_ONE})\s*,?\s+(?:au\s+lieu\s+de|plutôt\s+que|et\s+pas|pas)\s+(?P<no>{_ONE})",
+    rf"\butilise\w*\s+(?:toujours\s+)?(?P<yes>{_ONE})\s*,?\s+(?:au\s+lieu\s+de|plutôt\s+que|et\s+pas|pas)\s+(?P<no>{_ONE})",
     rf"\bnepoužívej\s+(?P<no>{_ONE})\s*,\s*(?:používej|použij)\s+(?P<yes>{_ONE})",
     rf"\b(?:používej|použij|používáme)\s+(?P<yes>{_ONE})\s*,?\s+(?:místo|a?\s?ne)\s+(?P<no>{_ONE})",
     rf"(?P<no>{_ONE})\s*(?:ではなく|じゃなくて|でなく|の代わりに|말고|대신|이?\s?아니라)\s*(?P<yes>{_ONE})",
@@ -67,12 +72,15 @@ _YES = (
     rf"|$|for\b|here\b|in\s+(?:this|our)\b))",
     rf"\b(?:put|keep|store)\s+(?:it|them|that|those|these)\s+in\s+(?P<yes>{_BARE}\.\w+|{_TICKED})",
     rf"\bthe\s+convention\s+(?:here\s+)?is\s+(?P<yes>{_ONE})",
+    rf"(?:^|[.;:,]\s)(?:\w+,\s)?run\s+(?P<yes>{_BARE}[ \t]+{_BARE})(?=\s*,?\s*(?:do\s+not|don't|not|never|instead)\b)",
 )
 _NO = (
     rf"\b(?:don't|do\s+not|dont|never|stop|no\s+more|avoid|quit)\s+(?:ever\s+)?(?:us(?:e|ing)"
-    rf"|import(?:ing)?|call(?:ing)?|run(?:ning)?|commit(?:ting)?|write\s+to|writing\s+to)\s+{_THE}"
-    rf"(?P<no>{_TICKED}|{_BARE}(?:[ \t]+-{{1,2}}[\w-]+){{0,2}}(?=\s*(?:[.,;!]|$|\b(?:in|on|for|here|any"
-    rf"|files?|please|at|any ?more|directly|either|again)\b)))",
+    rf"|import(?:ing)?|call(?:ing)?|run(?:ning)?|commit(?:ting)?|leav(?:e|ing)|write\s+to|writing\s+to)\s+{_THE}"
+    rf"(?P<no>{_TICKED}|{_BARE}(?:[ \t]+-{{1,2}}[\w-]+){{0,2}}(?=\s*(?:[.,;!](?:\s|$)|$|\b(?:in|on|for|here|any"
+    rf"|files?|please|at|any ?more|directly|either|again|because|since|otherwise|and|or|as)\b)))",
+    rf"\b(?:don't|do\s+not|dont|never|stop)\s+(?:ever\s+)?run(?:ning)?\s+(?P<no>{_BARE}[ \t]+{_BARE})"
+    rf"(?=\s*(?:[.,;!](?:\s|$)|$|\b(?:yourself|on\s+your\s+own|by\s+yourself|here|please|again|directly)\b))",
     rf"(?:不要再?用|别用|禁止使用)\s*(?P<no>{_ONE})|не\s+используй\w*\s+(?P<no2>{_ONE})",
     rf"\bwhy\s+are\s+you\s+using\s+(?P<no>{_ONE})\?",
 )
@@ -81,8 +89,45 @@ _NOT_NAMES = frozenset(
     "this that it them these those one ones something anything everything nothing someone same other another way thing "
     "things file files code test tests function functions it's there here so just only also please now what which any "
     "all each every instead of rather than not no and or but to in on for with without from by as at the a an "
-    "unless until if when while yet style over".split()
+    "unless until if when while yet style over none true false null".split()
 )
+
+
+# What can stand in for each other; a project has one of them.
+_RIVALS = tuple(
+    frozenset(group.split())
+    for group in (
+        "npm pnpm yarn bun",
+        "pip pip3 uv poetry conda mamba pdm pipenv",
+        "jest vitest mocha",
+        "pytest unittest nose",
+        "phpunit pest",
+        "rspec minitest",
+        "tabs spaces",
+        "axios fetch ky",
+        "docker podman",
+        "make just task",
+        "mvn maven gradle",
+        "grep rg ag",
+    )
+)
+
+
+_PROGRAMS = frozenset(
+    "npm npx pnpm yarn bun pip pip3 uv uvx poetry docker podman git cargo conda python python3 sed awk apt brew "
+    "kubectl terraform rg grep jest vitest pytest tsc eslint prettier ruff mypy psql nginx redis bash zsh curl wget "
+    "axios mvn gradle ffmpeg webpack vite esbuild rspec phpunit composer".split()
+)
+
+
+def is_program(word: str) -> bool:
+    """Programs that are written small wherever they stand."""
+    return word in _PROGRAMS
+
+
+def rivals(one: str, other: str) -> bool:
+    first, second = one.lower().split()[:1], other.lower().split()[:1]
+    return first != second and any(set(first + second) <= group for group in _RIVALS)
 
 
 def names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -108,6 +153,9 @@ def _found(text: str) -> Iterator[tuple[str, str]]:
             prefer, avoid = _named(found["yes"], tail=number == _INSTEAD), _named(found["no"])
             if prefer and avoid:
                 yield prefer, avoid
+            elif number == _INSTEAD and avoid != avoid.lower():
+                # "X | None instead of Optional": what is wanted is no name, what is not wanted is.
+                yield "", avoid
     for pattern in _compiled(_YES):
         for found in pattern.finditer(text):
             yield _named(found["yes"]), ""
@@ -118,6 +166,8 @@ def _found(text: str) -> Iterator[tuple[str, str]]:
 
 def _named(raw: str, tail: bool = False) -> str:
     """The name within a phrase, or nothing: a common word alone is no name."""
+    if raw[:1] == "<":
+        return raw
     if raw[:1] in "`\"“'":
         return _EDGE.sub("", raw).strip()
     pieces = _EDGE.sub("", raw).split()
@@ -131,9 +181,15 @@ def _head(pieces: list[str]) -> list[str]:
     kept: list[str] = []
     for piece in pieces:
         if piece.lower() in STOP or piece.lower() in _NOT_NAMES:
+            # "Never restart it" names nothing.
+            if len(kept) == 1 and piece.lower() in _OBJECTS and not is_program(kept[0]) and kept[0].isalpha():
+                return []
             break
         kept.append(piece)
     return _command(kept)
+
+
+_OBJECTS = frozenset("it them this that these those the a an any your my our".split())
 
 
 def _tail(pieces: list[str]) -> list[str]:
@@ -154,5 +210,8 @@ _HEADS = frozenset(
 def _command(kept: list[str]) -> list[str]:
     """Two or three words are one name if they begin like a command or go on with an option; else the first may be."""
     if len(kept) > 1 and kept[0].lower() not in _HEADS and not kept[1].startswith("-"):
-        return [] if kept[0].isalpha() and kept[0].islower() else kept[:1]
+        # "Hand-written retry loops" is a description; `docker-compose up` begins like a command.
+        first, *joined = kept[0].split("-")
+        described = first.isalpha() and kept[0].islower() and all(map(str.isalpha, joined)) and first not in _HEADS
+        return [] if described else kept[:1]
     return kept

@@ -20,7 +20,7 @@ _FOR = re.compile(
 )
 _ORDER = re.compile(
     r"^(?:do\s+not|don't|never|always|avoid|stop|please)\s+(?:ever\s+|always\s+|directly\s+)?(?P<verb>[a-z]+)\b"
-    r"(?!')(?P<rest>[^,.;:!?–—]{0,40})",
+    r"(?!')(?P<rest>(?:[^,.;:!?–—]|\.(?=\w)){0,40})",
     re.I,
 )
 _TOPICS = tuple(
@@ -29,15 +29,16 @@ _TOPICS = tuple(
         (r"\bcommit message", "writing commit messages"),
         (r"\bcommit\w*\b", "committing"),
         (r"\bforce[- ]push|\bpush\w*\b", "pushing"),
+        (r"\bchangelog (?:entry|entries|lines?)\b", "writing the changelog"),
         (r"\b(?:pull request|PR)s?\b", "opening a pull request"),
         (r"\bchangelog\b", "changing behaviour"),
         (r"\bmigrations?\b", "changing the database schema"),
-        (r"\bdeploy\w*|\brelease\w*", "deploying"),
+        (r"\bdeploy\w*|\breleas(?:e|es|ing)\b(?! (?:mode|builds?|notes?|bot|branch\w*)\b)", "deploying"),
         (r"\b(?:run|running|skip|start)\b.*\btests?\b|\btest suite\b|\bpytest\b|\bvitest\b|\bjest\b", "running tests"),
         (r"\btests?\b|\bmocks?\b|\bmocking\b", "writing tests"),
         (
-            r"\b(?:answer|reply|replies|respond|response|verbose|concise|brief|summar(?:y|ies)|apologi[sz]\w*"
-            r"|emojis?)\b",
+            r"\b(?:answer|reply|replies|respond|response|verbose|concise|brief|summar(?:y|ies)|apologi[sz]\w*)\b"
+            r"|\bemojis?\b(?!\s+in\b)",
             "answering",
         ),
         (r"\bcomments?\b|\bdocstrings?\b", "writing comments"),
@@ -48,20 +49,23 @@ _TOPICS = tuple(
         ),
         (r"\bimports?\b|\bexports?\b", "writing imports and exports"),
         (r"\btype (?:hints?|annotations?)\b|\btypes\b", "writing types"),
-        (r"\bdelet\w+\b|\brm -", "deleting files"),
+        (r"(?<!/)\bdelet\w+\b|\brm -", "deleting files"),
         (r"\bsql\b|\bquer(?:y|ies)\b", "writing SQL"),
         (r"\blog(?:s|ging|ger)?\b", "logging"),
         (r"\bbranch(?:es)?\b", "naming branches"),
         (r"\bcolou?rs?\b|\bcss\b|\bstyles?\b|\bmargin\b|\bpadding\b|\bfont\b", "styling"),
     )
 )
+_WORDS = re.compile(r"[^\W\d_]{2}")
 _NO_OBJECT = re.compile(r"^\s+(?:to|it|that|this|them|so|be)\b\s*$", re.I)
 _DOUBLED = frozenset(
-    "run commit get put set stop plan ship drop cut skip let begin swap log map wrap tag bet pin strip".split()
+    "run commit get put set stop plan ship drop cut skip let begin swap log map wrap tag bet pin strip split format "
+    "reformat submit permit omit refer scan step chop grab spin chat debug fit hit sit shut quit".split()
 )
 _TAIL = re.compile(
-    r"\s+(?:without|unless|until|because|since|and|but|so|if|when|before|after|instead|not|directly"
-    r"|by|please|anymore|any more)\b.*$",
+    r"(?<!\bto)\s+(?:without|unless|until|because|since|and|but|so|if|when|before|after|instead|not|directly|yourself|you|that|which"
+    r"|on your own|by|please|anymore|any more|(?:always |also |first )?(?:run|use|ask|show|check|add|write|make|update"
+    r"|tell|do)\b(?! (?:to|of|in|for)\b))\b.*$",
     re.I,
 )
 
@@ -72,7 +76,7 @@ def trigger(rule: str, avoid: tuple[str, ...]) -> str:
         found = find(rule)
         if found:
             return found[:80]
-    return f"using {avoid[0]}" if avoid else ""
+    return f"using {avoid[0]}" if avoid and "-" not in avoid[0].strip("-") else ""
 
 
 def _from_when(rule: str) -> str:
@@ -80,7 +84,7 @@ def _from_when(rule: str) -> str:
     if said:
         return f"the person says {said['what'].strip()}"
     doing = _WHEN_DOING.search(rule)
-    if doing:
+    if doing and not doing["doing"].lower().startswith(("asking", "telling", "checking with", "confirming")):
         return _TAIL.sub("", doing["doing"]).strip()
     when = _WHEN.search(rule)
     if when and when["verb"].lower() not in (
@@ -120,6 +124,8 @@ def _from_order(rule: str) -> str:
         return ""
     rest = _TAIL.sub("", found["rest"])
     verb = found["verb"].lower()
+    if (not _WORDS.search(rest) and rest.strip()) or verb == "force":
+        return _from_topic(rule)
     if rule[:5].lower() in ("avoid", "stop ") and not verb.endswith("ing"):
         return ""
     return (gerund(verb) + ("" if _NO_OBJECT.match(rest) else rest)).strip()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ._cues import Said, Sentence
 from ._features import is_question
+from ._names import is_program
 
 MOST = 300
 _SENTENCES = 2
@@ -18,7 +19,11 @@ _OPENERS = re.compile(
       (?:nope|nah|uh+|hm+|um+|ah+|oh|hey|ok|okay|yes|yeah|yep|sorry|actually|please|pls|plz|seriously
         |honestly|ugh|argh|btw|fyi
         |and|but|so|also|alright|basically|for\ the\ record|in\ general|generally)(?:\s*[,.!:;…-]+\s*|\s+)
-    | no+(?:\s*[,.!:;…-]+\s*|\s+(?=(?:no|use|don't|dont|do|we|it|it's|i|you|the|that|that's|this
+    | (?:by\ the\ way|for\ the\ future|for\ next\ time)\s*[,:]\s*
+    | one\ (?:more\ |other\ |last\ )?thing\b[^:.]{0,50}:\s*
+    | we(?:'ve|\ have)?\ (?:just\ |now\ |recently\ )?(?:(?:switched|changed(?:\ our\ minds?)?)\s*[:,]
+      |(?:decided|agreed)\ (?:now\ )?(?:to\b|that\b))\s*
+    | no+(?:\s*[,.!:;…-]+\s*|\s+(?=(?:no|wait|use|don't|dont|do|we|it|it's|i|you|the|that|that's|this
       |just|only|not|never|always|please|man|for)\b))
     | (?:man|dude|wait|well|look|listen|again|then|damn\ it|ffs|wtf|wth|important|great|good|perfect
       |nice|cool|thanks|thank\ you|rule|note
@@ -56,6 +61,7 @@ _TURNED = tuple(
     (re.compile(pattern, re.I), put)
     for pattern, put in (
         (r"^you\s+(?:should|must)(?:\s+not|n't)\s+", "Do not "),
+        (r"^i\s+always\s+(?:want|expect|need)\s+you\s+to\b", "Always"),
         (r"^you\s+(?:should|must)\s+never\s+", "Never "),
         (r"^you\s+(?:should|must|need\s+to|have\s+to)\s+be\s+using\b", "Use"),
         (r"^you\s+(?:don't|do\s+not)\s+(?:need|have)\s+to\b", "No need to"),
@@ -66,6 +72,10 @@ _TURNED = tuple(
         (r"^(?:i|we)(?:'d|\s+would)?\s+(?:\w+ly\s+|much\s+|always\s+)?prefer\s+(?:you\s+)?(?:to\s+)?", "Prefer "),
         (r"^(?:i|we)(?:'d|\s+would)?\s+rather\s+(?:have\s+)?", "Prefer "),
         (r"^my\s+preference\s+is\s+", "Prefer "),
+        (
+            r"^i\s+(?:really\s+)?(?:like|love)\s+(?!to\b|it\b|that\b|this\b|how\b|the\b|when\b|if\b|what\b|your\b)",
+            "Prefer ",
+        ),
         (
             r"^(?:i|we)\s+(?:don't|do\s+not)\s+(?:want|need)\s+(?:any\s+|the\s+|a\s+)?(?!to\b|it\b|that\b"
             r"|this\b|you\b|them\b)",
@@ -110,6 +120,8 @@ _STATED = re.compile(
     r"|way|just|deprecated|unsafe|generated)|faster|deprecated)\b.*)$",
     re.I,
 )
+# "Files you don't otherwise change": the word belongs to what stands before it.
+_NO_REASON = re.compile(r"(?:n't|\b(?:not|would|will|could|you|that|which|is|are|be|and|ever))$", re.I)
 _CARRY = {
     cue: weight
     for weight, cues in (
@@ -196,7 +208,7 @@ def _cleaned(text: str) -> str:
 
 def _without_reason(text: str) -> tuple[str, str]:
     found = _REASON.search(text) or _STATED.search(text)
-    if not found or found.start() < 6:
+    if not found or found.start() < 6 or _NO_REASON.search(text[: found.start()]):
         return text, ""
     why = (
         found["why"]
@@ -223,8 +235,9 @@ def _sentence(text: str) -> str:
     text = " ".join(text.split()).rstrip(" ,;:-–—!")
     if not text:
         return ""
-    # A name keeps its case: `npm`, src/gen, useEffect.
-    return text[0].upper() + text[1:] if _PLAIN_FIRST.match(text) else text
+    # A name keeps its case: npm, src/gen, useEffect.
+    plain = _PLAIN_FIRST.match(text) and not is_program(text.split()[0].rstrip(",:;.!?"))
+    return text[0].upper() + text[1:] if plain else text
 
 
 def _fit(parts: list[str]) -> str:

@@ -7,23 +7,23 @@ is believed at once, above the lower one it waits until it is repeated, confirme
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import exp
 
 from ....types.rules import Reach
-from ...text import STOP, words
 from . import _weights
 from ._features import Turn, features, reach_features, turn
-from ._names import names
+from ._names import is_program, names, rivals
 from ._trigger import trigger
 from ._wording import word
+from .standing import hollow
 
 LABELS = ("correction", "preference", "approval", "new_task", "question", "other")
 RULES = LABELS[:2]
 LASTING = (Reach.PROJECT, Reach.ALWAYS)
-_EMPTY = frozenset("always never every time times yes ok okay keep like way".split())
 REACHES = (Reach.ONCE, Reach.SESSION, Reach.PROJECT, Reach.ALWAYS)
 
 
@@ -73,15 +73,39 @@ def _reading(heard: Turn, found: Mapping[str, float], score: float, standing: St
     wording = word(heard.said)
     prefer, avoid = names(wording.said)
     when = trigger(wording.rule, avoid)
-    reach = _reach(heard, found)
+    reach = _bounded(_reach(heard, found), heard, wording.rule, (*prefer, *avoid))
     if reach in LASTING and hollow(wording.rule):
         standing = Standing.CANDIDATE
     return Reading(label, round(score, 4), standing, wording.rule, when, wording.why, reach, prefer, avoid)
 
 
-def hollow(rule: str) -> bool:
-    """Whether a rule says nothing by itself: "always", "do that"."""
-    return all(word in STOP or word in _EMPTY for word in words(rule))
+def _bounded(reach: Reach, heard: Turn, rule: str, named: Sequence[str]) -> Reach:
+    """Every project is told what holds always: a rule that names files or tools of one holds in that one.
+
+    And what is said to hold for this session holds for it, whatever else is said.
+    """
+    if "this_session" in heard.said.cues:
+        return Reach.SESSION
+    everywhere = _ALL_PROJECTS.search(heard.own.text)
+    of_one = _OF_A_PROJECT.search(rule) or (any(map(_technical, named)) and not _MINE.search(heard.own.text))
+    if reach is Reach.ALWAYS and of_one and not everywhere:
+        return Reach.PROJECT
+    # "yarn not npm" is a choice between two of a kind, "tests go in __tests__" is said of all: not of a moment.
+    general = any(rivals(one, other) for one in named for other in named) or "general" in heard.said.cues
+    return Reach.PROJECT if reach is Reach.ONCE and general and "session" not in heard.said.cues else reach
+
+
+def _technical(name: str) -> bool:
+    return is_program(name) or not name.isalpha() or not name.islower()
+
+
+_ALL_PROJECTS = re.compile(
+    r"\b(?:all (?:my |our |the )?(?:projects|repos\w*)|every (?:project|repo\w*)|everywhere)\b", re.I
+)
+_MINE = re.compile(r"\bi(?:'d|’d| would)? (?:\w+ly |always |much )?(?:prefer|like|love|hate|want)\b", re.I)
+_OF_A_PROJECT = re.compile(
+    r"`|\w/\w|\b\w+\.[a-z]{2,4}\b|\b[a-z]+\d\w*\b|\w_\w|\b(?:ui|repo|codebase|gems?|module|package)\b", re.I
+)
 
 
 def _standing(score: float) -> Standing:

@@ -17,6 +17,10 @@ from ._shell import Line, name, parse
 _RULE_CHARS = 300
 _WHY_CHARS = 160
 _MOST_CHARS = 4000
+_LASTING = frozenset(
+    "program option subcommand separator comment glob quoting hang place role database managed peers terminal encoding "
+    "memory certificate version interpreter permission module".split()
+)
 _ABOUT_WORDS = frozenset(("program", "option", "subcommand", "quoting", "glob"))
 _HOME = re.compile(r"(?:/(?:Users|home)/[^\s/\"'`:]+|[A-Za-z]:\\Users\\[^\s\\\"'`:]+|/root)(?=[/\\\s\"'`:,.;)]|$)")
 
@@ -30,6 +34,9 @@ class Lesson:
     why: str
     prefer: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
+    lasting: bool = True
+    """Whether it is of a kind that comes again; a mistyped path, a port that was taken or something that is now
+    installed may not."""
 
 
 def lesson(failed: str, error: str, worked: str) -> Lesson | None:
@@ -51,7 +58,16 @@ def lesson(failed: str, error: str, worked: str) -> Lesson | None:
         _clean(found.said if found else "", _WHY_CHARS),
         tuple(filter(None, map(_name, told.prefer))),
         tuple(filter(None, map(_name, told.avoid))),
+        lasting=told.inline or _lasts(found, before, after),
     )
+
+
+def _lasts(found: _errors.Complaint | None, before: Line, after: Line) -> bool:
+    if installs(after):
+        return False
+    # Where a command works is a matter of the project, whatever the error says.
+    moved = bool(after.folder) and after.folder != before.folder and not after.folder.startswith(("/", "~"))
+    return moved or (found is not None and found.kind in _LASTING)
 
 
 def related(failed: str, worked: str) -> bool:

@@ -21,6 +21,8 @@ class Told:
     family: str
     prefer: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
+    inline: bool = False
+    """About code that was given on the command line."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,9 @@ def _database(case: Case) -> Told | None:
     pairs = _valued(found.worked.words, found.added)
     if kind != "schema" and pairs and case.about:
         rule = f"There is no {kind} `{case.about}`: use `{_short(' '.join(pairs))}`."
-        return Told(rule, case.family, tuple(found.added[:2]), (case.about,))
+        # With its option: the bare name of a role is a word like any other.
+        wrong = " ".join(_valued(found.failed.words, found.removed)) or case.about
+        return Told(rule, case.family, (_short(" ".join(pairs)),), (wrong,))
     look = next((word for word in found.added if _LOOKS.search(word)), "")
     if look:
         return Told(f"Look first with `{_cut(plain(look))}`: there is no `{case.about}`.", case.family)
@@ -291,7 +295,7 @@ def _inline(case: Case) -> Told | None:
     if not flag or found is None or not is_syntax(case.error) or flag in found.worked.words:
         return None
     rule = f"Code that does not fit one line fails in `{found.failed.program} {flag}`: write it to a file and run that."
-    return Told(rule, f"{found.failed.program} {flag}", avoid=(f"{found.failed.program} {flag}",))
+    return Told(rule, f"{found.failed.program} {flag}", avoid=(f"{found.failed.program} {flag}",), inline=True)
 
 
 # --- another form ----------------------------------------------------------------------------------

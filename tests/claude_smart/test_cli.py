@@ -1,0 +1,62 @@
+"""The program as a process: its streams, and what it says when they fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from .conftest import Person
+
+PROGRAM = [sys.executable, "-m", "claude_smart"]
+
+
+def environ(person: Person, **more: str) -> dict[str, str]:
+    return {**os.environ, "CLAUDE_SMART_HOME": str(person.home), **more}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has other pipes")
+def test_a_reader_that_leaves_early_sees_no_complaint(person: Person) -> None:
+    for number in range(3):
+        person.types("tag", f"Use rule number {number}")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*PROGRAM, "export"], stdout=writing, stderr=subprocess.PIPE, env=environ(person))
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full disk")
+def test_a_full_disk_behind_the_output_is_told(person: Person) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*PROGRAM, "config"], stdout=full, stderr=subprocess.PIPE, env=environ(person))
+    assert done.returncode != 0
+    assert done.stderr.startswith(b"claude-smart: ")
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_terminal_that_knows_few_signs_is_served(person: Person) -> None:
+    person.types("tag", "Prefer ünïcode 😀")
+    for command in (["show"], ["show", "--json"]):
+        done = subprocess.run(
+            [*PROGRAM, *command], capture_output=True, env=environ(person, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)["rules"][0]["rule"] == "Prefer ünïcode 😀"
+
+
+def test_what_was_typed_wrong_is_told_with_another_code(person: Person) -> None:
+    for wrong in ([], ["nope"], ["learn", "--days", "x"]):
+        with pytest.raises(SystemExit) as ended:
+            person.types(*wrong)
+        assert ended.value.code == 2
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_home_that_cannot_be_written_is_told(person: Person) -> None:
+    person.home.mkdir(0o500)
+    for command in (["tag", "x"], ["pause"], ["config", "daily_calls", "3"]):
+        assert str(person.home) in person.fails(*command)

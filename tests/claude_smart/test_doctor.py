@@ -1,0 +1,97 @@
+"""`claude-smart doctor`: it finds what is wrong, names it, and goes on."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Person
+
+
+def looked(person: Person) -> dict[str, dict[str, Any]]:
+    return {step["name"]: step for step in person.types("doctor", "--json").json["steps"]}
+
+
+def test_the_chain_is_proved_and_leaves_nothing(
+    person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    found = looked(person)
+    for name in ("a hook fires", "the turn is in", "a rule was learned", "the next session is told"):
+        assert next(step for full, step in found.items() if full.startswith(name))["ok"]
+    assert found["plug-in"]["fix"] == "claude-smart install"
+    assert found["home"]["ok"]
+    # A process that a hook had started would make the folder again.
+    time.sleep(1.0)
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_damaged_store_stops_nothing(person: Person) -> None:
+    person.talks("s1", "hello there")
+    Path(person.place.db).write_bytes(b"no database at all" * 400)
+    found = looked(person)
+    assert not found["store"]["ok"]
+    assert "clear-all --everywhere" in found["store"]["fix"]
+    assert "`alma doctor`" not in found["store"]["detail"]
+    assert found["log"]["ok"]
+
+
+def test_a_store_of_a_later_version_is_not_to_be_erased(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    with sqlite3.connect(person.place.db) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    assert "update this one" in looked(person)["store"]["fix"]
+
+
+def test_a_full_disk_is_told_as_one(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    person.types("tag", "Use tabs")
+    monkeypatch.setattr("claude_smart.doctor._ROOM", 1 << 62)
+    assert "make room" in looked(person)["disk"]["fix"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has other modes")
+def test_what_others_can_read_is_found_also_where_the_journals_are_elsewhere(
+    person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_SMART_STATE_DIR", str(tmp_path / "else"))
+    person.types("tag", "Use tabs")
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else" / "s1.jsonl").touch(0o644)
+    (tmp_path / "else" / "theirs.txt").touch(0o644)
+    assert looked(person)["home"]["detail"] == f"others can read {tmp_path / 'else' / 's1.jsonl'}"
+
+
+def test_damaged_settings_are_told(person: Person) -> None:
+    person.home.mkdir(0o700)
+    Path(person.place.config).write_text('{"daily_calls": "many"}')
+    Path(person.place.config).chmod(0o600)
+    assert "daily_calls" in looked(person)["settings"]["detail"]
+    Path(person.place.config).write_text("{}")
+    Path(person.place.paused).write_text("[")
+    assert not looked(person)["settings"]["ok"]
+
+
+def test_journals_that_nobody_took_in_are_told(person: Person) -> None:
+    person.talks("s1", "hello there")
+    assert looked(person)["journals"]["ok"]
+    os.utime(person.place.journal("s1"), (0, 0))
+    assert "claude-smart learn" in looked(person)["journals"]["fix"]
+
+
+def test_trouble_of_last_month_is_over(person: Person) -> None:
+    person.home.mkdir(0o700)
+    log = Path(person.place.log)
+    log.touch(0o600)
+    log.write_text("2020-01-01T00:00:00Z Stop something\n")
+    assert looked(person)["log"]["ok"]
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 6 * 86_400))
+    log.write_text(f"2020-01-01T00:00:00Z Stop something\n{now} Stop lately\n")
+    assert looked(person)["log"]["detail"].startswith("1 lines")

@@ -1,0 +1,122 @@
+"""show, learn, tag, forget and review, as typed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Person
+
+CORRECTION = "no, use pnpm here instead of npm, because npm breaks the lock file"
+
+
+def test_where_nothing_was_learned_yet_every_command_says_so(person: Person) -> None:
+    assert person.types("show").out.startswith("Nothing was learned yet.")
+    assert person.types("show", "--json").json["rules"] == []
+    assert person.types("review").out == "Nothing waits for review.\n"
+    assert person.types("review", "--reject-all").out == "Nothing waits for review.\n"
+    assert person.types("learn").out == "Nothing new was recorded since the last time.\n"
+    assert "no rule here means 'x'" in person.fails("forget", "x")
+    assert "no turn was recorded here yet" in person.fails("tag")
+
+
+def test_what_was_said_becomes_a_rule_that_is_shown(person: Person) -> None:
+    person.talks("s1", "install the packages", CORRECTION)
+    said = person.types("learn").out
+    assert said.startswith("Took in 4 turns of 1 session.\n- a rule: ")
+    assert "pnpm" in person.types("show").out
+    assert [rule["source"] for rule in person.rules()] == ["correction"]
+
+
+def test_without_a_note_the_last_words_are_kept(person: Person) -> None:
+    person.talks("s1", "install the packages", "we deploy with make ship")
+    person.types("learn")
+    assert person.types("tag").code == 0
+    assert [(rule["rule"], rule["source"]) for rule in person.rules()] == [("Deploy with make ship", "note")]
+
+
+def test_a_note_is_kept_as_written_and_without_what_is_private(person: Person) -> None:
+    person.types("tag", "--", "--use tabs", "<private>for Bob</private>", "in Go files")
+    assert [rule["rule"] for rule in person.rules()] == ["--use tabs in Go files"]
+    assert "the note is empty" in person.fails("tag", "<private>all of it</private>")
+    assert b"Bob" not in Path(person.place.db).read_bytes()
+
+
+def test_a_note_that_is_no_text_is_kept_as_far_as_it_is(person: Person) -> None:
+    person.types("tag", os.fsdecode(b"use \xff tabs"))
+    assert [rule["rule"] for rule in person.rules()] == ["use ? tabs"]
+
+
+def test_a_rule_is_forgotten_by_its_id_the_end_of_it_or_its_words(person: Person) -> None:
+    for note in ("Use tabs in Go files", "Run make lint first", "Never push to main", "Sign all commits"):
+        person.types("tag", note)
+    ids = {rule["rule"]: rule["id"] for rule in person.rules()}
+    assert person.types("forget", ids["Use tabs in Go files"]).out == "Forgotten: Use tabs in Go files\n"
+    assert person.types("forget", f"[{ids['Run make lint first'][-8:]}]").code == 0
+    assert person.types("forget", "push", "to", "main").code == 0
+    assert [rule["rule"] for rule in person.rules()] == ["Sign all commits"]
+
+
+def test_words_that_could_mean_several_name_them(person: Person) -> None:
+    person.types("tag", "Use tabs in Go files")
+    person.types("tag", "Use tabs in Makefiles")
+    said = person.fails("forget", "tabs")
+    assert "2 rules could be meant" in said
+    assert "Use tabs in Makefiles" in said
+    assert len(person.rules()) == 2
+
+
+def proposed(person: Person, *rules: str) -> None:
+    lines = "".join(f'{{"rule": "{rule}", "status": "candidate"}}\n' for rule in rules)
+    Path("rules.jsonl").write_text(lines)
+    assert person.types("import", "rules.jsonl").code == 0
+
+
+def test_what_waits_is_accepted_or_rejected(person: Person) -> None:
+    proposed(person, "Use ruff", "Write in German", "Prefer fd")
+    assert "claude-smart review --accept ID" in person.types("review").out
+    assert "cannot be both" in person.fails("review", "--accept", "ruff", "--reject", "ruff")
+    assert person.types("review", "--accept", "ruff", "--reject", "german", "--json").code == 0
+    assert [rule["rule"] for rule in person.rules()] == ["Use ruff"]
+    assert [rule["rule"] for rule in person.types("review", "--json").json["waiting"]] == ["Prefer fd"]
+    assert "no rule here means" in person.fails("review", "--accept", "ruff")
+    assert person.types("review", "--accept-all").code == 0
+    assert {rule["rule"] for rule in person.rules()} == {"Use ruff", "Prefer fd"}
+
+
+def test_at_a_terminal_each_is_asked_about(person: Person, answers: Callable[..., None]) -> None:
+    proposed(person, "Use ruff", "Write in German", "Prefer fd", "Prefer rg")
+    answers("y", "n", "", "q")
+    assert person.types("review").code == 0
+    assert [rule["rule"] for rule in person.rules()] == ["Use ruff"]
+    assert [rule["rule"] for rule in person.types("review", "--json").json["waiting"]] == ["Prefer fd", "Prefer rg"]
+
+
+@pytest.mark.parametrize("command", [["show"], ["learn"], ["tag", "x"], ["review"], ["forget", "x"], ["status"]])
+def test_a_damaged_store_is_told_in_one_line(person: Person, command: list[str]) -> None:
+    person.talks("s1", "hello there")
+    Path(person.place.db).write_bytes(b"no database at all" * 400)
+    said = person.fails(*command)
+    assert "memory.db is damaged" in said
+    assert "`claude-smart doctor`" in said
+
+
+def test_a_store_of_a_later_version_is_left_alone(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    with sqlite3.connect(person.place.db) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    assert "format 99" in person.fails("show")
+    assert "format 99" in person.fails("tag", "Use spaces")
+
+
+def test_a_folder_that_is_gone_is_told(person: Person) -> None:
+    gone = person.folder / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    assert "was removed" in person.fails("show")
