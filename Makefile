@@ -5,14 +5,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: help setup demo test check bench bench-hooks bench-capture bench-scale bench-durability bench-hooks: setup
-	$(BIN)/python -m benchmarks.hooks
-
-bench-capture: setup
-	$(BIN)/python -m benchmarks.capture $(if $(CLAUDE),--claude "$(CLAUDE)")
-
-bench-longmemeval bench-locomo bench-learning \
-	format test-all clean
+.PHONY: help setup demo test check bench bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
+	bench-locomo bench-learning format test-all clean
 
 help:
 	@echo "make demo      the story of a memory that learns, on a scratch database"
@@ -65,6 +59,12 @@ bench-scale: setup
 
 bench-durability: setup
 	$(BIN)/python -m benchmarks.durability
+
+bench-hooks: setup
+	$(BIN)/python -m benchmarks.hooks
+
+bench-capture: setup
+	$(BIN)/python -m benchmarks.capture $(if $(CLAUDE),--claude "$(CLAUDE)")
 
 bench-longmemeval bench-locomo bench-learning: setup
 	@test -n "$(DATA)" || { echo "say what to read: make $@ DATA=…" >&2; exit 2; }
