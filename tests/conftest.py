@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
+
+# How long an example takes to make says something about the machine, and nothing about the code.
+settings.register_profile("alma", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("alma")
 
 
 class Clock:

@@ -180,7 +180,7 @@ def test_the_status_says_who_and_how_large(place, run_worker):
 
 def test_now_and_then_it_drains_unasked(place, run_worker, monkeypatch):
     monkeypatch.setattr(serve, "ROUND_SECONDS", 0.2)
-    made, _ = run_worker(idle=0.4)
+    made, _ = run_worker(idle=15.0)
     until(lambda: made._duties.drains >= 3)
     assert made._duties.tidied >= 2
 
