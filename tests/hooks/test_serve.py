@@ -66,7 +66,9 @@ class Fake:
 
 
 @pytest.fixture
-def run_worker(place):
+def run_worker(place, monkeypatch):
+    # It runs inside the process of the tests here, which may well be larger than a worker should be.
+    monkeypatch.setattr(serve, "MOST_RSS", 1 << 60)
     running = []
 
     def run(idle=60.0):
@@ -193,7 +195,7 @@ def test_a_wake_up_that_reached_nobody_is_found(place, run_worker):
 
 
 def test_a_large_one_ends(place, run_worker, monkeypatch):
-    monkeypatch.setattr(serve, "resident", lambda: 10**12)
+    monkeypatch.setattr(serve, "resident", lambda: 1 << 62)
     monkeypatch.setattr(serve, "TICK_SECONDS", 0.1)
     _, thread = run_worker()
     thread.join(10)

@@ -31,6 +31,7 @@ class TestSQLiteStoreBySign(StoreContract):
             self._patch.setattr(segments, name, value)
         self._patch.setattr(segments, "candidates", lambda limit: 0)
         self._patch.setattr(cache, "_FIRST_BATCH", 1)
+        self._patch.setattr(cache, "_VECTORS", 0)
         super().setup_method()
 
     def teardown_method(self) -> None:
