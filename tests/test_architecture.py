@@ -10,7 +10,19 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "alma"
 
-BELOW_APP = {"types", "errors", "ports", "engine", "core", "aio", "arguments", "config", "stores", "embedders"}
+BELOW_APP = {
+    "types",
+    "errors",
+    "ports",
+    "engine",
+    "core",
+    "aio",
+    "arguments",
+    "config",
+    "stores",
+    "embedders",
+    "domains",
+}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "types": {"errors"},
@@ -18,9 +30,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stores": {"ports", "types", "errors"},
     "embedders": {"ports", "types", "errors"},
     "engine": {"ports", "types", "errors"},
+    # Features: they use the engine, and open a memory only when they are given none.
+    "domains": {"engine", "ports", "types", "errors", "core", "app"},
+    "progress": {"engine", "ports", "types", "errors", "core", "app", "arguments"},
+    "session": {"engine", "ports", "types", "errors", "arguments", "progress", "domains", "core", "app"},
+    "harness": {"engine", "types", "errors", "core", "app", "domains"},
+    "workflow": {"arguments", "engine", "ports", "types", "errors", "core", "app"},
+    "context": {"engine", "types", "errors", "arguments", "core"},
+    "confidence": {"engine", "ports", "types", "errors", "arguments", "core"},
     "arguments": {"engine", "ports", "types", "errors"},
     # `ALMA.from_config` is wired by app when it is called; nothing else of core may reach up.
-    "core": {"engine", "ports", "types", "errors", "arguments", "app"},
+    "core": {"engine", "ports", "types", "errors", "arguments", "app", "harness"},
     "aio": {"core"},
     "config": {"engine", "types", "errors"},
     "app": BELOW_APP,
@@ -33,7 +53,11 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # The engine's steps run one way: nothing later calls anything earlier.
 STANDARD_ONLY = {"types", "errors"}
-LATE = {("core", "app")}
+LATE = {("core", "app"), ("core", "harness")} | {
+    (feature, owner)
+    for feature in ("domains", "progress", "session", "harness", "workflow", "context", "confidence")
+    for owner in ("app", "core")
+}
 
 
 def module_files() -> list[Path]:

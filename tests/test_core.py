@@ -501,7 +501,8 @@ class TestAsyncFace:
         for name, method in inspect.getmembers(ALMA, inspect.isfunction):
             if not name.startswith("_"):
                 face = getattr(AsyncALMA, name)
-                assert inspect.iscoroutinefunction(face), name
+                # A decorator is no call to wait for.
+                assert inspect.iscoroutinefunction(face) is (name != "learns"), name
                 assert inspect.signature(face) == inspect.signature(method), name
         for name in ("from_config", "quickstart"):
             assert inspect.signature(getattr(AsyncALMA, name)).parameters == (

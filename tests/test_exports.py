@@ -11,7 +11,10 @@ import alma
 import alma.errors
 import alma.types
 
-PUBLIC = ["ALMA", "ALMAError", "AsyncALMA", "FeedbackSignal", "MemorySlice", "MemoryType", "__version__"]
+PUBLIC = [
+    *("ALMA", "ALMAError", "Agent", "AsyncALMA", "Context", "FeedbackSignal", "Harness", "MemorySchema", "MemorySlice"),
+    *("MemoryType", "Setting", "__version__", "create_harness"),
+]
 
 
 def test_the_public_names_are_these() -> None:

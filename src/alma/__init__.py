@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .aio import AsyncALMA
     from .core import ALMA
     from .errors import ALMAError
+    from .harness import Agent, Context, Harness, MemorySchema, Setting, create_harness
     from .types import FeedbackSignal, MemorySlice, MemoryType
 
 __version__ = "1.0.0"
@@ -23,12 +24,32 @@ _HOMES = {
     "ALMA": "alma.core",
     "AsyncALMA": "alma.aio",
     "ALMAError": "alma.errors",
+    "Agent": "alma.harness",
+    "Context": "alma.harness",
+    "Harness": "alma.harness",
+    "MemorySchema": "alma.harness",
+    "Setting": "alma.harness",
+    "create_harness": "alma.harness",
     "FeedbackSignal": "alma.types",
     "MemorySlice": "alma.types",
     "MemoryType": "alma.types",
 }
 
-__all__ = ["ALMA", "ALMAError", "AsyncALMA", "FeedbackSignal", "MemorySlice", "MemoryType", "__version__"]
+__all__ = [
+    "ALMA",
+    "ALMAError",
+    "Agent",
+    "AsyncALMA",
+    "Context",
+    "FeedbackSignal",
+    "Harness",
+    "MemorySchema",
+    "MemorySlice",
+    "MemoryType",
+    "Setting",
+    "__version__",
+    "create_harness",
+]
 
 
 def __getattr__(name: str) -> object:

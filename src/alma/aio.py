@@ -23,8 +23,18 @@ def _awaited(method: Callable[Concatenate[ALMA, P], R]) -> Callable[Concatenate[
     return cast("Callable[Concatenate[AsyncALMA, P], Coroutine[Any, Any, R]]", call)
 
 
+def _as_it_is(method: Callable[Concatenate[ALMA, P], R]) -> Callable[Concatenate[AsyncALMA, P], R]:
+    """What asks nothing of the store when it is called."""
+
+    @functools.wraps(method)
+    def call(self: AsyncALMA, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(self.alma, *args, **kwargs)
+
+    return cast("Callable[Concatenate[AsyncALMA, P], R]", call)
+
+
 class AsyncALMA:
-    """The same memory for asyncio: every method of `ALMA`, awaited, run in a worker thread."""
+    """The same memory for asyncio: every method of `ALMA`, awaited, run in a worker thread; `learns` decorates."""
 
     def __init__(self, alma: ALMA) -> None:
         self.alma = alma
@@ -44,6 +54,7 @@ class AsyncALMA:
     retrieve = _awaited(ALMA.retrieve)
     learn = _awaited(ALMA.learn)
     learn_many = _awaited(ALMA.learn_many)
+    learns = _as_it_is(ALMA.learns)
     add_user_preference = _awaited(ALMA.add_user_preference)
     add_domain_knowledge = _awaited(ALMA.add_domain_knowledge)
     add_heuristic = _awaited(ALMA.add_heuristic)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
 from .config import DEFAULT_PATH, Config, load
 from .core import ALMA
+from .domains import govern_as_kept
 from .embedders import registry as embedders
 from .engine import admit
 from .errors import ConfigError
@@ -36,6 +38,7 @@ def open_memory(config: Config, *, matching: bool = True) -> ALMA:
         except BaseException:
             alma.close()
             raise
+    govern_as_kept(alma)
     for heir, owner in alma.engine.scopes.unanswered():
         _LOG.warning(
             "agent %r inherits from %r, who does not share with it: add %r to share_with of %r",
@@ -45,6 +48,17 @@ def open_memory(config: Config, *, matching: bool = True) -> ALMA:
             owner,
         )
     return alma
+
+
+def open_default(project_id: str | None = None) -> ALMA:
+    """What is configured here (as for the command line), perhaps for another project; else a folder `.alma`."""
+    try:
+        config = load(find_config())
+    except ConfigError:
+        if os.environ.get("ALMA_CONFIG") or DEFAULT_PATH.exists():
+            raise
+        config = Config(project_id=project_id or "default", storage_dir=Path(".alma").resolve())
+    return open_memory(config if project_id is None else replace(config, project_id=project_id))
 
 
 def _check_embedder(alma: ALMA) -> None:

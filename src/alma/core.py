@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from . import arguments
 from .engine import admit, edit, episodes, judge, rules, validate
@@ -45,6 +45,8 @@ from .types.scope import MemoryScope, Scopes
 from .types.slice import MemorySlice
 
 M = TypeVar("M", bound=Memory)
+P = ParamSpec("P")
+R = TypeVar("R")
 Memories = list[Memory]
 
 _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
@@ -186,6 +188,27 @@ class ALMA:
         """Record several, in order and in one transaction; each a mapping of the arguments of `learn`."""
         episodes = [arguments.episode(self.engine, one) for one in validate.many("outcomes", outcomes)]
         return _views(self.engine, learn_episodes(self.engine, episodes), Outcome) if episodes else []
+
+    def learns(
+        self,
+        agent: str,
+        task: str | Callable[..., str] | None = None,
+        strategy: str | Callable[..., str] | None = None,
+        task_type: str | None = None,
+        reraise: bool = True,
+        *,
+        success: Callable[[Any], bool | str] | None = None,
+        user_id: str | None = None,
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """A decorator for a function of your own, sync or async: each call is learned from, raised is a failure.
+
+        In `task` and `strategy` `{argument}` stands for an argument of the call. With `reraise=False` a failing call
+        returns None.
+        """
+        from .harness import learns
+
+        given = {"task_type": task_type, "success": success, "user_id": user_id}
+        return learns(self, agent, task, strategy, reraise=reraise, **given)  # type: ignore[call-overload,no-any-return]
 
     # -- conversations
 

@@ -415,6 +415,58 @@ _ALL = (
         lambda body: speech.passages(str(body["speaker"]), str(body["text"])),
         _turn,
     ),
+    # The agent's working day. What their values are like is known to the features that keep them.
+    Kind(
+        "work_item",
+        "wrk",
+        (
+            *("title", "description", "item_type", "status", "priority", "parent_id", "blocks", "blocked_by"),
+            *("started_at", "completed_at", "time_spent_ms", "attempt_count", "tests", "tests_passing", "notes"),
+            *(
+                "claimed_by",
+                "claimed_until",
+                "waiting_for",
+                "test_results",
+                "estimate_minutes",
+                "working_since",
+                "held",
+            ),
+        ),
+        _joined("title", "description"),
+    ),
+    Kind(
+        "progress_log",
+        "plg",
+        (
+            *("total", "done", "in_progress", "blocked", "current", "action", "actions", "outcomes"),
+            "session_start",
+        ),
+    ),
+    Kind(
+        "session",
+        "ses",
+        (
+            *("goal", "started_at", "ended_at", "last_seen", "actions", "decisions", "files", "state", "blockers"),
+            *("next_steps", "risks", "tests", "confidence", "action_count", "owner"),
+        ),
+    ),
+    Kind(
+        "handoff",
+        "hof",
+        (
+            *("last_action", "last_outcome", "goal", "decisions", "files", "blockers", "next_steps", "tests"),
+            *("confidence", "risks", "started_at", "ended_at", "left_out"),
+        ),
+        _joined("goal", "last_action"),
+    ),
+    Kind(
+        "checkpoint",
+        "chk",
+        ("workflow", "run", "node", "branch", "number", "state", "digest", "parent", "base", "size", "redacted"),
+    ),
+    Kind("run", "run", ("run", "workflow", "status", "started_at", "ended_at")),
+    Kind("artifact", "art", ("name", "path", "kind", "size", "digest", "workflow", "run", "node")),
+    Kind("domain_schema", "dom", ("name", "schema")),
     Kind("retrieval", "ret", ("task", "shown", "mode"), passing=True),
     Kind("change", "chg", ("record", "verb", "why", "before")),
     Kind("tombstone", "tom", ("record", "kind")),

@@ -1,0 +1,145 @@
+"""A schema at work: what it allows, asked at the one door for writing; its thresholds; and where schemas are kept.
+
+A schema that somebody wrote is kept once for all projects of a store, under its name. The one that a project is
+governed by is kept with the project.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..engine import things
+from ..engine.admit import change, commit, revise
+from ..engine.context import Engine
+from ..errors import NotFoundError, ValidationError
+from ..types.record import Record, Status
+from ..types.rules import EVERYWHERE
+from ..types.scope import MemoryScope, Scopes, plain
+from .reading import from_json, to_json
+from .schema import DomainSchema
+
+if TYPE_CHECKING:
+    from ..core import ALMA
+
+KIND = "domain_schema"
+# An agent that is declared for no domain in particular works in every one.
+_ANY_DOMAIN = ("", "general")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaScopes(Scopes):
+    """The declared agents within a schema; without any, every name is an agent that may learn what the schema says."""
+
+    schema: DomainSchema
+
+    def of(self, agent: str) -> MemoryScope:
+        return within(Scopes.of(self, agent), self.schema)
+
+
+def within(scope: MemoryScope, schema: DomainSchema) -> MemoryScope:
+    """What an agent may learn there: what is declared for it, as far as the schema allows it.
+
+    What is declared for another domain says nothing about this one, but for what the agent must never learn.
+    """
+    here = plain(scope.domain) in (*_ANY_DOMAIN, plain(schema.name))
+    declared = scope.can_learn if here else ()
+    allowed = tuple(one for one in declared if schema.allows(one)) if declared else schema.learning_categories
+    if declared and not allowed:
+        raise ValidationError(
+            f"agent {scope.agent_name!r} may learn {', '.join(declared)}, and the schema {schema.name!r} knows none of "
+            f"that. It knows: {', '.join(schema.learning_categories)}."
+        )
+    forbidden = tuple(dict.fromkeys((*scope.cannot_learn, *schema.excluded_categories)))
+    return replace(scope, can_learn=allowed, cannot_learn=forbidden, domain=schema.name)
+
+
+def govern(alma: ALMA, schema: DomainSchema) -> ALMA:
+    """From now on this memory follows the schema: what may be learned, from when on, and how fast it fades."""
+    engine = alma.engine
+    scopes = SchemaScopes(engine.scopes.agents, schema)
+    for agent in scopes.agents:
+        scopes.of(agent)
+    settings = replace(
+        engine.settings,
+        min_occurrences_for_heuristic=schema.min_occurrences_for_heuristic,
+        recency_half_life_days=schema.confidence_decay_days,
+    )
+    alma.engine = replace(engine, scopes=scopes, settings=settings)
+    return alma
+
+
+def govern_as_kept(alma: ALMA) -> ALMA:
+    """The same with the schema that is kept for the memory's project, where there is one."""
+    schema = schema_of(alma)
+    return alma if schema is None else govern(alma, schema)
+
+
+def schema_of(alma: ALMA) -> DomainSchema | None:
+    """The schema that governs a memory, or that is kept for its project."""
+    if isinstance(alma.engine.scopes, SchemaScopes):
+        return alma.engine.scopes.schema
+    return _read(alma.engine, _of_project(alma.engine.project))
+
+
+# -- keeping
+
+
+def _id(*parts: str) -> str:
+    return f"dom_{hashlib.blake2b(chr(31).join(parts).encode(), digest_size=13).hexdigest()}"
+
+
+def _of_project(project: str) -> str:
+    return _id("project", project)
+
+
+def _read(engine: Engine, id: str) -> DomainSchema | None:
+    found = [one for one in engine.store.get([id]) if one.kind == KIND and one.status is Status.ACTIVE]
+    return from_json(found[0].body["schema"]) if found else None
+
+
+def keep(engine: Engine, schema: DomainSchema) -> None:
+    """For all projects of the store, under its name; one of that name that was there before makes way."""
+    _put(replace(engine, project=EVERYWHERE), _id("name", schema.name), schema)
+
+
+def assign(engine: Engine, schema: DomainSchema) -> None:
+    """As the one that the engine's project is governed by."""
+    _put(engine, _of_project(engine.project), schema)
+
+
+def _put(engine: Engine, id: str, schema: DomainSchema) -> None:
+    body = {"name": schema.name, "schema": to_json(schema)}
+
+    def attempt() -> tuple[None, list[Record]]:
+        held = engine.store.get([id])
+        if not held:
+            return None, [things.made(engine, things.draft(KIND, body), id=id)]
+        record = held[0]
+        if record.body == body and record.status is Status.ACTIVE:
+            return None, []
+        fresh = things.altered(engine, record, body, status=Status.ACTIVE)
+        return None, [fresh, change(engine, fresh, "replaced", before=record.body)]
+
+    commit(engine, attempt)
+
+
+def kept(engine: Engine) -> dict[str, DomainSchema]:
+    """The schemas that people wrote, by name, in the order they came."""
+    everywhere = replace(engine, project=EVERYWHERE)
+    found = things.scan(everywhere, KIND, statuses={Status.ACTIVE})
+    return {record.body["name"]: from_json(record.body["schema"]) for record in reversed(found)}
+
+
+def remove(engine: Engine, name: str) -> None:
+    """Take a kept schema off the list; projects that are governed by it go on being so."""
+    id = _id("name", name)
+
+    def attempt() -> tuple[None, list[Record]]:
+        held = [one for one in engine.store.get([id]) if one.status is Status.ACTIVE]
+        if not held:
+            raise NotFoundError(f"no schema {name!r} is kept here; those that come with alma cannot be removed")
+        return None, [revise(engine, held[0], status=Status.RETIRED)]
+
+    commit(engine, attempt)

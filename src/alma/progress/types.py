@@ -1,0 +1,223 @@
+"""What progress is told with: work items, summaries, logs, and a line of an item's history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from ..types import times
+from ..types.record import Record
+from ..types.record import Status as Standing
+
+KIND = "work_item"
+
+
+class Status(StrEnum):
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    BLOCKED = "blocked"
+    REVIEW = "review"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Strategy(StrEnum):
+    """How the next item is chosen; ties go to the higher priority, then to the older one."""
+
+    PRIORITY = "priority"
+    BLOCKED_UNBLOCK = "blocked_unblock"
+    """What frees most of the items that wait, directly or through others."""
+    QUICK_WIN = "quick_win"
+    """What is likely done soonest: by its estimate, else by how long others of its type took."""
+    FIFO = "fifo"
+
+
+OPEN = (Status.PENDING, Status.IN_PROGRESS, Status.BLOCKED, Status.REVIEW)
+"""What is still to be worked on. A failed item is not, until somebody takes it up again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkItem:
+    """A unit of work that is tracked."""
+
+    id: str = ""
+    project_id: str = ""
+    agent: str | None = None
+    """Whose it is; None: anybody's."""
+    title: str
+    description: str = ""
+    item_type: str = "task"
+    """Such as feature, bug, task, research_question."""
+    status: Status = Status.PENDING
+    priority: int = 50
+    """From 0 to 100; the greater, the sooner."""
+    started_at: datetime | None = None
+    """When work on it first began."""
+    completed_at: datetime | None = None
+    time_spent_ms: int = 0
+    """In progress, all in all; what is going on now is added when it ends."""
+    attempt_count: int = 0
+    """How often work on it began."""
+    parent_id: str | None = None
+    blocks: tuple[str, ...] = ()
+    blocked_by: tuple[str, ...] = ()
+    waiting_for: tuple[str, ...] = ()
+    """Those of `blocked_by` that are not done."""
+    tests: tuple[str, ...] = ()
+    tests_passing: bool = False
+    """There are tests, and each passed when it was last recorded."""
+    test_results: Mapping[str, bool] = field(default_factory=dict)
+    estimate_minutes: float | None = None
+    notes: str = ""
+    """What was said at the last change of status."""
+    claimed_by: str | None = None
+    claimed_until: datetime | None = None
+    archived: bool = False
+    tags: tuple[str, ...] = ()
+    created_at: datetime = field(default_factory=times.now)
+    updated_at: datetime = field(default_factory=times.now)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN
+
+    def is_free(self, now: datetime) -> bool:
+        """Nobody works on it and nothing holds it up: it waits, or whoever claimed it let the lease run out."""
+        if self.status is Status.PENDING:
+            return True
+        return self.status is Status.IN_PROGRESS and self.claimed_until is not None and self.claimed_until <= now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressSummary:
+    """How far a project, or an agent in it, has come. Archived items are not counted."""
+
+    project_id: str
+    agent: str | None
+    items_total: int
+    by_status: Mapping[str, int]
+    """Every status, those of no item too."""
+    current: tuple[WorkItem, ...] = ()
+    """In progress, the most urgent first."""
+    blocked: tuple[WorkItem, ...] = ()
+    created_at: datetime
+
+    @property
+    def items_done(self) -> int:
+        return self.by_status[Status.DONE]
+
+    @property
+    def items_in_progress(self) -> int:
+        return self.by_status[Status.IN_PROGRESS]
+
+    @property
+    def items_blocked(self) -> int:
+        return self.by_status[Status.BLOCKED]
+
+    @property
+    def items_pending(self) -> int:
+        return self.by_status[Status.PENDING]
+
+    @property
+    def items_in_review(self) -> int:
+        return self.by_status[Status.REVIEW]
+
+    @property
+    def items_failed(self) -> int:
+        return self.by_status[Status.FAILED]
+
+    @property
+    def completion_percentage(self) -> float:
+        return 100.0 * self.items_done / self.items_total if self.items_total else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressLog:
+    """Where a session stood at one moment."""
+
+    id: str
+    project_id: str
+    agent: str
+    session_id: str
+    items_total: int
+    items_done: int
+    items_in_progress: int
+    items_blocked: int
+    current_item_id: str | None
+    current_action: str
+    session_start: datetime
+    actions_taken: int
+    outcomes_recorded: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemChange:
+    """A line of an item's history."""
+
+    at: datetime
+    by: str
+    """Who did it; empty: it was not said."""
+    verb: str
+    why: str = ""
+    before: Mapping[str, Any] = field(default_factory=dict)
+    after: Mapping[str, Any] = field(default_factory=dict)
+
+
+def item_of(record: Record) -> WorkItem:
+    body = record.body
+    tests, results = tuple(body["tests"]), body["test_results"]
+    return WorkItem(
+        id=record.id,
+        project_id=record.project,
+        agent=record.agent or None,
+        title=body["title"],
+        description=body["description"],
+        item_type=body["item_type"],
+        status=Status(body["status"]),
+        priority=body["priority"],
+        started_at=times.from_iso(body["started_at"]),
+        completed_at=times.from_iso(body["completed_at"]),
+        time_spent_ms=body["time_spent_ms"],
+        attempt_count=body["attempt_count"],
+        parent_id=body["parent_id"],
+        blocks=tuple(body["blocks"]),
+        blocked_by=tuple(body["blocked_by"]),
+        waiting_for=tuple(body["waiting_for"]),
+        tests=tests,
+        tests_passing=body["tests_passing"],
+        test_results=results,
+        estimate_minutes=body["estimate_minutes"],
+        notes=body["notes"],
+        claimed_by=body["claimed_by"],
+        claimed_until=times.from_iso(body["claimed_until"]),
+        archived=record.status is Standing.ARCHIVED,
+        tags=record.tags,
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+        metadata=body["metadata"],
+    )
+
+
+def log_of(record: Record) -> ProgressLog:
+    body = record.body
+    return ProgressLog(
+        id=record.id,
+        project_id=record.project,
+        agent=record.agent,
+        session_id=record.session,
+        items_total=body["total"],
+        items_done=body["done"],
+        items_in_progress=body["in_progress"],
+        items_blocked=body["blocked"],
+        current_item_id=body["current"],
+        current_action=body["action"],
+        session_start=times.from_iso(body["session_start"]) or record.created_at,
+        actions_taken=body["actions"],
+        outcomes_recorded=body["outcomes"],
+        created_at=record.created_at,
+    )

@@ -1,0 +1,276 @@
+"""`SessionInitializer`: the stage is set before the actor performs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import arguments
+from ..engine import validate
+from ..engine.context import Engine
+from ..engine.retrieve.pipeline import retrieve
+from ..engine.text import normalise, shorten
+from ..errors import ModelError, ValidationError
+from ..ports import Model
+from ..types.ids import new_id
+from ..types.kinds import KINDS
+from ..types.scope import MemoryScope
+from ..types.slice import MemorySlice
+from . import codebase
+from .engagement import Engagement, engagement
+from .expanding import Expansion, Task, expand
+from .manager import SessionManager
+from .types import InitializationResult, SessionContext
+
+if TYPE_CHECKING:
+    from ..core import ALMA
+    from ..domains import DomainSchema
+    from ..progress import ProgressTracker, WorkItem
+
+_LOG = logging.getLogger("alma")
+_ACTIVITY = 10
+_LINE_CHARS = 200
+_QUERY_CHARS = 4000
+
+
+class Ready(list["WorkItem"]):
+    """A list that may be awaited, and then gives itself."""
+
+    def __await__(self) -> Generator[None, None, Ready]:
+        yield from ()
+        return self
+
+
+class Bearings(dict[str, Any]):
+    """A dictionary that may be awaited, and then gives itself."""
+
+    def __await__(self) -> Generator[None, None, Bearings]:
+        yield from ()
+        return self
+
+
+class SessionInitializer:
+    """Gets an agent ready: what there is to do, where it stands, what is known, what the rules are, where to begin.
+
+    What these methods give back may be used at once or awaited. In an event loop, `initialize_async` keeps the loop
+    free. `model` expands prompts where one is given; without one, or when it fails, they are expanded by their grammar.
+    """
+
+    def __init__(
+        self,
+        alma: ALMA,
+        progress_tracker: ProgressTracker | None = None,
+        session_manager: SessionManager | None = None,
+        *,
+        model: Model | None = None,
+        workspace: str | PathLike[str] | None = ".",
+    ) -> None:
+        self.alma = alma
+        self.model = model
+        self.workspace = None if workspace is None else Path(workspace)
+        self._tracker = progress_tracker
+        self._manager = session_manager
+
+    def initialize(
+        self,
+        project_id: str | None = None,
+        agent: str | None = None,
+        user_prompt: str | None = None,
+        auto_expand: bool = True,
+        *,
+        user_id: str | None = None,
+        domain: DomainSchema | None = None,
+    ) -> InitializationResult:
+        """Expand the prompt into work items, orient in the code, recall what matters, name the rules, and say where to
+        start. A task that is open already is not made a second time. `auto_expand=False` makes no work items."""
+        manager, tracker = self._parts(project_id)
+        engine = replace(self.alma.engine, project=manager.project_id)
+        name = arguments.agent(engine, agent)
+        prompt = validate.text("user_prompt", user_prompt)
+        user = None if user_id is None else validate.name("user_id", user_id)
+        read = self._expanded(prompt, domain) if auto_expand else Expansion(goal=shorten(prompt, 300))
+        context = manager.start_session(name, read.goal, user_id=user, orient=False)
+        items = _created(tracker, name, context.session_id, read.tasks)
+        code = self._code()
+        rules = _with_prompt(engagement(engine, name, engine.scope(name), user), read, code, context)
+        return InitializationResult(
+            session_id=context.session_id,
+            project_id=engine.project,
+            agent=name,
+            goal=context.goal,
+            work_items=items,
+            codebase_summary=codebase.summary(code),
+            recent_activity=_activity(context, code),
+            relevant_memories=_memories(engine, prompt, name, user),
+            scope_rules=rules.scope_rules,
+            constraints=rules.constraints,
+            quality_gates=rules.quality_gates,
+            recommended_start=_start(items) or context.suggested_focus,
+            initialized_at=engine.clock(),
+            session=replace(context, codebase_state=code),
+        )
+
+    async def initialize_async(
+        self,
+        project_id: str | None = None,
+        agent: str | None = None,
+        user_prompt: str | None = None,
+        auto_expand: bool = True,
+        *,
+        user_id: str | None = None,
+        domain: DomainSchema | None = None,
+    ) -> InitializationResult:
+        """The same in a worker thread."""
+        import asyncio
+
+        return await asyncio.to_thread(
+            self.initialize, project_id, agent, user_prompt, auto_expand, user_id=user_id, domain=domain
+        )
+
+    def expand_prompt(self, user_prompt: str, domain: DomainSchema | None = None) -> Ready:
+        """The work items that a prompt asks for, not yet kept; each knows by id what it waits for."""
+        return Ready(_items(self._expanded(validate.text("user_prompt", user_prompt), domain).tasks, None, ""))
+
+    def orient_to_codebase(self, project_id: str | None = None) -> Bearings:
+        """Branch, changes, recent commits, layout and how tests are run; empty where there is no code."""
+        return Bearings(self._code() or {})
+
+    def get_rules_of_engagement(
+        self, agent: str, scope: MemoryScope | None = None, *, user_id: str | None = None
+    ) -> tuple[list[str], list[str], list[str]]:
+        """What the agent may do, what it may not, and what must hold before something is done."""
+        engine = self.alma.engine
+        name = arguments.agent(engine, agent)
+        user = None if user_id is None else validate.name("user_id", user_id)
+        return tuple(engagement(engine, name, scope or engine.scope(name), user))  # type: ignore[return-value]
+
+    # -- what these are made of
+
+    def _parts(self, project_id: str | None) -> tuple[SessionManager, ProgressTracker]:
+        """The session manager and the tracker of one project."""
+        own = self._manager.project_id if self._manager else self._tracker.project_id if self._tracker else None
+        named = validate.name("project_id", project_id) if project_id is not None else own or self.alma.project_id
+        for part in (self._manager, self._tracker):
+            if part is not None and part.project_id != named:
+                raise ValidationError(
+                    f"project_id is {named!r}, but the {type(part).__name__} works for {part.project_id!r}"
+                )
+        manager = self._manager or SessionManager(named, self.alma, progress=self._tracker, workspace=self.workspace)
+        return manager, self._tracker or manager.tracker(named)
+
+    def _expanded(self, prompt: str, domain: DomainSchema | None) -> Expansion:
+        if self.model is not None:
+            # Loaded where a model is asked; most are not.
+            from .expanding.asking import ask
+
+            try:
+                return ask(self.model, prompt, domain)
+            except ModelError as error:
+                _LOG.warning("the model could not expand the prompt, so its grammar has to do: %s", error)
+        return _typed(expand(prompt), domain)
+
+    def _code(self) -> dict[str, Any] | None:
+        return None if self.workspace is None else codebase.orient(self.workspace)
+
+
+def _typed(read: Expansion, domain: DomainSchema | None) -> Expansion:
+    """With the names of the domain's own things as types, where a task names one."""
+    if domain is None:
+        return read
+    names = [one.name for one in domain.entity_types]
+    return replace(read, tasks=tuple(replace(task, item_type=_type_in(task, names)) for task in read.tasks))
+
+
+def _type_in(task: Task, names: Sequence[str]) -> str:
+    said = f" {normalise(task.title)} "
+    named = (name for name in names if f" {name.casefold().replace('_', ' ')} " in said)
+    return next(named, task.item_type)
+
+
+def _items(tasks: Sequence[Task], agent: str | None, session: str) -> list[WorkItem]:
+    from ..progress import WorkItem
+
+    ids = [new_id(KINDS["work_item"].prefix) for _ in tasks]
+    return [
+        WorkItem(
+            id=ids[at],
+            agent=agent,
+            title=task.title,
+            description=task.description,
+            item_type=task.item_type,
+            priority=task.priority,
+            parent_id=None if task.parent is None else ids[task.parent],
+            blocked_by=tuple(ids[first] for first in task.after),
+            metadata={"session": session} if session else {},
+        )
+        for at, task in enumerate(tasks)
+    ]
+
+
+def _created(tracker: ProgressTracker, agent: str, session: str, tasks: Sequence[Task]) -> list[WorkItem]:
+    """The items of these tasks in their order, all kept or none; one that is open already is taken as it is."""
+    known = {_same(item): item.id for item in tracker.list_items(("pending", "in_progress", "blocked", "review"))}
+    drawn = _items(tasks, agent, session)
+    held = {item.id: known[_same(item)] for item in drawn if _same(item) in known}
+    fresh = [_renamed(item, held) for item in drawn if item.id not in held]
+    made = {item.id: item for item in tracker.create_work_items(_first_things_first(fresh))} if fresh else {}
+    return [made[item.id] if item.id in made else tracker.get_item(held[item.id]) for item in drawn]
+
+
+def _same(item: WorkItem) -> tuple[str, str]:
+    return normalise(item.title), normalise(item.description)
+
+
+def _renamed(item: WorkItem, held: dict[str, str]) -> WorkItem:
+    parent = held.get(item.parent_id, item.parent_id) if item.parent_id else None
+    return replace(item, parent_id=parent, blocked_by=tuple(held.get(id, id) for id in item.blocked_by))
+
+
+def _first_things_first(items: Sequence[WorkItem]) -> Iterable[WorkItem]:
+    """So that each names only what was made before it."""
+    waiting = {item.id: item for item in items}
+    while waiting:
+        ready = [one for one in waiting.values() if not waiting.keys() & {one.parent_id, *one.blocked_by}]
+        for one in ready or list(waiting.values()):
+            yield waiting.pop(one.id)
+
+
+def _start(items: Sequence[WorkItem]) -> WorkItem | None:
+    """The most urgent that waits for nothing and has no parts of its own."""
+    wholes = {item.parent_id for item in items}
+    free = [item for item in items if item.status in ("pending", "in_progress") and item.id not in wholes]
+    return max(free, key=lambda item: item.priority, default=None)
+
+
+def _memories(engine: Engine, prompt: str, agent: str, user: str | None) -> MemorySlice:
+    given = {"task": prompt[:_QUERY_CHARS], "agent": agent, "user_id": user, "mode": "default", "level": "session"}
+    return retrieve(engine, arguments.request(engine, given))
+
+
+def _with_prompt(
+    rules: Engagement, read: Expansion, code: dict[str, Any] | None, context: SessionContext
+) -> Engagement:
+    """What the request itself forbids and demands stands first; then what the code and the last session call for."""
+    command = code["tests"]["command"] if code else None
+    previous = context.previous_handoff
+    failing = [name for name, passing in previous.test_status.items() if not passing] if previous else []
+    gates = [*(shorten(gate, _LINE_CHARS) for gate in read.gates), *rules.quality_gates]
+    gates += [f"The tests pass: {command}"] if command else []
+    gates += [f"{name} passes again" for name in failing[:5]]
+    bounds = [*(shorten(bound, _LINE_CHARS) for bound in read.constraints), *rules.constraints]
+    return Engagement(rules.scope_rules, bounds, list(dict.fromkeys(gates)))
+
+
+def _activity(context: SessionContext, code: dict[str, Any] | None) -> list[str]:
+    """What happened last: the session before, what was learned, what was committed."""
+    previous = context.previous_handoff
+    lines = []
+    if previous is not None:
+        lines.append(f"Session ended {previous.session_end:%Y-%m-%d}: {previous.last_action} ({previous.last_outcome})")
+    lines += [f"{one.outcome}: {one.task_description}: {one.strategy_used}" for one in context.recent_outcomes]
+    lines += codebase.commits(code)
+    return [shorten(line, _LINE_CHARS) for line in lines[:_ACTIVITY]]

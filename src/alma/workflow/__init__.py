@@ -1,0 +1,27 @@
+"""Workflows: checkpoints to go on from, branches to merge, artifacts, and memories that know where they belong.
+
+from alma.workflow import WorkflowMemory
+
+workflow = WorkflowMemory("my-project")
+workflow.checkpoint("run-7", "fetch", {"pages": 12}, workflow_id="crawl")
+workflow.resume("run-7").state
+"""
+
+from __future__ import annotations
+
+from .memory import WorkflowMemory
+from .reducers import REDUCERS, merge_states
+from .states import MAX_STATE_BYTES
+from .types import Artifact, Checkpoint, Run, RunStatus, Scope
+
+__all__ = [
+    "MAX_STATE_BYTES",
+    "REDUCERS",
+    "Artifact",
+    "Checkpoint",
+    "Run",
+    "RunStatus",
+    "Scope",
+    "WorkflowMemory",
+    "merge_states",
+]

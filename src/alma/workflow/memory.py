@@ -1,0 +1,414 @@
+"""`WorkflowMemory`: what a workflow needs to go on after it was interrupted, and to do better the next time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from .. import arguments
+from ..engine import things, validate
+from ..engine.context import Engine
+from ..engine.distil.learn import learn as learn_episodes
+from ..engine.retrieve.pipeline import retrieve as retrieve_memories
+from ..engine.view import view
+from ..errors import ValidationError
+from ..types.ids import new_id
+from ..types.kinds import Outcome, Result
+from ..types.slice import MemorySlice
+from . import artifacts, checkpoints, runs
+from .reducers import Reducer, merge_states
+from .scopes import Place, for_tenant, identifier, looking, one_tenant, optional_identifier
+from .states import MAX_STATE_BYTES, read
+from .types import MAIN, Artifact, Checkpoint, Run, RunStatus, Scope
+
+if TYPE_CHECKING:
+    from ..core import ALMA
+
+_ENDED = {Result.SUCCESS: RunStatus.COMPLETED, Result.PARTIAL: RunStatus.COMPLETED, Result.FAILURE: RunStatus.FAILED}
+_MOST = 100_000
+
+
+class WorkflowMemory:
+    """Checkpoints, artifacts and scoped memories of the workflows of a project.
+
+    Pass a memory, or the name of a project of the memory that is configured here. With `tenant_id` all that is kept
+    and found is the tenant's own: no other tenant and nobody who asks without one gets to see it.
+    """
+
+    def __init__(
+        self,
+        alma: ALMA | str | None = None,
+        project_id: str | None = None,
+        *,
+        tenant_id: str | None = None,
+        max_state_bytes: int = MAX_STATE_BYTES,
+    ) -> None:
+        project = alma if isinstance(alma, str) else project_id
+        named = None if project is None else validate.name("project_id", project)
+        self.tenant_id = optional_identifier("tenant_id", tenant_id)
+        self.max_state_bytes = validate.whole("max_state_bytes", max_state_bytes, 1, 2**30)
+        self._opened: ALMA | None = None
+        if alma is None or isinstance(alma, str):
+            from ..app import open_default
+
+            self._opened = alma = open_default(named)
+        self._shared: Engine = alma.engine if named is None else replace(alma.engine, project=named)
+        self.engine = for_tenant(self._shared, self.tenant_id)
+
+    @property
+    def project_id(self) -> str:
+        return self._shared.project
+
+    def close(self) -> None:
+        """Let go of the memory, if it was opened here."""
+        if self._opened is not None:
+            self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- runs
+
+    def start_run(
+        self,
+        workflow_id: str,
+        run_id: str | None = None,
+        *,
+        agent: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Begin a run, or go on with the one of that name."""
+        name = new_id("run") if run_id is None else identifier("run_id", run_id)
+        workflow = identifier("workflow_id", workflow_id)
+        return runs.decode(runs.begin(self.engine, name, workflow, self._agent(agent), validate.metadata(metadata)))
+
+    def end_run(self, run_id: str, status: str = RunStatus.COMPLETED) -> Run:
+        """Say how a run ended: 'completed', 'failed' or 'cancelled'."""
+        given = validate.choice("status", status, RunStatus)
+        return runs.decode(runs.end(self.engine, identifier("run_id", run_id), given))
+
+    def get_run(self, run_id: str) -> Run:
+        """One run by its name."""
+        return runs.decode(runs.get(self.engine, identifier("run_id", run_id)))
+
+    def list_runs(self, workflow_id: str | None = None, status: str | None = None, limit: int = 50) -> list[Run]:
+        """Runs, newest first."""
+        most = validate.whole("limit", limit, 1, _MOST)
+        workflow = optional_identifier("workflow_id", workflow_id)
+        wanted = None if status is None else validate.choice("status", status, RunStatus)
+        found = map(runs.decode, things.scan(self.engine, "run"))
+        fitting = (
+            run for run in found if workflow in ("", run.workflow_id) and (wanted is None or run.status is wanted)
+        )
+        return [run for run, _ in zip(fitting, range(most), strict=False)]
+
+    # -- checkpoints
+
+    def checkpoint(
+        self,
+        run_id: str,
+        node_id: str,
+        state: Mapping[str, Any],
+        branch_id: str = MAIN,
+        *,
+        workflow_id: str | None = None,
+        agent: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        skip_if_unchanged: bool = True,
+        redact: bool = False,
+    ) -> Checkpoint:
+        """Keep the state of a run after a node; once this returns, it survives whatever happens to the process.
+
+        The state is JSON and comes back exactly. One that holds a secret is refused, or with `redact` kept without it:
+        `Checkpoint.redacted` then says where. A state that the newest checkpoint of the branch already holds for the
+        same node is not written again, and that checkpoint is returned with `unchanged` set.
+        """
+        return checkpoints.save(
+            self.engine,
+            checkpoints.Point(
+                run=identifier("run_id", run_id),
+                node=identifier("node_id", node_id),
+                branch=identifier("branch_id", branch_id),
+                state=read(state, self.max_state_bytes),
+                workflow=optional_identifier("workflow_id", workflow_id),
+                agent=self._agent(agent),
+                metadata=validate.metadata(metadata),
+                skip=skip_if_unchanged,
+                redact=redact,
+            ),
+        )
+
+    def resume(self, run_id: str, node_id: str | None = None, branch_id: str | None = None) -> Checkpoint | None:
+        """The newest checkpoint of a run, perhaps of one node or branch; None when there is none to go on from."""
+        found = checkpoints.latest(
+            self.engine,
+            identifier("run_id", run_id),
+            optional_identifier("node_id", node_id),
+            optional_identifier("branch_id", branch_id),
+        )
+        return None if found is None else checkpoints.decode(found)
+
+    def history(
+        self, run_id: str, node_id: str | None = None, branch_id: str | None = None, limit: int = 100
+    ) -> list[Checkpoint]:
+        """The checkpoints of a run, newest first."""
+        run = runs.get(self.engine, identifier("run_id", run_id)).session
+        node, branch = optional_identifier("node_id", node_id), optional_identifier("branch_id", branch_id)
+        return checkpoints.history(self.engine, run, node, branch, validate.whole("limit", limit, 1, _MOST))
+
+    def cleanup_checkpoints(
+        self,
+        run_id: str | None = None,
+        keep_latest: int = 10,
+        older_than: timedelta | datetime | str | None = None,
+    ) -> int:
+        """Erase checkpoints beyond the newest of each branch; how many were erased.
+
+        With `older_than` (an age or a moment) only those that are older. The newest of a branch always stays, so that
+        every run can be resumed; without `run_id` all runs of the project are cleaned.
+        """
+        run = "" if run_id is None else runs.get(self.engine, identifier("run_id", run_id)).session
+        keep = validate.whole("keep_latest", keep_latest, 1, _MOST)
+        return checkpoints.cleanup(self.engine, run, keep, self._moment(older_than))
+
+    def _moment(self, older_than: timedelta | datetime | str | None) -> datetime | None:
+        if isinstance(older_than, timedelta):
+            if older_than < timedelta(0):
+                raise ValidationError(f"older_than must be an age of at least 0, not {older_than}")
+            return self.engine.clock() - older_than
+        return validate.moment("older_than", older_than)
+
+    # -- branches
+
+    def fork(self, run_id: str, branch_id: str, from_branch: str = MAIN, *, agent: str | None = None) -> Checkpoint:
+        """Begin a branch at the newest checkpoint of another; its first checkpoint holds the same state."""
+        run = identifier("run_id", run_id)
+        origin = checkpoints.tip(self.engine, run, identifier("from_branch", from_branch))
+        point = checkpoints.Point(
+            run=run,
+            node=origin.body["node"],
+            branch=identifier("branch_id", branch_id),
+            state=read(origin.body["state"], 2**62),
+            agent=self._agent(agent),
+            metadata={},
+            skip=False,
+            origin=origin,
+        )
+        return checkpoints.save(self.engine, point)
+
+    @staticmethod
+    def merge_states(
+        states: Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]],
+        reducers: Mapping[str, Reducer] | None = None,
+        *,
+        base: Mapping[str, Any] | None = None,
+        default: Reducer | None = None,
+    ) -> dict[str, Any]:
+        """One state from those of several branches, key by key: append, extend, union, sum, max, min, last, first,
+        merge_dict or a function of the list of values. Keys without a reducer must not be contested."""
+        return merge_states(states, reducers, base=base, default=default)
+
+    def merge_branches(
+        self,
+        run_id: str,
+        branches: Iterable[str],
+        node_id: str,
+        into: str = MAIN,
+        reducers: Mapping[str, Reducer] | None = None,
+        *,
+        default: Reducer | None = None,
+        agent: str | None = None,
+    ) -> Checkpoint:
+        """Merge the newest states of branches and keep the result as a checkpoint of `into`.
+
+        What the branches began at is known when they were forked from one checkpoint: a key that only one of them
+        changed is then no conflict. If the reducers do not fit, nothing is written.
+        """
+        run = identifier("run_id", run_id)
+        names = validate.names("branches", branches)
+        tips = [checkpoints.tip(self.engine, run, name) for name in names]
+        if not tips:
+            raise ValidationError("branches is empty; name at least one branch")
+        states = {tip.body["branch"]: tip.body["state"] for tip in tips}
+        merged = merge_states(states, reducers, base=checkpoints.beginning(self.engine, tips), default=default)
+        came = {"merged": {tip.body["branch"]: tip.id for tip in tips}}
+        return self.checkpoint(run, node_id, merged, into, agent=agent, metadata=came)
+
+    # -- artifacts
+
+    def link_artifact(
+        self,
+        run_id: str,
+        location: str | PathLike[str],
+        *,
+        node_id: str | None = None,
+        name: str | None = None,
+        kind: str = "file",
+        digest: str | None = None,
+        size: int | None = None,
+        agent: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Artifact:
+        """Note what a run made: a file, whose digest and size are taken, or a URI, which is not fetched.
+
+        Linked again, the same place in the same run and node is one artifact, with the digest it has then.
+        """
+        return artifacts.link(
+            self.engine,
+            identifier("run_id", run_id),
+            optional_identifier("node_id", node_id),
+            artifacts.look(location, digest, size),
+            kind=validate.name("kind", kind),
+            name="" if name is None else validate.name("name", name),
+            agent=self._agent(agent),
+            metadata=validate.metadata(metadata),
+        )
+
+    def get_artifacts(
+        self,
+        run_id: str | None = None,
+        *,
+        node_id: str | None = None,
+        workflow_id: str | None = None,
+        kind: str | None = None,
+        limit: int = 100,
+    ) -> list[Artifact]:
+        """What was linked, newest first."""
+        run = "" if run_id is None else runs.get(self.engine, identifier("run_id", run_id)).session
+        most = validate.whole("limit", limit, 1, _MOST)
+        wanted = {
+            "node_id": optional_identifier("node_id", node_id),
+            "workflow_id": optional_identifier("workflow_id", workflow_id),
+            "kind": optional_identifier("kind", kind),
+        }
+        found = map(artifacts.decode, artifacts.linked(self.engine, run))
+        return [one for one in found if all(not want or getattr(one, at) == want for at, want in wanted.items())][:most]
+
+    # -- what is learned, and where it is found
+
+    def learn_from_workflow(
+        self,
+        run_id: str,
+        agent: str,
+        outcome: str,
+        strategy_used: str | Sequence[str],
+        task: str | None = None,
+        *,
+        workflow_id: str | None = None,
+        node_id: str | None = None,
+        task_type: str | None = None,
+        duration_ms: int | None = None,
+        error_message: str | None = None,
+        feedback: str | None = None,
+        retrieval_id: str | None = None,
+        user_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[Outcome]:
+        """Record how a run, or one node of it, went: an outcome for each strategy, retrieved like any other.
+
+        `outcome` is 'success', 'partial' or 'failure'. Without a node the run is over. A run that nobody started is
+        begun when its workflow is named.
+        """
+        run = self._place(identifier("run_id", run_id), workflow_id, node_id)
+        if not run.workflow:
+            runs.get(self.engine, run.run)
+        common = {
+            "agent": agent,
+            "task": task or _task(run),
+            "outcome": outcome,
+            "task_type": task_type,
+            "duration_ms": duration_ms,
+            "error_message": error_message,
+            "feedback": feedback,
+            "retrieval_id": retrieval_id,
+            "user_id": user_id,
+            "metadata": {"workflow": run.workflow, "run": run.run, "node": run.node, **validate.metadata(metadata)},
+        }
+        ways = [strategy_used] if isinstance(strategy_used, str) else list(strategy_used)
+        given = [arguments.episode(self.engine, {**common, "strategy_used": way}) for way in ways]
+        if not given:
+            raise ValidationError("strategy_used is empty; name at least one strategy")
+        episodes = [replace(one, session=run.run, tags=run.tags()) for one in given]
+        records = learn_episodes(self.engine, episodes)
+        runs.begin(self.engine, run.run, run.workflow, goes_on=False)
+        if not run.node:
+            runs.end(self.engine, run.run, _ENDED[given[0].result])
+        now = self.engine.clock()
+        return [made for record in records if isinstance(made := view(record, now), Outcome)]
+
+    def retrieve_scoped(
+        self,
+        task: str,
+        agent: str,
+        scope: str = Scope.AGENT,
+        *,
+        workflow_id: str | None = None,
+        run_id: str | None = None,
+        node_id: str | None = None,
+        tenant_id: str | None = None,
+        user_id: str | None = None,
+        top_k: int | None = None,
+        mode: str = "default",
+        types: Iterable[str] | None = None,
+    ) -> MemorySlice:
+        """The memories that matter for a task, of nothing beyond the scope.
+
+        'node' is one node of a run (or, without a run, of a workflow), 'run' one run, 'workflow' all its runs, each
+        for the agent and those who share with it; 'agent' is all that the agent may read; 'tenant' is what all agents
+        of a tenant know, and 'global' that and what belongs to no tenant. No scope reaches into another tenant.
+        """
+        wanted = validate.choice("scope", scope, Scope)
+        tenant = one_tenant(self.tenant_id, optional_identifier("tenant_id", tenant_id))
+        engine = looking(self._shared, tenant, wanted)
+        place = self._place(run_id, workflow_id, node_id, for_tenant(self._shared, tenant))
+        given = {
+            "task": task,
+            "agent": agent,
+            "user_id": user_id,
+            "top_k": top_k,
+            "mode": mode,
+            "types": types,
+            "level": "session",
+        }
+        request = replace(arguments.request(engine, given), tags=place.within(wanted))
+        return retrieve_memories(engine, request)
+
+    def tags(
+        self, workflow_id: str | None = None, run_id: str | None = None, node_id: str | None = None
+    ) -> tuple[str, ...]:
+        """The tags of a place: a memory that is added or learned with them is found from the scopes around it."""
+        return self._place(run_id, workflow_id, node_id).tags()
+
+    def _place(
+        self,
+        run_id: str | None,
+        workflow_id: str | None,
+        node_id: str | None,
+        engine: Engine | None = None,
+    ) -> Place:
+        """Where something belongs; a run that is known says of which workflow it is."""
+        run, workflow = optional_identifier("run_id", run_id), optional_identifier("workflow_id", workflow_id)
+        node = optional_identifier("node_id", node_id)
+        held = runs.find(engine or self.engine, run) if run else None
+        known = held.body["workflow"] if held else ""
+        if known and workflow and known != workflow:
+            raise ValidationError(f"run {run!r} is one of workflow {known!r}, not of {workflow!r}")
+        return Place(known or workflow, run, node)
+
+    def _agent(self, given: str | None) -> str:
+        return "" if given is None else arguments.agent(self.engine, given)
+
+
+def _task(place: Place) -> str:
+    if not place.workflow:
+        raise ValidationError("task is missing, and the run does not say which workflow it is of: pass task")
+    return f"{place.workflow}: {place.node}" if place.node else f"Run the workflow {place.workflow}"
