@@ -1,34 +1,76 @@
-"""Outcomes in the order they happened: predict each from what is known, then learn it."""
+"""Outcomes in the order they happened: predict each from what is known, then learn it.
+
+Two predictions are made. Looking forward, alma is asked how likely the strategy is to succeed at this task. Looking
+back, the chance is read from what retrieval shows: from the lesson about the strategy, else from what became of it,
+else from what became of similar tasks. Beside them stands the running rate, which knows nothing of either.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import combinations
 from typing import Any
 
 from alma import ALMA
+from alma.confidence import ConfidenceEngine
 from alma.types import AntiPattern, Heuristic, Memory, MemorySlice, Outcome
 
-from ._measures import Prediction, brier, predictions
+from ._measures import Prediction, brier, mean, predictions
 from ._product import AGENT, Clock
 
 _TOP_K = 20
 _WINDOW = 200
 _STEP = 50
-_COLUMNS = ("Brier", "log loss", "AUC", "calibration error")
+_BINS = 10
+_COLUMNS = ("Brier", "log loss", "AUC", "calibration error", "accuracy")
+FORWARD, BACKWARD, RUNNING = "alma", "looking back", "running rate"
+
+Row = Mapping[str, Any]
+HEURISTICS, WARNINGS = "heuristics", "warnings"
 
 
-def measure(alma: ALMA, clock: Clock, rows: Sequence[Mapping[str, Any]], tick: Callable[[int], None]) -> dict[str, Any]:
-    ours: list[Prediction] = []
+@dataclass(frozen=True)
+class Shown:
+    """A lesson as it was shown for the task of a row, before that row was learned."""
+
+    at: int
+    kind: str
+    strategy: str
+    ahead: float
+    """How well it was expected to do: what it is ranked by."""
+    behind: float
+    """How far it was believed for what it did so far."""
+
+
+@dataclass
+class _Told:
+    """What was said before each outcome was known."""
+
+    forward: list[Prediction] = field(default_factory=list)
+    backward: list[Prediction] = field(default_factory=list)
+    lessons: list[Shown] = field(default_factory=list)
+    """Of each row and kind the best first."""
+
+
+def measure(alma: ALMA, clock: Clock, rows: Sequence[Row], tick: Callable[[int], None]) -> dict[str, Any]:
+    told, confidence = _Told(), ConfidenceEngine(alma)
     ordered = sorted(rows, key=lambda row: row["t"])
-    for row in ordered:
+    for at, row in enumerate(ordered):
         clock.set(datetime.fromisoformat(row["ts"]).replace(tzinfo=UTC))
-        task = row["task_text"].strip() or row["task_id"]
-        ours.append((chance(alma.retrieve(task, AGENT, top_k=_TOP_K), row["strategy"]), bool(row["success"])))
-        result = "success" if row["success"] else "failure"
-        alma.learn(AGENT, task, result, row["strategy"], error_message=row.get("error"))
+        task, strategy, happened = row["task_text"].strip() or row["task_id"], row["strategy"], bool(row["success"])
+        signal = confidence.assess_strategy(strategy, task, AGENT)
+        known = alma.retrieve(task, AGENT, top_k=_TOP_K)
+        told.forward.append((signal.predicted_success, happened))
+        told.backward.append((chance(known, strategy), happened))
+        told.lessons += shown(at, known)
+        alma.learn(AGENT, task, "success" if happened else "failure", strategy, error_message=row.get("error"))
         tick(1)
-    return score(ordered, ours, running_rate([bool(row["success"]) for row in ordered]))
+    running = running_rate([bool(row["success"]) for row in ordered])
+    found = score(ordered, {FORWARD: told.forward, BACKWARD: told.backward, RUNNING: running})
+    return found | _ranked(ordered, told.lessons)
 
 
 def chance(known: MemorySlice, strategy: str) -> float:
@@ -66,29 +108,34 @@ def running_rate(results: Sequence[bool]) -> list[Prediction]:
     return pairs
 
 
-def score(rows: Sequence[Mapping[str, Any]], ours: list[Prediction], basic: list[Prediction]) -> dict[str, Any]:
+def score(rows: Sequence[Row], systems: Mapping[str, Sequence[Prediction]]) -> dict[str, Any]:
     figures = {
-        name: {
-            "alma": predictions([ours[at] for at in places]),
-            "running rate": predictions([basic[at] for at in places]),
-        }
+        name: {system: _figures([pairs[at] for at in places]) for system, pairs in systems.items()}
         for name, places in _groups(rows).items()
         if places
     }
     table = [
         (f"{name}: {system}", found["n"], *(found[column] for column in _COLUMNS))
-        for name, systems in figures.items()
-        for system, found in systems.items()
+        for name, by_system in figures.items()
+        for system, found in by_system.items()
     ]
+    reliable = {system: reliability(pairs) for system, pairs in systems.items() if system != RUNNING}
     return {
         "figures": figures,
         "columns": ["n", *_COLUMNS],
         "table": table,
-        "curves": {"alma": _curve(ours), "running rate": _curve(basic)},
+        "curves": {system: _curve(pairs) for system, pairs in systems.items()},
+        "reliability": reliable,
+        "tables": [_reliability_table(reliable)],
     }
 
 
-def _groups(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+def _figures(pairs: Sequence[Prediction]) -> dict[str, float]:
+    right = mean([float((guess >= 0.5) == happened) for guess, happened in pairs])
+    return {**predictions(pairs), "accuracy": right}
+
+
+def _groups(rows: Sequence[Row]) -> dict[str, list[int]]:
     groups: dict[str, list[int]] = {
         "all": list(range(len(rows))),
         "task seen first": [],
@@ -111,3 +158,112 @@ def _curve(pairs: Sequence[Prediction]) -> list[tuple[float, float]]:
         (float(stop), brier(pairs[max(0, stop - _WINDOW) : stop]))
         for stop in range(min(_WINDOW, len(pairs)), len(pairs) + 1, _STEP)
     ]
+
+
+# -- reliability: of what was called likely, how much came true
+
+
+def reliability(pairs: Sequence[Prediction]) -> list[dict[str, float]]:
+    """For each tenth that holds any prediction: how many, their mean, and the share that succeeded."""
+    held: dict[int, list[Prediction]] = defaultdict(list)
+    for guess, happened in pairs:
+        held[min(_BINS - 1, int(guess * _BINS))].append((guess, happened))
+    return [
+        {
+            "from": at / _BINS,
+            "n": len(held[at]),
+            "predicted": mean([guess for guess, _ in held[at]]),
+            "observed": mean([float(happened) for _, happened in held[at]]),
+        }
+        for at in sorted(held)
+    ]
+
+
+def _reliability_table(reliable: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, Any]:
+    by_bin = {system: {one["from"]: one for one in bins} for system, bins in reliable.items()}
+    columns = [f"{system}: {what}" for system in reliable for what in ("n", "predicted", "observed")]
+    rows = []
+    for at in range(_BINS):
+        cells = [by_bin[system].get(at / _BINS, {}) for system in reliable]
+        told = [cell.get(what) for cell in cells for what in ("n", "predicted", "observed")]
+        rows.append((f"{at / _BINS:.1f} to {(at + 1) / _BINS:.1f}", *told))
+    return {"title": "of what was called likely, how much came true", "columns": columns, "table": rows}
+
+
+def reliability_lines(found: Mapping[str, Any]) -> dict[str, list[tuple[float, float]]]:
+    """The same as lines: on the diagonal a prediction is worth its word."""
+    lines = {
+        {FORWARD: "looking forward"}.get(system, system): [(one["predicted"], one["observed"]) for one in bins]
+        for system, bins in found["reliability"].items()
+    }
+    return {**lines, "worth its word": [(0.0, 0.0), (1.0, 1.0)]}
+
+
+# -- the order in which lessons are shown
+
+
+def shown(at: int, known: MemorySlice) -> list[Shown]:
+    why = {one.memory_id: one.factors for one in known.explain()}
+    lessons = [(HEURISTICS, one.id, one.strategy) for one in known.heuristics]
+    lessons += [(WARNINGS, one.id, one.pattern) for one in known.anti_patterns]
+    return [
+        Shown(at, kind, strategy, why[name]["success"].value, why[name]["confidence"].value)
+        for kind, name, strategy in lessons
+    ]
+
+
+def _ranked(rows: Sequence[Row], lessons: Sequence[Shown]) -> dict[str, Any]:
+    """Whether the lessons shown were right about the task, and those shown first more often than those below."""
+    later = {at: _later(rows, at) for at in {one.at for one in lessons}}
+    proved = [one for one in lessons if later[one.at].get(one.strategy, 0.5) != 0.5]
+    foretold = {
+        "ranked by, looking forward": [(one.ahead, _proved(one, later[one.at])) for one in proved],
+        "believed, looking back": [(one.behind, _proved(one, later[one.at])) for one in proved],
+    }
+    figures = {name: predictions(pairs) for name, pairs in foretold.items() if pairs}
+    pairs = {kind: _pairs([one for one in lessons if one.kind == kind], later) for kind in (HEURISTICS, WARNINGS)}
+    told = {kind: {"pairs": len(right), "right": mean(right)} for kind, right in pairs.items() if right}
+    return {"lessons": figures, "ranking": told, "remarks": _remarks(figures, told, len(proved))}
+
+
+def _proved(lesson: Shown, later: Mapping[str, float]) -> bool:
+    """Whether it turned out as the lesson says: for a warning, badly."""
+    return (later[lesson.strategy] > 0.5) == (lesson.kind == HEURISTICS)
+
+
+def _later(rows: Sequence[Row], at: int) -> dict[str, float]:
+    """How each strategy did on the task from this row on."""
+    held: dict[str, list[float]] = defaultdict(list)
+    for row in rows[at:]:
+        if row["task_id"] == rows[at]["task_id"]:
+            held[row["strategy"]].append(float(row["success"]))
+    return {strategy: mean(values) for strategy, values in held.items()}
+
+
+def _pairs(lessons: Sequence[Shown], later: Mapping[int, Mapping[str, float]]) -> list[float]:
+    """1 for every two of which the first turned out more as it says than the second, 0 where it is the other way."""
+    by_row: dict[int, list[Shown]] = defaultdict(list)
+    for one in lessons:
+        by_row[one.at].append(one)
+    return [float(right) for at, held in by_row.items() for right in _verdicts(held, later[at])]
+
+
+def _verdicts(held: Sequence[Shown], later: Mapping[str, float]) -> Iterator[bool]:
+    best: dict[str, Shown] = {}
+    for one in held:
+        best.setdefault(one.strategy, one)
+    for first, second in combinations([one for one in best.values() if one.strategy in later], 2):
+        if later[first.strategy] != later[second.strategy]:
+            yield (later[first.strategy] > later[second.strategy]) == (first.kind == HEURISTICS)
+
+
+def _remarks(figures: Mapping[str, Mapping[str, float]], ranking: Mapping[str, Any], count: int) -> list[str]:
+    told = [
+        f"of two {kind} shown for a task, the first proved right later on in {one['right']:.3f} of {one['pairs']} pairs"
+        for kind, one in ranking.items()
+    ]
+    told += [
+        f"whether {count} lessons shown prove right: {name}, AUC {found['AUC']:.3f}, Brier {found['Brier']:.3f}"
+        for name, found in figures.items()
+    ]
+    return told

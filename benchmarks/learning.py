@@ -4,12 +4,16 @@ Each file that is in the folder is put through alma's own door and scored:
 
 `strategy_pairs.jsonl`  two ways of saying a strategy, or two strategies? One is learned twice and the other once; a
                         heuristic is there if and only if alma counted the three together.
-`outcomes.jsonl`        outcomes of real tasks in the order they happened. Before each is learned, alma is asked what
-                        it knows, and the chance of success is read from that: from its lesson about this strategy,
-                        else from what became of this strategy, else from what became of similar tasks.
+`outcomes.jsonl`        outcomes of real tasks in the order they happened. Before each is learned, alma is asked how
+                        likely the strategy is to succeed at the task. For comparison the chance is also read from
+                        what it shows: from its lesson about this strategy, else from what became of this strategy,
+                        else from what became of similar tasks.
 `injection.jsonl`       hostile texts and harmless look-alikes: what is stored, and what a prompt would hold of it.
 `tool_failures.jsonl`   commands that failed and later worked: is there a lesson, and does it name what changed?
 `corrections.jsonl`     what people say to an agent: which turns teach a rule, which rule, and how far does it go?
+
+`python -m benchmarks.learning --simulate` needs no data: agents with a hidden best strategy for each context play with
+alma and without, as in `python -m benchmarks.simulation`, whose options it takes.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alma import ALMA
 from alma.errors import ALMAError
@@ -36,6 +40,9 @@ from ._embedder import Remembering, finishing
 from ._plot import line_chart
 from ._product import Clock
 from ._runner import EMBEDDERS
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Rows = list[dict[str, Any]]
 Figures = dict[str, Any]
@@ -91,19 +98,26 @@ def measured(folder: Path, embedder: Embedder, cache: Path | None, hidden: bool)
 
 def show(told: Figures) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    console = Console(width=100)
+    console = Console(width=110)
     for file, found in told["sets"].items():
-        table = Table(title=file, title_justify="left")
-        table.add_column("measured")
-        for name in found["columns"]:
-            table.add_column(name, justify="right")
-        for what, *cells in found["table"]:
-            table.add_row(what, *(_cell(cell) for cell in cells))
-        console.print(table)
+        console.print(_table(file, found["columns"], found["table"]))
+        for more in found.get("tables", ()):
+            console.print(_table(more["title"], more["columns"], more["table"]))
         for line in (f"{file}, sha256 {found['sha256']}", *found.get("remarks", ())):
             console.print(f"· {line}", highlight=False, markup=False)
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    from rich.table import Table
+
+    made = Table(title=title, title_justify="left")
+    made.add_column("measured")
+    for name in columns:
+        made.add_column(name, justify="right")
+    for what, *cells in rows:
+        made.add_row(what, *(_cell(cell) for cell in cells))
+    return made
 
 
 def _cell(value: Any) -> str:
@@ -112,18 +126,36 @@ def _cell(value: Any) -> str:
 
 def plot(told: Figures, path: Path) -> None:
     """How predictions get better as outcomes are learned."""
-    found = told["sets"].get("outcomes.jsonl")
+    curves = _outcomes_of(told)["curves"]
+    line_chart(path, "Predicting the next outcome", "outcomes learned", "Brier score of the last 200", curves)
+
+
+def plot_reliability(told: Figures, path: Path) -> None:
+    """Of what was called likely, how much came true."""
+    lines = _outcomes.reliability_lines(_outcomes_of(told))
+    line_chart(path, "Are predictions worth their word?", "predicted success", "observed success", lines)
+
+
+def _outcomes_of(told: Figures) -> Figures:
+    found: Figures | None = told["sets"].get("outcomes.jsonl")
     if found is None:
         raise DataError("the chart is of outcomes.jsonl, which is not in the folder")
-    line_chart(path, "Predicting the next outcome", "outcomes learned", "Brier score of the last 200", found["curves"])
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = _arguments(argv)
+    given = sys.argv[1:] if argv is None else list(argv)
+    if "--simulate" in given:
+        from . import simulation
+
+        return simulation.main([word for word in given if word != "--simulate"])
+    options = _arguments(given)
     try:
         told = measured(options.data, EMBEDDERS[options.embedder](), options.cache, options.json)
         if options.plot:
             plot(told, options.plot)
+        if options.reliability:
+            plot_reliability(told, options.reliability)
     except ALMAError as error:
         print(f"learning: {error}", file=sys.stderr)
         return 2
@@ -141,8 +173,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--simulate", action="store_true", help="agents in a made-up world instead of data")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--plot", type=Path, metavar="FILE.svg")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="how predictions get better")
+    parser.add_argument("--reliability", type=Path, metavar="FILE.svg", help="whether predictions are worth their word")
     parser.add_argument("--cache", type=Path, metavar="FILE", help="keep vectors here, so that the next run is quick")
     parser.add_argument("--embedder", choices=list(EMBEDDERS), default="local")
     return parser.parse_args(argv)

@@ -90,6 +90,41 @@ def test_what_nobody_knows_is_even(opened: tuple[ALMA, Clock]) -> None:
     assert _outcomes.chance(alma.retrieve("Paint the fence", "bench"), "with a brush") == 0.5
 
 
+def test_looking_forward_and_looking_back_stand_side_by_side(opened: tuple[ALMA, Clock]) -> None:
+    rows = [outcome(number, f"town {number % 2}", f"way {number % 3}", number % 3 == 0) for number in range(30)]
+    found = _outcomes.measure(*opened, rows, lambda done: None)
+    assert set(found["figures"]["all"]) == set(found["curves"]) == {"alma", "looking back", "running rate"}
+    assert found["figures"]["all"]["alma"]["accuracy"] > 0.7
+    lines = _outcomes.reliability_lines(found)
+    assert set(lines) == {"looking forward", "looking back", "worth its word"}
+
+
+def test_reliability_counts_every_prediction_once() -> None:
+    bins = _outcomes.reliability([(0.05, False), (0.09, True), (0.5, True), (1.0, True)])
+    assert [(one["from"], one["n"], one["observed"]) for one in bins] == [(0.0, 2, 0.5), (0.5, 1, 1.0), (0.9, 1, 1.0)]
+    assert bins[0]["predicted"] == pytest.approx(0.07)
+
+
+def shown(kind: str, *strategies: str) -> list[_outcomes.Shown]:
+    return [_outcomes.Shown(0, kind, strategy, 0.5, 0.5) for strategy in strategies]
+
+
+def test_an_order_is_right_when_what_comes_first_does_better_later() -> None:
+    rows = [outcome(0, "Lisbon", "a", True), outcome(1, "Lisbon", "b", False), outcome(2, "Porto", "b", True)]
+    later = _outcomes._later(rows, 0)
+    assert list(_outcomes._verdicts(shown("heuristics", "a", "b", "c"), later)) == [True]
+    assert list(_outcomes._verdicts(shown("heuristics", "b", "a", "b"), later)) == [False]
+    assert list(_outcomes._verdicts(shown("warnings", "b", "a"), later)) == [True]
+    assert list(_outcomes._verdicts(shown("heuristics", "b", "a"), _outcomes._later(rows, 1))) == []
+
+
+def test_a_lesson_proves_right_or_wrong_later(opened: tuple[ALMA, Clock]) -> None:
+    rows = [outcome(number, "Lisbon", f"way {number % 2}", number % 2 == 0) for number in range(24)]
+    found = _outcomes.measure(*opened, rows, lambda done: None)
+    assert found["lessons"]["ranked by, looking forward"]["Brier"] < 0.1
+    assert any("prove right" in line for line in found["remarks"])
+
+
 def test_the_running_rate_knows_only_the_past() -> None:
     assert _outcomes.running_rate([True, True, False]) == [(0.5, True), (pytest.approx(2 / 3), True), (0.75, False)]
 
@@ -162,12 +197,28 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_every_file_that_is_there_is_measured(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--data", str(folder), "--embedder", "hash", "--json", "--plot", str(folder / "a.svg")]) == 0
+    assert (
+        main(
+            [
+                "--data",
+                str(folder),
+                "--embedder",
+                "hash",
+                "--json",
+                "--plot",
+                str(folder / "a.svg"),
+                "--reliability",
+                str(folder / "b.svg"),
+            ]
+        )
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
     assert set(told["sets"]) == {"strategy_pairs.jsonl", "outcomes.jsonl"}
     assert told["sets"]["strategy_pairs.jsonl"]["merging"]["F1"] == 1
     assert len(told["sets"]["outcomes.jsonl"]["sha256"]) == 64
     assert (folder / "a.svg").exists()
+    assert (folder / "b.svg").exists()
 
 
 def test_people_get_a_table_for_each(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import ReadOnlyError, StorageFullError
+from ...errors import BusyError, ReadOnlyError, StorageFullError
 from ...types.kinds import MemoryType
 from ...types.query import Hit
 from ...types.record import Origin, Provenance, Record, Status
@@ -37,6 +37,7 @@ _OWNED = (
     MemoryType.OUTCOME,
     MemoryType.RULE,
 )
+_LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
 _FIELDS = {
     MemoryType.HEURISTIC: "heuristics",
     MemoryType.OUTCOME: "outcomes",
@@ -80,12 +81,12 @@ def look(engine: Engine, request: Request) -> Asked:
         manner=MANNERS[request.mode],
         question=question,
         windows=tuple(windows(question.text, now)),
-        vectors=_query_vectors(engine, question.text),
+        vectors=query_vectors(engine, question.text),
         now=now,
     )
 
 
-def _query_vectors(engine: Engine, task: str) -> tuple[Vector, ...]:
+def query_vectors(engine: Engine, task: str) -> tuple[Vector, ...]:
     """Of a long task its beginning and its end: what is asked usually stands last."""
     if engine.encoder is None:
         return ()
@@ -117,7 +118,7 @@ def _pool(asked: Asked) -> list[Candidate]:
     ids = dict.fromkeys(hit.id for hit in (*meaning, *words))
     records = [*engine.store.get(list(ids)), *_standing(asked)]
     close = {hit.id: hit.score for hit in meaning}
-    said = _word_scores(task, words, {record.id: record for record in records})
+    said = word_scores(task, words, {record.id: record for record in records})
     return [
         Candidate(record, _closeness(asked, record, close), said.get(record.id, 0.0))
         for record in {record.id: record for record in records}.values()
@@ -137,7 +138,7 @@ def _standing(asked: Asked) -> list[Record]:
     return list(asked.engine.store.scan(where, _MAX_STANDING))
 
 
-def _word_scores(task: str, hits: Sequence[Hit], records: dict[str, Record]) -> dict[str, float]:
+def word_scores(task: str, hits: Sequence[Hit], records: dict[str, Record]) -> dict[str, float]:
     """Word scores are only comparable within one answer; the best one is anchored to how much of the query it says."""
     found = [hit for hit in hits if hit.id in records]
     if not found:
@@ -150,17 +151,35 @@ def _word_scores(task: str, hits: Sequence[Hit], records: dict[str, Record]) -> 
 def _rank(asked: Asked, pool: list[Candidate]) -> dict[MemoryType, list[Scored]]:
     ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
     settings = asked.settings
-    for candidate, similar in zip(pool, similarity(pool), strict=True):
-        kind = MemoryType(candidate.record.kind)
-        standing = kind is MemoryType.USER_PREFERENCE
-        if not standing and not relevant(candidate, asked.manner.strictness):
-            continue
-        total, factors = score(candidate.record, similar, asked.now, settings)
-        why = explain(candidate, total, factors, asked.question.text, standing)
-        ranked[kind].append(Scored(candidate.record, total, why))
+    held = [
+        (candidate, similar)
+        for candidate, similar in zip(pool, similarity(pool), strict=True)
+        if _stands(candidate.record) or relevant(candidate, asked.manner.strictness)
+    ]
+    expected = _expected(asked, [candidate for candidate, _ in held])
+    for candidate, similar in held:
+        record, chance = candidate.record, expected.get(candidate.record.id)
+        total, factors = score(record, similar, asked.now, settings, chance)
+        why = explain(candidate, total, factors, asked.question.text, _stands(record), chance)
+        ranked[MemoryType(record.kind)].append(Scored(record, total, why))
     for scored in ranked.values():
         scored.sort(key=lambda item: (-item.score, item.record.id))
     return ranked
+
+
+def _expected(asked: Asked, held: Sequence[Candidate]) -> dict[str, float]:
+    """How well the lessons among them will do at the task, by id."""
+    if not any(one.record.kind in _LESSONS and one.record.evidence.recent for one in held):
+        return {}
+    # Loaded here because a process that has no lessons to show does without it.
+    from ..predict.ahead import ahead
+
+    found = [(one.record, one.cosine) for one in held]
+    return ahead(asked.engine, asked.question.text, asked.vectors, found, asked.now)
+
+
+def _stands(record: Record) -> bool:
+    return record.kind == MemoryType.USER_PREFERENCE
 
 
 def _diverse(scored: list[Scored], top_k: int) -> list[Scored]:
@@ -192,7 +211,7 @@ def _second_hop(asked: Asked, chosen: Mapping[MemoryType, list[Scored]]) -> list
         [similar] = similarity([candidate])
         total, factors = score(one.record, similar, asked.now, asked.settings)
         why = explain(candidate, total, factors, asked.question.text, standing=False)
-        found.append(Scored(one.record, total, replace(why, reason=f"about {one.name}, whom the first results name")))
+        found.append(Scored(one.record, total, replace(why, reason=one.why)))
     return found
 
 
@@ -239,7 +258,7 @@ def _keep(asked: Asked, made: MemorySlice) -> str | None:
     record = build(engine, draft, (), links=tuple(shown))
     try:
         return commit(engine, lambda: (record.id, [record]))
-    except (ReadOnlyError, StorageFullError) as error:
+    except (BusyError, ReadOnlyError, StorageFullError) as error:
         # What was found is worth more than the note that it was looked for; the missing id tells the caller.
         _LOG.warning("this retrieval could not be recorded: %s", error)
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ...types.kinds import MemoryType
 from ...types.record import Record
 from ...types.slice import Explanation, Factor
 from ..evidence import believe, recency, success
@@ -13,19 +14,29 @@ from ..text import content_words, stem, words
 from .fuse import Candidate
 
 
-def score(record: Record, similar: float, now: datetime, settings: Settings) -> tuple[float, dict[str, Factor]]:
+def score(
+    record: Record, similar: float, now: datetime, settings: Settings, ahead: float | None = None
+) -> tuple[float, dict[str, Factor]]:
+    """`ahead` is how well a lesson is expected to do at the task; without it its success is how it did so far."""
     shares = settings.weights.shares()
     values = {
         "similarity": similar,
         "recency": recency(record, now, settings.recency_half_life_days),
-        "success": success(record, now),
+        "success": success(record, now) if ahead is None else ahead,
         "confidence": believe(record, now).mean,
     }
     total = sum(shares[name] * value * (1.0 if name == "similarity" else similar) for name, value in values.items())
     return total, {name: Factor(value, shares[name]) for name, value in values.items()}
 
 
-def explain(candidate: Candidate, total: float, factors: dict[str, Factor], query: str, standing: bool) -> Explanation:
+def explain(
+    candidate: Candidate,
+    total: float,
+    factors: dict[str, Factor],
+    query: str,
+    standing: bool,
+    ahead: float | None = None,
+) -> Explanation:
     shared = shared_words(query, candidate.record.text)
     return Explanation(
         memory_id=candidate.record.id,
@@ -35,7 +46,7 @@ def explain(candidate: Candidate, total: float, factors: dict[str, Factor], quer
         cosine=candidate.cosine,
         words=candidate.words,
         shared_words=shared,
-        reason=_reason(candidate, shared, standing),
+        reason=_reason(candidate, shared, standing, ahead),
     )
 
 
@@ -44,7 +55,7 @@ def shared_words(query: str, text: str) -> tuple[str, ...]:
     return tuple(word for word in content_words(query) if stem(word) in theirs)
 
 
-def _reason(candidate: Candidate, shared: tuple[str, ...], standing: bool) -> str:
+def _reason(candidate: Candidate, shared: tuple[str, ...], standing: bool, ahead: float | None) -> str:
     found = []
     if standing:
         found.append("a standing preference of the user")
@@ -52,4 +63,11 @@ def _reason(candidate: Candidate, shared: tuple[str, ...], standing: bool) -> st
         found.append(f"meaning {candidate.cosine:.2f}")
     if shared:
         found.append("shares " + ", ".join(shared[:6]))
-    return "; ".join(found) or "found by words"
+    told = "; ".join(found) or "found by words"
+    return told if ahead is None else f"{told}; {_expected(candidate.record, ahead)}"
+
+
+def _expected(lesson: Record, ahead: float) -> str:
+    if lesson.kind == MemoryType.ANTI_PATTERN:
+        return f"expected to fail here {ahead:.2f}"
+    return f"expected to work here {ahead:.2f}"
