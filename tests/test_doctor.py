@@ -46,8 +46,8 @@ def test_a_healthy_memory_passes_every_check(config: Path) -> None:
     checks = found(config)
     assert [check for check in checks.values() if check.state != "ok"] == []
     assert list(checks) == [
-        "versions", "configuration", "sharing", "permissions", "disk space", "embedder", "store", "integrity",
-        "vectors", "round trip",
+        "versions", "configuration", "sharing", "permissions", "disk space", "model", "embedder", "store", "integrity",
+        "vectors", "graph", "round trip",
     ]  # fmt: skip
     assert "4 memories" in checks["store"].detail
     assert "format" in checks["store"].detail
@@ -108,6 +108,43 @@ def test_others_may_not_read(config: Path) -> None:
     assert wrong[0].fix == f"chmod 700 {config.parent}"
     assert wrong[1].fix == f"chmod 600 {config.parent / 'alma.db'}"
     assert "integrity" not in failed(config)
+
+
+@posix
+def test_tokens_that_others_may_read(config: Path) -> None:
+    assert "tokens" not in found(config)
+    file = config.parent / "http-tokens.json"
+    file.write_text("{}")
+    file.chmod(0o600)
+    (config.parent / "mcp-token").touch(0o600)
+    assert (found(config)["tokens"].state, "mcp-token" in found(config)["tokens"].detail) == ("ok", True)
+    file.chmod(0o640)
+    assert failed(config)["tokens"].fix.startswith(f"chmod 600 {file}")
+
+
+def test_a_model_whose_key_is_missing(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(config)["model"].detail == "none is asked, as configured"
+    configure(config, "embedding_provider: hash\nmodel: {provider: anthropic, model: m, api_key_env: KEY_OF_OURS}")
+    monkeypatch.delenv("KEY_OF_OURS", raising=False)
+    assert "KEY_OF_OURS is not set" in failed(config)["model"].detail
+    monkeypatch.setenv("KEY_OF_OURS", "sk-nothing")
+    check = found(config)["model"]
+    assert (check.state, check.detail) == ("ok", "anthropic:m (not asked)")
+
+
+def test_claude_that_is_not_there(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(config, "embedding_provider: hash\nmodel: {provider: claude-cli, path: /nowhere/claude}")
+    assert found(config)["model"].state == "warning"
+
+
+def test_the_graph_is_counted(config: Path) -> None:
+    from alma.graph import build
+
+    assert "alma graph build" in found(config)["graph"].detail
+    with ALMA.from_config(config) as alma:
+        alma.add_domain_knowledge("ops", "people", "Tom works at Globex.")
+        build(alma)
+    assert found(config)["graph"].detail == "2 entities, 1 relations"
 
 
 def test_a_file_that_is_no_database(config: Path) -> None:

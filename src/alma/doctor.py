@@ -38,13 +38,16 @@ from .errors import (
     ReadOnlyError,
     StorageError,
 )
-from .ports import Checkable, Embedder, Store
+from .ports import Checkable, Countable, Embedder, Store
 from .stores import registry as stores
+from .types.query import Where
+from .types.record import Status
 from .types.scope import Scopes
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 
 _IN_A_FILE = ("sqlite", "file")
+_TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 _OLDEST_PYTHON = (3, 11)
 _LITTLE_ROOM = 500 * 2**20
 _NO_ROOM = 50 * 2**20
@@ -77,7 +80,9 @@ def _checks(config_path: str | PathLike[str] | None) -> Iterator[Check]:
     yield Check("configuration", OK, f"{path} (project {config.project_id!r})")
     yield from _consent(config)
     yield from _each("permissions", lambda: _permissions(config))
+    yield from _each("tokens", lambda: _tokens(path.resolve().parent))
     yield from _each("disk space", lambda: [_room(config)])
+    yield _model(config)
     embedder, found = _embedder(config)
     yield found
     try:
@@ -185,6 +190,38 @@ def _room(config: Config) -> Check:
     return Check("disk space", OK, detail)
 
 
+def _tokens(folder: Path) -> Iterator[Check]:
+    """Nothing is said where none was ever made."""
+    files = [folder / name for name in _TOKEN_FILES if (folder / name).is_file()]
+    open_ones = [file for file in files if os.name == "posix" and _mode(file) & 0o077]
+    for file in open_ones:
+        detail = f"{file} can be read by others (mode {_mode(file):04o})"
+        yield Check("tokens", FAILED, detail, f"chmod 600 {file}, and better make new tokens: alma token add")
+    if files and not open_ones:
+        yield Check("tokens", OK, f"{', '.join(file.name for file in files)}: private")
+
+
+# -- the language model
+
+
+def _model(config: Config) -> Check:
+    """Made as it would be to be asked, so that what is missing shows; it is not asked."""
+    settings = config.model
+    if settings.provider == "none":
+        return Check("model", OK, "none is asked, as configured")
+    from .models.claude_cli import PATH_VARIABLE
+    from .models.registry import build
+
+    try:
+        model = build(settings, os.environ)
+    except ALMAError as error:
+        return Check("model", FAILED, str(error), "set what is missing, or set model: {provider: none}")
+    program = settings.path or os.environ.get(PATH_VARIABLE) or "claude"
+    if settings.provider == "claude-cli" and not shutil.which(os.path.expanduser(program)):
+        return Check("model", WARNING, f"{program} is not found, so that rules do without it", "install Claude Code")
+    return Check("model", OK, f"{model.name if model is not None else settings.provider} (not asked)")
+
+
 # -- the embedder
 
 
@@ -230,6 +267,7 @@ def _store(config: Config, embedder: Embedder | None, *, usable: bool) -> Iterat
         yield _guarded("integrity", lambda: _integrity(store))
         if usable:
             yield _guarded("vectors", lambda: _vectors(alma))
+        yield _guarded("graph", lambda: _graph(alma))
     finally:
         store.close()
 
@@ -262,6 +300,19 @@ def _vectors(alma: ALMA) -> Check:
         what = "are not embedded by" if configured else "still have vectors, without"
         return Check("vectors", WARNING, f"{waiting} records {what} {configured or 'an embedder'}", "alma reindex")
     return Check("vectors", OK, f"all by {configured}" if configured else "none, as configured")
+
+
+def _graph(alma: ALMA) -> Check:
+    held = {kind: _number(alma, kind) for kind in ("entity", "relation")}
+    if not any(held.values()):
+        return Check("graph", OK, "none yet; `alma graph build` reads memories into it")
+    return Check("graph", OK, f"{held['entity']} entities, {held['relation']} relations")
+
+
+def _number(alma: ALMA, kind: str) -> int:
+    where = Where(kinds={kind}, projects={alma.project_id}, statuses={Status.ACTIVE})
+    store = alma.engine.store
+    return sum(store.count(where).values()) if isinstance(store, Countable) else sum(1 for _ in store.scan(where))
 
 
 # -- the round trip

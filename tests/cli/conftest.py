@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,6 +52,17 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
         return Ran(code, *capsys.readouterr())
 
     return run
+
+
+class _Person(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Somebody at a terminal who says this when asked."""
+    return lambda said: monkeypatch.setattr("sys.stdin", _Person(said))
 
 
 @pytest.fixture

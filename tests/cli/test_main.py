@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,8 +21,10 @@ from alma.cli.parser import build_parser
 Run = Callable[..., Any]
 
 COMMANDS = (
-    "init", "doctor", "demo", "learn", "retrieve", "list", "show", "add", "update", "delete", "feedback", "forget",
-    "stats", "reindex", "vacuum",
+    "init", "doctor", "demo", "learn", "retrieve", "list", "show", "add", "update", "delete", "feedback", "shown",
+    "search", "explain", "playbook", "forget", "stats", "health", "reindex", "vacuum", "work", "progress", "session",
+    "initialize", "wake-up", "workflow", "domains", "confidence", "calibration", "completion",
+    "export", "import", "backup", "ingest", "learn-from", "usage", "graph", "rules", "mcp", "serve", "token",
 )  # fmt: skip
 
 
@@ -49,16 +52,93 @@ def test_version(run: Run) -> None:
     assert (ran.code, ran.out.strip()) == (0, f"alma {__version__}")
 
 
+def paths(parser: argparse.ArgumentParser, before: str = "") -> dict[str, argparse.ArgumentParser]:
+    """Every command and what is below it, such as `work` and `work add`."""
+    found = {}
+    for name, sub in subcommands(parser).items():
+        found[f"{before}{name}"] = sub
+        found |= paths(sub, f"{before}{name} ")
+    return found
+
+
+ALL = paths(build_parser())
+
+
 def test_the_commands_are_these() -> None:
     assert set(subcommands(build_parser())) == set(COMMANDS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_a_description_and_an_example(run: Run, name: str) -> None:
-    ran = run(name, "--help")
+@pytest.mark.parametrize("path", ALL)
+def test_every_command_has_help_with_a_description_and_an_example(run: Run, path: str) -> None:
+    ran = run(*path.split(), "--help")
     assert ran.code == 0
-    assert f"alma {name}" in ran.out.partition("examples:")[2]
-    assert subcommands(build_parser())[name].description
+    examples = ran.out.partition("examples:")[2].partition("shared options")[0]
+    assert f"alma {path}" in examples
+    assert ALL[path].description
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_every_example_is_understood(path: str) -> None:
+    """Each line of the examples that begins with `alma` parses, but for shells' own words."""
+    text = (ALL[path].epilog or "").replace("\\\n", " ")
+    for line in text.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["alma"] and not {">", ">>", "<", "|"} & set(words):
+            build_parser().parse_args(words[1:])
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_every_command_takes_json(path: str) -> None:
+    assert any("--json" in action.option_strings for action in ALL[path]._actions)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_the_same_whether_all_are_loaded_or_only_it(name: str) -> None:
+    alone = paths(build_parser([name]))
+    mine = {path for path in ALL if path.split()[0] == name}
+    assert {path: alone[path].format_help() for path in mine} == {path: ALL[path].format_help() for path in mine}
+    assert [*subcommands(build_parser([name]))] == [*subcommands(build_parser())]
+
+
+def test_a_command_loads_no_other(project: Path) -> None:
+    code = """if True:
+        import sys
+        from alma.cli import main
+        main(["stats", "--json"])
+        sys.exit(str([name for name in sys.modules if name.startswith(("alma.cli.", "alma.api."))]))
+    """
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
+    assert "alma.cli.upkeep" in done.stderr
+    assert "alma.api.memories" in done.stderr
+    for other in ("alma.cli.work", "alma.cli.completion", "alma.api.work", "alma.api.sessions", "alma.api.confidence"):
+        assert other not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--help"],
+        ["--version"],
+        ["work", "--help"],
+        ["completion", "bash"],
+        ["ingest", "--help"],
+        ["graph", "--help"],
+        ["rules", "--help"],
+        ["mcp", "--help"],
+        ["serve", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_what_needs_no_memory_loads_none(project: Path, argv: list[str]) -> None:
+    code = f"""if True:
+        import sys
+        from alma.cli import main
+        main({argv!r})
+        heavy = ("alma.core", "alma.progress", "rich", "yaml", "numpy", "mcp", "uvicorn", "httpx")
+        sys.exit(str([name for name in sys.modules if name in heavy]))
+    """
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == "[]"
 
 
 def test_what_can_be_added_has_help(run: Run) -> None:
@@ -80,7 +160,40 @@ def test_without_a_command_it_shows_help_and_calls_it_wrong_usage(run: Run) -> N
 
 
 @pytest.mark.parametrize(
-    "argv", [["nonsense"], ["show"], ["feedback", "x", "maybe"], ["add", "rumour"], ["init", "--x"]]
+    "argv",
+    [
+        ["nonsense"],
+        ["show"],
+        ["feedback", "x", "maybe"],
+        ["add", "rumour"],
+        ["init", "--x"],
+        ["work"],
+        ["session", "start"],
+        ["work", "test", "x", "y"],
+        ["work", "test", "x", "y", "--pass", "--fail"],
+        ["confidence", "assess", "x"],
+        ["work", "add"],
+        ["domains", "show"],
+        ["workflow", "start"],
+        ["completion", "tcsh"],
+        ["wake-up"],
+        ["work", "add", "x", "--priority", "high"],
+        ["ingest"],
+        ["ingest", "x", "--own", "--not-own"],
+        ["ingest", "x", "--max-file-bytes", "many"],
+        ["learn-from", "x"],
+        ["usage", "--days", "few"],
+        ["graph"],
+        ["graph", "path", "x"],
+        ["graph", "merge", "x"],
+        ["rules", "export"],
+        ["add", "many"],
+        ["token", "add"],
+        ["mcp", "install"],
+        ["mcp", "install", "--client", "emacs"],
+        ["mcp", "--transport", "pigeon"],
+        ["serve", "--port", "http"],
+    ],
 )
 def test_wrong_usage_is_2(run: Run, argv: list[str]) -> None:
     ran = run(*argv)

@@ -23,7 +23,7 @@ from ..types.kinds import (
 )
 from ..types.times import to_iso
 
-_TYPES: Mapping[type[Memory], str] = {
+TYPES: Mapping[type[Memory], str] = {
     Heuristic: MemoryType.HEURISTIC,
     Outcome: MemoryType.OUTCOME,
     UserPreference: MemoryType.USER_PREFERENCE,
@@ -33,11 +33,12 @@ _TYPES: Mapping[type[Memory], str] = {
     Rule: MemoryType.RULE,
     Turn: "turn",
 }
+"""What each memory says it is."""
 
 
 def type_of(memory: Memory) -> str:
     """Its memory type; a turn is a part of an episode and not a type of its own, but it has a name."""
-    return str(_TYPES[type(memory)])
+    return str(TYPES[type(memory)])
 
 
 def plain(value: object) -> Any:

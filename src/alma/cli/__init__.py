@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from ..errors import ALMAError
 from .output import Output
@@ -31,16 +31,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     _never_fail_to_print()
-    parser = build_parser()
+    words = sys.argv[1:] if argv is None else list(argv)
+    parser = build_parser(words)
     try:
-        args = parser.parse_args(argv)
+        args = parser.parse_args(words)
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else USAGE
     if args.run is None:
         parser.print_help(sys.stderr)
         return USAGE
     out = Output(as_json=args.json, color=not args.no_color)
-    with _warnings():
+    with nullcontext() if args.own_log else _warnings():
         try:
             return int(args.run(args, out))
         except ALMAError as error:

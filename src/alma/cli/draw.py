@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..api.plain import type_of
 from ..types.kinds import Episode, Memory, Outcome
-from ..types.slice import Explanation, MemorySlice
-from .marks import HEADINGS, STYLES, bar, proof, sentence
-from .plain import type_of
+from ..types.slice import Explanation
+from .marks import HEADINGS, STYLES, bar, fit, proof, sentence
 from .shapes import Column, Line, Shape, Table, line, stacked, table
 
 if TYPE_CHECKING:
+    from ..api.memories import Found, Match
     from ..doctor import Check
     from .learned import Learned, Tally
 
-_LONG = 300
 _MOST_LESSONS = 20
 _ID = Column("id", "dim", wrap=False)
 _DIM = Column("", "dim")
-
-
-def shortened(text: str) -> str:
-    one_line = " ".join(text.split())
-    return one_line if len(one_line) <= _LONG else f"{one_line[: _LONG - 1]}…"
 
 
 def listing(memories: Sequence[Memory], more: int = 0) -> Shape:
@@ -38,20 +33,31 @@ def listing(memories: Sequence[Memory], more: int = 0) -> Shape:
             memory.id,
             line(kind.replace("_", " "), STYLES[kind]),
             f"{memory.confidence:.2f}",
-            line(shortened(sentence(memory))),
+            line(fit(sentence(memory))),
             faded + proof(memory),
         )
+    return made
+
+
+def matches(found: Sequence[Match]) -> Shape:
+    if not found:
+        return line("nothing found", "dim")
+    made = table("near", "type", "memory", _ID)
+    for one in found:
+        kind = type_of(one.memory)
+        told = stacked([line(fit(sentence(one.memory))), line(one.reason, "dim")])
+        made.add(f"{one.score:.2f}", line(kind.replace("_", " "), STYLES[kind]), told, one.memory.id)
     return made
 
 
 # -- retrieve
 
 
-def found_memories(found: MemorySlice) -> Iterator[Shape]:
+def found_memories(found: Found) -> Iterator[Shape]:
     if not found.total_items:
         yield line("nothing relevant is known for this task", "dim")
         return
-    scores = {why.memory_id: why.score for why in found.explain()}
+    scores = {why.memory_id: why.score for why in found.explanations}
     for kind, memories in _by_type(found).items():
         style = f"bold {STYLES[kind]}"
         made = table("score", "conf.", "memory", _DIM, _ID, title=HEADINGS[kind], title_style=style)
@@ -66,20 +72,20 @@ def found_memories(found: MemorySlice) -> Iterator[Shape]:
 def _told(memory: Memory) -> Line:
     """In one line; below a conversation the turns that were found in it."""
     said = memory.turns if isinstance(memory, Episode) else ()
-    own = line(shortened(sentence(memory)), "bold" if said else "")
-    return stacked([own, *(line(shortened(sentence(turn))) for turn in said)])
+    own = line(fit(sentence(memory)), "bold" if said else "")
+    return stacked([own, *(line(fit(sentence(turn))) for turn in said)])
 
 
-def _by_type(found: MemorySlice) -> Mapping[str, list[Memory]]:
+def _by_type(found: Found) -> Mapping[str, list[Memory]]:
     grouped: dict[str, list[Memory]] = {}
-    for memory in found:
+    for memory in found.memories:
         grouped.setdefault(type_of(memory), []).append(memory)
     return grouped
 
 
-def explanations(found: MemorySlice) -> Iterator[Shape]:
-    names = {memory.id: shortened(sentence(memory)) for memory in found}
-    for why in found.explain():
+def explanations(found: Found) -> Iterator[Shape]:
+    names = {memory.id: fit(sentence(memory)) for memory in found.memories}
+    for why in found.explanations:
         yield factors(why, names[why.memory_id])
 
 
@@ -122,7 +128,7 @@ def lesson(one: Learned) -> Line:
     style = STYLES[kind] if one.verb in ("formed", "restored") else "dim"
     mark = "★" if one.verb in ("formed", "restored") else "○"
     what = line(f"{mark} {kind.replace('_', '-')} {one.verb}: ", f"bold {style}")
-    return what + line(shortened(sentence(one.memory)), style) + line(f" ({one.why})", "dim")
+    return what + line(fit(sentence(one.memory)), style) + line(f" ({one.why})", "dim")
 
 
 # -- stats

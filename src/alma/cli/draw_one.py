@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ..api.plain import plain, type_of
 from ..types.kinds import Episode, Memory, MemoryType, Turn
 from ..types.record import Provenance, Record
-from .draw import shortened
-from .marks import STYLES, belief, sentence
-from .plain import plain, type_of
+from .marks import STYLES, belief, fit, moment, sentence
 from .shapes import Column, Line, Shape, line, stacked, table
+
+if TYPE_CHECKING:
+    from ..api.memories import Change
 
 _ELSEWHERE = {"id", "confidence", "confidence_interval", "status", "turns"}
 _RELATED = {MemoryType.OUTCOME: "counts for", "turn": "said in"}
 _COUNTS = ("successes", "partials", "failures", "uses", "skips", "ups", "downs")
 
 
-def card(
-    memory: Memory, record: Record, related: Sequence[Memory], history: Sequence[Mapping[str, Any]]
-) -> Iterator[Shape]:
+def card(memory: Memory, record: Record, related: Sequence[Memory], history: Sequence[Change]) -> Iterator[Shape]:
     kind = type_of(memory)
     yield line(kind.replace("_", " "), f"bold {STYLES[kind]}") + line(f" {memory.id} ({memory.status})")
     grid = table(Column(style="dim", wrap=False), Column())
@@ -30,19 +30,19 @@ def card(
     yield grid
     if related:
         yield line(f"\n{_RELATED.get(kind, 'learned from')}", "bold")
-        yield from (line(f"  {one.id}  {shortened(sentence(one))}") for one in related)
+        yield from (line(f"  {one.id}  {fit(sentence(one))}") for one in related)
     if isinstance(memory, Episode) and memory.turns:
         yield line("\nwhat was said", "bold")
         yield from map(_spoken, memory.turns)
     if history:
         yield line("\nhistory", "bold")
-        yield from (line(f"  {_moment(event['at'])}  {_event(event)}") for event in history)
+        yield from (line(f"  {moment(event.at)}  {_event(event)}") for event in history)
 
 
 def _spoken(turn: Turn) -> Line:
     """Who, when and which; below it the words as they are."""
     said = [line(f"    {one}") for one in turn.text.splitlines()]
-    return stacked([line(f"  {turn.speaker}", "bold") + line(f"  {_moment(turn.said_at)}  {turn.id}", "dim"), *said])
+    return stacked([line(f"  {turn.speaker}", "bold") + line(f"  {moment(turn.said_at)}  {turn.id}", "dim"), *said])
 
 
 def _rows(memory: Memory, record: Record) -> Iterator[tuple[str, str]]:
@@ -60,7 +60,7 @@ def _rows(memory: Memory, record: Record) -> Iterator[tuple[str, str]]:
 
 def _said(value: object) -> str:
     if isinstance(value, datetime):
-        return _moment(value)
+        return moment(value)
     if isinstance(value, float):
         return f"{value:.2f}"
     if isinstance(value, tuple):
@@ -68,16 +68,12 @@ def _said(value: object) -> str:
     return str(plain(value))
 
 
-def _moment(at: datetime) -> str:
-    return f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
-
-
 def _origin(provenance: Provenance) -> str:
     source = f", {provenance.source}" if provenance.source else ""
     return f"{provenance.origin}{source} ({provenance.trust})"
 
 
-def _event(event: Mapping[str, Any]) -> str:
-    why = f" ({event['why']})" if event["why"] else ""
-    before = ", ".join(f"{name} was {value!r}" for name, value in event["before"].items())
-    return f"{event['verb']}{why}" + (f": {before}" if before else "")
+def _event(event: Change) -> str:
+    why = f" ({event.why})" if event.why else ""
+    before = ", ".join(f"{name} was {value!r}" for name, value in event.before.items())
+    return f"{event.verb}{why}" + (f": {before}" if before else "")

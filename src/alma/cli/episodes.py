@@ -5,15 +5,21 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..errors import ValidationError
 from ..types.kinds import Episode
 from .draw import listing
 from .marks import counted
+from .opening import Later, opened
 from .output import Output
 from .parser import Subparsers, add_tags, command
 from .reading import objects
-from .session import opened
+
+if TYPE_CHECKING:
+    from ..api import memories as api
+else:
+    api = Later("alma.api.memories")
 
 _GIVEN = ("agent", "session_id", "user_id", "title", "tags")
 _TURN = re.compile(r"turns\[(\d+)\](?:, (a turn),| )")
@@ -47,10 +53,10 @@ def add_episode(args: argparse.Namespace, out: Output) -> int:
     turns = objects(args.file, "a speaker and a text")
     if not turns:
         raise ValidationError(f"{args.file} holds no turn; nothing was recorded")
-    given = {name: getattr(args, name) for name in _GIVEN}
+    told = {name: getattr(args, name) for name in _GIVEN}
     with opened(args) as alma:
         try:
-            episode = alma.add_episode(turns=[turn for _, turn in turns], **given)
+            episode = api.add_episode(alma, turns=[turn for _, turn in turns], **told)
         except ValidationError as error:
             raise ValidationError(_placed(str(error), [place for place, _ in turns])) from error
     if not out.answered({"memory": episode}):

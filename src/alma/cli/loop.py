@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import NotFoundError, ScopeError, ValidationError
-from ..types.kinds import MemoryType, Outcome
+from ..errors import ValidationError
+from ..types.kinds import MemoryType, Result
+from .batches import lines, sent
 from .draw import explanations, found_memories, learned_many, learned_one
 from .learned import learned_since, tally
+from .opening import Later, opened
 from .output import Output
-from .parser import Subparsers, add_tags, command
-from .reading import read, read_object
-from .session import opened
+from .parser import Subparsers, add_choice, add_tags, given, listed
+from .reading import json_of
 
 if TYPE_CHECKING:
+    from ..api import many
+    from ..api import memories as api
     from ..core import ALMA
+else:
+    api = Later("alma.api.memories")
+    many = Later("alma.api.many")
 
-_BATCH = 100
-_REFUSED = (ValidationError, ScopeError, NotFoundError)
 _LEARN = (
     "agent", "task", "outcome", "strategy_used", "task_type", "duration_ms", "error_message", "feedback",
     "retrieval_id", "user_id", "tags",
 )  # fmt: skip
-_RETRIEVE = (
-    "task", "agent", "user_id", "top_k", "mode", "types", "tags", "since", "until", "as_of", "level", "progressive",
-)  # fmt: skip
-_TYPES = ", ".join(MemoryType)
+_ALIKE = ("task", "agent", "user_id", "top_k", "mode", "types", "max_tokens")
+_WHOLE = ("tags", "since", "until", "as_of", "level", "progressive")
+_SCOPED = {"workflow_id": "--workflow", "run_id": "--run", "node_id": "--node", "tenant_id": "--tenant"}
+_TYPES = tuple(MemoryType)
+MODES = ("default", "precise", "broad", "recent", "learning")
+LEVELS = ("session", "turn")
 
 
 def register(commands: Subparsers) -> None:
@@ -37,11 +42,10 @@ def register(commands: Subparsers) -> None:
 
 
 def _register_learn(commands: Subparsers) -> None:
-    parser = command(
+    parser = listed(
         commands,
         "learn",
         learn,
-        "record how a task went, and say what was learned from it",
         """
         alma learn --agent ops --task "Deploy auth" --outcome success --strategy "Blue-green deployment"
         alma learn --agent ops --task "Deploy auth" --outcome failure --strategy "Rolling update" --error "timeout"
@@ -51,7 +55,7 @@ def _register_learn(commands: Subparsers) -> None:
     )
     parser.add_argument("--agent", metavar="A", help="who did it")
     parser.add_argument("--task", metavar="T", help="what was to be done")
-    parser.add_argument("--outcome", metavar="O", help="success, partial or failure")
+    add_choice(parser, "--outcome", tuple(Result), metavar="O")
     parser.add_argument("--strategy", metavar="S", dest="strategy_used", help="how it was done")
     parser.add_argument("--task-type", metavar="TYPE", help="the sort of task, if you have names for them")
     parser.add_argument("--duration-ms", metavar="MS", type=int, help="how long it took")
@@ -60,23 +64,24 @@ def _register_learn(commands: Subparsers) -> None:
     parser.add_argument("--retrieval-id", metavar="R", help="the retrieval whose memories were followed")
     parser.add_argument("--user", metavar="U", dest="user_id", help="for whom it was done")
     add_tags(parser)
+    parser.add_argument("--metadata", metavar="JSON", help="a JSON object of your own")
     parser.add_argument(
         "--from", metavar="FILE", dest="source", help="JSON Lines of outcomes ('-': standard input); options fill gaps"
     )
 
 
 def _register_retrieve(commands: Subparsers) -> None:
-    parser = command(
+    parser = listed(
         commands,
         "retrieve",
         retrieve,
-        "find the memories that matter for a task",
         """
         alma retrieve "Deploy the billing service" --agent ops
         alma retrieve "Deploy the billing service" --agent ops --prompt >> prompt.md
         alma retrieve "Deploy the billing service" --agent ops --explain
         alma retrieve "What did Ana say about the budget last week?" --agent ops --type episode --level turn
         alma retrieve "Deploy the billing service" --agent ops --mode learning --since 2026-01-01
+        alma retrieve "Deploy the billing service" --agent ops --scope run --run release-7
         """,
     )
     parser.add_argument("task", metavar="TASK", help="what is to be done")
@@ -86,43 +91,53 @@ def _register_retrieve(commands: Subparsers) -> None:
         "--top-k", metavar="K", type=int, help="at most so many of each type (default: 5, or as the mode and TASK want)"
     )
     _add_filters(parser)
+    _add_scope(parser)
     parser.add_argument("--prompt", action="store_true", help="print exactly the text for a prompt")
     parser.add_argument("--explain", action="store_true", help="show what each memory scored, factor by factor")
     parser.add_argument("--max-tokens", metavar="N", type=int, default=2000, help="the prompt's budget (default 2000)")
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--mode", metavar="M", default="default", help="precise, broad, recent or learning (otherwise: default)"
-    )
-    parser.add_argument(
-        "--type", metavar="TYPE", dest="types", action="append", help=f"only these; may be repeated: {_TYPES}"
-    )
+    add_choice(parser, "--mode", MODES, "how widely to look", metavar="M", default="default")
+    add_choice(parser, "--type", _TYPES, "only these; may be repeated", metavar="TYPE", dest="types", action="append")
     parser.add_argument(
         "--tag", metavar="TAG", dest="tags", action="append", help="only what has one of these tags; may be repeated"
     )
     parser.add_argument("--since", metavar="TIME", help="not older than this, such as 2026-05-07 or 2026-05-07T14:30Z")
     parser.add_argument("--until", metavar="TIME", help="older than this")
     parser.add_argument("--as-of", metavar="TIME", help="what was known at this moment")
-    parser.add_argument(
-        "--level", metavar="L", default="session", help="of conversations: session (default) or turn, for single turns"
-    )
+    add_choice(parser, "--level", LEVELS, "conversations whole, or their single turns", metavar="L", default="session")
     parser.add_argument("--progressive", action="store_true", help="a prompt of summaries with ids; `show` tells more")
+
+
+def _add_scope(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("scopes, which fence what is found; other filters do not go with them")
+    help = "how far to look, each holding those before it"
+    add_choice(group, "--scope", SCOPES, help, metavar="S")
+    group.add_argument("--workflow", metavar="W", dest="workflow_id", help="of this workflow")
+    group.add_argument("--run", metavar="RUN", dest="run_id", help="of this run")
+    group.add_argument("--node", metavar="NODE", dest="node_id", help="of this node")
+    group.add_argument("--tenant", metavar="T", dest="tenant_id", help="whose memories")
+
+
+SCOPES = ("node", "run", "workflow", "agent", "tenant", "global")
 
 
 # -- learn
 
 
 def learn(args: argparse.Namespace, out: Output) -> int:
-    given = {name: value for name in _LEARN if (value := getattr(args, name)) is not None}
+    told = given(args, *_LEARN)
+    if args.metadata is not None:
+        told["metadata"] = json_of("metadata", args.metadata)
     if args.source is not None:
-        return _learn_file(args, out, given)
-    missing = [option for name, option in _NEEDED.items() if name not in given]
+        return _learn_file(args, out, told)
+    missing = [option for name, option in _NEEDED.items() if name not in told]
     if missing:
         raise ValidationError(f"learn needs {', '.join(missing)} (or --from FILE)")
     with opened(args) as alma:
         since = alma.engine.clock()
-        outcome = alma.learn(**given)
+        outcome = api.learn(alma, **told)
         learned = learned_since(alma, [outcome], since)
         count = tally(alma, outcome)
     if not out.answered({"outcome": outcome, "learned": learned, "strategy": count}):
@@ -133,51 +148,16 @@ def learn(args: argparse.Namespace, out: Output) -> int:
 _NEEDED = {"agent": "--agent", "task": "--task", "outcome": "--outcome", "strategy_used": "--strategy"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    place: str
-    given: Mapping[str, Any]
-
-
-def _learn_file(args: argparse.Namespace, out: Output, given: Mapping[str, Any]) -> int:
-    lines = list(_lines(args.source, given))
-    outcomes: list[Outcome] = []
+def _learn_file(args: argparse.Namespace, out: Output, told: Mapping[str, Any]) -> int:
+    told_lines = list(lines(args.source, "the arguments of learn", told))
     with opened(args) as alma:
         since = alma.engine.clock()
         with out.progress("learning") as progress:
-            for start in range(0, len(lines), _BATCH):
-                outcomes += _learn_batch(alma, lines[start : start + _BATCH], start)
-                progress(len(outcomes), len(lines))
+            outcomes = sent(told_lines, lambda batch: many.learn_many(alma, batch), progress)
         learned = learned_since(alma, outcomes, since)
     if not out.answered({"recorded": len(outcomes), "ids": [one.id for one in outcomes], "learned": learned}):
         out.show(*learned_many(outcomes, learned))
     return 0
-
-
-def _learn_batch(alma: ALMA, batch: list[_Line], before: int) -> list[Outcome]:
-    try:
-        return alma.learn_many([line.given for line in batch])
-    except _REFUSED:
-        # Nothing of the batch was written. One by one it becomes clear which line it is.
-        outcomes: list[Outcome] = []
-        for line in batch:
-            outcomes += _learn_line(alma, line, before + len(outcomes))
-        return outcomes
-
-
-def _learn_line(alma: ALMA, line: _Line, before: int) -> list[Outcome]:
-    try:
-        return alma.learn_many([line.given])
-    except _REFUSED as error:
-        kept = f"; the {before} before it were recorded, so go on from this line" if before else ""
-        raise type(error)(f"{line.place}: {error}{kept}") from error
-
-
-def _lines(source: str, given: Mapping[str, Any]) -> Iterator[_Line]:
-    for number, text in enumerate(read(source).split("\n"), 1):
-        if text.strip():
-            place = f"{source}, line {number}"
-            yield _Line(place, {**given, **read_object(place, text, "the arguments of learn")})
 
 
 # -- retrieve
@@ -185,24 +165,35 @@ def _lines(source: str, given: Mapping[str, Any]) -> Iterator[_Line]:
 
 def retrieve(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
-        found = alma.retrieve(**{name: getattr(args, name) for name in _RETRIEVE})
-    prompt = found.to_prompt(args.max_tokens)
-    document = {
-        "query": found.query,
-        "agent": found.agent,
-        "retrieval_id": found.retrieval_id,
-        "retrieval_time_ms": round(found.retrieval_time_ms, 3),
-        "total_items": found.total_items,
-        "memories": list(found),
-        "explanations": found.explain(),
-        "prompt": prompt,
-    }
-    if out.answered(document):
+        found = _found(alma, args)
+    if out.answered(found):
         return 0
     if args.prompt:
-        out.line(prompt)
+        out.line(found.prompt)
         return 0
     out.show(*found_memories(found))
     if args.explain and found.total_items:
         out.show(*explanations(found))
     return 0
+
+
+def _found(alma: ALMA, args: argparse.Namespace) -> api.Found:
+    asked = {name: getattr(args, name) for name in _ALIKE}
+    fences = given(args, *_SCOPED)
+    if args.scope is None:
+        if fences:
+            raise ValidationError(f"{_SCOPED[next(iter(fences))]} goes with --scope: {', '.join(SCOPES)}")
+        return api.retrieve(alma, **asked, **{name: getattr(args, name) for name in _WHOLE})
+    from ..api.workflows import retrieve_scoped
+
+    _refuse_filters(args)
+    return retrieve_scoped(alma, scope=args.scope, **asked, **fences)
+
+
+def _refuse_filters(args: argparse.Namespace) -> None:
+    """A scope is a fence of tags; what it cannot also hold to must not seem to hold."""
+    said = {"tags": "--tag", "since": "--since", "until": "--until", "as_of": "--as-of"}
+    found = [said[name] for name in given(args, *said)]
+    found += ["--level"] * (args.level != "session") + ["--progressive"] * args.progressive
+    if found:
+        raise ValidationError(f"{', '.join(found)} cannot be used together with --scope")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from ..types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
 
 STYLES = {
@@ -102,6 +104,40 @@ def proof(memory: Memory) -> str:
     return ""
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, several: str = "") -> str:
     """`1 turn`, `2 turns`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun if number == 1 else several or f'{noun}s'}"
+
+
+def moment(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def lasting(seconds: float) -> str:
+    """`3 d`, `2 h`, `40 min`, `5 s`: the greatest unit that fits."""
+    for size, name in _UNITS:
+        if seconds >= size:
+            return f"{int(seconds // size)} {name}"
+    return "0 s"
+
+
+def ago(at: datetime, now: datetime) -> str:
+    seconds = (now - at).total_seconds()
+    return "just now" if seconds < 60 else f"{lasting(seconds)} ago"
+
+
+def fit(text: str, most: int = 300) -> str:
+    """In one line, and not longer than that."""
+    one_line = " ".join(text.split())
+    return one_line if len(one_line) <= most else f"{one_line[: most - 1]}…"
+
+
+def amount(number: int) -> str:
+    """Of bytes."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return counted(number, "byte")

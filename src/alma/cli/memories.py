@@ -3,60 +3,62 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ValidationError
+from ..errors import NotFoundError, ValidationError
 from ..types.kinds import Episode, Memory, MemoryType
 from ..types.query import Where
-from ..types.record import Record
+from ..types.record import Record, Status
 from .draw import listing
 from .draw_one import card
 from .episodes import register_episode
+from .many import register_many
 from .marks import counted
+from .opening import Later, opened
 from .output import Output
-from .parser import Subparsers, add_tags, command
-from .plain import plain
-from .session import opened
+from .parser import Subparsers, add_choice, add_tags, command, given, listed
+from .reading import json_of
 
 if TYPE_CHECKING:
+    from ..api import memories as api
     from ..core import ALMA
+else:
+    api = Later("alma.api.memories")
 
 _RELATED = 5
+_STATUSES = tuple(Status)
 _OPTIONS = {"status": "--status", "tag": "--tag", "tags": "--tag"}
 _SIGNALS = {"up": "thumbs_up", "down": "thumbs_down", "used": "used", "ignored": "ignored"}
 
 
 def register(commands: Subparsers) -> None:
     _register_list(commands)
-    show_parser = command(commands, "show", show, "show all that is known of one memory", "alma show heu_01k…")
+    show_parser = listed(commands, "show", show, "alma show heu_01k…")
     show_parser.add_argument("id", metavar="ID")
     _register_add(commands)
     _register_update(commands)
     _register_delete(commands)
     _register_feedback(commands)
+    _register_shown(commands)
 
 
 def _register_list(commands: Subparsers) -> None:
-    parser = command(
+    parser = listed(
         commands,
         "list",
         list_memories,
-        "list memories, newest first",
         """
         alma list --type heuristic --agent ops
         alma list --status archived --limit 10
         alma list --status all --json
         """,
     )
-    parser.add_argument("--type", metavar="TYPE", dest="memory_type", help=", ".join(MemoryType))
+    add_choice(parser, "--type", tuple(MemoryType), metavar="TYPE", dest="memory_type")
     parser.add_argument("--agent", metavar="A")
     parser.add_argument("--user", metavar="U", dest="user_id")
-    parser.add_argument(
-        "--status", metavar="S", default="active", help="candidate, active, superseded, archived, retired or all"
-    )
+    add_choice(parser, "--status", (*_STATUSES, "all"), metavar="S", default="active")
     parser.add_argument("--tag", metavar="TAG")
     parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most so many (default 50)")
 
@@ -64,7 +66,7 @@ def _register_list(commands: Subparsers) -> None:
 def list_memories(args: argparse.Namespace, out: Output) -> int:
     status = None if args.status == "all" else args.status
     with opened(args) as alma:
-        memories = alma.list(args.memory_type, args.agent, args.user_id, status, args.tag, args.limit)
+        memories = api.list_memories(alma, args.memory_type, args.agent, args.user_id, status, args.tag, args.limit)
     if not out.answered({"count": len(memories), "memories": memories}):
         out.show(listing(memories))
     return 0
@@ -75,9 +77,9 @@ def list_memories(args: argparse.Namespace, out: Output) -> int:
 
 def show(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
-        memory = alma.get(args.id)
+        memory = api.get_memory(alma, args.id)
         [record] = alma.engine.store.get([memory.id])
-        history = alma.history(memory.id)
+        history = api.memory_history(alma, memory.id)
         related = _related(alma, record)
     document = {
         "memory": memory,
@@ -115,23 +117,11 @@ def _whole(memory: Memory) -> Memory:
 
 
 def _register_add(commands: Subparsers) -> None:
-    adding = command(
-        commands,
-        "add",
-        None,
-        "add a fact, a preference, a strategy, a warning or a conversation",
-        """
-        alma add knowledge --agent ops --domain deployment --fact "The deploy window is 9 to 17 h"
-        alma add preference --user ana --category style --preference "Short answers"
-        alma add heuristic --agent ops --condition "Deploying a service" --strategy "Blue-green deployment"
-        alma add anti-pattern --agent ops --pattern "Deploy on Friday" --why-bad "Nobody is there on Saturday"
-        alma add episode chat.jsonl --agent ops --session 2026-05-07
-        """,
-    )
+    adding = listed(commands, "add", None, "\n".join((*_ADDING.values(), _CONVERSATION, _FILE)))
     kinds = adding.add_subparsers(title="what to add", metavar="KIND", required=True)
-    for name, (help, method, needed, optional) in _ADDABLE.items():
-        parser = command(kinds, name, add, help)
-        parser.set_defaults(method=method, names=(*needed, *optional))
+    for name, (help, operation, needed, optional) in _ADDABLE.items():
+        parser = command(kinds, name, add, help, _ADDING[name])
+        parser.set_defaults(operation=operation, names=(*needed, *optional))
         for argument in needed:
             parser.add_argument(_option(argument), dest=argument, metavar="TEXT", required=True)
         for argument in (*optional, "source"):
@@ -139,13 +129,27 @@ def _register_add(commands: Subparsers) -> None:
         add_tags(parser)
         parser.add_argument("--metadata", metavar="JSON", help="a JSON object of your own")
     register_episode(kinds)
+    register_many(kinds)
 
 
+_CONVERSATION = "alma add episode chat.jsonl --agent ops --session 2026-05-07"
+_FILE = "alma add many facts.jsonl --agent ops"
+_ADDING = {
+    "knowledge": 'alma add knowledge --agent ops --domain deployment --fact "The deploy window is 9 to 17 h"',
+    "preference": 'alma add preference --user ana --category style --preference "Short answers"',
+    "heuristic": (
+        'alma add heuristic --agent ops --condition "Deploying a service" --strategy "Blue-green deployment"'
+    ),
+    "rule": 'alma add rule --agent ops --rule "Run the tests before a commit" --why "the build is slow"',
+    "anti-pattern": (
+        'alma add anti-pattern --agent ops --pattern "Deploy on Friday" --why-bad "Nobody is there on Saturday"'
+    ),
+}
 _ADDABLE: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
-    "knowledge": ("add a fact", "add_domain_knowledge", ("agent", "domain", "fact"), ()),
+    "knowledge": ("add a fact", "add_knowledge", ("agent", "domain", "fact"), ()),
     "preference": (
         "add what a user wants; it stands in every retrieval for them",
-        "add_user_preference",
+        "add_preference",
         ("user_id", "category", "preference"),
         (),
     ),
@@ -175,11 +179,11 @@ def _option(argument: str) -> str:
 
 
 def add(args: argparse.Namespace, out: Output) -> int:
-    given = {name: value for name in (*args.names, "source", "tags") if (value := getattr(args, name)) is not None}
+    told = given(args, *args.names, "source", "tags")
     if args.metadata is not None:
-        given["metadata"] = _json("metadata", args.metadata)
+        told["metadata"] = json_of("metadata", args.metadata)
     with opened(args) as alma:
-        memory: Memory = getattr(alma, args.method)(**given)
+        memory: Memory = getattr(api, args.operation)(alma, **told)
     return _changed(out, "added", memory)
 
 
@@ -187,11 +191,10 @@ def add(args: argparse.Namespace, out: Output) -> int:
 
 
 def _register_update(commands: Subparsers) -> None:
-    parser = command(
+    parser = listed(
         commands,
         "update",
         update,
-        "change a memory's fields, status or tags; the old values stay in its history",
         """
         alma update kno_01k… fact="The deploy window is 8 to 18 h"
         alma update heu_01k… --status archived
@@ -200,14 +203,14 @@ def _register_update(commands: Subparsers) -> None:
     )
     parser.add_argument("id", metavar="ID")
     parser.add_argument("fields", metavar="FIELD=VALUE", nargs="*")
-    parser.add_argument("--status", metavar="S", help="candidate, active, superseded, archived or retired")
+    add_choice(parser, "--status", _STATUSES, metavar="S")
     add_tags(parser)
 
 
 def update(args: argparse.Namespace, out: Output) -> int:
     fields = _pairs(args.fields)
     with opened(args) as alma:
-        memory = alma.update(args.id, status=args.status, tags=args.tags, **fields)
+        memory = api.update_memory(alma, args.id, fields, args.status, args.tags)
     return _changed(out, "updated", memory)
 
 
@@ -219,23 +222,15 @@ def _pairs(given: Sequence[str]) -> dict[str, Any]:
             raise ValidationError(f"{one!r} is no FIELD=VALUE, such as fact='The new text'")
         if name in _OPTIONS:
             raise ValidationError(f"{name} is not a field here but an option: {_OPTIONS[name]} {value}")
-        fields[name] = _json(name, value) if name == "metadata" else value
+        fields[name] = json_of(name, value) if name == "metadata" else value
     return fields
 
 
-def _json(name: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ValidationError(f'{name} must be JSON, such as \'{{"team": "core"}}\': {error}') from error
-
-
 def _register_delete(commands: Subparsers) -> None:
-    parser = command(
+    parser = listed(
         commands,
         "delete",
         delete,
-        "erase a memory for good; it will not be learned again by itself; a conversation goes with all its turns",
         "alma delete kno_01k… --yes",
     )
     parser.add_argument("id", metavar="ID")
@@ -244,14 +239,14 @@ def _register_delete(commands: Subparsers) -> None:
 
 def delete(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
-        memory = alma.get(args.id)
+        memory = api.get_memory(alma, args.id)
         parts = _parts(memory)
         if not args.yes:
             _show_briefly(out, memory)
         if not (args.yes or out.confirm(f"Erase it for good{parts}?")):
             out.line("nothing was erased")
             return 0
-        alma.delete(memory.id)
+        api.delete_memory(alma, memory.id)
     gone = {"turns": [turn.id for turn in memory.turns]} if isinstance(memory, Episode) else {}
     if not out.answered({"deleted": memory.id, **gone}):
         out.line(f"erased {memory.id}{parts}")
@@ -270,11 +265,10 @@ def _show_briefly(out: Output, memory: Memory) -> None:
 
 
 def _register_feedback(commands: Subparsers) -> None:
-    parser = command(
+    parser = listed(
         commands,
         "feedback",
         feedback,
-        "say what a memory was worth; it moves its rank",
         """
         alma feedback heu_01k… up
         alma feedback kno_01k… ignored
@@ -286,17 +280,36 @@ def _register_feedback(commands: Subparsers) -> None:
 
 def feedback(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
-        before = alma.get(args.id)
-        alma.record_feedback(before.id, signal=_SIGNALS[args.signal])
-        memory = alma.get(before.id)
+        before = api.get_memory(alma, args.id)
+        api.record_feedback(alma, before.id, _SIGNALS[args.signal])
+        memory = api.get_memory(alma, before.id)
     document = {"memory": memory, "signal": _SIGNALS[args.signal], "confidence_before": before.confidence}
     if not out.answered(document):
         out.line(f"{_SIGNALS[args.signal]} counted; confidence {before.confidence:.2f} → {memory.confidence:.2f}")
     return 0
 
 
+def _register_shown(commands: Subparsers) -> None:
+    parser = listed(commands, "shown", shown, "alma shown heu_01k… kno_01k… out_01k… --used heu_01k…")
+    parser.add_argument("shown", metavar="ID", nargs="+", help="all memories that were shown")
+    parser.add_argument(
+        "--used", metavar="ID", action="append", default=[], help="one of them that was used; may be repeated"
+    )
+
+
+def shown(args: argparse.Namespace, out: Output) -> int:
+    with opened(args) as alma:
+        report = api.record_usage(alma, args.shown, args.used)
+    if not report.recorded:
+        raise NotFoundError(f"none of these memories is held: {', '.join(report.unknown)}")
+    if not out.answered(report):
+        used = len({*args.used} & {*report.recorded})
+        out.line(f"{counted(used, 'memory', 'memories')} used, {len(report.recorded) - used} passed over")
+    return 0
+
+
 def _changed(out: Output, verb: str, memory: Memory) -> int:
-    if not out.answered({"memory": plain(memory)}):
+    if not out.answered({"memory": memory}):
         out.line(f"{verb} {memory.id}")
         out.show(listing([memory]))
     return 0

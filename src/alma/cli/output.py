@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..api.plain import plain
 from ..errors import ALMAError, ValidationError
-from .plain import plain
 from .shapes import Shape
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ class Output:
         return Screen(sys.stdout, self.color)
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Progress]:
+    def progress(self, what: str, *, of_bytes: bool = False) -> Iterator[Progress]:
         """A bar on standard error, if that is a terminal."""
         if not sys.stderr.isatty():
             yield lambda done, total: None
             return
         from .terminal import progress_bar
 
-        with progress_bar(sys.stderr, self.color, what) as report:
+        with progress_bar(sys.stderr, self.color, what, of_bytes=of_bytes) as report:
             yield report
 
     def confirm(self, question: str) -> bool:

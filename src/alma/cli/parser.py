@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from importlib import import_module
 from textwrap import dedent
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from alma import __version__
 
+from .listed import COMMANDS
 from .output import Output
 
 Run = Callable[[argparse.Namespace, Output], int]
@@ -24,15 +27,24 @@ _EXAMPLES = """\
       alma retrieve "Deploy the auth service" --agent ops --prompt
       alma learn --agent ops --task "Deploy the auth service" --outcome success --strategy "Blue-green deployment"
 
+    the working day:
+      alma session start --agent ops --goal "Move to two regions"
+      alma work next --agent ops --claim
+      alma progress
+
+    what is written already, and other doors:
+      alma ingest ~/chats --agent ops --user ana --dry-run
+      alma rules export --to agents-md
+      alma mcp install --client claude-code
+
     `alma COMMAND --help` explains a command and shows examples.
     The configuration is --config, else $ALMA_CONFIG, else the nearest .alma/config.yaml here or above.
     Exit codes: 0 well, 1 an error, 2 wrong usage, 130 interrupted.
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
-    from . import loop, memories, setup, upkeep
-
+def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands; with words, only of those among them, and the others are but listed."""
     parser = argparse.ArgumentParser(
         prog="alma",
         description="Memory that learns: record what worked, get it back when it matters.",
@@ -41,11 +53,28 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"alma {__version__}")
     _shared(parser, config=None, json=False, no_color=False)
-    parser.set_defaults(run=None)
+    # Servers tell what happens in their own way.
+    parser.set_defaults(run=None, own_log=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (setup, loop, memories, upkeep):
-        module.register(commands)
+    for module, names in COMMANDS.items():
+        if words is None or not names.keys().isdisjoint(words):
+            import_module(f".{module}", __package__).register(commands)
+        else:
+            for name, help in names.items():
+                commands.add_parser(name, help=help, add_help=False)
     return parser
+
+
+def listed(commands: Subparsers, name: str, run: Run | None, examples: str) -> argparse.ArgumentParser:
+    """A command of the list, with the help that it has there."""
+    [help] = [names[name] for names in COMMANDS.values() if name in names]
+    return command(commands, name, run, help, examples)
+
+
+def grouped(commands: Subparsers, name: str, examples: str) -> Subparsers:
+    """A command of the list that is a group of commands."""
+    group = listed(commands, name, None, examples)
+    return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
 
 def command(commands: Subparsers, name: str, run: Run | None, help: str, examples: str = "") -> argparse.ArgumentParser:
@@ -77,3 +106,22 @@ def _shared(parser: argparse.ArgumentParser, *, config: Any, json: Any, no_color
 
 def add_tags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tag", action="append", dest="tags", metavar="TAG", help="a tag; may be repeated")
+
+
+def add_choice(
+    parser: argparse._ActionsContainer, name: str, values: Sequence[str], help: str = "", **more: Any
+) -> argparse.Action:
+    """An argument that is one of some names. What is not is refused by the operation, which knows what was meant."""
+    told = ", ".join(values[:-1]) + f" or {values[-1]}"
+    action = parser.add_argument(name, help=f"{help}: {told}" if help else told, **more)
+    VALUES[action] = values
+    return action
+
+
+VALUES: WeakKeyDictionary[argparse.Action, Sequence[str]] = WeakKeyDictionary()
+"""What can be said for an argument; shells complete it."""
+
+
+def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The arguments of these names that were said."""
+    return {name: value for name in names if (value := getattr(args, name)) is not None}

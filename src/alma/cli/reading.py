@@ -19,8 +19,29 @@ def read(source: str) -> str:
         raise ValidationError(f"{source} cannot be read: {error}") from error
 
 
+def json_of(name: str, text: str) -> Any:
+    """A value that was given on the command line."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValidationError(f'{name} must be JSON, such as \'{{"team": "core"}}\': {error}') from error
+
+
 def read_object(place: str, text: str, what: str) -> dict[str, Any]:
     return _object(place, _parsed(place, text), what)
+
+
+def mapping(source: str, what: str) -> dict[str, Any]:
+    """The mapping that a file of YAML or JSON holds."""
+    text = read(source)
+    if source.endswith(".json"):
+        return read_object(source, text, what)
+    import yaml
+
+    try:
+        return _object(source, yaml.safe_load(text), what)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValidationError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
 
 
 def objects(source: str, what: str) -> list[tuple[str, dict[str, Any]]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..errors import ConfigError, StorageError
 from .draw import diagnosis
 from .output import Output
-from .parser import Subparsers, command
+from .parser import Subparsers, listed
 
 STORAGES = ("sqlite", "file")
 EMBEDDINGS = ("auto", "local", "openai", "azure", "hash", "none")
@@ -20,12 +20,11 @@ _DB_NAMES = {"sqlite": "alma.db", "file": "alma.jsonl"}
 
 def register(commands: Subparsers) -> None:
     _register_init(commands)
-    command(commands, "doctor", doctor, "check that everything works, and say how to fix what does not", "alma doctor")
-    parser = command(
+    listed(commands, "doctor", doctor, "alma doctor")
+    parser = listed(
         commands,
         "demo",
         demo,
-        "watch it learn, on a scratch database",
         """
         alma demo
         alma demo --keep ./alma-demo      # then look around: alma --config ./alma-demo/config.yaml list
@@ -36,11 +35,10 @@ def register(commands: Subparsers) -> None:
 
 
 def _register_init(commands: Subparsers) -> None:
-    parser = command(
+    parser = listed(
         commands,
         "init",
         init,
-        "write a configuration file for this folder",
         """
         alma init
         alma init --project-id shop --embedding none

@@ -72,4 +72,11 @@ class Heading:
     text: str
 
 
-Shape = Line | Table | Panel | Heading
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """Lines that are as long as they are, whatever the width, such as those of a diff."""
+
+    text: Line
+
+
+Shape = Line | Table | Panel | Heading | Verbatim

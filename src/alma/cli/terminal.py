@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from .shapes import Cell, Heading, Line, Panel, Shape, Table
+from .shapes import Cell, Heading, Line, Panel, Shape, Table, Verbatim
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .output import Progress
 
 PIPED_WIDTH = 100
+
+# What others wrote, such as the name of a branch, must not move the cursor or colour the screen.
+_UNSEEN = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 Redraw = Callable[[], None]
 
@@ -34,7 +37,7 @@ class Screen:
 
     def draw(self, *shapes: Shape) -> None:
         for shape in shapes:
-            self._console.print(_rendered(shape))
+            self._console.print(_rendered(shape), soft_wrap=isinstance(shape, Verbatim))
 
     @contextmanager
     def growing(self, table: Table) -> Iterator[Redraw]:
@@ -50,10 +53,18 @@ class Screen:
 
 
 @contextmanager
-def progress_bar(file: TextIO, color: bool, what: str) -> Iterator[Progress]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+def progress_bar(file: TextIO, color: bool, what: str, *, of_bytes: bool = False) -> Iterator[Progress]:
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    done = DownloadColumn() if of_bytes else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn())
     with Progress(*columns, console=_console(file, color), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -81,12 +92,15 @@ def _rendered(shape: Shape) -> RenderableType:
             return _panel(shape)
         case Heading():
             return _heading(shape)
+        case Verbatim():
+            return _text(shape.text)
 
 
 def _text(cell: Cell) -> Text:
     from rich.text import Text
 
-    return Text(cell) if isinstance(cell, str) else Text.assemble(*cell.spans)
+    spans = ((cell, ""),) if isinstance(cell, str) else cell.spans
+    return Text.assemble(*((text.translate(_UNSEEN), style) for text, style in spans))
 
 
 def _table(table: Table) -> RichTable:

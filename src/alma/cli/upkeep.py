@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ValidationError
 from .draw import counts, listing
+from .marks import amount, counted
+from .opening import Later, opened
 from .output import Output
-from .parser import Subparsers, command
-from .session import opened
+from .parser import Subparsers, listed
+
+if TYPE_CHECKING:
+    from ..api import memories as api
+else:
+    api = Later("alma.api.memories")
 
 _SHOWN = 50
 _WORDS_ONLY = "none (words only)"
@@ -18,32 +25,28 @@ _WORDS_ONLY = "none (words only)"
 
 def register(commands: Subparsers) -> None:
     _register_forget(commands)
-    stats_parser = command(
-        commands, "stats", stats, "count what is stored, by type, status and agent", "alma stats --agent ops"
-    )
+    stats_parser = listed(commands, "stats", stats, "alma stats --agent ops")
     stats_parser.add_argument("--agent", metavar="A")
-    command(
+    listed(commands, "health", health, "alma health --json")
+    listed(
         commands,
         "reindex",
         reindex,
-        "embed everything anew with the configured embedder; can be stopped and run again",
         "alma reindex",
     )
-    command(
+    listed(
         commands,
         "vacuum",
         vacuum,
-        "give unused space back and leave no trace of deleted words",
         "alma vacuum",
     )
 
 
 def _register_forget(commands: Subparsers) -> None:
-    parser = command(
+    parser = listed(
         commands,
         "forget",
         forget,
-        "archive what nobody used or confirmed for long and whose strength has faded",
         """
         alma forget --dry-run
         alma forget --agent ops --older-than-days 30 --below-confidence 0.5 --yes
@@ -59,18 +62,19 @@ def _register_forget(commands: Subparsers) -> None:
 def forget(args: argparse.Namespace, out: Output) -> int:
     policy = (args.agent, args.older_than_days, args.below_confidence)
     with opened(args) as alma:
-        due = alma.forget(*policy, dry_run=True)
+        due = api.forget(alma, *policy, dry_run=True).ids
         if not out.as_json and due:
-            out.show(listing([alma.get(one) for one in due.ids[:_SHOWN]], more=max(0, len(due.ids) - _SHOWN)))
+            shown = [api.get_memory(alma, one) for one in due[:_SHOWN]]
+            out.show(listing(shown, more=max(0, len(due) - _SHOWN)))
         if args.dry_run or not due:
-            return _forgotten(out, due.ids, dry_run=args.dry_run)
-        if not (args.yes or out.confirm(f"Archive {_memories(int(due))}?")):
+            return _forgotten(out, due, dry_run=args.dry_run)
+        if not (args.yes or out.confirm(f"Archive {_memories(len(due))}?")):
             out.line("nothing was forgotten")
             return 0
-        return _forgotten(out, alma.forget(*policy).ids, dry_run=False)
+        return _forgotten(out, api.forget(alma, *policy).ids, dry_run=False)
 
 
-def _forgotten(out: Output, ids: tuple[str, ...], *, dry_run: bool) -> int:
+def _forgotten(out: Output, ids: Sequence[str], *, dry_run: bool) -> int:
     if not out.answered({"dry_run": dry_run, "count": len(ids), "ids": ids}):
         verb = "would be archived" if dry_run else "archived"
         out.line(f"{_memories(len(ids))} {verb}" if ids else "nothing to forget")
@@ -78,15 +82,25 @@ def _forgotten(out: Output, ids: tuple[str, ...], *, dry_run: bool) -> int:
 
 
 def _memories(count: int) -> str:
-    return "1 memory" if count == 1 else f"{count} memories"
+    return counted(count, "memory", "memories")
 
 
 def stats(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
-        counted = alma.get_stats(args.agent)
-    if not out.answered(counted):
-        out.show(*counts(counted))
+        found = api.stats(alma, args.agent)
+    if not out.answered(found):
+        out.show(*counts(found))
     return 0
+
+
+def health(args: argparse.Namespace, out: Output) -> int:
+    with opened(args, matching=False) as alma:
+        found = api.health(alma)
+    if not out.answered(found):
+        how = f"embedder: {found.embedder or _WORDS_ONLY}"
+        well = f"well: {_memories(found.memories)} of {found.project_id}, {how}"
+        out.line(well if found.ok else f"not well: {'; '.join(found.problems)}")
+    return 0 if found.ok else 1
 
 
 def reindex(args: argparse.Namespace, out: Output) -> int:
@@ -117,7 +131,7 @@ def vacuum(args: argparse.Namespace, out: Output) -> int:
         after = _size(path)
     freed = max(0, before - after)
     if not out.answered({"path": path, "bytes_before": before, "bytes_after": after, "bytes_freed": freed}):
-        out.line(f"{_bytes(freed)} came back; {path} takes {_bytes(after)}" if freed else _NOTHING_FREED.format(path))
+        out.line(f"{amount(freed)} came back; {path} takes {amount(after)}" if freed else _NOTHING_FREED.format(path))
     return 0
 
 
@@ -127,10 +141,3 @@ _NOTHING_FREED = "there was no unused space in {}"
 def _size(path: Path) -> int:
     """The file and what waits beside it to be written into it."""
     return sum(part.stat().st_size for part in (path, Path(f"{path}-wal")) if part.exists())
-
-
-def _bytes(number: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return f"{number} bytes"

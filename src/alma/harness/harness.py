@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import logging
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
 from ..engine.admit import allow
 from ..engine.text import STOP, stem, words
 from ..errors import EmbeddingError, StorageError, ValidationError
+from ..opening import Holder
 from ..types.kinds import Result
 from ..types.scope import MemoryScope
 from ..types.slice import MemorySlice
@@ -58,7 +58,7 @@ class _Prepared:
         )
 
 
-class Harness:
+class Harness(Holder):
     """Runs tasks of one domain for one agent, with memory before and learning after."""
 
     def __init__(
@@ -71,26 +71,12 @@ class Harness:
         executor: Executor | None = None,
         owns_memory: bool = False,
     ) -> None:
+        super().__init__(alma, owned=owns_memory)
         name = alma.engine.agent(agent.name)
         self.agent = replace(agent, name=name, scope=agent.scope or alma.engine.scope(name))
         self.schema = schema
-        self.alma = alma
         self.setting = setting or Setting()
         self.executor = executor
-        self._owns_memory = owns_memory
-
-    def close(self) -> None:
-        """Let go of the memory, if it was opened for this harness."""
-        if self._owns_memory:
-            self.alma.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- running
 
@@ -310,15 +296,12 @@ def create_harness(
     Without a memory the one that is configured here is opened, and closed with the harness.
     """
     who = agent if isinstance(agent, Agent) else Agent(agent)
-    if alma is not None:
-        return Harness(who, _schema(domain, alma), alma, setting=setting, executor=executor)
-    from ..app import open_default
-
-    opened = open_default()
+    held = Holder(alma)
     try:
-        return Harness(who, _schema(domain, opened), opened, setting=setting, executor=executor, owns_memory=True)
+        schema = _schema(domain, held.alma)
+        return Harness(who, schema, held.alma, setting=setting, executor=executor, owns_memory=held.owned)
     except BaseException:
-        opened.close()
+        held.close()
         raise
 
 

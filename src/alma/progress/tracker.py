@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.search import by_words
 from ..errors import ValidationError
+from ..opening import Holder
 from ..types.query import Where
 from ..types.record import Record
 from ..types.record import Status as Standing
@@ -28,7 +28,7 @@ _DAYS = 36_500.0
 _DEFAULTS = {"item_type": "task", "priority": 50}
 
 
-class ProgressTracker:
+class ProgressTracker(Holder):
     """Tracks the work items of a project.
 
     Without a memory it opens the one that is configured here, and `close` (or leaving its `with` block) closes it.
@@ -36,31 +36,13 @@ class ProgressTracker:
     """
 
     def __init__(self, project_id: str | None = None, alma: ALMA | None = None) -> None:
-        self._opened = alma is None
-        if alma is None:
-            from ..app import open_default
-
-            alma = open_default(project_id)
-        self._alma = alma
+        super().__init__(alma, project_id)
         self._bound = project_id is not None
-        self.engine = alma.engine if project_id is None else _of_project(alma.engine, project_id)
+        self.engine = self.alma.engine if project_id is None else _of_project(self.alma.engine, project_id)
 
     @property
     def project_id(self) -> str:
         return self.engine.project
-
-    def close(self) -> None:
-        """Let go of the memory, if this tracker opened it."""
-        if self._opened:
-            self._alma.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- making and reading
 

@@ -6,13 +6,11 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..progress.types import ProgressSummary, WorkItem
 from ..types.kinds import Heuristic, Outcome
 from ..types.slice import MemorySlice
-
-if TYPE_CHECKING:
-    from ..progress import ProgressSummary, WorkItem
 
 
 class LastOutcome(StrEnum):

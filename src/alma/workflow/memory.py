@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from os import PathLike
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from .. import arguments
 from ..engine import things, validate
@@ -16,6 +15,7 @@ from ..engine.distil.learn import learn as learn_episodes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.view import view
 from ..errors import ValidationError
+from ..opening import Holder
 from ..types.ids import new_id
 from ..types.kinds import Outcome, Result
 from ..types.slice import MemorySlice
@@ -32,7 +32,7 @@ _ENDED = {Result.SUCCESS: RunStatus.COMPLETED, Result.PARTIAL: RunStatus.COMPLET
 _MOST = 100_000
 
 
-class WorkflowMemory:
+class WorkflowMemory(Holder):
     """Checkpoints, artifacts and scoped memories of the workflows of a project.
 
     Pass a memory, or the name of a project of the memory that is configured here. With `tenant_id` all that is kept
@@ -51,30 +51,14 @@ class WorkflowMemory:
         named = None if project is None else validate.name("project_id", project)
         self.tenant_id = optional_identifier("tenant_id", tenant_id)
         self.max_state_bytes = validate.whole("max_state_bytes", max_state_bytes, 1, 2**30)
-        self._opened: ALMA | None = None
-        if alma is None or isinstance(alma, str):
-            from ..app import open_default
-
-            self._opened = alma = open_default(named)
-        self._shared: Engine = alma.engine if named is None else replace(alma.engine, project=named)
+        super().__init__(None if isinstance(alma, str) else alma, named)
+        engine = self.alma.engine
+        self._shared = engine if named is None else replace(engine, project=named)
         self.engine = for_tenant(self._shared, self.tenant_id)
 
     @property
     def project_id(self) -> str:
         return self._shared.project
-
-    def close(self) -> None:
-        """Let go of the memory, if it was opened here."""
-        if self._opened is not None:
-            self._opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- runs
 

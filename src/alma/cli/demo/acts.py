@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...api.plain import type_of
 from ...types.kinds import AntiPattern, Heuristic, Memory, Outcome
 from ..draw import factors, lesson
 from ..learned import Learned, learned_since
 from ..marks import STYLES, belief, sentence
-from ..plain import type_of
 from ..shapes import Line, line, stacked, table
 from .stage import Row, Stage, expect
 

@@ -1,0 +1,94 @@
+"""Domains: what kind of work a memory is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from ..core import ALMA
+from ..domains import DomainMemoryFactory, DomainSchema, govern, schema_of
+from . import words
+from .operation import About, Effect, operation
+
+Name = Annotated[str, About("the schema's name")]
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    name: str
+    description: str
+    preset: bool
+    """Shipped with alma, and not changed here."""
+    in_use: bool
+    """This project follows it."""
+
+
+@operation(Effect.READS)
+def list_domains(alma: ALMA) -> list[Domain]:
+    """List the domain schemas: the presets and those that were created here."""
+    factory = DomainMemoryFactory(alma)
+    used = schema_of(alma)
+    schemas = [factory.get_schema(name) for name in factory.list_schemas()]
+    return [
+        Domain(one.name, one.description, _shipped(one), used is not None and used.name == one.name) for one in schemas
+    ]
+
+
+def _shipped(schema: DomainSchema) -> bool:
+    presets = DomainMemoryFactory
+    return schema.name in presets.list_schemas() and presets.get_schema(schema.name) == schema
+
+
+@operation(Effect.READS)
+def get_domain(alma: ALMA, name: Name) -> DomainSchema:
+    """Show one domain schema."""
+    return DomainMemoryFactory(alma).get_schema(name)
+
+
+@operation(Effect.CHANGES, idempotent=True)
+def create_domain(
+    alma: ALMA,
+    name: Name,
+    description: Annotated[str, About("what the domain is about")] = "",
+    entity_types: Annotated[
+        list[dict[str, Any]] | None, About("sorts of things, each with name, and perhaps description and attributes")
+    ] = None,
+    relationship_types: Annotated[
+        list[dict[str, Any]] | None, About("each with name, source_type and target_type")
+    ] = None,
+    learning_categories: Annotated[list[str] | None, About("what may be learned; without them everything")] = None,
+    excluded_categories: Annotated[list[str] | None, About("what may not be learned")] = None,
+    min_occurrences_for_heuristic: Annotated[
+        int | None, About("so many similar outcomes make a strategy (default 3)")
+    ] = None,
+    confidence_decay_days: Annotated[
+        float | None, About("after so many days unused a memory counts half as recent (default 30)")
+    ] = None,
+    metadata: words.Metadata = None,
+) -> DomainSchema:
+    """Create a domain schema: what there is, what may be learned, and how fast it fades. One of that name makes way."""
+    given = {key: value for key, value in locals().items() if key not in ("alma", "name") and value is not None}
+    return DomainMemoryFactory(alma).create_schema(name, given)
+
+
+@operation(Effect.CHANGES, idempotent=True)
+def use_domain(alma: ALMA, name: Name) -> DomainSchema:
+    """Let this project follow a domain schema from now on: it gates what may be learned."""
+    factory = DomainMemoryFactory(alma)
+    schema = factory.get_schema(name)
+    # The first remembers it for those who open this project later, the second holds for this memory from now on.
+    factory.create_alma(schema, alma.project_id)
+    govern(alma, schema)
+    return schema
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedDomain:
+    name: str
+
+
+@operation(Effect.ERASES)
+def delete_domain(alma: ALMA, name: Name) -> DeletedDomain:
+    """Take a schema that was created here off the list. Projects that follow it go on doing so."""
+    DomainMemoryFactory(alma).delete_schema(name)
+    return DeletedDomain(name)

@@ -1,0 +1,336 @@
+"""Where knowledge comes from: conversations, files and exports; and what language models were asked for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from ..core import ALMA
+from ..engine import validate
+from ..errors import ValidationError
+from . import words
+from .operation import About, Effect, operation
+
+if TYPE_CHECKING:
+    from ..extraction import Extracted
+
+Sureness = Annotated[float, About("what is less sure than this (0 to 1) is left out")]
+DryRun = Annotated[bool, About("only say what would be kept")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """What was learned from a conversation."""
+
+    extracted_count: int
+    """How much was found and is believed."""
+    new: int
+    known: int
+    """Was there already."""
+    kept: dict[str, int]
+    """How many by type."""
+    by_kind: dict[str, int]
+    superseded: list[str]
+    """Ids of facts that something later took the place of."""
+    skipped: list[str]
+    """What was left out, and why."""
+    model: str | None
+    fallback: str | None
+    """Why rules had to do without the model."""
+    dropped: dict[str, int]
+    """The model's findings that were left out, by the reason."""
+    episode_id: str | None
+    dry_run: bool
+    findings: list[dict[str, Any]]
+
+
+@operation(Effect.ADDS, idempotent=True)
+def learn_from_conversation(
+    alma: ALMA,
+    messages: Annotated[list[dict[str, Any]], About("each with role and content, and perhaps at and id")],
+    agent: words.Agent,
+    user_id: words.User = None,
+    session_id: Annotated[str | None, About("which conversation it is")] = None,
+    dry_run: DryRun = False,
+    save_episode: Annotated[bool, About("keep the conversation itself, too")] = False,
+    min_confidence: Sureness = 0.5,
+    trusted: Annotated[bool, About("false for the talk of others: what it says waits for a person")] = True,
+) -> Learnt:
+    """Find what a conversation teaches and keep it: outcomes, preferences, corrections, decisions, facts, tasks.
+
+    Told again, nothing is learned twice. A configured language model helps; none is needed.
+    """
+    from ..extraction import AutoLearner
+
+    learned = AutoLearner(alma, alma.model).learn_from_conversation(
+        messages,
+        agent,
+        user_id,
+        session_id,
+        dry_run=dry_run,
+        save_episode=save_episode,
+        min_confidence=min_confidence,
+        trusted=trusted,
+    )
+    return Learnt(**learned, findings=_findings(learned.findings))
+
+
+@operation(Effect.ADDS, idempotent=True)
+def learn_from_text(
+    alma: ALMA,
+    text: Annotated[str, About("a note, a page of Markdown, minutes")],
+    agent: words.Agent,
+    user_id: words.User = None,
+    name: Annotated[str | None, About("what the text is called, such as decisions.md")] = None,
+    dry_run: DryRun = False,
+    min_confidence: Sureness = 0.5,
+    trusted: Annotated[bool, About("false for the words of others: what they say waits for a person")] = True,
+) -> Learnt:
+    """Find what a text states and keep it: decisions, facts, strategies, warnings, tasks.
+
+    Told again, nothing is learned twice. To read files, use ingest.
+    """
+    from ..extraction import Kept, extract_text, keep
+
+    least = validate.number("min_confidence", min_confidence, 0.0, 1.0)
+    agent = alma.engine.agent(validate.name("agent", agent))
+    read = extract_text(text, model=alma.model, name=name or "")
+    believed = [one for one in read.found if one.confidence >= least]
+    kept = Kept()
+    if not dry_run:
+        kept = keep(alma, believed, agent=agent, user_id=user_id, source=name or "text", trusted=trusted)
+    doubted = [
+        f"{one.kind.replace('_', ' ')} {one.text!r}: less sure ({one.confidence:.2f}) than {least:g}"
+        for one in read.found
+        if one.confidence < least
+    ]
+    types = [*(type(one).__name__ for one in kept.memories), *("WorkItem" for _ in kept.work_items)]
+    return Learnt(
+        extracted_count=len(believed),
+        new=kept.count,
+        known=kept.known,
+        kept=dict(Counter(types)),
+        by_kind=dict(Counter(str(one.kind) for one in believed)),
+        superseded=list(kept.superseded),
+        skipped=[*doubted, *kept.refused],
+        model=read.model or None,
+        fallback=read.failed or None,
+        dropped=dict(read.dropped),
+        episode_id=None,
+        dry_run=dry_run,
+        findings=_findings(believed),
+    )
+
+
+def _findings(found: Sequence[Extracted]) -> list[dict[str, Any]]:
+    return [
+        {"kind": str(one.kind), "text": one.text, "quote": one.quote, "turn": one.turn, "confidence": one.confidence}
+        for one in found
+    ]
+
+
+# -- files
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    path: str
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToRead:
+    path: str
+    format: str
+    bytes: int
+    own: bool
+    """A person's words in it are taken for those of the one whose memory this is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What `ingest` would read, and what it would not."""
+
+    root: str
+    bytes: int
+    formats: dict[str, int]
+    """How many files there are of each."""
+    files: list[ToRead]
+    skipped: list[Place]
+
+
+def reading(path: str, only: str = "everything", own: bool | None = None, max_file_bytes: int | None = None) -> Reading:
+    """What `ingest` would read below a path, as what, and what it would not, and why. Only beginnings are looked at.
+
+    No operation: it asks no memory, and it names files.
+    """
+    from ..ingestion import plan
+
+    options: dict[str, Any] = {} if max_file_bytes is None else {"max_file_bytes": max_file_bytes}
+    made = plan(path, wanted=only, own=own, **options)
+    return Reading(
+        root=made.root,
+        bytes=made.bytes,
+        formats=made.formats,
+        files=[ToRead(path=one.path, format=str(one.format), bytes=one.bytes, own=one.own) for one in made.files],
+        skipped=[Place(one.path, "", one.reason) for one in made.skipped],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """What came of reading files."""
+
+    counts: dict[str, int]
+    """How many are new of each kind, and: files, conversations, messages, known, unchanged, skipped, damaged."""
+    files: dict[str, str]
+    """The files read, and their formats."""
+    skipped: list[Place]
+    damaged: list[Place]
+    left_out: dict[str, int]
+    refused: list[str]
+    notes: list[str]
+    dry_run: bool
+
+
+@operation(Effect.ADDS, idempotent=True, on_files=True)
+def ingest(
+    alma: ALMA,
+    path: Annotated[str, About("a file, a folder or an export on the memory's own machine", local=True)],
+    agent: words.Agent,
+    user_id: Annotated[str | None, About("whose words the person's are")] = None,
+    only: Annotated[str, About("what to read", ("everything", "documents", "chats"))] = "everything",
+    own: Annotated[
+        bool | None, About("whether these are the person's own words; by default chats are, documents are not")
+    ] = None,
+    branches: Annotated[bool, About("keep abandoned branches of conversations, too")] = False,
+    max_file_bytes: Annotated[int | None, About("documents larger than this are skipped")] = None,
+    dry_run: DryRun = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Ingested:
+    """Read files into memory: chat exports, transcripts and histories of coding agents, Slack, Markdown, plain text.
+
+    The format is found by looking. Read again, nothing is added twice, and what has grown adds what is new.
+    """
+    from .. import ingestion
+
+    options: dict[str, Any] = {} if max_file_bytes is None else {"max_file_bytes": max_file_bytes}
+    if progress is not None:
+        options["progress"] = lambda at: progress(at.bytes, at.bytes_total)
+    result = ingestion.ingest(
+        path,
+        agent,
+        wanted=only,
+        alma=alma,
+        user_id=user_id,
+        model=alma.model,
+        own=own,
+        branches=branches,
+        dry_run=dry_run,
+        **options,
+    )
+    return Ingested(
+        counts=result.counts,
+        files=result.files,
+        skipped=[Place(one.path, "", one.reason) for one in result.skipped],
+        damaged=[Place(one.path, one.place, one.reason) for one in result.damaged],
+        left_out=result.left_out,
+        refused=result.refused,
+        notes=result.notes,
+        dry_run=result.dry_run,
+    )
+
+
+# -- models
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelUse:
+    model: str
+    calls: int
+    failed: int
+    dropped: int
+    tokens_in: int
+    tokens_out: int
+    cost: float
+    """In US dollars; 0 where no prices are known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayOfUse:
+    day: str
+    calls: int
+    failed: int
+    dropped: int
+    """Answers that did not have the shape that was asked for."""
+    tokens_in: int
+    tokens_out: int
+    cost: float
+    models: list[ModelUse]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """None: as much as you like."""
+
+    calls: int | None
+    tokens: int | None
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelUsage:
+    provider: str
+    model: str
+    limits: Budget
+    """Of a day."""
+    left: Budget
+    """Of today."""
+    days: list[DayOfUse]
+    """Newest first."""
+
+
+@operation(Effect.READS)
+def usage(alma: ALMA, days: Annotated[int, About("the last so many days of use")] = 30) -> ModelUsage:
+    """What language models were asked, what it cost, and what is left of today's budget. By default none is asked."""
+    from ..models.usage import by_model
+    from ..models.usage import usage as used
+    from ..types.model import ModelSettings
+
+    if days < 1:
+        raise ValidationError(f"days must be at least 1, not {days}")
+    found = used(alma.engine, alma.model_settings or ModelSettings(), days=days)
+    limits, left = found.limits, found.left
+    return ModelUsage(
+        provider=found.provider,
+        model=found.model,
+        limits=Budget(calls=limits.calls, tokens=limits.tokens, cost=limits.cost),
+        left=Budget(calls=left.calls, tokens=left.tokens, cost=left.cost),
+        days=[
+            DayOfUse(
+                day=one.day,
+                calls=one.calls,
+                failed=one.failed,
+                dropped=one.dropped,
+                tokens_in=one.tokens_in,
+                tokens_out=one.tokens_out,
+                cost=one.cost,
+                models=[
+                    ModelUse(
+                        model=use.model,
+                        calls=use.calls,
+                        failed=use.failed,
+                        dropped=use.dropped,
+                        tokens_in=use.tokens_in,
+                        tokens_out=use.tokens_out,
+                        cost=use.cost,
+                    )
+                    for use in by_model(one)
+                ],
+            )
+            for one in found.days
+        ],
+    )

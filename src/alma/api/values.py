@@ -1,0 +1,34 @@
+"""The values that operations give, for those who show them; nothing here is loaded to call an operation."""
+
+from __future__ import annotations
+
+from ..confidence import Bin, ConfidenceSignal, OpportunitySignal, Report, RiskSignal
+from ..domains import DomainSchema
+from ..engine.judge import FeedbackReport
+from ..engine.stats import Stats
+from ..progress.types import ItemChange, ProgressLog, ProgressSummary, WorkItem
+from ..rulefiles import ExportReport
+from ..session.types import Session, SessionContext, SessionHandoff
+from ..workflow.types import Artifact, Checkpoint, Run
+
+__all__ = [
+    "Artifact",
+    "Bin",
+    "Checkpoint",
+    "ConfidenceSignal",
+    "DomainSchema",
+    "ExportReport",
+    "FeedbackReport",
+    "ItemChange",
+    "OpportunitySignal",
+    "ProgressLog",
+    "ProgressSummary",
+    "Report",
+    "RiskSignal",
+    "Run",
+    "Session",
+    "SessionContext",
+    "SessionHandoff",
+    "Stats",
+    "WorkItem",
+]

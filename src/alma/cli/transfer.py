@@ -1,0 +1,128 @@
+"""`alma export`, `alma import` and `alma backup`: the whole memory, elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from ..errors import ValidationError
+from .marks import amount, counted
+from .opening import Later, opened
+from .output import Output
+from .parser import Subparsers, listed
+
+if TYPE_CHECKING:
+    from ..api import transfer as api
+else:
+    api = Later("alma.api.transfer")
+
+
+def register(commands: Subparsers) -> None:
+    _register_export(commands)
+    _register_import(commands)
+    parser = listed(commands, "backup", backup, "alma backup alma-2026-05-07.db")
+    parser.add_argument("file", metavar="FILE", help="a new file; nothing is overwritten")
+
+
+def _register_export(commands: Subparsers) -> None:
+    parser = listed(
+        commands,
+        "export",
+        export,
+        """
+        alma export memory.jsonl
+        alma export - | gzip > memory.jsonl.gz
+        """,
+    )
+    parser.add_argument("file", metavar="FILE", help="a new file ('-': standard output)")
+    parser.add_argument(
+        "--no-vectors", action="store_true", help="leave the embeddings out; whoever takes it in makes them anew"
+    )
+
+
+def _register_import(commands: Subparsers) -> None:
+    parser = listed(
+        commands,
+        "import",
+        take_in,
+        """
+        alma import memory.jsonl --dry-run
+        gunzip -c memory.jsonl.gz | alma import -
+        """,
+    )
+    parser.add_argument("file", metavar="FILE", help="what `alma export` wrote ('-': standard input)")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would become of it")
+    parser.add_argument(
+        "--untrusted",
+        action="store_true",
+        help="it is somebody else's: let it wait for your review, and obey none of it",
+    )
+    parser.add_argument(
+        "--keep-project", action="store_true", help="take in another project's memories as that project's"
+    )
+
+
+def export(args: argparse.Namespace, out: Output) -> int:
+    with opened(args, matching=False) as alma:
+        if args.file == "-":
+            for line in api.export_lines(alma, vectors=not args.no_vectors):
+                sys.stdout.write(f"{line}\n")
+            return 0
+        target = Path(args.file)
+        with out.progress("exporting") as progress:
+            count = api.export_to(alma, target, vectors=not args.no_vectors, progress=progress)
+    if not out.answered({"path": target, "records": count, "bytes": target.stat().st_size}):
+        out.line(f"wrote {counted(count, 'record')} to {target} ({amount(target.stat().st_size)})")
+    return 0
+
+
+def take_in(args: argparse.Namespace, out: Output) -> int:
+    with opened(args) as alma, _read(args.file) as source, out.progress("importing") as progress:
+        taken = api.import_from(
+            alma,
+            source,
+            "standard input" if args.file == "-" else args.file,
+            trusted=not args.untrusted,
+            keep_project=args.keep_project,
+            dry_run=args.dry_run,
+            progress=progress,
+        )
+    if not out.answered({"dry_run": args.dry_run, **_told(taken)}):
+        would = "would be " if args.dry_run else ""
+        said = [f"{count} {name}" for name, count in _told(taken).items() if count]
+        out.line(f"{would}{', '.join(said)}" if said else "there was nothing in it")
+    return 0
+
+
+def _told(taken: api.Taken) -> dict[str, int]:
+    return {
+        "added": taken.added,
+        "updated": taken.updated,
+        "known": taken.known,
+        "erased": taken.erased,
+        "embedded": taken.embedded,
+    }
+
+
+@contextmanager
+def _read(source: str) -> Iterator[IO[str]]:
+    if source == "-":
+        yield sys.stdin
+        return
+    try:
+        with open(source, encoding="utf-8-sig", newline="\n") as file:
+            yield file
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValidationError(f"{source} cannot be read: {error}") from error
+
+
+def backup(args: argparse.Namespace, out: Output) -> int:
+    with opened(args, matching=False) as alma, out.progress("copying") as progress:
+        made = api.backup(alma, Path(args.file), progress)
+    if not out.answered(made):
+        out.line(f"copied to {made.path} ({amount(made.bytes)})")
+    return 0

@@ -1,0 +1,121 @@
+"""`alma confidence` and `alma calibration`."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alma.cli.draw_confidence import _places
+
+Run = Callable[..., Any]
+
+AT = ("--task", "Deploy the auth service", "--agent", "ops")
+
+
+def outcomes(*results: str, strategy: str = "Blue-green deployment") -> str:
+    told = {"agent": "ops", "task": "Deploy the auth service", "strategy_used": strategy}
+    return "".join(json.dumps({**told, "outcome": result}) + "\n" for result in results)
+
+
+@pytest.fixture
+def tried(project: Path, run: Run) -> None:
+    """One strategy that works, one that does not."""
+    Path("tried.jsonl").write_text(outcomes(*["success"] * 8) + outcomes(*["failure"] * 8, strategy="Rolling update"))
+    run("learn", "--from", "tried.jsonl")
+
+
+def test_assess_says_how_likely_it_is_and_why(tried: None, run: Run) -> None:
+    out = run("confidence", "assess", "Blue-green deployment", *AT).out
+    signal = run("confidence", "assess", "Blue-green deployment", *AT, "--json").json
+    assert out.startswith(signal["recommendation"].replace("_", " "))
+    assert f"{signal['predicted_success']:.0%}" in out
+    assert "tried 8 times, 100% of them worked" in out
+    assert "●" in out
+    [first, *_] = signal["opportunity_signals"]
+    assert first["description"] in " ".join(out.split())
+    assert first["source"].split(", ")[0] in out
+
+
+def test_what_was_never_tried_is_said_so(project: Path, run: Run) -> None:
+    out = run("confidence", "assess", "Pray", *AT).out
+    assert "it was never tried" in out
+
+
+def test_rank_puts_the_best_first_with_its_chance_and_its_risks(tried: None, run: Run) -> None:
+    names = ("Rolling update", "Blue-green deployment")
+    ran = run("confidence", "rank", *names, *AT)
+    assert ran.code == 0
+    assert ran.out.index("Blue-green deployment") < ran.out.index("Rolling update")
+    assert "0% of 8 worked" in ran.out
+    assert "▼" in ran.out
+    assert "▲" in ran.out
+    ranked = run("confidence", "rank", *names, *AT, "--json").json["strategies"]
+    assert [one["strategy"] for one in ranked] == ["Blue-green deployment", "Rolling update"]
+    assert ranked[0]["predicted_success"] > ranked[1]["predicted_success"]
+
+
+def test_explore_gives_what_was_tried_little_its_turn(tried: None, run: Run) -> None:
+    assert run("confidence", "rank", "Rolling update", "Canary release", *AT, "--explore", "--json").code == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("confidence", "assess", " ", *AT), "empty"),
+        (("confidence", "assess", "x", "--task", " ", "--agent", "ops"), "empty"),
+        (("calibration", "--limit", "0"), "limit must be a whole number"),
+    ],
+)
+def test_bad_input_is_one_clear_line(project: Path, run: Run, argv: tuple[str, ...], message: str) -> None:
+    ran = run(*argv)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error: ")
+    assert ran.err.count("\n") == 1
+    assert message in ran.err
+
+
+def test_calibration_says_when_there_is_too_little(project: Path, run: Run) -> None:
+    out = run("calibration").out
+    assert out == "there are no outcomes yet; 20 or more are needed to say how good predictions are\n"
+    Path("few.jsonl").write_text(outcomes("success", "failure"))
+    run("learn", "--from", "few.jsonl")
+    few = run("calibration", "--agent", "ops").out
+    assert few.startswith("only 2 outcomes so far; 20 or more are needed")
+    assert "better" not in few
+    assert run("calibration", "--agent", "nobody").out.startswith("there are no outcomes yet")
+
+
+def test_calibration_draws_what_was_predicted_and_what_came_of_it(project: Path, run: Run) -> None:
+    Path("many.jsonl").write_text(
+        "".join(outcomes("success") + outcomes("failure", strategy="Rolling update") for _ in range(15))
+    )
+    run("learn", "--from", "many.jsonl")
+    report = run("calibration", "--limit", "28", "--json").json
+    assert report["count"] == 28
+    out = run("calibration").out
+    for part in ("30 outcomes", "Brier score", f"{run('calibration', '--json').json['brier']:.3f}", "share so far"):
+        assert part in out
+    assert "◇ predicted  ● came true. The predictions are better than the share of successes so far" in out
+    assert "this is rough" in " ".join(out.split())
+
+
+def test_the_diagram_shows_how_far_apart_they_are() -> None:
+    assert _places(0.0, 1.0, 5) == "◇───●"
+    assert _places(0.5, 0.5, 5) == "··●··"
+    assert _places(1.0, 0.5, 5) == "··●─◇"
+
+
+def test_how_far_it_is_goes_to_standard_error(tried: None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    assert run("calibration", "--json").json["count"] == 16
+    assert "16/16" in terminal.getvalue()

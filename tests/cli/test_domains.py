@@ -1,0 +1,124 @@
+"""`alma domains`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+PRESETS = {"coding", "research", "sales", "general", "customer_support", "content_creation"}
+HOUSES = (
+    "domains", "create", "houses", "--description", "Selling houses", "--entity", "house:rooms, price",
+    "--entity", "visit", "--relationship", "shows:visit:house", "--learn", "pricing", "--exclude", "personal_data",
+    "--min-occurrences", "2", "--decay-days", "60", "--metadata", '{"a": 1}',
+)  # fmt: skip
+
+
+def test_list_has_the_presets(project: Path, run: Run) -> None:
+    found = run("domains", "list", "--json").json
+    assert {one["name"] for one in found["domains"]} == PRESETS
+    out = run("domains", "list").out
+    assert all(name in out for name in PRESETS)
+    assert out.count("preset") == 6
+
+
+def test_show_draws_entities_relationships_and_categories(project: Path, run: Run) -> None:
+    out = run("domains", "show", "sales").out
+    for part in (
+        "■ lead",
+        "stage, value",
+        "objection ──raised_by──▶ lead",
+        "closing_techniques",
+        "payment_details",
+        "45 days",
+    ):
+        assert part in out
+    assert run("domains", "show", "sales", "--json").json["domain"]["name"] == "sales"
+
+
+def test_create_from_options(project: Path, run: Run) -> None:
+    made = run(*HOUSES, "--json").json["domain"]
+    assert made["entity_types"] == [
+        {"name": "house", "description": "", "attributes": ["rooms", "price"]},
+        {"name": "visit", "description": "", "attributes": []},
+    ]
+    assert made["relationship_types"] == [{"name": "shows", "source_type": "visit", "target_type": "house"}]
+    assert (made["learning_categories"], made["excluded_categories"]) == (["pricing"], ["personal_data"])
+    assert (made["min_occurrences_for_heuristic"], made["confidence_decay_days"], made["metadata"]) == (2, 60, {"a": 1})
+    assert "created here" in run("domains", "list").out
+    assert "alma domains use houses" in run(*HOUSES).out
+
+
+@pytest.mark.parametrize("file", ["houses.yaml", "houses.json"])
+def test_create_from_a_file_with_options_before_it(project: Path, run: Run, file: str) -> None:
+    data = {
+        "name": "houses",
+        "description": "Old",
+        "entity_types": [{"name": "house"}],
+        "learning_categories": ["pricing"],
+    }
+    Path(file).write_text(json.dumps(data))
+    made = run("domains", "create", "houses", "--from", file, "--description", "New", "--json").json["domain"]
+    assert (made["description"], made["entity_types"][0]["name"]) == ("New", "house")
+
+
+def test_a_followed_domain_gates_what_is_learned(project: Path, run: Run) -> None:
+    run(*HOUSES)
+    assert (
+        "project 'shop' follows 'houses' from now on; what may be learned: pricing"
+        in run("domains", "use", "houses").out
+    )
+    assert "▶" in run("domains", "list").out
+    learn = ("learn", "--agent", "a", "--task", "t", "--outcome", "success", "--strategy", "s", "--task-type")
+    assert run(*learn, "pricing").code == 0
+    ran = run(*learn, "weather")
+    assert ran.code == 1
+    assert "pricing" in ran.err
+
+
+def test_delete_asks_and_takes_it_off_the_list(project: Path, run: Run, answering: Callable[[str], None]) -> None:
+    run(*HOUSES)
+    assert "pass --yes" in run("domains", "delete", "houses").err
+    answering("\n")
+    assert run("domains", "delete", "houses").out == "nothing was deleted\n"
+    assert run("domains", "delete", "houses", "--yes").out == "deleted houses\n"
+    assert run("domains", "list", "--json").json["count"] == 6
+    assert run("domains", "delete", "coding", "--yes").code == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("show", "sals"), "unknown schema 'sals'. Did you mean 'sales'?"),
+        (("use", "sals"), "unknown schema 'sals'"),
+        (("delete", "sals", "--yes"), "unknown schema 'sals'"),
+        (("create", "x", "--from", "none.yaml"), "none.yaml cannot be read"),
+        (("create", "x", "--from", "bad.yaml"), "bad.yaml is not YAML"),
+        (("create", "x", "--from", "bad.json"), "bad.json is not JSON"),
+        (("create", "x", "--from", "list.yaml"), "list.yaml must be an object with a schema's parts"),
+        (("create", "x", "--from", "odd.yaml"), "odd.yaml: unknown part 'entities'"),
+        (("create", "x", "--from", "named.yaml"), "named.yaml is of 'y', not of 'x'"),
+        (("create", "x", "--relationship", "shows:visit"), "is no NAME:SOURCE:TARGET"),
+        (("create", "x", "--relationship", "shows:visit:house"), "unknown entity type in the relationship 'shows'"),
+        (("create", "x", "--learn", "a", "--exclude", "a"), "both a learning category and an excluded one"),
+        (("create", "x", "--min-occurrences", "0"), "min_occurrences_for_heuristic"),
+        (("create", "x", "--metadata", "{"), "metadata must be JSON"),
+    ],
+)
+def test_bad_input_is_one_clear_line(project: Path, run: Run, argv: tuple[str, ...], message: str) -> None:
+    Path("bad.yaml").write_text("a: [")
+    Path("bad.json").write_text("{")
+    Path("list.yaml").write_text("- a")
+    Path("odd.yaml").write_text("entities: []")
+    Path("named.yaml").write_text("name: y")
+    ran = run("domains", *argv)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error: ")
+    assert ran.err.count("\n") == 1
+    assert message in ran.err
+    assert run("domains", "list", "--json").json["count"] == 6

@@ -1,0 +1,100 @@
+"""`alma search`, `alma explain`, `alma playbook`, `alma shown` and `alma health`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+def test_search_finds_by_words_over_all_agents(project: Path, deployed: dict[str, str], run: Run) -> None:
+    [first, *_] = run("search", "logs host", "--json").json["matches"]
+    assert first["memory"]["id"] == deployed["fact"]
+    out = run("search", "logs host").out
+    assert "Logs are on host nine" in out
+    assert deployed["fact"] in out
+
+
+def test_search_filters(project: Path, deployed: dict[str, str], run: Run) -> None:
+    ask = ("search", "Deploy the auth service", "--json")
+    assert {one["memory"]["type"] for one in run(*ask, "--type", "heuristic").json["matches"]} == {"heuristic"}
+    assert run(*ask, "--limit", "1").json["count"] == 1
+    assert run(*ask, "--agent", "nobody").json["count"] == 0
+    run("update", deployed["heuristic"], "--status", "archived")
+    assert run(*ask, "--type", "heuristic").json["count"] == 0
+    assert run(*ask, "--type", "heuristic", "--status", "all").json["count"] == 1
+    assert run("search", "zebra", "--agent", "nobody").out == "nothing found\n"
+
+
+def test_explain_says_why_or_why_not(project: Path, deployed: dict[str, str], run: Run) -> None:
+    ask = ("explain", deployed["heuristic"], "--agent", "ops", "--task")
+    out = run(*ask, "Deploy the auth service").out
+    assert out.startswith("retrieved, in place 1: ")
+    assert "factor" in out
+    assert run(*ask, "Bake a cake").out.startswith("not retrieved: it is not near enough")
+    why = run(*ask, "Deploy the auth service", "--json").json
+    assert (why["retrieved"], why["memory_id"]) == (True, deployed["heuristic"])
+
+
+def test_playbook_is_exactly_the_page(project: Path, deployed: dict[str, str], run: Run) -> None:
+    page = run("playbook", "--json").json["text"]
+    assert "Blue-green deployment" in page
+    assert run("playbook", "--agent", "ops").out == page + "\n"
+
+
+def test_usage_says_how_many_were_used(project: Path, deployed: dict[str, str], run: Run) -> None:
+    ran = run("shown", deployed["fact"], deployed["heuristic"], "--used", deployed["fact"])
+    assert ran.out == "1 memory used, 1 passed over\n"
+    evidence = run("show", deployed["fact"], "--json").json["evidence"]
+    assert (evidence["uses"], evidence["skips"]) == (1, 0)
+    assert run("show", deployed["heuristic"], "--json").json["evidence"]["skips"] == 1
+    again = run("shown", deployed["fact"], "heu_none")
+    assert again.out == "0 memories used, 1 passed over\n"
+    assert again.err == "warning: feedback on memories that are not held was left out: heu_none\n"
+    none = run("shown", "heu_none")
+    assert (none.code, none.out) == (1, "")
+    assert none.err.endswith("error: none of these memories is held: heu_none\n")
+
+
+def test_health_is_well(project: Path, deployed: dict[str, str], run: Run) -> None:
+    ran = run("health")
+    assert ran.code == 0
+    assert ran.out.startswith("well: ")
+    assert run("health", "--json").json["problems"] == []
+
+
+def test_health_says_what_is_not_well(project: Path, deployed: dict[str, str], run: Run) -> None:
+    text = "project_id: shop\nembedding_provider: hash\nembedding_dim: 64\n"
+    (project / ".alma" / "config.yaml").write_text(text)
+    ran = run("health")
+    assert ran.code == 1
+    assert ran.out.startswith("not well: ")
+    assert "reindex" in ran.out
+    assert run("health", "--json").json["ok"] is False
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("search", " "), "query is empty"),
+        (("search", "x", "--type", "rumour"), "unknown memory_type 'rumour'"),
+        (("search", "x", "--status", "gone"), "unknown status 'gone'"),
+        (("search", "x", "--limit", "0"), "limit must be a whole number"),
+        (("explain", "heu_none", "--task", "t", "--agent", "a"), "there is no memory 'heu_none'"),
+        (("playbook", "--max-tokens", "0"), "max_tokens must be a whole number"),
+        (
+            ("learn", "--agent", "a", "--task", "t", "--outcome", "success", "--strategy", "s", "--metadata", "{"),
+            "JSON",
+        ),
+    ],
+)
+def test_bad_input_is_one_clear_line(project: Path, run: Run, argv: tuple[str, ...], message: str) -> None:
+    ran = run(*argv)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error: ")
+    assert ran.err.count("\n") == 1
+    assert message in ran.err

@@ -1,0 +1,253 @@
+"""`alma rules`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+Answering = Callable[[str], None]
+
+FILE = Path("AGENTS.md")
+END = "<!-- alma:end -->"
+
+
+@pytest.fixture
+def taught(project: Path, run: Run) -> Path:
+    rule = ("add", "rule", "--agent", "claude-code", "--rule")
+    run(*rule, "Use pnpm instead of npm", "--why", "the lock file is pnpm's")
+    run(*rule, "Run the linter", "--trigger", "committing")
+    return project
+
+
+@pytest.fixture
+def exported(taught: Path, run: Run) -> Path:
+    assert run("rules", "export", "--to", "agents-md").code == 0
+    return taught / FILE
+
+
+def edit(file: Path, *changes: tuple[str, str]) -> None:
+    text = file.read_text(encoding="utf-8")
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    file.write_text(text, encoding="utf-8")
+
+
+def rules(run: Run, status: str = "active") -> list[str]:
+    return [one["rule"] for one in run("rules", "list", "--status", status, "--json").json["rules"]]
+
+
+def test_list(taught: Path, run: Run) -> None:
+    out = run("rules", "list").out
+    assert "committing: Run the linter" in out
+    assert "because the lock file is pnpm's" in out
+    assert rules(run) == ["Run the linter", "Use pnpm instead of npm"]
+    assert run("rules", "list", "--agent", "ana").out == "no rules\n"
+
+
+def test_only_rules_are_listed(taught: Path, run: Run) -> None:
+    run("add", "knowledge", "--agent", "claude-code", "--domain", "d", "--fact", "The sky is blue")
+    assert run("rules", "list", "--json").json["count"] == 2
+
+
+# -- export
+
+
+def test_export_writes_a_block_and_says_so(taught: Path, run: Run) -> None:
+    FILE.write_text("# Mine\n")
+    ran = run("rules", "export", "--to", "agents-md")
+    assert ran.code == 0
+    assert ran.out.startswith("wrote AGENTS.md: 2 items, ")
+    assert FILE.read_text().startswith("# Mine\n")
+    assert "- Use pnpm instead of npm *Why:* the lock file is pnpm's" in FILE.read_text()
+    assert run("rules", "export", "--to", "agents-md").out.startswith("AGENTS.md is current: 2 items")
+
+
+def test_nothing_to_write(project: Path, run: Run) -> None:
+    assert run("rules", "export", "--to", "agents-md").out == "there is nothing to write\n"
+    assert not FILE.exists()
+
+
+@pytest.mark.parametrize(
+    ("to", "path"),
+    [
+        ("claude-md", "CLAUDE.md"),
+        ("cursor", ".cursor/rules/house.mdc"),
+        ("windsurf", ".windsurf/rules/house.md"),
+        ("copilot", ".github/copilot-instructions.md"),
+        ("skill", ".claude/skills/house/SKILL.md"),
+    ],
+)
+def test_every_agent_s_file(taught: Path, run: Run, to: str, path: str) -> None:
+    report = run("rules", "export", "--to", to, "--name", "house", "--json").json
+    assert (report["path"], report["written"], report["items"]) == (path, True, 2)
+    assert Path(path).is_file()
+
+
+def test_other_memories_when_asked_for(taught: Path, run: Run) -> None:
+    run("add", "knowledge", "--agent", "ops", "--domain", "d", "--fact", "The API is on port 8080", "--source", "user")
+    told = ("rules", "export", "--to", "agents-md", "--include", "rule", "--include", "domain_knowledge")
+    assert run(*told, "--json").json["items"] == 3
+    assert run("rules", "export", "--to", "agents-md", "--agent", "ops", "--force", "--json").json["items"] == 0
+
+
+def test_what_there_is_no_room_for_is_told(taught: Path, run: Run) -> None:
+    ran = run("rules", "export", "--to", "claude-md", "--limit", "5", "--path", "docs/RULES.md", "--root", ".")
+    assert "wrote docs/RULES.md: 1 item, 5 lines of 5 lines" in ran.out
+    assert "left out: 1" in ran.out
+    assert "the file has room for 5 lines" in ran.out
+
+
+def test_check_in_a_build(taught: Path, run: Run) -> None:
+    ran = run("rules", "export", "--to", "agents-md", "--check")
+    assert ran.code == 1
+    assert "+- **When committing:** Run the linter" in ran.out
+    assert "AGENTS.md is not current" in ran.out
+    assert not FILE.exists()
+    run("rules", "export", "--to", "agents-md")
+    assert run("rules", "export", "--to", "agents-md", "--check").code == 0
+    assert run("rules", "export", "--to", "agents-md", "--check", "--json").json["changed"] is False
+
+
+def test_check_of_a_file_that_was_edited_by_hand(exported: Path, run: Run) -> None:
+    edit(exported, ("Use pnpm", "Use bun"))
+    ran = run("rules", "export", "--to", "agents-md", "--check")
+    assert ran.code == 1
+    assert "edited by hand and not imported: 1" in ran.out
+    assert "alma rules import AGENTS.md" in ran.out
+
+
+def test_hand_edits_are_not_written_over(exported: Path, run: Run) -> None:
+    edit(exported, ("Use pnpm", "Use bun"))
+    ran = run("rules", "export", "--to", "agents-md")
+    assert ran.code == 1
+    assert "was edited by hand" in ran.err
+    assert "Use bun" in exported.read_text()
+    assert run("rules", "export", "--to", "agents-md", "--force").code == 0
+    assert "Use pnpm" in exported.read_text()
+
+
+def test_a_diff_is_not_broken_in_lines_and_cannot_colour_the_screen(taught: Path, run: Run) -> None:
+    run("add", "rule", "--agent", "claude-code", "--rule", "Write " + "long words " * 20)
+    FILE.write_text("# Mine \x1b[31m\n")
+    out = run("rules", "export", "--to", "agents-md", "--check").out
+    assert any(len(row) > 200 for row in out.splitlines())
+    assert "\x1b" not in out
+
+
+# -- import
+
+
+def test_import_shows_asks_and_says_what_is_next(exported: Path, run: Run, answering: Answering) -> None:
+    edit(exported, ("Use pnpm", "Use bun"), (END, f"- Never force-push\n{END}"))
+    answering("n\n")
+    ran = run("rules", "import")
+    assert ran.code == 0
+    assert "-- Use pnpm instead of npm *Why:* the lock file is pnpm's" in ran.out
+    assert "+- Use bun instead of npm" in ran.out
+    assert "+- Never force-push" in ran.out
+    assert ran.out.splitlines()[-1] == "nothing was taken over"
+    assert "Use pnpm instead of npm" in rules(run)
+    answering("y\n")
+    out = run("rules", "import").out
+    assert out.count("+- Never force-push") == 1
+    assert out.splitlines()[-2:] == ["took over 2", "alma rules export --to agents-md brings the file up to date"]
+    assert {*rules(run)} == {"Use bun instead of npm", "Never force-push", "Run the linter"}
+    assert run("rules", "export", "--to", "agents-md").code == 0
+    assert run("rules", "import").out == "AGENTS.md says nothing new\n"
+
+
+def test_where_nobody_can_be_asked(exported: Path, run: Run) -> None:
+    edit(exported, ("Use pnpm", "Use bun"))
+    for more in ((), ("--json",)):
+        ran = run("rules", "import", *more)
+        assert ran.code == 1
+        assert "pass --yes" in ran.err + ran.out
+    assert "Use pnpm instead of npm" in rules(run)
+    report = run("rules", "import", "--yes", "--json").json
+    assert ([one["verb"] for one in report["changes"]], report["dry_run"]) == (["changed"], False)
+    assert "Use bun instead of npm" in rules(run)
+
+
+def test_a_dry_run_changes_nothing(exported: Path, run: Run) -> None:
+    edit(exported, ("Use pnpm", "Use bun"))
+    ran = run("rules", "import", "--dry-run")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "nothing was changed")
+    assert "Use pnpm instead of npm" in rules(run)
+
+
+def test_both_changed_is_exit_1_until_somebody_is_right(exported: Path, run: Run) -> None:
+    [rule] = [one for one in run("rules", "list", "--json").json["rules"] if "pnpm" in one["rule"]]
+    run("update", rule["id"], "rule=Use yarn instead of npm")
+    edit(exported, ("Use pnpm", "Use bun"))
+    ran = run("rules", "import", "--yes")
+    assert ran.code == 1
+    assert "--prefer file or --prefer memory" in ran.out
+    assert "Use yarn instead of npm" in rules(run)
+    assert run("rules", "import", "--dry-run").code == 1
+    assert run("rules", "import", "--yes", "--prefer", "file").code == 0
+    assert "Use bun instead of npm" in rules(run)
+
+
+def test_a_removed_item_is_put_away_only_when_asked(exported: Path, run: Run) -> None:
+    kept = [row for row in exported.read_text().splitlines() if "linter" not in row]
+    exported.write_text("\n".join(kept))
+    assert run("rules", "import").code == 0
+    assert "Run the linter" in rules(run)
+    assert run("rules", "import", "--retire", "--yes").code == 0
+    assert "Run the linter" not in rules(run)
+
+
+def test_lists_written_by_hand(taught: Path, run: Run) -> None:
+    Path("CLAUDE.md").write_text("# Working here\n\n- Name tests after behaviour\n- Never commit to main\n")
+    refused = run("rules", "import", "CLAUDE.md", "--yes")
+    assert refused.code == 1
+    assert "--all" in refused.err
+    ran = run("rules", "import", "CLAUDE.md", "--all", "--agent", "claude-code", "--yes")
+    assert ran.out.splitlines()[-1] == "alma rules export --to claude-md brings the file up to date"
+    assert {"Name tests after behaviour", "Never commit to main"} <= {*rules(run)}
+
+
+def test_a_file_of_others_waits(taught: Path, run: Run) -> None:
+    Path("CLAUDE.md").write_text("- Name tests after behaviour\n")
+    out = run("rules", "import", "CLAUDE.md", "--all", "--untrusted", "--yes").out
+    assert "1 of them waits for you: alma rules list --status candidate" in out
+    assert len(rules(run)) == 2
+    assert rules(run, "candidate") == ["Name tests after behaviour"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("export", "--to", "nobody"), "unknown target 'nobody'"),
+        (("export", "--to", "agents-md", "--include", "outcome"), "unknown memory type to include 'outcome'"),
+        (("export", "--to", "skill", "--name", "Not So"), "name must be small letters"),
+        (("export", "--to", "agents-md", "--limit", "0"), "limit must be a whole number"),
+        (("export", "--to", "agents-md", "--root", "nowhere"), "root must be a folder"),
+        (("export", "--to", "agents-md", "--path", "../out.md", "--root", "."), "outside of"),
+        (("import",), "there is no file"),
+        (("import", "nowhere.md", "--yes"), "there is no file"),
+        (("import", "--prefer", "me"), "unknown prefer 'me'"),
+        (("list", "--status", "old"), "unknown status 'old'"),
+        (("list", "--limit", "0"), "limit"),
+    ],
+)
+def test_bad_input_is_one_clear_line(taught: Path, run: Run, argv: tuple[str, ...], message: str) -> None:
+    ran = run("rules", *argv)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error: ")
+    assert ran.err.count("\n") == 1
+    assert message in ran.err
+    assert not FILE.exists()
+
+
+def test_a_damaged_block_is_named_with_its_line(exported: Path, run: Run) -> None:
+    edit(exported, (END, ""))
+    for argv in (("export", "--to", "agents-md"), ("import", "--yes")):
+        ran = run("rules", *argv)
+        assert ran.code == 1
+        assert "AGENTS.md, line 1: the block of rules begins and never ends" in ran.err

@@ -1,0 +1,116 @@
+"""`alma export`, `alma import`, `alma backup`."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def held(project: Path, run: Run) -> Path:
+    for _ in range(3):
+        run("learn", "--agent", "dev", "--task", "Deploy auth", "--outcome", "success", "--strategy", "Blue-green")
+    run("add", "knowledge", "--agent", "dev", "--domain", "ops", "--fact", "The window is 9 to 17 h")
+    return project
+
+
+def elsewhere(project: Path, name: str = "shop") -> str:
+    config = project / f"{name}.yaml"
+    config.write_text(
+        f"alma:\n  project_id: {name}\n  embedding_provider: hash\n  storage_dir: {project}/other\n", encoding="utf-8"
+    )
+    return str(config)
+
+
+def test_out_and_in_again_gives_the_same_answers(held: Path, run: Run) -> None:
+    wrote = run("export", "memory.jsonl")
+    assert wrote.code == 0
+    assert "wrote" in wrote.out
+    assert stat.S_IMODE(os.stat("memory.jsonl").st_mode) == 0o600
+    other = elsewhere(held)
+    assert "would be" in run("import", "memory.jsonl", "--config", other, "--dry-run").out
+    first = run("import", "memory.jsonl", "--config", other, "--json").json
+    assert first["added"] > 4
+    again = run("import", "memory.jsonl", "--config", other, "--json").json
+    assert again["added"] == again["updated"] == 0
+    asked = ("retrieve", "Deploy auth", "--agent", "dev", "--prompt")
+    assert run(*asked, "--config", other).out == run(*asked).out
+
+
+def test_through_a_pipe(held: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = run("export", "-", "--no-vectors").out
+    monkeypatch.setattr("sys.stdin", _Piped(text))
+    assert run("import", "-", "--config", elsewhere(held), "--json").json["embedded"] > 0
+
+
+class _Piped(io.StringIO):
+    def seekable(self) -> bool:
+        return False
+
+
+def test_an_export_overwrites_nothing(held: Path, run: Run) -> None:
+    Path("memory.jsonl").write_text("mine")
+    ran = run("export", "memory.jsonl")
+    assert ran.code == 1
+    assert "overwrites nothing" in ran.err
+    assert Path("memory.jsonl").read_text() == "mine"
+
+
+def test_another_project_is_named(held: Path, run: Run) -> None:
+    run("export", "memory.jsonl")
+    other = elsewhere(held, "garden")
+    refused = run("import", "memory.jsonl", "--config", other)
+    assert refused.code == 1
+    assert "'shop'" in refused.err
+    assert "--keep-project" in refused.err
+    assert run("import", "memory.jsonl", "--config", other, "--keep-project").code == 0
+    assert run("list", "--config", other, "--json").json["count"] == 0
+
+
+def test_of_strangers_all_waits(held: Path, run: Run) -> None:
+    run("export", "memory.jsonl")
+    other = elsewhere(held)
+    run("import", "memory.jsonl", "--config", other, "--untrusted")
+    assert run("list", "--config", other, "--json").json["count"] == 0
+    assert run("list", "--status", "candidate", "--config", other, "--json").json["count"] > 3
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [("", "is not JSON"), ("{}\n", "is no export"), ("\xff", "cannot be read")]
+)
+def test_what_is_no_export_is_refused(held: Path, run: Run, content: str, words: str) -> None:
+    Path("odd.jsonl").write_bytes(content.encode("latin-1"))
+    ran = run("import", "odd.jsonl")
+    assert ran.code == 1
+    assert words in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_nothing_is_written_when_a_later_line_is_damaged(held: Path, run: Run) -> None:
+    run("export", "memory.jsonl")
+    lines = Path("memory.jsonl").read_text(encoding="utf-8").splitlines()
+    Path("half.jsonl").write_text("\n".join([*lines[:-1], lines[-1][:50]]), encoding="utf-8")
+    other = elsewhere(held)
+    ran = run("import", "half.jsonl", "--config", other)
+    assert ran.code == 1
+    assert f"line {len(lines)} is not JSON" in ran.err
+    assert run("stats", "--config", other, "--json").json["total_count"] == 0
+
+
+def test_a_backup_is_a_store(held: Path, run: Run) -> None:
+    copied = run("backup", "copy/alma.db")
+    assert copied.code == 1
+    Path("copy").mkdir()
+    assert run("backup", "copy/alma.db", "--json").json["bytes"] > 0
+    config = held / "copy.yaml"
+    config.write_text(f"alma:\n  project_id: shop\n  embedding_provider: hash\n  storage_dir: {held}/copy\n")
+    assert run("stats", "--config", str(config), "--json").json == run("stats", "--json").json
+    assert run("backup", "copy/alma.db").code == 1

@@ -1,0 +1,286 @@
+"""`alma work` and `alma progress`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alma.cli import main
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def added(project: Path, run: Run) -> dict[str, str]:
+    """A bug, and notes that wait for it."""
+    bug = run("work", "add", "Fix the login bug", "--priority", "80", "--agent", "victor", "--json").json["item"]
+    notes = run("work", "add", "Write notes", "--blocked-by", bug["id"], "--json").json["item"]
+    return {"bug": bug["id"], "notes": notes["id"]}
+
+
+def test_add_keeps_all_that_is_said(project: Path, run: Run) -> None:
+    whole = run("work", "add", "Release", "--json").json["item"]
+    item = run(
+        "work", "add", "Fix it", "--description", "All of it", "--type", "bug", "--priority", "70", "--agent", "victor",
+        "--parent", whole["id"], "--test", "test_a", "--test", "test_b", "--estimate", "12.5", "--tag", "x",
+        "--metadata", '{"team": "core"}', "--blocks", whole["id"], "--json",
+    ).json["item"]  # fmt: skip
+    assert (item["title"], item["description"], item["item_type"]) == ("Fix it", "All of it", "bug")
+    assert (item["priority"], item["agent"], item["parent_id"]) == (70, "victor", whole["id"])
+    assert (item["tests"], item["estimate_minutes"], item["tags"]) == (["test_a", "test_b"], 12.5, ["x"])
+    assert (item["metadata"], item["blocks"], item["status"]) == ({"team": "core"}, [whole["id"]], "pending")
+
+
+def test_add_says_what_was_added_in_a_line(project: Path, run: Run) -> None:
+    out = run("work", "add", "Fix it", "--agent", "victor").out
+    assert out.startswith("added  ○ pending  Fix it  wrk_")
+    assert out.splitlines()[1] == "  victor"
+
+
+def test_list_shows_the_most_urgent_first_and_what_waits_for_what(added: dict[str, str], run: Run) -> None:
+    out = run("work", "list").out
+    assert out.index("Fix the login bug") < out.index("Write notes")
+    assert "⊘ blocked" in out
+    assert "waits for 'Fix the login bug' (pending)" in out
+    assert added["notes"] in out
+
+
+def test_list_filters(added: dict[str, str], run: Run) -> None:
+    run("work", "add", "Part", "--parent", added["bug"], "--tag", "small", "--type", "chore")
+
+    def titles(*argv: str) -> list[str]:
+        return [item["title"] for item in run("work", "list", *argv, "--json").json["items"]]
+
+    assert titles() == ["Fix the login bug", "Write notes", "Part"]
+    assert titles("--status", "blocked") == ["Write notes"]
+    assert titles("--status", "blocked", "--status", "pending", "--limit", "2") == ["Fix the login bug", "Write notes"]
+    assert titles("--agent", "victor") == ["Fix the login bug"]
+    assert titles("--type", "chore") == titles("--tag", "small") == titles("--parent", added["bug"]) == ["Part"]
+
+
+def test_an_empty_list_says_so(project: Path, run: Run) -> None:
+    assert run("work", "list").out == "no work items\n"
+    assert run("work", "list", "--json").json == {"count": 0, "items": []}
+
+
+def test_done_frees_what_waited(added: dict[str, str], run: Run) -> None:
+    out = run("work", "status", added["bug"], "done", "--note", "it was the cache", "--by", "victor").out
+    assert out.startswith("now  ● done  Fix the login bug")
+    assert f"now free  ○ Write notes  {added['notes']}" in out
+    assert run("work", "show", added["notes"], "--json").json["item"]["status"] == "pending"
+
+
+def test_show_tells_all_with_parts_and_history(added: dict[str, str], run: Run) -> None:
+    run("work", "add", "A part", "--parent", added["bug"])
+    run("work", "test", added["bug"], "test_login", "--fail")
+    run("work", "status", added["bug"], "in_progress", "--by", "victor", "--note", "looking")
+    out = run("work", "show", added["bug"]).out
+    for part in ("◐ in progress  Fix the login bug", "✗ test_login", "A part", "'Write notes' (blocked)", "looking"):
+        assert part in out
+    assert "status pending → in_progress (by victor)" in out
+    document = run("work", "show", added["bug"], "--json").json
+    assert [one["verb"] for one in document["history"]] == ["created", "tested", "status"]
+    assert [part["title"] for part in document["parts"]] == ["A part"]
+
+
+def test_history_alone(added: dict[str, str], run: Run) -> None:
+    run("work", "edit", added["bug"], "--priority", "10", "--owner", "", "--by", "ana")
+    out = run("work", "history", added["bug"]).out
+    assert "priority 80 → 10" in out
+    assert "(by ana)" in out
+    assert len(run("work", "history", added["bug"], "--json").json["history"]) == 2
+
+
+def test_edit_changes_only_what_is_given(added: dict[str, str], run: Run) -> None:
+    item = run("work", "edit", added["bug"], "--title", "Mend it", "--owner", "", "--json").json["item"]
+    assert (item["title"], item["agent"], item["priority"]) == ("Mend it", None, 80)
+    ran = run("work", "edit", added["bug"])
+    assert ran.code == 1
+    assert "nothing to update" in ran.err
+
+
+def test_next_says_what_to_do_and_how_to_take_it(added: dict[str, str], run: Run) -> None:
+    out = run("work", "next", "--agent", "victor").out
+    assert "Fix the login bug" in out
+    assert f"take it: alma work claim {added['bug']} --agent victor" in out
+    assert run("work", "next", "--strategy", "blocked_unblock", "--json").json["item"]["id"] == added["bug"]
+    assert run("work", "next", "--agent", "ana", "--json").json == {"item": None, "waiting": 2}  # it is victor's
+
+
+def test_next_with_claim_takes_it(added: dict[str, str], run: Run) -> None:
+    item = run("work", "next", "--agent", "victor", "--claim", "--lease", "60", "--json").json["item"]
+    assert (item["status"], item["claimed_by"]) == ("in_progress", "victor")
+    ran = run("work", "next", "--agent", "ana")
+    assert ran.code == 0
+    assert ran.out == "nothing is free to be worked on; 2 items open, but blocked, being worked on or another agent's\n"
+
+
+def test_claim_renew_and_release(added: dict[str, str], run: Run) -> None:
+    assert "victor has it for 14 min more" in run("work", "claim", added["bug"], "--agent", "victor").out
+    assert "has it for 1 h more" in run("work", "claim", added["bug"], "--agent", "victor", "--lease", "3700").out
+    released = run("work", "release", added["bug"], "--agent", "victor", "--note", "no time", "--json").json["item"]
+    assert (released["status"], released["claimed_by"]) == ("pending", None)
+    assert "no time" in run("work", "history", added["bug"]).out
+
+
+def test_block_and_unblock(added: dict[str, str], run: Run) -> None:
+    other = run("work", "add", "Other", "--json").json["item"]["id"]
+    assert "now  ⊘ blocked  Other" in run("work", "block", other, "--on", added["bug"]).out
+    assert run("work", "unblock", other, "--from", added["bug"], "--json").json["item"]["status"] == "pending"
+
+
+def test_tests_are_recorded(added: dict[str, str], run: Run) -> None:
+    run("work", "test", added["bug"], "test_a", "--pass")
+    out = run("work", "test", added["bug"], "test_b", "--fail").out
+    assert "1 of 2 tests passing" in out
+    results = run("work", "show", added["bug"], "--json").json["item"]["test_results"]
+    assert results == {"test_a": True, "test_b": False}
+
+
+def test_archive_restore_and_all_that_are_done(added: dict[str, str], run: Run) -> None:
+    run("work", "status", added["bug"], "done")
+    assert "archived" in run("work", "archive", added["bug"]).out
+    assert added["bug"] not in run("work", "list").out
+    assert added["bug"] in run("work", "list", "--archived").out
+    assert run("work", "restore", added["bug"], "--json").json["item"]["archived"] is False
+    assert run("work", "archive", "--finished").out == "nothing to archive\n"
+    assert run("work", "archive", "--finished", "--older-than", "0").out == "archived 1 item\n"
+
+
+def test_search_finds_by_words(added: dict[str, str], run: Run) -> None:
+    assert [item["id"] for item in run("work", "search", "login", "--json").json["items"]] == [added["bug"]]
+    assert "Fix the login bug" in run("work", "search", "login").out
+
+
+def test_delete_asks(added: dict[str, str], run: Run) -> None:
+    refused = run("work", "delete", added["bug"])
+    assert refused.code == 1
+    assert "pass --yes" in refused.err
+    assert run("work", "delete", added["bug"], "--yes").out == f"erased {added['bug']}\n"
+    assert run("work", "show", added["bug"]).code == 1
+    assert run("work", "delete", added["notes"], "--yes", "--json").json == {"deleted": added["notes"]}
+
+
+def test_delete_takes_no_for_an_answer(added: dict[str, str], run: Run, answering: Callable[[str], None]) -> None:
+    answering("n\n")
+    ran = run("work", "delete", added["bug"])
+    assert (ran.code, ran.err) == (0, "Erase it and its history for good? [y/N] ")
+    assert ran.out.splitlines()[-1] == "nothing was erased"
+    answering("y\n")
+    assert run("work", "delete", added["bug"]).out.splitlines()[-1] == f"erased {added['bug']}"
+
+
+def test_progress_draws_a_bar_and_says_what_holds_up(added: dict[str, str], run: Run) -> None:
+    run("work", "claim", added["bug"], "--agent", "victor")
+    run("work", "status", run("work", "add", "Third", "--json").json["item"]["id"], "done")
+    out = run("progress").out
+    lines = out.splitlines()
+    assert lines[0] == "shop: 1 of 3 items done (33%)"
+    assert lines[1] == "█" * 20 + "▒" * 20 + "×" * 20
+    assert lines[2] == "█ done 1   ▒ in progress 1   × blocked 1"
+    assert "waits for 'Fix the login bug' (in progress)" in out
+    assert run("progress", "--agent", "ana").out.startswith("shop, ana's items: no work items")
+    summary = run("progress", "--json").json
+    assert (summary["items_total"], summary["by_status"]["done"]) == (3, 1)
+
+
+def test_the_bar_is_as_wide_as_ever_and_shows_each_status(project: Path, run: Run) -> None:
+    for _ in range(40):
+        run("work", "add", "Many", "--json")
+    run("work", "status", run("work", "add", "One", "--json").json["item"]["id"], "failed")
+    bar = run("progress").out.splitlines()[1]
+    assert len(bar) == 60
+    assert bar == "░" * 59 + "!"
+
+
+def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
+    assert "no session has noted" in run("progress", "--log").out
+    run("work", "claim", added["bug"], "--agent", "victor")
+    session = run("session", "start", "--agent", "victor", "--json").json["session_id"]
+    run("session", "note", "--agent", "victor", "--action", "reading logs", "--log")
+    out = run("progress", "--log", "--session", session).out
+    assert "reading logs; Fix the login bug" in out
+    assert "0 of 2" in out
+    run("work", "delete", added["bug"], "--yes")
+    [log] = run("progress", "--log", "--agent", "victor", "--limit", "5", "--json").json["logs"]
+    assert log["current_item_id"] == added["bug"]
+    assert added["bug"] in run("progress", "--log").out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("status", "{bug}", "finished"), "unknown status 'finished'"),
+        (("status", "{bug}", "doone"), "Did you mean 'done'?"),
+        (("status", "{notes}", "done"), "'Write notes' is blocked and cannot be set to done: it waits for wrk_"),
+        (("status", "wrk_none", "done"), "there is no work item 'wrk_none'"),
+        (("show", "wrk_none"), "there is no work item 'wrk_none'"),
+        (("history", "wrk_none"), "there is no work item 'wrk_none'"),
+        (("delete", "wrk_none", "--yes"), "there is no work item 'wrk_none'"),
+        (("list", "--status", "finished"), "unknown status 'finished'"),
+        (("list", "--limit", "0"), "limit must be a whole number"),
+        (("next", "--strategy", "random"), "unknown strategy 'random'"),
+        (("next", "--claim"), "--claim needs --agent"),
+        (("add", "x", "--metadata", "{"), "metadata must be JSON"),
+        (("add", "x", "--priority", "101"), "priority must be a whole number"),
+        (("add", "x", "--blocked-by", "wrk_none"), "there is no work item 'wrk_none'"),
+        (("add", " "), "title is empty"),
+        (("block", "{bug}", "--on", "{notes}"), "circle"),
+        (("block", "{bug}", "--on", "{bug}"), "circle"),
+        (("release", "{bug}", "--agent", "ana"), "ana"),
+        (("archive",), "archive wants the ID of an item, or --finished"),
+        (("archive", "{bug}", "--finished"), "not both"),
+        (("archive", "{bug}", "--older-than", "3"), "--older-than goes with --finished"),
+        (("archive", "{bug}"), "still blocks wrk_"),
+    ],
+)
+def test_bad_input_is_one_clear_line(added: dict[str, str], run: Run, argv: tuple[str, ...], message: str) -> None:
+    before = run("work", "list", "--archived", "--json").json
+    ran = run("work", *(added.get(word.strip("{}"), word) for word in argv))
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error: ")
+    assert ran.err.count("\n") == 1
+    assert message in ran.err
+    assert run("work", "list", "--archived", "--json").json == before
+
+
+def test_what_another_has_claimed_cannot_be_changed(added: dict[str, str], run: Run) -> None:
+    run("work", "claim", added["bug"], "--agent", "victor")
+    for argv in (("status", added["bug"], "done", "--by", "ana"), ("claim", added["bug"], "--agent", "ana")):
+        ran = run("work", *argv)
+        assert ran.code == 1
+        assert "claimed by 'victor'" in ran.err or "victor" in ran.err
+
+
+def test_options_of_the_log_go_with_the_log(project: Path, run: Run) -> None:
+    assert "go with --log" in run("progress", "--limit", "3").err
+
+
+def test_processes_that_claim_at_once_get_different_items(project: Path, run: Run) -> None:
+    for number in range(6):
+        run("work", "add", f"Item {number}", "--json")
+    command = [sys.executable, "-m", "alma", "work", "next", "--claim", "--json", "--agent"]
+    claims = [
+        subprocess.Popen([*command, f"agent{number}"], cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for number in range(4)
+    ]
+    said = [claim.communicate(timeout=120) for claim in claims]
+    assert [claim.returncode for claim in claims] == [0] * 4, said
+    taken = [json.loads(out)["item"] for out, _ in said]
+    assert len({item["id"] for item in taken}) == 4
+    assert {item["claimed_by"] for item in taken} == {f"agent{number}" for number in range(4)}
+
+
+def test_colours_only_on_a_terminal(added: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    main(["progress"])
+    assert "\x1b[31m" in capsys.readouterr().out
+    main(["progress", "--no-color"])
+    assert "\x1b[31m" not in capsys.readouterr().out
