@@ -5,16 +5,24 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .config import DEFAULT_PATH, Config, load
 from .core import ALMA
 from .domains import govern_as_kept
 from .embedders import registry as embedders
 from .engine import admit
+from .engine.context import Engine
 from .errors import ConfigError
+from .ports import Model
 from .stores import registry as stores
+from .types.model import ModelSettings
+
+if TYPE_CHECKING:
+    from .models.usage import Usage
 
 _LOG = logging.getLogger("alma")
 
@@ -31,7 +39,15 @@ def open_memory(config: Config, *, matching: bool = True) -> ALMA:
     """Open what a configuration describes; `matching=False` also opens a store that another embedder filled."""
     embedder = embedders.create(config.embedding_provider, dim=config.embedding_dim, options=config.embedding)
     store = stores.create(config.storage, path=config.path, options=config.storage_options)
-    alma = ALMA(store, embedder, project_id=config.project_id, agents=config.agents, settings=config.settings)
+    alma = ALMA(
+        store,
+        embedder,
+        project_id=config.project_id,
+        agents=config.agents,
+        settings=config.settings,
+        model=partial(_open_model, config.model),
+    )
+    alma.model_settings = config.model
     if matching:
         try:
             _check_embedder(alma)
@@ -48,6 +64,19 @@ def open_memory(config: Config, *, matching: bool = True) -> ALMA:
             owner,
         )
     return alma
+
+
+def _open_model(settings: ModelSettings, engine: Engine) -> Model | None:
+    from .models.opening import open_model
+
+    return open_model(settings, engine, os.environ)
+
+
+def model_usage(alma: ALMA, config: Config, *, days: int = 30) -> Usage:
+    """What models were asked for in this store, and what is left of today's budget."""
+    from .models.usage import usage
+
+    return usage(alma.engine, config.model, days=days)
 
 
 def open_default(project_id: str | None = None) -> ALMA:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .engine.settings import Settings, Weights
 from .errors import ConfigError, ValidationError, unknown
+from .types.model import Limits, ModelSettings, Prices
 from .types.scope import MemoryScope
 
 DEFAULT_PATH = Path(".alma") / "config.yaml"
@@ -21,8 +22,11 @@ _RETRIEVAL = ("weights", "recency_half_life_days", "max_preferences", "keep_retr
 _LEARNING = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern")
 _TOP = (
     "project_id", "storage", "storage_dir", "db_name", "storage_options",
-    "embedding_provider", "embedding_dim", "embedding", "agents", "retrieval", "learning",
+    "embedding_provider", "embedding_dim", "embedding", "model", "agents", "retrieval", "learning",
 )  # fmt: skip
+_MODEL = tuple(ModelSettings.__slots__)
+_BUDGET = tuple(Limits.__slots__)
+_PRICES = tuple(Prices.__slots__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,7 @@ class Config:
     embedding_provider: str = "auto"
     embedding_dim: int | None = None
     embedding: Mapping[str, object] = field(default_factory=dict)
+    model: ModelSettings = field(default_factory=ModelSettings)
     agents: tuple[MemoryScope, ...] = ()
     settings: Settings = field(default_factory=Settings)
 
@@ -103,13 +108,34 @@ def _config(data: Any, base: Path) -> Config:
     learning = _section("learning", top.get("learning"), _LEARNING)
     weights = _section("retrieval.weights", retrieval.pop("weights", None), tuple(Weights.__slots__))
     plain = {name: _CHECKS[name](name, value) for name, value in top.items() if name in _CHECKS}
-    folder = Path(plain.pop("storage_dir", ".alma")).expanduser()
+    folder = _under(base, plain.pop("storage_dir", ".alma"))
     return Config(
         **plain,
-        storage_dir=folder if folder.is_absolute() else base / folder,
+        storage_dir=folder,
+        model=_model(top.get("model"), base),
         agents=_agents(top.get("agents")),
         settings=Settings(weights=Weights(**weights), **retrieval, **learning),
     )
+
+
+def _model(data: Any, base: Path) -> ModelSettings:
+    if isinstance(data, Mapping) and "api_key" in data:
+        # Not quoted: it is the key.
+        raise ConfigError("model.api_key: a key is never in the configuration; name its variable in `api_key_env`")
+    given = _section("model", data, _MODEL)
+    if given.get("prices") is not None:
+        prices = _section("model.prices", given["prices"], _PRICES)
+        if len(prices) < len(_PRICES):
+            raise ConfigError(f"model.prices must name both {' and '.join(_PRICES)}, in US dollars a million tokens")
+        given["prices"] = Prices(**prices)
+    if given.get("log") is not None:
+        given["log"] = _under(base, _text("model.log", given["log"]))
+    return ModelSettings(**{**given, "budget": Limits(**_section("model.budget", given.get("budget"), _BUDGET))})
+
+
+def _under(base: Path, name: str) -> Path:
+    path = Path(name).expanduser()
+    return path if path.is_absolute() else base / path
 
 
 def _section(name: str, data: Any, valid: tuple[str, ...]) -> dict[str, Any]:

@@ -8,13 +8,20 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from alma.errors import ModelOutputError, ModelUnavailableError
+from alma.engine.context import Engine
+from alma.errors import ModelOutputError, ModelTimeoutError, ModelUnavailableError, OverBudgetError
+from alma.models.budget import meter
+from alma.models.opening import open_model
 from alma.models.registry import create
+from alma.stores.memory import MemoryStore
 from alma.types.asking import Prompt
+from alma.types.model import Limits, ModelSettings
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 SCHEMA = {"type": "object", "properties": {"rules": {"type": "array"}}, "required": ["rules"]}
@@ -34,6 +41,7 @@ class API:
 
     def __init__(self):
         self.reply = '{"rules": ["use pnpm"]}'
+        self.delay = 0.0
         self.requests = []
         api = self
 
@@ -47,6 +55,7 @@ class API:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 if "/messages" in self.path and "count_tokens" not in self.path:
                     api.requests.append((dict(self.headers), body))
+                    time.sleep(api.delay)
                     self.answer("text/event-stream", api.stream(body["model"]))
                 else:
                     self.answer("application/json", b'{"input_tokens": 10}')
@@ -61,7 +70,8 @@ class API:
                 self.send_header("content-type", kind)
                 self.send_header("content-length", str(len(payload)))
                 self.end_headers()
-                self.wfile.write(payload)
+                with suppress(OSError):
+                    self.wfile.write(payload)
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -106,17 +116,24 @@ def home(tmp_path):
 
 
 @pytest.fixture
-def ask(claude, api, home):
-    def go(text, **environ):
-        base = {
-            "HOME": str(home),
-            "PATH": os.environ["PATH"],
-            "CLAUDE_SMART_CLI_PATH": claude,
-            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{api.server.server_port}",
-            "ANTHROPIC_API_KEY": "dummy",
-        }
-        model = create("claude-cli", {"timeout": 60}, base | environ)
-        return model.ask(Prompt(system="Find the rules.", text=text, schema=SCHEMA, max_tokens=700))
+def environ(claude, api, home):
+    return {
+        "HOME": str(home),
+        "PATH": os.environ["PATH"],
+        "CLAUDE_SMART_CLI_PATH": claude,
+        "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{api.server.server_port}",
+        "ANTHROPIC_API_KEY": "dummy",
+    }
+
+
+def asking(text):
+    return Prompt(system="Find the rules.", text=text, schema=SCHEMA, max_tokens=700)
+
+
+@pytest.fixture
+def ask(environ):
+    def go(text, **changes):
+        return create("claude-cli", {"timeout": 60}, environ | changes).ask(asking(text))
 
     return go
 
@@ -183,3 +200,33 @@ def test_an_answer_that_is_no_json_costs_one_request_and_has_a_name(ask, api):
         ask("no, use pnpm")
     assert caught.value.spent[:2] == (11, 5)
     assert len(api.requests) == 1
+
+
+@pytest.fixture
+def engine():
+    return Engine(MemoryStore(), "p")
+
+
+def test_one_that_takes_too_long_is_ended_and_counts_as_spent(environ, engine, api):
+    api.delay = 60.0
+    model = open_model(ModelSettings(provider="claude-cli", timeout=8), engine, environ)
+    started = time.monotonic()
+    with pytest.raises(ModelTimeoutError, match="gave no answer in 8 s and was ended"):
+        model.ask(asking("no, use pnpm"))
+    assert time.monotonic() - started < 20
+    assert len(api.requests) == 1
+    assert meter(engine)[0].aside_tokens > 0
+
+
+def test_a_configured_one_mends_an_answer_once_and_keeps_its_budget(environ, engine, api):
+    api.reply = "I would rather talk about the weather."
+    settings = ModelSettings(provider="claude-cli", budget=Limits(calls=2, cost=1.0))
+    with pytest.raises(ModelOutputError, match="no JSON"):
+        open_model(settings, engine, environ).ask(asking("no, use pnpm"))
+    assert len(api.requests) == 2
+    [day] = meter(engine)
+    assert (day.calls, day.dropped, day.tokens, day.aside_cost) == (2, 2, 32, 0.0)
+    assert 0 < day.cost < 0.01
+    with pytest.raises(OverBudgetError, match="2 of 2 model calls"):
+        open_model(settings, engine, environ).ask(asking("no, use pnpm"))
+    assert len(api.requests) == 2

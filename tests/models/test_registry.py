@@ -21,7 +21,7 @@ def test_claude_asks_the_cheapest_unless_told():
 
 def test_an_unknown_model_names_the_valid_ones():
     with pytest.raises(
-        ConfigError, match="unknown model 'claude'. Did you mean 'claude-cli'. Valid: none, claude-cli."
+        ConfigError, match="unknown model 'claude'. Did you mean 'claude-cli'. Valid: none, claude-cli, anthropic,"
     ):
         create("claude", {}, {})
 

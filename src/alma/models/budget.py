@@ -7,6 +7,7 @@ budget is ever passed. Days are those of UTC.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
@@ -14,31 +15,20 @@ from typing import Any, TypeVar
 from ..engine.admit import build, commit, revise
 from ..engine.context import Engine
 from ..engine.drafts import Draft
-from ..errors import ModelError, OverBudgetError
+from ..errors import ModelError, ModelOutputError, OverBudgetError
 from ..ports import Model
 from ..types.asking import Answer, Prompt
+from ..types.model import Limits as Limits
+from ..types.model import Prices
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record
 
 T = TypeVar("T")
+Spent = tuple[int, int, float]
 
 TAG = "usage"
-_CHARS_PER_TOKEN = 2
-"""No text takes more tokens than this makes of it, but for the rarest scripts."""
 _OVERHEAD = 2000
-"""What a host adds to a question."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """A day's most. None: as much as you like."""
-
-    calls: int | None = 20
-    tokens: int | None = None
-    cost: float | None = None
-    """In US dollars."""
-    cost_of_a_call: float = 0.05
-    """What one question may take at most; set aside while it is asked."""
+"""What a host and our own wording add to a question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +36,8 @@ class Day:
     day: str
     calls: int = 0
     failed: int = 0
+    dropped: int = 0
+    """Answers that were of no use: no JSON, another shape, a refusal. Each is a call that failed."""
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0
@@ -54,13 +46,16 @@ class Day:
     aside_cost: float = 0.0
     models: Mapping[str, int] = field(default_factory=dict)
     """How many calls went to which."""
+    used: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What each took: failed, dropped, tokens_in, tokens_out, cost."""
 
     @property
     def tokens(self) -> int:
         return self.tokens_in + self.tokens_out
 
     def __str__(self) -> str:
-        failed = f" ({self.failed} failed)" if self.failed else ""
+        dropped = f", {self.dropped} of them answered uselessly" if self.dropped else ""
+        failed = f" ({self.failed} failed{dropped})" if self.failed else ""
         used = f"{self.tokens_in:,} tokens in, {self.tokens_out:,} out, ${self.cost:.4f}"
         models = ", ".join(f"{name} {calls}" for name, calls in sorted(self.models.items()))
         return f"{self.day}  {self.calls} calls{failed}  {used}  {models}"
@@ -71,35 +66,43 @@ class Reserved:
     day: str
     tokens: int
     cost: float
+    model: str = ""
 
 
-def reserve(engine: Engine, limits: Limits, model: str, tokens: int) -> Reserved:
+def reserve(engine: Engine, limits: Limits, model: str, tokens: int, cost: float | None = None) -> Reserved:
     """Set aside what one question may take; OverBudgetError when that would pass a limit."""
-    cost = limits.cost_of_a_call if limits.cost is not None else 0.0
+    most = limits.cost_of_a_call if cost is None else cost
+    aside = most if limits.cost is not None else 0.0
 
     def taken(now: Day) -> tuple[Reserved, Day]:
-        _afford(now, limits, tokens, cost)
+        _afford(now, limits, tokens, aside)
         models = {**now.models, model: now.models.get(model, 0) + 1}
         after = replace(
             now,
             calls=now.calls + 1,
             aside_tokens=now.aside_tokens + tokens,
-            aside_cost=now.aside_cost + cost,
+            aside_cost=now.aside_cost + aside,
             models=models,
         )
-        return Reserved(now.day, tokens, cost), after
+        return Reserved(now.day, tokens, aside, model), after
 
     return _change(engine, engine.clock().date().isoformat(), taken)
 
 
-def settle(engine: Engine, reserved: Reserved, spent: tuple[int, int, float] | None, *, failed: bool) -> None:
+def settle(
+    engine: Engine, reserved: Reserved, spent: Spent | None, *, failed: bool = False, dropped: bool = False
+) -> None:
     """Replace what was set aside by what was spent; where nobody knows, it stays set aside."""
 
     def settled(now: Day) -> tuple[None, Day]:
-        after = replace(now, failed=now.failed + failed)
+        tokens_in, tokens_out, cost = spent or (0, 0, 0.0)
+        took = {
+            "failed": failed, "dropped": dropped, "tokens_in": tokens_in, "tokens_out": tokens_out, "cost": cost,
+        }  # fmt: skip
+        used = {**now.used, reserved.model: _sum(now.used.get(reserved.model, {}), took)}
+        after = replace(now, failed=now.failed + failed, dropped=now.dropped + dropped, used=used)
         if spent is None:
             return None, after
-        tokens_in, tokens_out, cost = spent
         return None, replace(
             after,
             tokens_in=now.tokens_in + tokens_in,
@@ -121,30 +124,43 @@ def meter(engine: Engine) -> list[Day]:
 class Budgeted:
     """A model that is asked only as often as a day's budget allows."""
 
-    def __init__(self, model: Model, engine: Engine, limits: Limits) -> None:
+    def __init__(self, model: Model, engine: Engine, limits: Limits, prices: Prices | None = None) -> None:
         self._model = model
         self._engine = engine
         self._limits = limits
+        self._prices = prices
 
     @property
     def name(self) -> str:
         return self._model.name
 
     def ask(self, prompt: Prompt) -> Answer:
-        reserved = reserve(self._engine, self._limits, self.name, most_tokens(prompt))
+        tokens = most_tokens(prompt)
+        reserved = reserve(self._engine, self._limits, self.name, tokens, self._most_cost(prompt, tokens))
         try:
             answer = self._model.ask(prompt)
         except BaseException as error:
             spent = error.spent if isinstance(error, ModelError) else None
-            settle(self._engine, reserved, spent, failed=True)
+            settle(self._engine, reserved, spent, failed=True, dropped=isinstance(error, ModelOutputError))
             raise
-        settle(self._engine, reserved, (answer.tokens_in, answer.tokens_out, answer.cost), failed=False)
+        settle(self._engine, reserved, (answer.tokens_in, answer.tokens_out, answer.cost) if answer.metered else None)
         return answer
+
+    def _most_cost(self, prompt: Prompt, tokens: int) -> float | None:
+        if self._prices is None:
+            return None
+        return self._prices.of(tokens - prompt.max_tokens, prompt.max_tokens)
 
 
 def most_tokens(prompt: Prompt) -> int:
-    chars = len(prompt.system) + len(prompt.text) + len(str(prompt.schema))
-    return chars // _CHARS_PER_TOKEN + _OVERHEAD + prompt.max_tokens
+    """No text has more tokens than bytes, and a schema may be told twice: in words, and as the API wants it."""
+    shape = json.dumps(prompt.schema, ensure_ascii=False)
+    size = sum(len(text.encode("utf-8", "replace")) for text in (prompt.system, prompt.text, shape, shape))
+    return size + _OVERHEAD + prompt.max_tokens
+
+
+def _sum(held: Mapping[str, float], took: Mapping[str, float]) -> dict[str, float]:
+    return {name: held.get(name, 0) + value for name, value in took.items()}
 
 
 def _afford(now: Day, limits: Limits, tokens: int, cost: float) -> None:
@@ -181,6 +197,6 @@ def _id(day: str) -> str:
 
 
 def _day(record: Record) -> Day:
-    """A newer version may count more than we know of."""
+    """A newer version may count more than we know of, and an older one less."""
     known = {one.name for one in fields(Day)}
     return Day(**{name: value for name, value in record.body["value"].items() if name in known})

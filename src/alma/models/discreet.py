@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..engine.admit import clean
 from ..ports import Model
 from ..types.asking import Answer, Prompt
 
@@ -19,6 +20,6 @@ class Discreet:
         return self._model.name
 
     def ask(self, prompt: Prompt) -> Answer:
-        from ..engine.redact import redact
-
-        return self._model.ask(replace(prompt, system=redact(prompt.system).text, text=redact(prompt.text).text))
+        # A schema may hold names that came from people, such as the choices of an enum.
+        told = {name: clean(value) for name, value in prompt.schema.items()}
+        return self._model.ask(replace(prompt, system=clean(prompt.system), text=clean(prompt.text), schema=told))

@@ -29,3 +29,5 @@ class Answer:
     cost: float = 0.0
     """In US dollars, as the provider counts it."""
     seconds: float = 0.0
+    metered: bool = True
+    """Whether the provider told what it took; otherwise what was set aside counts as spent."""
