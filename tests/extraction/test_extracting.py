@@ -1,0 +1,183 @@
+"""What conversations and texts say, read by rules."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alma.errors import ValidationError
+from alma.extraction import Kind, Voice, from_conversation, from_text
+
+
+def said(text: str, role: str = "user") -> list[tuple[str, str]]:
+    return [(str(one.kind), one.text) for one in from_conversation([{"role": role, "content": text}])]
+
+
+def test_each_finding_says_where_it_comes_from() -> None:
+    found = from_conversation(
+        [
+            {"role": "user", "content": "Test the login form"},
+            {"role": "assistant", "content": "I used incremental validation which worked well on the 8-field form."},
+            {
+                "role": "user",
+                "content": "Good. From now on never use sleep() for async waits, it makes the tests flaky.",
+                "at": "2026-02-03T10:00:00Z",
+            },
+        ]
+    )
+    outcome, rule = found
+    assert (outcome.kind, outcome.turn, outcome.speaker, outcome.voice) == (
+        Kind.OUTCOME,
+        1,
+        "assistant",
+        Voice.ASSISTANT,
+    )
+    assert outcome.fields["task"] == "Test the login form"
+    assert outcome.fields["strategy_used"] == "Use incremental validation"
+    assert outcome.fields["outcome"] == "success"
+    assert (rule.kind, rule.turn, rule.voice) == (Kind.CORRECTION, 2, Voice.PERSON)
+    assert rule.quote.startswith("From now on never use sleep()")
+    assert rule.fields["why"] == "It makes the tests flaky"
+    assert rule.at == datetime(2026, 2, 3, 10, tzinfo=UTC)
+    assert outcome.confidence < rule.confidence, "an assistant's claims count for less"
+
+
+def test_a_failure_keeps_its_error() -> None:
+    [one] = from_conversation([{"role": "user", "content": "tried the bulk endpoint but it timed out"}])
+    assert one.fields["outcome"] == "failure"
+    assert one.fields["strategy_used"] == "The bulk endpoint"
+    assert "timed out" in one.fields["error_message"]
+
+
+def test_a_text_warns_with_its_reason_and_its_remedy() -> None:
+    [one] = from_text("Never edit files under vendor/ by hand: they are overwritten. Use a patch file instead.")
+    assert one.kind is Kind.ANTI_PATTERN
+    assert one.fields == {
+        "pattern": "Edit files under vendor/ by hand",
+        "why_bad": "They are overwritten",
+        "better_alternative": "A patch file",
+    }
+
+
+def test_what_a_text_forbids_is_a_rule_when_a_person_tells_it_to_their_agent() -> None:
+    sentence = "Never run the migrations by hand: it locked the orders table twice."
+    assert [one.kind for one in from_text(sentence)] == [Kind.ANTI_PATTERN]
+    assert [kind for kind, _ in said(sentence)] == ["correction"]
+
+
+def test_people_among_themselves_give_an_agent_no_rules() -> None:
+    talk = [{"speaker": "Ana", "text": "Never give up!"}, {"speaker": "Ben", "text": "Always here to help."}]
+    assert from_conversation(talk) == []
+
+
+def test_what_people_say_of_themselves_is_said_of_them() -> None:
+    assert said("I live in Berlin.") == [("fact", "The user lives in Berlin")]
+    assert said("My birthday is on 14 March.") == [("fact", "The user's birthday is on 14 March")]
+    [one] = from_conversation([{"speaker": "Ana", "text": "I'm a nurse at St. Mary's hospital."}])
+    assert one.text == "Ana is a nurse at St. Mary's hospital"
+    assert one.fields["domain"] == "user"
+
+
+@pytest.mark.parametrize(
+    ("text", "completed"),
+    [
+        ("The gateway is a Node service. It runs on port 8080.", "The gateway runs on port 8080"),
+        ("Ana works at Acme. She lives in Berlin.", "Ana lives in Berlin"),
+    ],
+)
+def test_a_pronoun_gives_way_to_what_it_stands_for(text: str, completed: str) -> None:
+    assert completed in [found for _, found in said(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It runs on port 8080.",
+        "Is that right? It runs on port 8080.",
+        "Maybe the gateway is a Node service. It runs on port 8080.",
+        "Ana works at Acme.\n\nThanks!\n\nIt runs on port 8080.",
+    ],
+)
+def test_what_cannot_be_understood_alone_is_left_out(text: str) -> None:
+    assert not any("8080" in found for _, found in said(text))
+
+
+def test_a_decision_is_known_by_its_heading_too() -> None:
+    [one] = from_text("# 7. Mobile API\n\n## Decision\n\nWe will use GraphQL for the mobile clients.")
+    assert (one.kind, one.fields["domain"]) == (Kind.DECISION, "decisions")
+
+
+def test_what_is_wrapped_over_lines_is_one_sentence() -> None:
+    [one] = from_text("We decided to use PostgreSQL\nfor the billing service\nand nothing else.")
+    assert one.quote == "We decided to use PostgreSQL for the billing service and nothing else."
+
+
+def test_tools_and_systems_say_nothing() -> None:
+    for role in ("system", "tool", "developer", "function"):
+        assert said("The staging database lives on db2.", role) == []
+    blocks = [{"type": "tool_result", "content": "The staging database lives on db2."}, {"type": "text", "text": "ok"}]
+    assert from_conversation([{"role": "user", "content": blocks}]) == []
+
+
+def test_content_may_come_in_blocks() -> None:
+    blocks = [{"type": "text", "text": "The staging database lives on db2."}]
+    assert [one.kind for one in from_conversation([{"role": "user", "content": blocks}])] == [Kind.FACT]
+
+
+def test_the_key_is_the_same_when_the_conversation_has_grown() -> None:
+    first = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "We use MySQL for billing."}]
+    grown = [*first, {"role": "assistant", "content": "Noted."}]
+    assert [one.key for one in from_conversation(first)] == [one.key for one in from_conversation(grown)]
+    other = [{"role": "user", "content": "Hi"}, {"role": "user", "content": "We use MySQL for billing."}]
+    assert from_conversation(other)[0].key != from_conversation(first)[0].key
+
+
+@pytest.mark.parametrize(
+    "messages", ["text", [1], [{"content": "no role here"}], {"role": "user"}, [{"role": 1, "content": "x"}]]
+)
+def test_what_is_no_conversation_is_refused_by_name(messages: object) -> None:
+    with pytest.raises(ValidationError, match="messages"):
+        from_conversation(messages)  # type: ignore[arg-type]
+
+
+def test_an_empty_conversation_or_text_says_nothing() -> None:
+    assert from_conversation([]) == []
+    assert from_conversation([{"role": "user", "content": None}, {"role": "user", "content": " "}]) == []
+    assert from_text("") == []
+    with pytest.raises(ValidationError, match="text"):
+        from_text(b"bytes")  # type: ignore[arg-type]
+
+
+_WORDS = st.sampled_from(
+    "i we used tried the and but which it worked failed for on to in with is has our my , : not never always when if "
+    "The Ana db2 port 8080 * ** ' \" ` > don't that because fixed decided TODO: - [ ] \n \n\n # ``` ?".split(" ")
+)
+
+
+@given(st.lists(_WORDS, max_size=120).map(" ".join) | st.text(max_size=300))
+def test_whatever_is_read_each_quote_stands_in_it(text: str) -> None:
+    try:
+        found = [*from_text(text), *from_conversation([{"role": "user", "content": text}])]
+    except ValidationError:
+        return  # a lone surrogate
+    flat = "".join(text.split())
+    for one in found:
+        assert "".join(one.quote.split()) in flat
+        assert one.text.strip()
+        assert 0 < one.confidence <= 1
+        assert all(isinstance(value, str) and value for value in one.fields.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["*a " * 20_000, "'a " * 20_000, "I used " * 10_000, "_" * 60_000, "<!--" * 15_000, "1" * 60_000, ". " * 30_000],
+)
+def test_hostile_repetition_is_read_in_a_moment(text: str) -> None:
+    began = time.perf_counter()
+    from_text(text)
+    from_conversation([{"role": "user", "content": text}, {"role": "assistant", "content": text}])
+    assert time.perf_counter() - began < 10

@@ -1,0 +1,138 @@
+"""`AutoLearner`, as people use it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alma import ALMA
+from alma.errors import OverBudgetError, ScopeError, ValidationError
+from alma.extraction import AutoLearner
+from alma.types.asking import Answer, Prompt
+
+TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": "Test the login form"},
+    {"role": "assistant", "content": "I used incremental validation which worked well on the 8-field form."},
+    {"role": "user", "content": "Good. From now on never use sleep() for async waits, it makes the tests flaky."},
+    {"role": "assistant", "content": "Your staging database lives on db2."},
+]
+
+
+def test_a_conversation_is_learned_from(alma: ALMA) -> None:
+    results = AutoLearner(alma).learn_from_conversation(messages=TALK, agent="helena")
+    assert results["extracted_count"] == 2
+    assert results["kept"] == {"Outcome": 1, "Rule": 1}
+    assert results["by_kind"] == {"outcome": 1, "correction": 1}
+    assert (results["new"], results["known"], results["model"], results["fallback"]) == (2, 0, None, None)
+    [skipped] = results["skipped"]
+    assert "less sure" in skipped, "an assistant's claim"
+    assert [one.rule for one in results.memories.rules] == [results.findings[1].text]
+
+
+def test_told_again_nothing_is_learned_twice(alma: ALMA) -> None:
+    learner = AutoLearner(alma)
+    learner.learn_from_conversation(TALK, "helena")
+    total = alma.get_stats()["total_count"]
+    again = learner.learn_from_conversation(TALK, "helena")
+    assert (again["extracted_count"], again["new"], again["known"]) == (2, 0, 2)
+    assert alma.get_stats()["total_count"] == total
+    [outcome] = alma.list("outcome")
+    assert outcome.status == "active"
+
+
+def test_a_dry_run_keeps_nothing(alma: ALMA) -> None:
+    results = AutoLearner(alma).learn_from_conversation(TALK, "helena", dry_run=True, save_episode=True)
+    assert (results["extracted_count"], results["new"], results["dry_run"]) == (2, 0, True)
+    assert alma.list(status=None) == []
+    assert AutoLearner(alma).learn_from_conversation(TALK, "helena")["new"] == 2
+
+
+def test_the_conversation_is_kept_too_when_asked(alma: ALMA) -> None:
+    results = AutoLearner(alma).learn_from_conversation(TALK, "helena", "ana", "s1", save_episode=True)
+    [episode] = alma.list("episode")
+    assert episode.id == results["episode_id"]
+    assert episode.turn_count == 4  # type: ignore[attr-defined]
+    [rule] = results.memories.rules
+    assert alma.engine.store.get([rule.id])[0].provenance.episodes == (episode.id,)
+    AutoLearner(alma).learn_from_conversation(
+        [*TALK, {"role": "user", "content": "Bye"}], "helena", "ana", "s1", save_episode=True
+    )
+    assert len(alma.list("episode")) == 1
+
+
+def test_less_or_more_is_believed_as_wished(alma: ALMA) -> None:
+    learner = AutoLearner(alma, min_confidence=0.3)
+    assert learner.learn_from_conversation(TALK, "helena", dry_run=True)["extracted_count"] == 3
+    assert learner.learn_from_conversation(TALK, "helena", dry_run=True, min_confidence=0.8)["extracted_count"] == 1
+    for wrong in (-1, 2, "much"):
+        with pytest.raises(ValidationError, match="min_confidence"):
+            AutoLearner(alma, min_confidence=wrong)  # type: ignore[arg-type]
+
+
+def test_a_model_is_used_and_its_failure_is_told(alma: ALMA) -> None:
+    class Model:
+        name = "a-model"
+
+        def __init__(self, error: Exception | None = None) -> None:
+            self.error = error
+
+        def ask(self, prompt: Prompt) -> Answer:
+            if self.error:
+                raise self.error
+            quote = "never use sleep() for async waits"
+            return Answer(
+                value={
+                    "items": [
+                        {"kind": "correction", "turn": 2, "quote": quote, "text": "Never use sleep() for async waits"},
+                        {"kind": "fact", "turn": 0, "quote": "nobody said this", "text": "Nobody said this"},
+                    ]
+                },
+                model=self.name,
+            )
+
+    results = AutoLearner(alma, Model()).learn_from_conversation(TALK, "helena")
+    assert (results["model"], results["fallback"], results["new"]) == ("a-model", None, 1)
+    assert results["dropped"] == {"quote not found": 1}
+    poor = AutoLearner(alma, Model(OverBudgetError("today's budget is used up")))
+    results = poor.learn_from_conversation(TALK, "helena")
+    assert "budget" in results["fallback"]
+    assert (results["extracted_count"], results["known"]) == (2, 1), "the rule is known, whoever found it"
+
+
+def test_it_can_be_awaited(alma: ALMA) -> None:
+    results = asyncio.run(AutoLearner(alma).alearn_from_conversation(TALK, "helena", dry_run=True))
+    assert results["extracted_count"] == 2
+
+
+def test_without_a_memory_it_opens_the_configured_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ALMA_HOME", str(tmp_path / "home"))
+    (tmp_path / ".alma").mkdir()
+    (tmp_path / ".alma" / "config.yaml").write_text(
+        "alma:\n  project_id: p\n  storage: sqlite\n  embedding_provider: none\n  storage_dir: .alma\n"
+    )
+    with AutoLearner() as learner:
+        assert learner.learn_from_conversation(TALK, "helena")["new"] == 2
+    with AutoLearner() as learner:
+        assert learner.learn_from_conversation(TALK, "helena")["new"] == 0
+
+
+def test_wrong_arguments_are_named(alma: ALMA, open_alma: Any) -> None:
+    learner = AutoLearner(alma)
+    with pytest.raises(ValidationError, match="messages"):
+        learner.learn_from_conversation("Hello", "helena")  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match="agent"):
+        learner.learn_from_conversation(TALK, "")
+    assert learner.learn_from_conversation([], "helena")["extracted_count"] == 0
+
+
+def test_an_agent_that_is_not_declared_is_refused(open_alma: Any) -> None:
+    from alma.types.scope import MemoryScope
+
+    alma = open_alma(agents=[MemoryScope("helena", can_learn=["testing"])])
+    assert AutoLearner(alma).learn_from_conversation(TALK, "helena")["new"] == 2
+    with pytest.raises(ScopeError):
+        AutoLearner(alma).learn_from_conversation(TALK, "nobody")
