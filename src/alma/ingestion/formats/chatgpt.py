@@ -1,0 +1,161 @@
+"""ChatGPT's export: conversations as trees of messages, of which one branch is the conversation.
+
+The list stands alone (`conversations.json`, also in numbered parts), in an object, or one conversation stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..reading.elements import Elements
+from ..reading.sources import Reading
+from ..types import Chat, Document, Format, Message, Piece, Voice
+from .shape import Told, assistant, dicts, digest, mapping, moment, parts, said, session_of, text, user
+
+_LISTS = frozenset({"conversations", "items", "data"})
+_SPOKEN = frozenset({"text", "multimodal_text"})
+
+
+def recognised(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("mapping"), dict)
+
+
+def read(reading: Reading, told: Told) -> Iterator[Piece]:
+    alone: dict[str, Any] = {}
+    own = _Instructions()
+    name = reading.source.name
+    for item in Elements(reading.chunks, told.damaged).read(_LISTS):
+        if recognised(item.value):
+            yield from _conversation(item.value, name, told, own)
+        elif item.number >= 0:
+            told.damaged(f"element {item.number} (character {item.at:,})", "no conversation: it has no mapping")
+        else:
+            alone[item.key] = item.value
+    if recognised(alone):
+        yield from _conversation(alone, name, told, own)
+
+
+class _Instructions:
+    """The custom instructions stand in every conversation; they are told once."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def told(self, content: dict[str, Any], place: str) -> Iterator[Piece]:
+        parts = (text(content.get(name)).strip() for name in ("user_profile", "user_instructions"))
+        words = "\n\n".join(filter(None, parts))
+        known = digest(words)
+        if not words or known in self._known:
+            return
+        self._known.add(known)
+        yield Document(
+            format=Format.CHATGPT,
+            session=f"{Format.CHATGPT}:instructions:{known}",
+            name="custom instructions",
+            title="Custom instructions",
+            text=words,
+            place=place,
+            voice=Voice.PERSON,
+        )
+
+
+def _conversation(found: dict[str, Any], name: str, told: Told, own: _Instructions) -> Iterator[Piece]:
+    nodes = {key: one for key, one in found["mapping"].items() if isinstance(one, dict)}
+    current = _path(nodes, _leaf(nodes, found.get("current_node")))
+    native = text(found.get("conversation_id")) or text(found.get("id"))
+    title = text(found.get("title"))
+    session = session_of(Format.CHATGPT, native, title, *current[:2])
+    yield from _custom(nodes, name, own)
+    yield from _chat(nodes, current, session, title, name, told)
+    others = _branches(nodes, set(current))
+    if not told.asked.branches:
+        told.left("messages on other branches", sum(bool(_message(nodes[key])) for path in others for key in path))
+        return
+    for path in others:
+        yield from _chat(nodes, path, f"{session}~{digest(path[-1])[:8]}", title, name, told)
+
+
+def _custom(nodes: dict[str, dict[str, Any]], name: str, own: _Instructions) -> Iterator[Piece]:
+    for node in nodes.values():
+        content = mapping(mapping(node.get("message")).get("content"))
+        if content.get("content_type") == "user_editable_context":
+            yield from own.told(content, name)
+
+
+def _leaf(nodes: dict[str, dict[str, Any]], current: object) -> str:
+    """The end of the conversation: as it says, or its latest message that nothing follows."""
+    if isinstance(current, str) and current in nodes:
+        return current
+    parents = {text(one.get("parent")) for one in nodes.values()}
+    ends = [key for key in nodes if key not in parents] or list(nodes)
+    times = {key: moment(mapping(nodes[key].get("message")).get("create_time")) for key in ends}
+    return max(ends, key=lambda key: (at.timestamp() if (at := times[key]) else 0.0, key), default="")
+
+
+def _path(nodes: dict[str, dict[str, Any]], leaf: str, known: set[str] | None = None) -> list[str]:
+    """From the root, or from where it leaves what is known, to a leaf."""
+    path: list[str] = []
+    seen = set(known or ())
+    while leaf in nodes and leaf not in seen:
+        seen.add(leaf)
+        path.append(leaf)
+        leaf = text(nodes[leaf].get("parent"))
+    return path[::-1]
+
+
+def _branches(nodes: dict[str, dict[str, Any]], known: set[str]) -> list[list[str]]:
+    """What is on no branch before it, each from its fork to its end."""
+    parents = {text(one.get("parent")) for one in nodes.values()}
+    found = []
+    for leaf in [key for key in nodes if key not in parents]:
+        path = _path(nodes, leaf, known)
+        if path:
+            found.append(path)
+            known = known | set(path)
+    return found
+
+
+def _chat(
+    nodes: dict[str, dict[str, Any]], path: list[str], session: str, title: str, name: str, told: Told
+) -> Iterator[Piece]:
+    messages = [message for key in path if (message := _heard(nodes[key], told)) is not None]
+    for number, part in enumerate(parts(messages), 1):
+        yield Chat(format=Format.CHATGPT, session=session, messages=part, title=title, part=str(number), place=name)
+
+
+def _heard(node: dict[str, Any], told: Told) -> Message | None:
+    message = _message(node)
+    if message is None and said(_words(mapping(node.get("message")))):
+        told.left("calls and outputs of tools, and lines of the host")
+    return message
+
+
+def _message(node: dict[str, Any]) -> Message | None:
+    found = mapping(node.get("message"))
+    role = mapping(found.get("author")).get("role")
+    if mapping(found.get("metadata")).get("is_visually_hidden_from_conversation") is True:
+        return None
+    content = mapping(found.get("content"))
+    if (text(content.get("content_type")) or "text") not in _SPOKEN or found.get("recipient", "all") not in (
+        "all",
+        None,
+    ):
+        return None
+    words = _words(found)
+    at, id = moment(found.get("create_time")), text(found.get("id"))
+    if not said(words):
+        return None
+    if role == "user":
+        return user(words, at, id)
+    return assistant(words, at, id) if role == "assistant" else None
+
+
+def _words(message: dict[str, Any]) -> str:
+    content = mapping(message.get("content"))
+    listed = content.get("parts")
+    if not isinstance(listed, list):
+        return text(content.get("text")) or text(content.get("result"))
+    spoken = [one for one in listed if isinstance(one, str)]
+    spoken += [text(one.get("text")) for one in dicts(listed) if one.get("content_type") == "audio_transcription"]
+    return "\n".join(filter(said, spoken))
