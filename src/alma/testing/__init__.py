@@ -1,4 +1,4 @@
-"""For those who write a store, and for tests: the contract every store keeps, and fakes.
+"""For those who write a store or a graph, and for tests: the contracts that all of them keep, and fakes.
 
     from alma.testing import StoreContract
 
@@ -11,5 +11,6 @@ Run it with pytest; `hypothesis` is needed for the random histories.
 
 from .contract import StoreContract, capabilities
 from .fakes import FakeEmbedder, FrozenClock, make_record
+from .graphs import GraphContract
 
-__all__ = ["FakeEmbedder", "FrozenClock", "StoreContract", "capabilities", "make_record"]
+__all__ = ["FakeEmbedder", "FrozenClock", "GraphContract", "StoreContract", "capabilities", "make_record"]

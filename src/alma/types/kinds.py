@@ -467,6 +467,15 @@ _ALL = (
     Kind("run", "run", ("run", "workflow", "status", "started_at", "ended_at")),
     Kind("artifact", "art", ("name", "path", "kind", "size", "digest", "workflow", "run", "node")),
     Kind("domain_schema", "dom", ("name", "schema")),
+    # The graph: an entity's tags are what it is found by, a relation's tags and key its ends and its type; both link to
+    # the records they come from.
+    Kind(
+        "entity",
+        "ent",
+        ("entity", "name", "type", "aliases", "attributes", "confidence", "absorbed"),
+        lambda body: "\n".join((body["name"], *body["aliases"])),
+    ),
+    Kind("relation", "rel", ("relation", "subject", "type", "object", "attributes", "confidence")),
     Kind("retrieval", "ret", ("task", "shown", "mode"), passing=True),
     Kind("change", "chg", ("record", "verb", "why", "before")),
     Kind("tombstone", "tom", ("record", "kind")),

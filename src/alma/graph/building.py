@@ -1,0 +1,262 @@
+"""From what is remembered to the graph: `build` reads everything, `update` what has changed since.
+
+Relations point at the records they come from. A record that is replaced or put away ends what only it said; one that is
+deleted takes it along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from ..engine import episodes, validate
+from ..engine.admit import build as built
+from ..engine.admit import commit, revise
+from ..engine.context import Engine
+from ..engine.drafts import Draft
+from ..errors import ValidationError, unknown
+from ..ports import Model
+from ..types import speech
+from ..types.graph import Entity, Relationship
+from ..types.kinds import MemoryType
+from ..types.query import Where
+from ..types.record import Origin, Provenance, Record, Status
+from ..types.times import from_iso, to_iso
+from .extract import EntityExtractor
+from .graph import Graph
+from .registry import create_graph_store
+
+if TYPE_CHECKING:
+    from ..core import ALMA
+
+KINDS = ("domain_knowledge", "rule", "episode")
+"""What is read unless something else is asked for: facts, decisions, conversations."""
+READABLE = (*KINDS, "user_preference", "outcome", "heuristic", "anti_pattern")
+_BATCH = 100
+_MARGIN = timedelta(minutes=5)
+"""Clocks of several machines differ; what is read twice is not doubled."""
+Progress = Callable[[int, int], None]
+"""How many records were looked at, of how many."""
+Said = tuple[list[Entity], list[Relationship]]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a run did."""
+
+    records: int
+    """Looked at."""
+    read: int
+    """Read for what they say, because they were new or had changed."""
+    entities: int
+    relationships: int
+    ended: int
+    """Relations and entities that ended or went because their record did."""
+
+
+def build(
+    alma: ALMA | None = None,
+    *,
+    graph: Graph | None = None,
+    model: Model | None = None,
+    kinds: Iterable[str] = KINDS,
+    progress: Progress | None = None,
+    project_id: str | None = None,
+) -> Built:
+    """Read all facts, decisions and conversations into the graph. Done again, it adds nothing.
+
+    Without a memory it opens the one that is configured here; without a graph it is the one in that memory's own store.
+    """
+    return _run(alma, graph, model, kinds, progress, project_id, since_last=False)
+
+
+def update(
+    alma: ALMA | None = None,
+    *,
+    graph: Graph | None = None,
+    model: Model | None = None,
+    kinds: Iterable[str] = KINDS,
+    progress: Progress | None = None,
+    project_id: str | None = None,
+) -> Built:
+    """The same for what is new, changed or gone since the last run."""
+    return _run(alma, graph, model, kinds, progress, project_id, since_last=True)
+
+
+def _run(
+    alma: ALMA | None,
+    graph: Graph | None,
+    model: Model | None,
+    kinds: Iterable[str],
+    progress: Progress | None,
+    project_id: str | None,
+    *,
+    since_last: bool,
+) -> Built:
+    wanted = _kinds(kinds)
+    opened = alma
+    if opened is None:
+        from ..app import open_default
+
+        opened = open_default(project_id)
+    try:
+        named = opened.project_id if project_id is None else validate.name("project_id", project_id)
+        engine = opened.engine if named == opened.project_id else replace(opened.engine, project=named)
+        into = graph or create_graph_store("sqlite", alma=opened, project_id=named)
+        since = _last(engine, into) if since_last else None
+        return _Builder(engine, into, EntityExtractor(model), since, progress).run(wanted)
+    finally:
+        if alma is None:
+            opened.close()
+
+
+def _kinds(kinds: Iterable[str]) -> tuple[str, ...]:
+    wanted = validate.names("kinds", kinds)
+    for one in wanted:
+        if one not in READABLE:
+            raise ValidationError(unknown("kind", one, READABLE))
+    return wanted
+
+
+class _Builder:
+    def __init__(
+        self,
+        engine: Engine,
+        graph: Graph,
+        extractor: EntityExtractor,
+        since: datetime | None,
+        progress: Progress | None,
+    ) -> None:
+        self._engine = engine
+        self._graph = graph
+        self._extractor = extractor
+        self._since = since
+        self._progress = progress
+        self._empty = False
+        """Nothing was held when the run began, so that nothing can have ended."""
+        self._counts = {"records": 0, "read": 0, "entities": 0, "relationships": 0, "ended": 0}
+
+    def run(self, kinds: tuple[str, ...]) -> Built:
+        began = self._engine.clock()
+        before = self._graph.stats()
+        self._empty = not before.entities
+        waiting: list[Record] = []
+        records = list(self._records(kinds))
+        for number, record in enumerate(records, 1):
+            self._counts["records"] += 1
+            if self._since is None or record.updated_at >= self._since:
+                waiting.append(record)
+            if len(waiting) == _BATCH:
+                self._take(waiting)
+                waiting = []
+            if self._progress is not None:
+                self._progress(number, len(records))
+        self._take(waiting)
+        self._bury()
+        _remember(self._engine, self._graph, began)
+        after = self._graph.stats()
+        self._counts["entities"] = after.entities - before.entities
+        self._counts["relationships"] = after.relationships - before.relationships
+        return Built(**self._counts)
+
+    def _records(self, kinds: tuple[str, ...]) -> Iterator[Record]:
+        """Oldest first, so that what was said later has the last word; without their vectors, which take room."""
+        where = Where(kinds=set(kinds), projects={self._engine.project})
+        found = [(one.created_at, one.id) for one in self._engine.store.scan(where)]
+        for start in range(0, len(found), _BATCH):
+            ids = [id for _, id in sorted(found)[start : start + _BATCH]]
+            yield from (replace(one, vectors=()) for one in self._engine.store.get(ids))
+
+    def _take(self, records: list[Record]) -> None:
+        """What some records say now, in one transaction, and then an end to what they no longer say."""
+        said = {one.id: self._read(one) for one in records if one.status is Status.ACTIVE}
+        entities = [one for some, _ in said.values() for one in some]
+        related = [one for _, some in said.values() for one in some]
+        made, joined = self._graph.tell(entities, related) if entities else ([], [])
+        kept: dict[str, set[str]] = {id: set() for id in said}
+        for told, held in zip(entities, made, strict=True):
+            kept[told.sources[0]].add(held.id)
+        for said_too, held_too in zip(related, joined, strict=True):
+            if held_too is not None:
+                kept[said_too.sources[0]].add(held_too.id)
+        self._counts["read"] += len(said)
+        for record in records:
+            if self._empty:
+                continue
+            if record.status is Status.ACTIVE:
+                self._counts["ended"] += self._graph.forget_source(record.id, keep=kept[record.id])
+            elif record.status is not Status.CANDIDATE:
+                ended = record.valid_to or record.updated_at
+                self._counts["ended"] += self._graph.forget_source(record.id, ended_at=ended)
+
+    def _read(self, record: Record) -> Said:
+        if record.kind == MemoryType.EPISODE:
+            return self._conversation(record)
+        entities, relationships = self._extractor.extract(record.text)
+        return self._of(record.id, record.valid_from or record.created_at, entities, relationships)
+
+    def _conversation(self, episode: Record) -> Said:
+        """Each turn by itself; of a person who has a name "I" is that person."""
+        entities: list[Entity] = []
+        related: list[Relationship] = []
+        for turn in episodes.turns(self._engine, episode):
+            if turn.status is not Status.ACTIVE or not speech.is_person(turn.body["speaker"]):
+                continue
+            name = str(turn.body["speaker"])
+            speaker = None if name.casefold() in _NAMELESS else name
+            found, told = self._extractor.extract(turn.body["text"], speaker=speaker)
+            some, more = self._of(episode.id, turn.created_at, found, told, turn=turn.id)
+            entities += some
+            related += more
+        return entities, related
+
+    def _of(
+        self, source: str, at: datetime, entities: list[Entity], relationships: list[Relationship], **about: str
+    ) -> Said:
+        return (
+            [replace(one, sources=(source,)) for one in entities],
+            [
+                replace(one, sources=(source,), valid_from=at, attributes={**one.attributes, **about}, id="")
+                for one in relationships
+            ],
+        )
+
+    def _bury(self) -> None:
+        """What came from a record that was deleted goes with it."""
+        where = Where(kinds={"tombstone"}, projects={self._engine.project})
+        for stone in self._engine.store.scan(where):
+            if self._since is None or stone.updated_at >= self._since:
+                self._counts["ended"] += self._graph.forget_source(stone.body["record"])
+
+
+_NAMELESS = frozenset({"user", "human", "me", "customer", "person", "speaker", "you"})
+
+
+def _marker(engine: Engine, graph: Graph) -> str:
+    told = f"{engine.project}\x1f{graph.project_id}\x1f{graph.rows.place}"
+    return f"mrk_graph_{blake2b(told.encode(), digest_size=12).hexdigest()}"
+
+
+def _last(engine: Engine, graph: Graph) -> datetime | None:
+    held = engine.store.get([_marker(engine, graph)])
+    if not held or not graph.find(limit=1):
+        return None
+    at = from_iso(held[0].body["value"])
+    return at - _MARGIN if at is not None else None
+
+
+def _remember(engine: Engine, graph: Graph, began: datetime) -> None:
+    name = _marker(engine, graph)
+
+    def attempt() -> tuple[None, list[Record]]:
+        held = engine.store.get([name])
+        value = {"value": to_iso(began)}
+        if held:
+            return None, [revise(engine, held[0], body=value)]
+        draft = Draft(kind="marker", body=value, provenance=Provenance(Origin.SYSTEM))
+        return None, [built(engine, draft, (), id=name)]
+
+    commit(engine, attempt)

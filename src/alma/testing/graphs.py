@@ -1,0 +1,374 @@
+"""What every graph promises, as tests: a class to inherit from and to run with pytest.
+
+    class TestMyGraph(GraphContract):
+        def make_graph(self, project_id, clock):
+            return Graph(MyRows(self.folder / "graph", project_id), project_id, clock=clock)
+
+`self.folder` is an empty folder of the test's own. Graphs made in one test with different projects share their place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from unittest import SkipTest
+
+from ..errors import NotFoundError, StorageError, ValidationError
+from ..types.graph import Entity, Relationship
+from .contract import refused
+from .fakes import MOMENT
+from .graph_walks import DAY, HOSTILE, Walks, names, near
+
+
+class GraphContract(Walks):
+    # --- entities
+
+    def test_every_field_of_an_entity_comes_back(self) -> None:
+        given = Entity(
+            name="Robert Smith",
+            type="person",
+            id="p-1",
+            aliases=("Bob", "R. Smith"),
+            attributes={"team": ["a", {"b": None}], "n": 1.5, "yes": True},
+            sources=("kno_1", "epi_2"),
+            confidence=0.75,
+        )
+        made = self.graph.add_entity(given)
+        assert made == replace(given, created_at=MOMENT)
+        assert self.graph.get("p-1") == made
+        assert self.graph.find() == [made]
+
+    def test_the_least_entity_comes_back(self) -> None:
+        made = self.graph.add_entity(Entity("Acme"))
+        assert (made.id, made.name, made.type, made.created_at) == ("acme", "Acme", "thing", MOMENT)
+        assert self.graph.get("acme") == made
+
+    def test_where_a_text_names_it_is_not_kept(self) -> None:
+        assert self.graph.add_entity(Entity("Acme", spans=((0, 4),))).spans == ()
+        self._add("Bob")
+        assert self.graph.add_relationship(Relationship("acme", "hired", "bob", span=(0, 9))).span is None
+
+    def test_an_entity_told_again_gains_what_is_new(self) -> None:
+        self.graph.add_entity(Entity("Acme", sources=("a",), attributes={"x": 1, "y": 1}, confidence=0.5))
+        again = Entity("ACME", "organisation", aliases=("Acme Corp",), sources=("b",), attributes={"y": 2}, id="acme")
+        made = self.graph.add_entity(again)
+        assert (made.name, made.type, made.aliases) == ("Acme", "organisation", ("Acme Corp",))
+        assert (made.sources, dict(made.attributes), made.confidence) == (("a", "b"), {"x": 1, "y": 2}, 1.0)
+        assert self.graph.find() == [made]
+
+    def test_a_known_type_is_not_lost(self) -> None:
+        self._add("Jordan")
+        assert self.graph.add_entity(Entity("Jordan", "place")).type == "person"
+        assert self.graph.add_entity(Entity("Jordan")).type == "person"
+
+    def test_an_only_alias_is_enough_to_be_known(self) -> None:
+        self.graph.add_entity(Entity("Robert Smith", "person", aliases=("Bob",)))
+        assert self.graph.add_entity(Entity("Bob", "person")).id == "robert smith"
+        assert self.graph.get("bob").name == "Robert Smith"
+        assert len(self.graph.find()) == 1
+
+    def test_an_alias_of_two_is_nobody_in_particular(self) -> None:
+        for name in ("Robert Smith", "Robert Jones"):
+            self.graph.add_entity(Entity(name, "person", aliases=("Bob",)))
+        refused(NotFoundError, lambda: self.graph.get("bob"))
+        assert self.graph.add_entity(Entity("Bob", "person")).id == "bob"
+        assert len(self.graph.find("bob")) == 3
+
+    def test_hostile_names_are_onlynames(self) -> None:
+        for name in HOSTILE:
+            self.graph.add_entity(Entity(name, "person", aliases=(name[::-1],), attributes={name: name}))
+        self._add("Eve")
+        for name in HOSTILE:
+            found = self.graph.find(name)
+            assert names(found) == [name]
+            self._relate(found[0].id, "knows", "eve")
+            assert near(self.graph.neighbours(found[0].id)) == {("knows", "Eve")}
+        assert len(self.graph.find()) == len(HOSTILE) + 1
+        assert set(names(one.entity for one in self.graph.neighbours("eve"))) == set(HOSTILE)
+        assert self.graph.delete_entity(self.graph.find(HOSTILE[0])[0].id)
+        assert len(self.graph.find()) == len(HOSTILE)
+
+    def test_what_is_no_entity_is_refused(self) -> None:
+        for bad in (
+            Entity(""),
+            Entity(" \t"),
+            Entity("x" * 201),
+            Entity("a\x00b"),
+            Entity("\ud800"),
+            Entity("a", "no type!"),
+            Entity("a", ""),
+            Entity("a", aliases=("",)),
+            Entity("a", attributes={"x": object()}),
+            Entity("a", confidence=2.0),
+        ):
+            refused(ValidationError, partial(self.graph.add_entity, bad))
+        refused(ValidationError, lambda: self.graph.add_entity("Bob"))  # type: ignore[arg-type]
+        assert self.graph.find() == []
+
+    def test_find_by_name_alias_and_type(self) -> None:
+        self.graph.add_entity(Entity("Robert  Smith", "person", aliases=("Bob",)))
+        self.clock.advance(seconds=1)
+        self._add("Bob's Diner", type="place")
+        self._add("Acme", type="organisation")
+        assert names(self.graph.find(" robert SMITH ")) == names(self.graph.find("BOB")) == ["Robert  Smith"]
+        assert self.graph.find("bob", type="place") == self.graph.find("nobody") == []
+        assert names(self.graph.find(type="place")) == ["Bob's Diner"]
+        assert names(self.graph.find()) == ["Acme", "Bob's Diner", "Robert  Smith"]
+        assert names(self.graph.find(limit=2)) == ["Acme", "Bob's Diner"]
+
+    def test_equally_new_ones_come_by_id(self) -> None:
+        for name in ("b", "d", "a", "ä", "c"):
+            self.graph.add_entity(Entity(name))
+        assert names(self.graph.find()) == ["ä", "d", "c", "b", "a"]
+        assert names(self.graph.find(limit=3)) == ["ä", "d", "c"]
+
+    # --- relationships
+
+    def test_every_field_of_a_relationship_comes_back(self) -> None:
+        self._add("Bob", "Acme")
+        given = Relationship(
+            subject="bob",
+            type="works_at",
+            object="acme",
+            id="r-1",
+            valid_from=MOMENT - DAY,
+            valid_to=MOMENT + DAY,
+            confidence=0.5,
+            attributes={"role": "editor"},
+            sources=("kno_1",),
+        )
+        made = self.graph.add_relationship(given)
+        assert made == replace(given, created_at=self.clock())
+        assert self.graph.get_relationship("r-1") == made
+        assert self.graph.relationships() == self.graph.relationships("bob") == [made]
+
+    def test_ends_must_be_known(self) -> None:
+        self._add("Bob")
+        for one in (Relationship("bob", "knows", "eve"), Relationship("eve", "knows", "bob")):
+            error = refused(NotFoundError, partial(self.graph.add_relationship, one))
+            assert "eve" in str(error)
+        refused(NotFoundError, lambda: self.graph.add_many([Entity("Carl")], [Relationship("carl", "knows", "eve")]))
+        assert names(self.graph.find()) == ["Bob"]
+
+    def test_what_is_no_relationship_is_refused(self) -> None:
+        self._add("Bob", "Eve")
+        for bad in (
+            Relationship("bob", "knows]->() DELETE n //", "eve"),
+            Relationship("bob", "", "eve"),
+            Relationship("bob", "9lives", "eve"),
+            Relationship("bob", "x" * 65, "eve"),
+            Relationship("", "knows", "eve"),
+            Relationship("bob", "knows", "bob"),
+            Relationship("bob", "knows", "BOB"),
+            Relationship("bob", "knows", "eve", valid_from=MOMENT, valid_to=MOMENT - DAY),
+            Relationship("bob", "knows", "eve", valid_from=MOMENT.replace(tzinfo=None)),
+            Relationship("bob", "knows", "eve", valid_from="soon"),  # type: ignore[arg-type]
+            Relationship("bob", "knows", "eve", confidence=-1.0),
+        ):
+            refused(ValidationError, partial(self.graph.add_relationship, bad))
+        assert self.graph.relationships() == []
+
+    def test_types_are_folded(self) -> None:
+        self._add("Bob", "Acme")
+        for kind in ("Works At", "WORKS-AT", "works_at"):
+            assert self._relate("bob", kind, "acme").type == "works_at"
+        assert len(self.graph.relationships(types=["WORKS AT"])) == 1
+
+    def test_an_id_of_another_relationship_is_refused(self) -> None:
+        self._add("Bob", "Eve", "Carl")
+        self.graph.add_relationship(Relationship("bob", "knows", "eve", id="r"))
+        refused(ValidationError, lambda: self.graph.add_relationship(Relationship("bob", "knows", "carl", id="r")))
+
+    def test_said_again_it_is_confirmed(self) -> None:
+        self._add("Bob", "Acme")
+        first = self.graph.add_relationship(
+            Relationship("bob", "works_at", "acme", valid_from=MOMENT, sources=("a",), confidence=0.5)
+        )
+        again = self.graph.add_relationship(
+            Relationship("bob", "works_at", "acme", valid_from=MOMENT - DAY, sources=("b",), attributes={"x": 1})
+        )
+        assert again == replace(first, valid_from=MOMENT - DAY, sources=("a", "b"), confidence=1.0, attributes={"x": 1})
+        assert self.graph.relationships(history=True) == [again]
+
+    def test_many_at_once_all_or_none(self) -> None:
+        entities = [Entity(f"e{number}") for number in range(50)]
+        related = [Relationship(f"e{number}", "next", f"e{number + 1}") for number in range(49)]
+        made, joined = self.graph.add_many([*entities, entities[0]], [*related, related[0]])
+        assert (len(made), len(joined)) == (51, 50)
+        assert made[0] == made[50]
+        assert joined[0] == joined[49]
+        assert (self.graph.stats().entities, self.graph.stats().relationships) == (50, 49)
+        bad = [Relationship("e1", "next", "e9"), Relationship("e1", "next", "nobody")]
+        refused(NotFoundError, lambda: self.graph.add_many([Entity("late")], bad))
+        assert (self.graph.stats().entities, self.graph.stats().relationships) == (50, 49)
+
+    def test_many_at_once_leave_out_what_points_at_itself(self) -> None:
+        self.graph.add_entity(Entity("Robert", aliases=("Bob",)))
+        made, joined = self.graph.add_many([Entity("Bob"), Entity("Robert")], [Relationship("bob", "is", "robert")])
+        assert ({one.id for one in made}, joined) == ({"robert"}, [])
+
+    # --- times
+
+    def test_as_of_asks_for_another_moment(self) -> None:
+        self._add("Bob", "Acme", "Globex")
+        first = self._relate("bob", "works_at", "acme", MOMENT - 10 * DAY)
+        self.graph.end_relationship(first.id, MOMENT - 5 * DAY)
+        self._relate("bob", "works_at", "globex", MOMENT - 4 * DAY)
+        for moment, wanted in (
+            (MOMENT - 11 * DAY, set()),
+            (MOMENT - 10 * DAY, {"Acme"}),
+            (MOMENT - 5 * DAY, set()),
+            (MOMENT - 4 * DAY, {"Globex"}),
+        ):
+            assert {one.entity.name for one in self.graph.neighbours("bob", as_of=moment)} == wanted
+            assert set(names(self.graph.traverse("bob", as_of=moment).entities)) == {"Bob", *wanted}
+        assert near(self.graph.neighbours("bob")) == {("works_at", "Globex")}
+        assert len(self.graph.relationships("bob", history=True)) == 2
+        assert self.graph.relationships("bob", as_of="2025-12-24T00:00:00Z")[0].object == "acme"
+
+    def test_what_has_not_begun_does_not_hold_yet(self) -> None:
+        self._add("Bob", "Acme")
+        self._relate("bob", "works_at", "acme", MOMENT + DAY)
+        assert self.graph.neighbours("bob") == []
+        self.clock.advance(days=2)
+        assert len(self.graph.neighbours("bob")) == 1
+
+    def test_a_new_one_supersedes(self) -> None:
+        self._add("Bob", "Acme", "Globex", "Initech")
+        self._relate("bob", "works_at", "acme", MOMENT - 10 * DAY)
+        self._relate("bob", "likes", "acme")
+        newer = Relationship("bob", "works_at", "globex", valid_from=MOMENT - DAY)
+        self.graph.add_relationship(newer, supersede=True)
+        assert near(self.graph.neighbours("bob")) == {("works_at", "Globex"), ("likes", "Acme")}
+        assert [one.valid_to for one in self.graph.relationships("bob", types=["works_at"], history=True)] == [
+            None,
+            MOMENT - DAY,
+        ]
+        older = Relationship("bob", "works_at", "initech", valid_from=MOMENT - 5 * DAY)
+        assert self.graph.add_relationship(older, supersede=True).valid_to == MOMENT - DAY
+        at = MOMENT - 2 * DAY
+        assert near(self.graph.neighbours("bob", types=["works_at"], as_of=at)) == {("works_at", "Initech")}
+
+    def test_what_has_ended_can_begin_again(self) -> None:
+        self._add("Bob", "Acme")
+        first = self._relate("bob", "works_at", "acme")
+        self.graph.end_relationship(first.id)
+        assert self.graph.neighbours("bob") == []
+        self.clock.advance(days=1)
+        again = self._relate("bob", "works_at", "acme")
+        assert again.id != first.id
+        assert again.valid_from == self.clock()
+        assert len(self.graph.relationships("bob", history=True)) == 2
+        assert self.graph.relationships("bob", as_of=MOMENT + DAY / 2) == []
+
+    def test_older_word_does_not_reopen_what_has_ended(self) -> None:
+        self._add("Bob", "Acme")
+        first = self._relate("bob", "works_at", "acme", MOMENT - 10 * DAY)
+        self.graph.end_relationship(first.id, MOMENT - DAY)
+        assert self._relate("bob", "works_at", "acme", MOMENT - 3 * DAY).valid_to == MOMENT - DAY
+        assert len(self.graph.relationships("bob", history=True)) == 1
+
+    def test_it_cannot_end_before_it_began(self) -> None:
+        self._add("Bob", "Acme")
+        made = self._relate("bob", "works_at", "acme", MOMENT)
+        refused(ValidationError, lambda: self.graph.end_relationship(made.id, MOMENT - DAY))
+        refused(NotFoundError, lambda: self.graph.end_relationship("rel_unknown"))
+
+    # --- removing
+
+    def test_what_is_deleted_is_gone(self) -> None:
+        self._add("Bob", "Eve", "Carl")
+        self._relate("bob", "knows", "eve")
+        kept = self._relate("eve", "knows", "carl")
+        assert self.graph.delete_entity("bob") is True
+        assert self.graph.delete_entity("bob") is False
+        refused(NotFoundError, lambda: self.graph.get("bob"))
+        assert self.graph.find("Bob") == []
+        assert self.graph.relationships("eve", history=True) == [kept]
+        assert self.graph.delete_relationship(kept.id) is True
+        assert self.graph.delete_relationship(kept.id) is False
+        assert self.graph.relationships(history=True) == []
+        assert self.graph.add_entity(Entity("Bob")).sources == ()
+
+    def test_what_came_from_one_record_alone_goes_with_it(self) -> None:
+        self.graph.add_many(
+            [Entity("Bob", sources=("a", "b")), Entity("Eve", sources=("a",)), Entity("Carl", sources=("b",))],
+            [
+                Relationship("bob", "knows", "eve", sources=("a",)),
+                Relationship("bob", "knows", "carl", sources=("a", "b")),
+            ],
+        )
+        assert self.graph.forget_source("a") == 2
+        assert {one.name: one.sources for one in self.graph.find()} == {"Bob": ("b",), "Carl": ("b",)}
+        assert [(one.object, one.sources) for one in self.graph.relationships()] == [("carl", ("b",))]
+        assert self.graph.forget_source("a") == self.graph.forget_source("unknown") == 0
+
+    def test_what_came_from_one_record_alone_ends_with_it(self) -> None:
+        self.graph.add_many(
+            [Entity("Bob", sources=("a",)), Entity("Eve", sources=("a",))],
+            [Relationship("bob", "knows", "eve", sources=("a",), valid_from=MOMENT - 9 * DAY)],
+        )
+        assert self.graph.forget_source("a", ended_at=MOMENT - DAY) == 1
+        assert self.graph.neighbours("bob") == []
+        assert len(self.graph.neighbours("bob", as_of=MOMENT - 2 * DAY)) == 1
+
+    def test_what_a_record_still_says_stays(self) -> None:
+        _, [first, second] = self.graph.add_many(
+            [Entity(name, sources=("a",)) for name in ("Bob", "Eve", "Carl")],
+            [Relationship("bob", "knows", other, sources=("a",)) for other in ("eve", "carl")],
+        )
+        assert self.graph.forget_source("a", keep=[first.id, "bob", "eve"]) == 2
+        assert [one.id for one in self.graph.relationships(history=True)] == [first.id]
+        assert second.id != first.id
+        assert sorted(names(self.graph.find())) == ["Bob", "Eve"]
+
+    # --- the whole
+
+    def test_projects_do_not_see_each_other(self) -> None:
+        other = self.make_graph("q", self.clock)
+        try:
+            self._add("Bob", "Eve")
+            made = self._relate("bob", "knows", "eve")
+            assert (other.find(), other.relationships(history=True)) == ([], [])
+            other.add_many([Entity("Bob"), Entity("Acme")], [Relationship("bob", "works_at", "acme")])
+            assert near(self.graph.neighbours("bob")) == {("knows", "Eve")}
+            assert near(other.neighbours("bob")) == {("works_at", "Acme")}
+            refused(NotFoundError, lambda: other.get_relationship(made.id))
+            assert other.delete_entity("bob")
+            assert self.graph.stats().relationships == 1
+        finally:
+            other.close()
+
+    def test_stats_count(self) -> None:
+        self._add("Bob", "Eve")
+        self._add("Acme", type="organisation")
+        self._relate("bob", "knows", "eve")
+        self.graph.end_relationship(self._relate("bob", "works_at", "acme").id)
+        self.clock.advance(seconds=1)
+        told = self.graph.stats()
+        assert (told.entities, told.relationships, told.current) == (3, 2, 1)
+        assert dict(told.entity_types) == {"organisation": 1, "person": 2}
+        assert dict(told.relationship_types) == {"knows": 1, "works_at": 1}
+
+    def test_what_was_kept_is_there_in_the_next_handle(self) -> None:
+        self._add("Bob", "Eve")
+        made = self._relate("bob", "knows", "eve")
+        self.graph.merge("eve", self.graph.add_entity(Entity("Evelyn")).id)
+        self.graph.close()
+        self.graph = self.open_again("p", self.clock)
+        assert self.graph.relationships() == [made]
+        assert self.graph.get("evelyn").id == "eve"
+
+    def test_a_closed_graph_says_so(self) -> None:
+        if not self.says_closed:
+            raise SkipTest("belongs to somebody else, who closes it")
+        self.graph.close()
+        self.graph.close()
+        refused(StorageError, lambda: self.graph.find())
+
+    says_closed = True
+
+    def test_it_agrees_with_the_in_memory_graph_on_random_histories(self) -> None:
+        from .graph_histories import agree
+
+        agree(lambda: self._empty(), self.clock, self.histories)
