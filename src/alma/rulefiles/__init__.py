@@ -1,0 +1,31 @@
+"""Rules in git: written to the files that coding agents read, edited there by people, and read back.
+
+from alma.rulefiles import export, import_
+
+export(alma, "agents-md")
+import_(alma, "AGENTS.md")
+"""
+
+from __future__ import annotations
+
+from .exporting import export
+from .importing import Side, import_, plan
+from .targets import TARGETS, Host, Limit, Target, Unit
+from .types import Change, ExportReport, ImportReport, LeftOut, Verb
+
+__all__ = [
+    "TARGETS",
+    "Change",
+    "ExportReport",
+    "Host",
+    "ImportReport",
+    "LeftOut",
+    "Limit",
+    "Side",
+    "Target",
+    "Unit",
+    "Verb",
+    "export",
+    "import_",
+    "plan",
+]

@@ -1,0 +1,188 @@
+"""The marked part of a file that is ours. Everything around it stays as it is, byte for byte."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ..errors import ValidationError
+from .lines import Item, is_mark, item
+
+BEGIN = "<!-- alma:begin Edit, add or remove items, then run: alma rules import -->"
+END = "<!-- alma:end -->"
+_BEGIN = re.compile(r"\s*<!--\s*alma:begin\b[^>]*-->\s*")
+_END = re.compile(r"\s*<!--\s*alma:end\s*-->\s*")
+_OPENING = re.compile(r" {0,3}(?P<mark>`{3,}|~{3,})")
+_FENCE = re.compile(r" {0,3}(?P<mark>`{3,}|~{3,})\s*")
+_BULLET = re.compile(r"\s*[-*+]\s+(?P<said>.*)")
+_NUMBERED = re.compile(r"\s*\d{1,9}[.)]\s+(?P<said>.*)")
+_HEADING = re.compile(r" {0,3}#{1,6}\s+(?P<title>.*?)\s*#*\s*")
+_MERGE = ("<<<<<<<", ">>>>>>>")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Where the marked part is in a text, and what stands in it."""
+
+    start: int
+    end: int
+    lines: tuple[str, ...]
+    """Between the marks."""
+    first: int
+    """The number of the first of them in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    items: tuple[Item, ...]
+    title: str
+    """The first heading."""
+    other: tuple[tuple[int, str], ...]
+    """Lines that are no item: their number and what they say."""
+
+
+def find(text: str, name: str) -> Block | None:
+    """The marked part; None when there is none."""
+    begun: tuple[int, int] | None = None
+    found: Block | None = None
+    lines: list[str] = []
+    for number, start, line in _outside_code(text):
+        if _BEGIN.fullmatch(line):
+            if begun is not None or found is not None:
+                raise _damaged(name, number, "begins a second time; there may be one block only")
+            begun, lines = (start, number), []
+        elif _END.fullmatch(line):
+            if begun is None:
+                raise _damaged(name, number, "ends without having begun")
+            found = Block(begun[0], start + len(line), tuple(lines), begun[1] + 1)
+            begun = None
+        elif begun is not None:
+            if line.startswith(_MERGE):
+                raise _damaged(name, number, "holds an unfinished merge")
+            lines.append(line)
+    if begun is not None:
+        raise _damaged(name, begun[1], f"begins and never ends; put {END} after its last item")
+    return found
+
+
+def _damaged(name: str, number: int, what: str) -> ValidationError:
+    return ValidationError(f"{name}, line {number}: the block of rules {what}. Nothing was changed.")
+
+
+def _rows(text: str) -> Iterator[tuple[int, int, str]]:
+    """Number, place and words of each line; only a line feed ends one."""
+    start = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        yield number, start, line.removesuffix("\r")
+        start += len(line) + 1
+
+
+def _outside_code(text: str) -> Iterator[tuple[int, int, str]]:
+    """The lines that are not in a fenced piece of code. In our own part there is no such thing, and a fence that is
+    never closed is a slip, and no reason to lose sight of what follows."""
+    rows = list(_rows(text))
+    closing = {at: found["mark"] for at, (_, _, line) in enumerate(rows) if (found := _FENCE.fullmatch(line))}
+    ends = deque(closing)
+    at, ours = 0, False
+    while at < len(rows):
+        line = rows[at][2]
+        ours = not _END.fullmatch(line) if ours else bool(_BEGIN.fullmatch(line))
+        opening = None if ours else _OPENING.match(line)
+        end = _closed(opening["mark"], at, ends, closing) if opening else None
+        if end is None:
+            yield rows[at]
+        at = (at if end is None else end) + 1
+
+
+def _closed(mark: str, at: int, ends: deque[int], closing: dict[int, str]) -> int | None:
+    """Where a fence that is opened in a line is closed."""
+    while ends and ends[0] <= at:
+        ends.popleft()
+    return next((end for end in ends if closing[end].startswith(mark)), None)
+
+
+def content(block: Block) -> Content:
+    return _read(block.lines, block.first, numbered=False)
+
+
+def outside(text: str, block: Block | None) -> list[Item]:
+    """The items of lists that a person wrote around the marked part."""
+    rest = text if block is None else text[: block.start] + _blank(text[block.start : block.end]) + text[block.end :]
+    lines = {number: line for number, _, line in _outside_code(_uncommented(_without_front(rest)))}
+    most = max(lines, default=0)
+    # What is in a fence ends an item as an empty line does.
+    return list(_read([lines.get(number, "") for number in range(1, most + 1)], 1, numbered=True).items)
+
+
+def _blank(text: str) -> str:
+    return "\n" * text.count("\n")
+
+
+def _without_front(text: str) -> str:
+    found = re.match(r"\ufeff?---\r?\n.*?\r?\n---[ \t]*(?=\r?\n|\Z)", text, re.DOTALL)
+    return _blank(found[0]) + text[found.end() :] if found else text
+
+
+def _uncommented(text: str) -> str:
+    """Without comments, but for those that name a memory."""
+    out: list[str] = []
+    done = 0
+    while (start := text.find("<!--", done)) >= 0 and (end := text.find("-->", start)) >= 0:
+        comment = text[start : end + 3]
+        out += (text[done:start], comment if is_mark(comment) else _blank(comment))
+        done = end + 3
+    return "".join((*out, text[done:]))
+
+
+def _read(lines: Sequence[str], first: int, *, numbered: bool) -> Content:
+    items: list[Item] = []
+    other: list[tuple[int, str]] = []
+    title = heading = ""
+    said: list[str] = []
+    began = 0
+
+    def close() -> None:
+        if any(part.strip() for part in said):
+            items.append(item(" ".join(said), began, heading))
+        said.clear()
+
+    for number, line in enumerate(lines, first):
+        bullet = _BULLET.fullmatch(line) or (_NUMBERED.fullmatch(line) if numbered else None)
+        titled = _HEADING.fullmatch(line)
+        if bullet is not None:
+            close()
+            said.append(bullet["said"])
+            began = number
+        elif said and line[:1] in " \t" and line.strip():
+            said.append(line)
+        else:
+            close()
+            if titled:
+                heading, title = titled["title"], title or line.strip()
+            elif line.strip():
+                other.append((number, line.strip()))
+    close()
+    return Content(tuple(items), title, tuple(other))
+
+
+# -- writing
+
+
+def newline(text: str) -> str:
+    """What ends the lines of a text: the first of them says it."""
+    at = text.find("\n")
+    return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
+
+
+def placed(text: str, block: Block | None, lines: Iterable[str], front: str) -> str:
+    """The text with the marked part in its place, or at the end when there was none yet."""
+    end = newline(text)
+    ours = end.join((BEGIN, *lines, END))
+    if block is not None:
+        return text[: block.start] + ours + text[block.end :]
+    if not text:
+        return front + ours + "\n"
+    gap = "" if text.endswith((f"{end}{end}",)) else end if text.endswith("\n") else end * 2
+    return text + gap + ours + end

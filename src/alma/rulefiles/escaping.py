@@ -1,0 +1,141 @@
+"""Text of a memory as one line of Markdown that is nothing but text, and back.
+
+A backslash stands before what would act as structure: a tag or comment, a heading, a fence, an `@path` that a host
+would load, the marks of our own lines. Code spans stay as they are. `decode(encode(text))` is `fold(text)`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+MEANT = "\\`@<!>*_#~[-+"
+"""What a backslash may stand before."""
+
+_SPACE = re.compile(r"\s+")
+_RUN = re.compile(r"`+")
+_ESCAPED = re.compile(r"\\([\\`@<!>*_#~\[+-])")
+_UNSEEN = ("Cc", "Cf", "Cs", "Co")
+_JOINERS = "\u200c\u200d"
+_LABEL = re.compile(r"(?=([*_])(?:Why|Instead):\1)")
+_OPENS = re.compile(r"(?:#|~~~|>|[-+*](?:\s|$)|[-*_](?:\s*[-*_]){2,}\s*$|\[[^\]]*\]:|(\*\*|__)(?=.*:\1))")
+_MARKUP = re.compile(
+    r"(?P<mail>(?<![\w.+-])@)|(?P<tag><(?=[A-Za-z/!?]))|(?P<open>(?<=<)!(?=--))|(?P<close>(?<=--)>)"
+    r"|(?P<tick>`)|(?P<slash>\\+)"
+)
+_ENDS_HEAD = re.compile(r"(?<=:)(?:\*(?=\*)|_(?=_))")
+
+
+def fold(text: str) -> str:
+    """One line, without what nobody sees."""
+    flat = _SPACE.sub(" ", text).strip()
+    if flat.isascii() and flat.isprintable():
+        return flat
+    seen = "".join(_seen(flat, at) for at in range(len(flat)))
+    return _SPACE.sub(" ", seen).strip()
+
+
+def _seen(text: str, at: int) -> str:
+    character = text[at]
+    if unicodedata.category(character) not in _UNSEEN:
+        return character
+    # Persian and Indic spelling and emoji need joiners, between what they join.
+    joins = character in _JOINERS and 0 < at < len(text) - 1
+    return character if joins and _letter(text[at - 1]) and _letter(text[at + 1]) else ""
+
+
+def _letter(character: str) -> bool:
+    return character >= "\u0590" and unicodedata.category(character) not in _UNSEEN
+
+
+def encode(text: str, *, head: bool = False) -> str:
+    """The text on one line; as a head, it holds nothing that would end one."""
+    flat = fold(text)
+    marks = {found.start() for found in _LABEL.finditer(flat)}
+    marks |= {0} if _OPENS.match(flat) else set()
+    marks |= {found.start() for found in _ENDS_HEAD.finditer(flat)} if head else set()
+    return "".join(flat[start:end] if code else _escaped(flat, start, end, marks) for start, end, code in _pieces(flat))
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Code spans and what is between them, in order."""
+    done = at = 0
+    while opening := _RUN.search(text, at):
+        end = _closing(text, opening)
+        # A comment hides what stands in it, in a code span too.
+        if end is None or "<!--" in text[opening.start() : end] or "-->" in text[opening.start() : end]:
+            at = opening.end()
+            continue
+        if opening.start() > done:
+            yield done, opening.start(), False
+        yield opening.start(), end, True
+        done = at = end
+    if done < len(text):
+        yield done, len(text), False
+
+
+def _closing(text: str, opening: re.Match[str]) -> int | None:
+    for run in _RUN.finditer(text, opening.end()):
+        if len(run[0]) == len(opening[0]):
+            return run.end()
+    return None
+
+
+def _escaped(text: str, start: int, end: int, marks: set[int]) -> str:
+    out: list[str] = []
+    at = start
+    while at < end:
+        found = _MARKUP.match(text, at)
+        if found is not None and found["slash"]:
+            stop = min(found.end(), end)
+            run = text[at:stop]
+            alone = len(run) == 1 and (stop == len(text) or text[stop] not in MEANT)
+            out.append(run if alone else run * 2)
+            at = stop
+        else:
+            out.append(f"\\{text[at]}" if found is not None or at in marks else text[at])
+            at += 1
+    return "".join(out)
+
+
+# -- back
+
+
+def decode(line: str) -> str:
+    out: list[str] = []
+    for start, end, code in spans(line):
+        out.append(line[start:end] if code else _ESCAPED.sub(r"\1", line[start:end]))
+    return fold("".join(out))
+
+
+def spans(line: str) -> Iterator[tuple[int, int, bool]]:
+    """Code spans of a line of Markdown and what is between them: a backtick after a backslash opens none."""
+    done = at = 0
+    while at < len(line):
+        if line[at] == "\\" and line[at + 1 : at + 2] and line[at + 1] in MEANT:
+            at += 2
+        elif line[at] == "`":
+            opening = _RUN.match(line, at)
+            assert opening is not None
+            end = _closing(line, opening)
+            if end is None:
+                at = opening.end()
+                continue
+            if at > done:
+                yield done, at, False
+            yield at, end, True
+            done = at = end
+        else:
+            at += 1
+    if done < len(line):
+        yield done, len(line), False
+
+
+def masked(line: str) -> str:
+    """As long as the line, with what only looks like a mark blotted out."""
+    blot = _ESCAPED.sub("\0\0", line)
+    for start, end, code in spans(line):
+        if code:
+            blot = blot[:start] + "\0" * (end - start) + blot[end:]
+    return blot

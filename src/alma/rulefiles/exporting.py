@@ -1,0 +1,267 @@
+"""Rules into a file: ours in a marked block, in an order that stays, within what its readers take in."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from ..engine import validate
+from ..engine.admit import commit
+from ..engine.context import Engine
+from ..errors import ValidationError, unknown
+from ..opening import Holder
+from ..types.kinds import MemoryType
+from . import block as blocks
+from . import files, held
+from .held import Entry, Wanted
+from .lines import Item, read, written
+from .targets import NAME, Limit, Target, file_name, skill_name, target
+from .types import ExportReport, LeftOut
+
+if TYPE_CHECKING:
+    from ..core import ALMA
+
+TITLE = "## Rules learned in this project"
+_SAMPLE = 80
+_MOST = 10_000_000
+
+
+def export(
+    alma: ALMA | None,
+    to: str,
+    path: str | PathLike[str] | None = None,
+    *,
+    project_id: str | None = None,
+    root: str | PathLike[str] | None = None,
+    agent: str | None = None,
+    everywhere: bool = False,
+    include: Iterable[str] = (MemoryType.RULE,),
+    name: str = NAME,
+    limit: int | None = None,
+    check: bool = False,
+    force: bool = False,
+) -> ExportReport:
+    """Write the rules that hold in this project to the file that a coding agent reads, inside a marked block.
+
+    `to` is 'agents-md', 'claude-md', 'cursor', 'windsurf', 'copilot' or 'skill'; without `path` it is that agent's
+    usual file at the root of the repository. `include` may name 'heuristic', 'anti_pattern' and 'domain_knowledge'
+    too, of which the proven ones are taken, and `everywhere` takes in rules of all projects. What the limit leaves no
+    room for is left out, the least proven first. With `check` nothing is written. What was edited by hand and not
+    imported is not overwritten unless `force`.
+    """
+    host, called = target(to), file_name(name)
+    where = files.place(path, root, host.path.format(name=called))
+    if host.name == "skill":
+        called = skill_name(PurePosixPath(where.real.as_posix()), called)
+    most = host.limit if limit is None else replace(host.limit, most=validate.whole("limit", limit, 1, _MOST))
+    with Holder(alma, project_id) as holder:
+        engine = _of_project(holder.alma.engine, project_id)
+        wanted = Wanted(
+            _kinds(include), None if agent is None else engine.agent(validate.name("agent", agent)), everywhere
+        )
+        page = _compose(engine, where, host, called, wanted, most)
+        if page.hand_edits and page.after != page.before and not (check or force):
+            raise ValidationError(_unimported(where.name, page.hand_edits))
+        if not check:
+            page.write(engine, where)
+        return page.report(host, where, written=not check and page.after != page.before, most=most)
+
+
+def _of_project(engine: Engine, project_id: str | None) -> Engine:
+    return engine if project_id is None else replace(engine, project=validate.name("project_id", project_id))
+
+
+def _kinds(given: Iterable[str]) -> frozenset[str]:
+    named = validate.names("include", given)
+    for one in named:
+        if one not in held.KINDS:
+            raise ValidationError(unknown("memory type to include", one, held.KINDS))
+    return frozenset(named)
+
+
+def _unimported(name: str, edits: Sequence[str]) -> str:
+    told = "\n".join(f"  {one}" for one in edits[:20])
+    more = f"\n  and {len(edits) - 20} more" if len(edits) > 20 else ""
+    return (
+        f"{name} was edited by hand, and an export would take that away:\n{told}{more}\n"
+        f"Import it first (alma rules import {name}), or export with force."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A file as it is and as it should be."""
+
+    before: str | None
+    after: str | None
+    """None: there is nothing to write, and no file."""
+    standing: Mapping[str, str]
+    left_out: tuple[LeftOut, ...]
+    hand_edits: tuple[str, ...]
+
+    def write(self, engine: Engine, where: files.Place) -> None:
+        if self.after is not None and self.after != self.before:
+            files.write(where, self.after, self.before)
+        if self.after is not None:
+            commit(engine, lambda: (None, held.ledger(engine, where.name).saying(engine, self.standing)))
+
+    def report(self, host: Target, where: files.Place, *, written: bool, most: Limit) -> ExportReport:
+        before, after = self.before or "", self.after or ""
+        rows = difflib.unified_diff(_rows(before), _rows(after), f"a/{where.name}", f"b/{where.name}", n=2, lineterm="")
+        return ExportReport(
+            to=host.name,
+            path=where.name,
+            root=str(where.root),
+            items=len(self.standing),
+            changed=before != after,
+            written=written,
+            diff="\n".join(rows),
+            left_out=self.left_out,
+            hand_edits=self.hand_edits,
+            size=f"{most.unit.of(after):,} {most.unit}",
+            limit=str(most),
+        )
+
+
+def _rows(text: str) -> list[str]:
+    return [row.removesuffix("\r") for row in text.split("\n")] if text else []
+
+
+def _compose(engine: Engine, where: files.Place, host: Target, called: str, wanted: Wanted, most: Limit) -> _Page:
+    before = files.read(where)
+    text = before or ""
+    block = blocks.find(text, where.name)
+    there = blocks.content(block) if block is not None else blocks.Content((), "", ())
+    last = held.ledger(engine, where.name).standing
+    known = held.everything(engine, wanted.kinds, [one.id for one in there.items if one.id])
+    by_hand = {read(one.said, held.GRAMMARS[MemoryType.RULE]).digest for one in blocks.outside(text, block)}
+    fitting, left_out = _fitting(engine, known.values(), wanted, by_hand)
+    edits = hand_edits(there, known, last, fitting) if block is not None else []
+    if block is None and not fitting:
+        return _Page(before, before, {}, tuple(left_out), ())
+    front = host.front(where.name, called)
+    layout = _Layout(text, block, front, there.title or TITLE, [one.id for one in _matched(there.items, fitting)])
+    chosen = _within(engine, fitting, layout, most)
+    inside = {one.id for one in chosen}
+    left_out += [_left(one, f"the file has room for {most}") for one in fitting if one.id not in inside]
+    standing = {one.id: one.digest for one in chosen}
+    return _Page(before, layout.text_of(chosen), standing, tuple(left_out), tuple(edits))
+
+
+def _fitting(
+    engine: Engine, known: Iterable[Entry], wanted: Wanted, by_hand: set[str]
+) -> tuple[list[Entry], list[LeftOut]]:
+    fitting, left_out = [], []
+    for one in known:
+        why = wanted.why_not(engine, one)
+        if why is None and one.digest in by_hand:
+            why = "it stands in the file already, written by hand"
+        if why is None and one.words.text:
+            fitting.append(one)
+        elif why:
+            left_out.append(_left(one, why))
+    return fitting, left_out
+
+
+def _left(one: Entry, why: str) -> LeftOut:
+    return LeftOut(one.record.id, one.words.text, why)
+
+
+def _matched(items: Sequence[Item], entries: Sequence[Entry]) -> list[Entry]:
+    """The entries that stand in the file, in the order they have there: by their id, else by their words."""
+    by_id = {one.id: one for one in entries}
+    by_words = {one.digest: one for one in entries}
+    found: dict[str, Entry] = {}
+    for item in items:
+        one = by_id.get(item.id) or by_words.get(_digest(item, MemoryType.RULE))
+        if one is not None:
+            found.setdefault(one.id, one)
+    return list(found.values())
+
+
+def _digest(item: Item, kind: str) -> str:
+    return read(item.said, held.GRAMMARS[kind]).digest
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the items go."""
+
+    text: str
+    block: blocks.Block | None
+    front: str
+    title: str
+    order: Sequence[str]
+    """The ids that are there, as they are."""
+
+    def text_of(self, chosen: Iterable[Entry]) -> str:
+        return blocks.placed(self.text, self.block, self.lines(chosen), self.front)
+
+    def lines(self, chosen: Iterable[Entry]) -> list[str]:
+        places = {id: at for at, id in enumerate(self.order)}
+        # What is new goes to the end, so that a diff shows it and nothing else.
+        ordered = sorted(chosen, key=lambda one: (places.get(one.id, len(places)), one.record.created_at, one.id))
+        out = [self.title, ""]
+        for kind, heading in held.HEADINGS.items():
+            items = [written(one.words, one.id) for one in ordered if one.record.kind == kind]
+            if items and heading:
+                out += ["", heading, ""]
+            out += items
+        return out if out[2:] else [self.title]
+
+
+def _within(engine: Engine, entries: Sequence[Entry], layout: _Layout, most: Limit) -> list[Entry]:
+    """As many as the limit has room for, the most proven first."""
+    end = blocks.newline(layout.text)
+    chosen: list[Entry] = []
+    headed = {MemoryType.RULE}
+    spent = most.unit.of(layout.text_of([])) + most.unit.of(end)
+    for one in held.by_proof(entries, engine):
+        cost = most.unit.of(f"{written(one.words, one.id)}{end}")
+        if one.record.kind not in headed:
+            cost += most.unit.of(f"{end}{held.HEADINGS[one.record.kind]}{end}{end}")
+        if spent + cost <= most.most:
+            chosen.append(one)
+            spent += cost
+            headed.add(MemoryType(one.record.kind))
+    return chosen
+
+
+# -- what a person did to the block
+
+
+def hand_edits(
+    there: blocks.Content, known: Mapping[str, Entry], last: Mapping[str, str], fitting: Sequence[Entry]
+) -> list[str]:
+    """What an export would take away although nobody imported it."""
+    said = {one.digest for one in fitting}
+    told = [f"line {number}: {_sample(text)} (no item of a list)" for number, text in there.other]
+    seen: set[str] = set()
+    for item in there.items:
+        one = known.get(item.id) if item.id not in seen else None
+        seen.add(item.id)
+        if one is not None:
+            now = _digest(item, one.record.kind)
+            if now not in (last.get(item.id, item.base), one.digest):
+                told.append(f"line {item.number}: {_sample(item.said)} (changed)")
+        elif not _as_written(item, last) and _digest(item, MemoryType.RULE) not in said:
+            told.append(f"line {item.number}: {_sample(item.said)} (new)")
+    ids = {item.id for item in there.items}
+    words = {_digest(item, MemoryType.RULE) for item in there.items if not item.id}
+    for one in fitting:
+        if one.id in last and one.id not in ids and one.digest not in words:
+            told.append(f"{_sample(one.words.text)} (removed)")
+    return told
+
+
+def _as_written(item: Item, last: Mapping[str, str]) -> bool:
+    """Whatever it is of: one of the ways to read it gives the words that were written."""
+    return item.id in last and any(_digest(item, kind) == last[item.id] for kind in held.KINDS)
+
+
+def _sample(text: str) -> str:
+    return text if len(text) <= _SAMPLE else f"{text[: _SAMPLE - 1]}…"

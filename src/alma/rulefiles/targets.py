@@ -1,0 +1,122 @@
+"""The files that coding agents read their rules from: where they are, what they begin with, and how much is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+
+from ..engine import validate
+from ..errors import ValidationError
+
+NAME = "project-rules"
+_DESCRIPTION = "What was learned about working in this project: its conventions, corrections and pitfalls."
+_SKILL = f"{_DESCRIPTION} Use it before writing, changing, testing or running anything here."
+_SKILL_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_SKILL_NAME_CHARS = 64
+_APPLIES = ".instructions.md"
+
+
+class Unit(StrEnum):
+    CHARACTERS = "characters"
+    BYTES = "bytes"
+    LINES = "lines"
+
+    def of(self, text: str) -> int:
+        if self is Unit.BYTES:
+            return len(text.encode("utf-8"))
+        return text.count("\n") + (not text.endswith("\n")) if self is Unit.LINES else len(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much of a file its readers take in."""
+
+    most: int
+    unit: Unit
+
+    def __str__(self) -> str:
+        return f"{self.most:,} {self.unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    name: str
+    path: str
+    """Where the file is in a repository; `{name}` is what the caller calls it."""
+    limit: Limit
+    front: Callable[[str, str], str] = lambda path, name: ""
+    """What a new file begins with."""
+
+
+def _fields(**fields: str) -> str:
+    told = "".join(f"{name}: {value}\n" for name, value in fields.items())
+    return f"---\n{told}---\n\n"
+
+
+def _cursor(path: str, name: str) -> str:
+    return _fields(description=json.dumps(_DESCRIPTION), alwaysApply="true")
+
+
+def _windsurf(path: str, name: str) -> str:
+    return _fields(trigger="always_on")
+
+
+def _copilot(path: str, name: str) -> str:
+    """Only the files beside the main one say which files of code they are about."""
+    return _fields(applyTo='"**"') if path.endswith(_APPLIES) else ""
+
+
+def _skill(path: str, name: str) -> str:
+    return _fields(name=name, description=json.dumps(_SKILL))
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        # What Codex takes in of all such files together.
+        Target("agents-md", "AGENTS.md", Limit(32_768, Unit.BYTES)),
+        # Longer files are followed less well.
+        Target("claude-md", "CLAUDE.md", Limit(200, Unit.LINES)),
+        Target("cursor", ".cursor/rules/{name}.mdc", Limit(500, Unit.LINES), _cursor),
+        # Later versions read 12,000; the rest is cut off without a word.
+        Target("windsurf", ".windsurf/rules/{name}.md", Limit(6_000, Unit.CHARACTERS), _windsurf),
+        # So much is read in code reviews.
+        Target("copilot", ".github/copilot-instructions.md", Limit(4_000, Unit.CHARACTERS), _copilot),
+        Target("skill", ".claude/skills/{name}/SKILL.md", Limit(500, Unit.LINES), _skill),
+    )
+}
+
+
+class Host(StrEnum):
+    """Whose file is written."""
+
+    AGENTS_MD = "agents-md"
+    CLAUDE_MD = "claude-md"
+    CURSOR = "cursor"
+    WINDSURF = "windsurf"
+    COPILOT = "copilot"
+    SKILL = "skill"
+
+
+def target(given: object) -> Target:
+    return TARGETS[validate.choice("target", given, Host)]
+
+
+def file_name(given: str) -> str:
+    """A name for a file or a skill: small letters, digits and single hyphens, at most 64 of them."""
+    name = validate.name("name", given)
+    if not _SKILL_NAME.fullmatch(name) or len(name) > _SKILL_NAME_CHARS:
+        raise ValidationError(
+            f"name must be small letters, digits and single hyphens, at most {_SKILL_NAME_CHARS} of them, such as "
+            f"{NAME!r}; not {given!r}"
+        )
+    return name
+
+
+def skill_name(path: PurePath, name: str) -> str:
+    """A skill is called what its folder is called."""
+    return file_name(path.parent.name) if path.name == "SKILL.md" else name

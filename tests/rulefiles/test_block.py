@@ -1,0 +1,98 @@
+"""The marked part of a file and what is around it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alma.errors import ValidationError
+from alma.rulefiles.block import BEGIN, END, content, find, outside, placed
+
+OURS = "## Rules\n\n- one <!-- 01234567 abcdef -->\n  over two lines\n* two"
+FILE = f"# Mine\n\n- by hand\n\n{BEGIN}\n{OURS}\n{END}\nAfter\n"
+
+
+def test_items_title_and_the_rest_are_told_apart() -> None:
+    block = find(FILE, "f")
+    assert block is not None
+    found = content(block)
+    assert [(one.said, one.number, one.id) for one in found.items] == [
+        ("one over two lines", 8, "01234567"),
+        ("two", 10, ""),
+    ]
+    assert found.title == "## Rules"
+    assert found.other == ()
+    assert [one.said for one in outside(FILE, block)] == ["by hand"]
+
+
+def test_what_is_no_item_is_told() -> None:
+    block = find(f"{BEGIN}\nProse\n\n- one\nmore prose\n{END}", "f")
+    assert block is not None
+    assert content(block).other == ((2, "Prose"), (5, "more prose"))
+
+
+lines = st.lists(st.sampled_from(["a", "- b", "", "```", "# h", "\t", "---", "<!-- x -->", "é\u2028x"]), max_size=6)
+
+
+@given(lines, lines, st.sampled_from(["\n", "\r\n"]), lines)
+def test_what_is_around_stays_as_it_is(before: list[str], after: list[str], end: str, ours: list[str]) -> None:
+    if "```" in before + after:
+        return
+    text = end.join([*before, BEGIN, "old", END, *after])
+    block = find(text, "f")
+    assert block is not None
+    fresh = placed(text, block, ours, "front")
+    assert fresh.startswith(text[: block.start])
+    assert fresh.endswith(text[block.end :])
+    again = find(fresh, "f")
+    assert again is not None
+    assert list(again.lines) == ours
+    assert placed(fresh, again, ours, "") == fresh
+
+
+@given(lines, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n", "\n\n"]))
+def test_a_new_block_comes_last(before: list[str], end: str, last: str) -> None:
+    text = end.join(before) + last.replace("\n", end)
+    if "```" in text:
+        return
+    fresh = placed(text, None, ["- x"], "---\n---\n")
+    assert fresh.startswith(text)
+    block = find(fresh, "f")
+    assert block is not None
+    assert placed(fresh, block, ["- x"], "") == fresh
+    assert fresh.startswith("---") or text
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (f"{BEGIN}\n- a\n", "never ends"),
+        (f"{END}\n", "without having begun"),
+        (f"{BEGIN}\n{END}\n{BEGIN}\n{END}", "second time"),
+        (f"{BEGIN}\n{BEGIN}\n{END}", "second time"),
+        (f"{BEGIN}\n<<<<<<< HEAD\n- a\n{END}", "unfinished merge"),
+    ],
+)
+def test_a_damaged_block_is_an_error_that_names_the_line(text: str, what: str) -> None:
+    with pytest.raises(ValidationError, match=rf"AGENTS.md, line \d+: .*{what}"):
+        find(text, "AGENTS.md")
+
+
+def test_marks_in_code_are_code() -> None:
+    text = f"```\n{BEGIN}\n```\n~~~~\n{END}\n~~~\n{END}\n~~~~\n"
+    assert find(text, "f") is None
+    assert find(text + f"{BEGIN}\n```\n{END}\n", "f") is not None
+    assert find(f"```\nnever closed\n{BEGIN}\n{END}\n", "f") is not None
+
+
+def test_lists_written_by_hand_are_read_without_code_comments_and_front_matter() -> None:
+    front = "---\nitems:\n  - not this\n---\n"
+    text = f"{front}# T\n1. first\n2) second\n   goes on\n<!--\n- hidden\n-->\n```\n- code\n```\n- third\n"
+    found = outside(text, None)
+    assert [(one.said, one.number) for one in found] == [("first", 6), ("second goes on", 7), ("third", 15)]
+
+
+@given(st.text(alphabet="-*+ \n`~#<!>ab1.\r", max_size=60))
+def test_any_text_can_be_read(text: str) -> None:
+    assert all(one.said for one in outside(text, find(text, "f")))
