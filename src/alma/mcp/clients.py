@@ -1,0 +1,295 @@
+"""Puts the server into the settings of an MCP client, and takes it out again.
+
+Each client has a file of its own, for one project or for its user, in a form of its own. Only our entry in it is
+changed: what is around it stays as it is, byte for byte. The file as it was is kept beside it until the entry is taken
+out. What would be changed can be looked at first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..errors import ALMAError, ConfigError, unknown
+from . import jsonc, tomltext
+
+NAME = "alma"
+PROJECT, USER = "project", "user"
+KEPT = ".before-alma"
+"""How the name of the file as it was ends."""
+
+
+class Form(Protocol):
+    """How a file is written."""
+
+    def load(self, text: str, name: str) -> dict[str, Any]: ...
+    def put(self, text: str, path: Sequence[str], value: Any) -> str: ...
+    def drop(self, text: str, path: Sequence[str]) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where things are here. Given by tests; `Machine.here()` otherwise."""
+
+    home: Path
+    folder: Path
+    """The project's."""
+    system: str
+    """As `sys.platform` says it."""
+    environ: Mapping[str, str]
+
+    @classmethod
+    def here(cls) -> Machine:
+        return cls(Path.home(), Path.cwd(), sys.platform, os.environ)
+
+    def settings(self, *names: str) -> Path:
+        """Where programs of this system keep a user's settings."""
+        if self.system == "darwin":
+            return self.home.joinpath("Library", "Application Support", *names)
+        if self.system == "win32":
+            return self._named("APPDATA", self.home / "AppData" / "Roaming").joinpath(*names)
+        return self._named("XDG_CONFIG_HOME", self.home / ".config").joinpath(*names)
+
+    def _named(self, variable: str, otherwise: Path) -> Path:
+        given = self.environ.get(variable)
+        return Path(given) if given else otherwise
+
+    def own(self, variable: str, *names: str) -> Path:
+        """A folder in the home that a variable may move."""
+        return self._named(variable, self.home.joinpath(*names)) if variable else self.home.joinpath(*names)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    name: str
+    title: str
+    holder: str
+    """The key below which it keeps its servers."""
+    project: str | None
+    """Its file in a project, from there; None: it has none."""
+    more: Mapping[str, Any]
+    """What it wants an entry to say besides the command."""
+    form: Form = jsonc
+
+    def file(self, machine: Machine, scope: str) -> Path:
+        if scope == PROJECT and self.project is None:
+            raise ConfigError(f"{self.title} has no settings for a project; use the scope {USER!r}")
+        if scope == PROJECT:
+            return machine.folder / str(self.project)
+        if scope == USER:
+            return self._of_user(machine)
+        raise ConfigError(unknown("scope", scope, (PROJECT, USER)))
+
+    def _of_user(self, machine: Machine) -> Path:
+        match self.name:
+            case "claude-code":
+                return machine.own("CLAUDE_CONFIG_DIR") / ".claude.json"
+            case "claude-desktop":
+                return machine.settings("Claude", "claude_desktop_config.json")
+            case "codex":
+                return machine.own("CODEX_HOME", ".codex") / "config.toml"
+            case "vscode":
+                return machine.settings("Code", "User", "mcp.json")
+            case _:
+                # The same name in the home as in a project.
+                return machine.home / str(self.project)
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        return (PROJECT, USER) if self.project else (USER,)
+
+
+_STDIO = {"type": "stdio"}
+CLIENTS: Mapping[str, Client] = {
+    one.name: one
+    for one in (
+        Client("claude-code", "Claude Code", "mcpServers", ".mcp.json", _STDIO),
+        Client("claude-desktop", "Claude Desktop", "mcpServers", None, {}),
+        Client("cursor", "Cursor", "mcpServers", ".cursor/mcp.json", _STDIO),
+        Client("codex", "Codex", "mcp_servers", ".codex/config.toml", {}, tomltext),
+        Client("gemini", "Gemini CLI", "mcpServers", ".gemini/settings.json", {}),
+        Client("vscode", "VS Code", "servers", ".vscode/mcp.json", _STDIO),
+    )
+}
+
+
+def client(name: str) -> Client:
+    if name not in CLIENTS:
+        raise ConfigError(unknown("client", name, CLIENTS))
+    return CLIENTS[name]
+
+
+# -- what is to be run
+
+
+def command(config: Path | None, *, portable: bool = False, options: Sequence[str] = ()) -> list[str]:
+    """What a client starts. Portable: what is on the PATH, and names that hold in every clone of a project."""
+    begun = ["alma", "mcp"] if portable else [sys.executable, "-m", "alma.mcp"]
+    return [*begun, *(["--config", config.as_posix() if portable else str(config)] if config else []), *options]
+
+
+# -- changes
+
+
+class Copy(Enum):
+    """What becomes of the copy of the file as it was before us."""
+
+    MADE = "made"
+    LEFT = "left"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file before and after; None where it does not exist."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    copy: Copy = Copy.LEFT
+
+    def __bool__(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def verb(self) -> str:
+        if self.before is None:
+            return "create"
+        return "remove" if self.after is None else "change"
+
+    def difference(self) -> str:
+        """What changes, as a unified diff."""
+        before, after = (_lines(content) for content in (self.before, self.after))
+        old, new = (str(self.path) if content is not None else os.devnull for content in (self.before, self.after))
+        lines = difflib.unified_diff(before, after, old, new)
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _lines(content: bytes | None) -> list[str]:
+    return (content or b"").decode("utf-8", "replace").splitlines(keepends=True)
+
+
+def install(client: Client, scope: str, command: Sequence[str], machine: Machine) -> Change:
+    """The change that puts the server in, or brings its entry up to date. Nothing is written yet."""
+    path = _real(client.file(machine, scope))
+    before = _content(path)
+    text, data = _read(client, path, before)
+    entry = {**_entry(client, data), **client.more, "command": command[0], "args": list(command[1:])}
+    if _entry(client, data) == entry:
+        return Change(path, before, before)
+    after = client.form.put(text, (client.holder, NAME), entry)
+    _expect(client, path, after, {**data, client.holder: {**data.get(client.holder, {}), NAME: entry}})
+    return Change(path, before, after.encode(), Copy.LEFT if _entry(client, data) else Copy.MADE)
+
+
+def uninstall(client: Client, scope: str, machine: Machine) -> Change:
+    """The change that takes the server out. A file or a key that came with it goes with it."""
+    path = _real(client.file(machine, scope))
+    before = _content(path)
+    if before is None:
+        return Change(path, None, None)
+    text, data = _read(client, path, before)
+    entry = _entry(client, data)
+    if not entry:
+        return Change(path, before, before)
+    earlier = _content(_kept(path))
+    was, known = _read(client, _kept(path), earlier)
+    if client.form.put(was, (client.holder, NAME), entry) == text:
+        return Change(path, before, earlier, Copy.GONE)
+    after = client.form.drop(text, (client.holder, NAME))
+    left = {name: value for name, value in data[client.holder].items() if name != NAME}
+    rest = {**data, client.holder: left}
+    if not left and client.holder not in known:
+        after = client.form.drop(after, (client.holder,))
+        del rest[client.holder]
+    _expect(client, path, after, rest)
+    return Change(path, before, after.encode() if rest or earlier is not None else None, Copy.GONE)
+
+
+def carry_out(change: Change) -> None:
+    """Write it, whole or not at all."""
+    if _content(change.path) != change.before:
+        raise ConfigError(f"{change.path} was changed by somebody else in the meantime; run the command again")
+    kept = _kept(change.path)
+    try:
+        change.path.parent.mkdir(parents=True, exist_ok=True)
+        if change.copy is Copy.MADE and change.before is not None:
+            _write(kept, change.before, change.path)
+        if change.after is None:
+            change.path.unlink()
+        else:
+            _write(change.path, change.after, change.path)
+        if change.copy is Copy.GONE or (change.copy is Copy.MADE and change.before is None):
+            kept.unlink(missing_ok=True)
+    except OSError as error:
+        raise ALMAError(f"{change.path} could not be written ({error.strerror}); nothing was changed") from error
+
+
+def _entry(client: Client, data: Mapping[str, Any]) -> dict[str, Any]:
+    held = data.get(client.holder, {})
+    entry = held.get(NAME, {}) if isinstance(held, dict) else None
+    if not isinstance(entry, dict):
+        raise ConfigError(f"`{client.holder}` must hold a table with a table for each server; nothing was changed")
+    return entry
+
+
+def _expect(client: Client, path: Path, text: str, data: Mapping[str, Any]) -> None:
+    """What people wrote is worth more than our entry: a result that says anything else is not written."""
+    if client.form.load(text, str(path)) != data:
+        raise ConfigError(
+            f"{path} is written in a way that cannot be changed from here; edit `{client.holder}` by hand"
+        )
+
+
+# -- files
+
+
+def _real(path: Path) -> Path:
+    """Many keep their settings elsewhere and link to them: the link stays a link."""
+    return Path(os.path.realpath(path))
+
+
+def _kept(path: Path) -> Path:
+    return path.with_name(path.name + KEPT)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ALMAError(f"{path} cannot be read ({error.strerror}); nothing was changed") from error
+
+
+def _read(client: Client, path: Path, content: bytes | None) -> tuple[str, dict[str, Any]]:
+    empty = "{}\n" if client.form is jsonc else ""
+    try:
+        text = empty if content is None or not content.strip() else content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 ({error}); mend it first, nothing was changed") from error
+    return text, client.form.load(text, str(path))
+
+
+def _write(path: Path, content: bytes, like: Path) -> None:
+    """Beside its place first, with the permissions of the file `like`; a new one is as private as its folder."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, (like if like.exists() else path.parent).stat().st_mode & (0o777 if like.exists() else 0o666))
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise

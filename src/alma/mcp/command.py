@@ -1,0 +1,136 @@
+"""`python -m alma.mcp` and `alma mcp`: what can be said on the command line, and the server that follows from it.
+
+Standard output belongs to the protocol; everything else is said on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ALMAError, ConfigError, MissingExtraError
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+STDIO, HTTP = "stdio", "http"
+PORT = 8765
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    config: str | None = None
+    tools: str = "all"
+    agent: str | None = None
+    transport: str = STDIO
+    host: str = "127.0.0.1"
+    port: int = PORT
+    token_file: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    certificate: str | None = None
+    key: str | None = None
+    insecure: bool = False
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the server, but for `--config`."""
+    parser.add_argument("--tools", default="all", help="all, core (a small set), or names with commas between them")
+    parser.add_argument("--agent", help="who is meant when a call names no agent")
+    parser.add_argument("--transport", choices=(STDIO, HTTP), default=STDIO, help="default: stdio")
+    over_http = parser.add_argument_group("over HTTP")
+    over_http.add_argument("--host", default="127.0.0.1", help="where to listen; default: 127.0.0.1")
+    over_http.add_argument("--port", type=int, default=PORT, help=f"default: {PORT}; 0: any that is free")
+    over_http.add_argument(
+        "--token-file", metavar="FILE", help="holds the bearer token; made when missing. Default: beside the config"
+    )
+    over_http.add_argument("--allowed-host", action="append", default=[], help="a name by which clients may call us")
+    over_http.add_argument("--allowed-origin", action="append", default=[], help="a web page that may call us")
+    over_http.add_argument("--tls-cert", metavar="FILE", help="a certificate; needed to listen beyond this machine")
+    over_http.add_argument("--tls-key", metavar="FILE", help="its key")
+    over_http.add_argument("--insecure", action="store_true", help="listen beyond this machine without TLS")
+
+
+def options(args: argparse.Namespace, config: str | None) -> Options:
+    return Options(
+        config=config,
+        tools=args.tools,
+        agent=args.agent,
+        transport=args.transport,
+        host=args.host,
+        port=args.port,
+        token_file=args.token_file,
+        allowed_hosts=tuple(args.allowed_host),
+        allowed_origins=tuple(args.allowed_origin),
+        certificate=args.tls_cert,
+        key=args.tls_key,
+        insecure=args.insecure,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m alma.mcp", description="The memory as an MCP server.")
+    parser.add_argument(
+        "--config", help="the configuration file; default: $ALMA_CONFIG or the nearest .alma/config.yaml"
+    )
+    add_arguments(parser)
+    args = parser.parse_args(argv)
+    try:
+        run(options(args, args.config))
+    except ALMAError as error:
+        print(f"alma mcp: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def run(chosen: Options) -> None:
+    """Serve until the client is gone, or until interrupted. ALMAError when it cannot begin."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
+    if chosen.config is not None and not os.path.isfile(chosen.config):
+        raise ConfigError(f"there is no file {chosen.config}; `alma init` writes a configuration")
+    server = _built(chosen)
+    if chosen.transport == HTTP:
+        from .http import serve
+
+        serve(server, chosen)
+    else:
+        _over_stdio(server)
+
+
+def _built(chosen: Options) -> Server[Any]:
+    try:
+        from .server import build
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
+            raise
+        raise MissingExtraError("mcp", "mcp", "The MCP server") from error
+    from ..api.holding import Held, configured
+
+    _refuse_unknown(chosen.tools)
+    return build(Held(configured(chosen.config)), chosen.tools, chosen.agent)
+
+
+def _refuse_unknown(tools: str) -> None:
+    """What was mistyped is told at once; the usual choices need nothing to be loaded."""
+    if tools not in ("all", "core"):
+        from .tools import offered
+
+        offered(tools)
+
+
+def _over_stdio(server: Server[Any]) -> None:
+    import anyio
+
+    from .server import serve_stdio
+
+    # A thread waits for the next line and cannot be called back; what is on disk is whole at any moment.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    anyio.run(serve_stdio, server)

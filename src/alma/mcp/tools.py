@@ -1,0 +1,141 @@
+"""The tools: one for each operation, named `alma_` and its name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import mcp_types as types
+
+from ..api import Effect, Operation, operations
+from ..api.checking import checked
+from ..api.operation import PROGRESS
+from ..api.plain import plain
+from ..api.schema import RESULT, Schema, input_schema, is_object, is_told, output_schema, told_once
+from ..core import ALMA
+from ..errors import ConfigError, unknown
+
+PREFIX = "alma_"
+ALL, CORE = "all", "core"
+CORE_NAMES = (
+    "retrieve",
+    "learn",
+    "search",
+    "add_preference",
+    "add_knowledge",
+    "add_rule",
+    "update",
+    "record_feedback",
+)
+"""What an agent cannot do without: recall, learn, tell, look up, correct, judge."""
+
+Report = Callable[[int, int], None]
+
+_QUOTED = re.compile(r"`(\w+)`|\b(\w+_\w+)\b")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A tool as a client sees it, and how it is called."""
+
+    operation: Operation
+    defaults: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{PREFIX}{self.operation.name}"
+
+    @cached_property
+    def input_schema(self) -> Schema:
+        return _renamed(input_schema(self.operation, self.defaults))
+
+    @cached_property
+    def definition(self) -> types.Tool:
+        effect = self.operation.effect
+        return types.Tool(
+            name=self.name,
+            title=self.operation.name.replace("_", " ").capitalize(),
+            description=_naming_tools(self.operation.description),
+            input_schema=self.input_schema,
+            output_schema=output_schema(self.operation),
+            annotations=types.ToolAnnotations(
+                read_only_hint=effect is Effect.READS,
+                destructive_hint=effect is Effect.ERASES,
+                idempotent_hint=self.operation.idempotent,
+                open_world_hint=False,
+            ),
+        )
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return checked(self.operation, arguments, self.defaults)
+
+    def call(self, alma: ALMA, arguments: Mapping[str, Any], report: Report | None = None) -> types.CallToolResult:
+        """`arguments` as `check` gave them."""
+        more = {PROGRESS: report} if self.operation.is_long and report is not None else {}
+        made = plain(self.operation.run(alma, **arguments, **more))
+        structured = _structured(self.operation.returns, made)
+        return types.CallToolResult(content=[text(told(structured))], structured_content=structured)
+
+
+def _structured(kind: Any, made: Any) -> Schema:
+    if is_told(kind):
+        return told_once(made)
+    return made if is_object(kind) else {RESULT: made}
+
+
+def offered(wanted: str = ALL, agent: str | None = None) -> dict[str, Offer]:
+    """The tools by name: 'all', 'core', or names with commas between them. `agent` need not be named in calls then."""
+    defaults = {"agent": agent} if agent else {}
+    return {offer.name: offer for offer in (Offer(one, defaults) for one in _chosen(wanted))}
+
+
+def _chosen(wanted: str) -> Iterable[Operation]:
+    listed = {name: one for name, one in operations().items() if one.for_models}
+    if wanted == ALL:
+        return listed.values()
+    named = [one.strip().removeprefix(PREFIX) for one in wanted.split(",")]
+    # The small set may be asked for with a few more beside it.
+    names = [name for one in named for name in (CORE_NAMES if one == CORE else [one])]
+    for name in names:
+        if name not in listed:
+            raise ConfigError(unknown("tool", name, [ALL, CORE, *listed]))
+    return [listed[name] for name in dict.fromkeys(names)]
+
+
+def told(made: Mapping[str, Any]) -> str:
+    """What a model reads: a text where there is one, else compact JSON."""
+    if made.keys() == {"text"}:
+        return str(made["text"]) or "Nothing is remembered yet."
+    if "prompt" in made:
+        ids = [f"{name}: {made[name]}" for name in ("session_id", "retrieval_id") if made.get(name)]
+        return "\n\n".join([made["prompt"] or "Nothing relevant is remembered.", *ids])
+    return json.dumps(made[RESULT] if made.keys() == {RESULT} else made, ensure_ascii=False, separators=(",", ":"))
+
+
+def text(value: str) -> types.TextContent:
+    return types.TextContent(type="text", text=value)
+
+
+def _renamed(schema: Schema) -> Schema:
+    members = schema["properties"]
+    named = {
+        name: {**one, "description": _naming_tools(one["description"])} if "description" in one else one
+        for name, one in members.items()
+    }
+    return {**schema, "properties": named}
+
+
+def _naming_tools(told: str) -> str:
+    """Descriptions speak of other operations; here those are tools."""
+
+    def named(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name not in operations():
+            return found[0]
+        return found[0].replace(name, f"{PREFIX}{name}")
+
+    return _QUOTED.sub(named, told)

@@ -1,0 +1,342 @@
+"""The server in the settings of clients: written where each looks, shown first, and undone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from alma.errors import ConfigError
+from alma.mcp import clients, installing
+from alma.mcp.clients import CLIENTS, PROJECT, USER, Change, Machine
+
+COMMAND = ["/opt/python", "-m", "alma.mcp", "--config", "/srv/app/.alma/config.yaml"]
+ALL = [(name, scope) for name, client in CLIENTS.items() for scope in client.scopes]
+
+each = pytest.mark.parametrize(("name", "scope"), ALL, ids=[f"{name}-{scope}" for name, scope in ALL])
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return Machine(tmp_path / "home", folder, "linux", {})
+
+
+def file(name: str, scope: str, machine: Machine) -> Path:
+    return CLIENTS[name].file(machine, scope)
+
+
+def installed(name: str, scope: str, machine: Machine, command: list[str] = COMMAND) -> Change:
+    change = clients.install(CLIENTS[name], scope, command, machine)
+    clients.carry_out(change)
+    return change
+
+
+def undone(name: str, scope: str, machine: Machine) -> Change:
+    change = clients.uninstall(CLIENTS[name], scope, machine)
+    clients.carry_out(change)
+    return change
+
+
+def held(path: Path) -> dict[str, object]:
+    text = path.read_text(encoding="utf-8")
+    loaded: dict[str, object] = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    return loaded
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+
+def written(name: str) -> str:
+    """Settings as a person has them."""
+    if CLIENTS[name].form is clients.tomltext:
+        return '# mine\nmodel = "x"\n\n[mcp_servers.git]\ncommand = "uvx"\n'
+    return (
+        f'{{\n    // mine\n    "{CLIENTS[name].holder}": {{ "git": {{"command": "uvx"}} }},\n    "theme": "dark",\n}}\n'
+    )
+
+
+# -- where and what
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "scope", "path"),
+    [
+        ("linux", "claude-code", PROJECT, "project/.mcp.json"),
+        ("linux", "claude-code", USER, "home/.claude.json"),
+        ("linux", "claude-desktop", USER, "home/.config/Claude/claude_desktop_config.json"),
+        ("darwin", "claude-desktop", USER, "home/Library/Application Support/Claude/claude_desktop_config.json"),
+        ("win32", "claude-desktop", USER, "home/AppData/Roaming/Claude/claude_desktop_config.json"),
+        ("linux", "cursor", PROJECT, "project/.cursor/mcp.json"),
+        ("linux", "cursor", USER, "home/.cursor/mcp.json"),
+        ("linux", "codex", PROJECT, "project/.codex/config.toml"),
+        ("win32", "codex", USER, "home/.codex/config.toml"),
+        ("linux", "gemini", PROJECT, "project/.gemini/settings.json"),
+        ("linux", "gemini", USER, "home/.gemini/settings.json"),
+        ("linux", "vscode", PROJECT, "project/.vscode/mcp.json"),
+        ("linux", "vscode", USER, "home/.config/Code/User/mcp.json"),
+        ("darwin", "vscode", USER, "home/Library/Application Support/Code/User/mcp.json"),
+        ("win32", "vscode", USER, "home/AppData/Roaming/Code/User/mcp.json"),
+    ],
+)
+def test_each_client_looks_somewhere_else(tmp_path: Path, system: str, name: str, scope: str, path: str) -> None:
+    machine = Machine(tmp_path / "home", tmp_path / "project", system, {})
+    assert file(name, scope, machine) == tmp_path / path
+
+
+@pytest.mark.parametrize(
+    ("system", "variable", "name", "path"),
+    [
+        ("linux", "CLAUDE_CONFIG_DIR", "claude-code", ".claude.json"),
+        ("linux", "CODEX_HOME", "codex", "config.toml"),
+        ("linux", "XDG_CONFIG_HOME", "vscode", "Code/User/mcp.json"),
+        ("win32", "APPDATA", "claude-desktop", "Claude/claude_desktop_config.json"),
+    ],
+)
+def test_variables_move_it(tmp_path: Path, system: str, variable: str, name: str, path: str) -> None:
+    machine = Machine(tmp_path / "home", tmp_path, system, {variable: str(tmp_path / "else")})
+    assert file(name, USER, machine) == tmp_path / "else" / path
+
+
+def test_what_does_not_exist_is_refused_with_what_does(machine: Machine) -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'cursor'"):
+        clients.client("curser")
+    with pytest.raises(ConfigError, match="use the scope 'user'"):
+        file("claude-desktop", PROJECT, machine)
+    with pytest.raises(ConfigError, match="Valid: project, user"):
+        file("cursor", "global", machine)
+
+
+@each
+def test_the_entry_is_what_the_client_reads(machine: Machine, name: str, scope: str) -> None:
+    change = installed(name, scope, machine)
+    assert change.verb == "create"
+    entry = {"command": COMMAND[0], "args": COMMAND[1:]}
+    typed = {"type": "stdio"} if name in ("claude-code", "cursor", "vscode") else {}
+    holder = {"codex": "mcp_servers", "vscode": "servers"}.get(name, "mcpServers")
+    assert held(change.path) == {holder: {"alma": {**typed, **entry}}}
+
+
+# -- done and undone
+
+
+@each
+def test_a_file_that_came_with_us_goes_with_us(machine: Machine, name: str, scope: str, tmp_path: Path) -> None:
+    installed(name, scope, machine)
+    assert undone(name, scope, machine).verb == "remove"
+    assert files(tmp_path) == {}
+    assert not clients.uninstall(CLIENTS[name], scope, machine)
+
+
+@each
+def test_what_a_person_wrote_is_as_before(machine: Machine, name: str, scope: str, tmp_path: Path) -> None:
+    path = file(name, scope, machine)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(written(name).encode())
+    before = files(tmp_path)
+    change = installed(name, scope, machine)
+    kept = path.with_name(path.name + clients.KEPT)
+    assert kept.read_bytes() == written(name).encode()
+    assert "git" in path.read_text()
+    added = [line for line in change.difference().splitlines() if line.startswith("-") and not line.startswith("---")]
+    assert len(added) <= 1, "no line of others goes, but one may get a comma"
+    undone(name, scope, machine)
+    assert files(tmp_path) == before
+
+
+@each
+def test_what_is_changed_in_the_meantime_stays(machine: Machine, name: str, scope: str, tmp_path: Path) -> None:
+    path = file(name, scope, machine)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(written(name))
+    installed(name, scope, machine)
+    comment = "# later\n" if path.suffix == ".toml" else "// later\n"
+    path.write_text(comment + path.read_text())
+    undone(name, scope, machine)
+    assert path.read_text() == comment + written(name)
+    assert list(files(tmp_path)) == [str(path.relative_to(tmp_path))]
+
+
+@each
+def test_twice_is_once_and_another_command_takes_its_place(machine: Machine, name: str, scope: str) -> None:
+    path = installed(name, scope, machine).path
+    assert not clients.install(CLIENTS[name], scope, COMMAND, machine)
+    installed(name, scope, machine, ["alma", "mcp"])
+    [entry] = next(iter(held(path).values())).values()  # type: ignore[attr-defined]
+    assert (entry["command"], entry["args"]) == ("alma", ["mcp"])
+    undone(name, scope, machine)
+    assert not path.exists()
+
+
+@each
+def test_what_a_person_added_to_our_entry_stays(machine: Machine, name: str, scope: str) -> None:
+    path = installed(name, scope, machine).path
+    client = CLIENTS[name]
+    entry = {"command": "x", "args": [], "env": {"ALMA_CONFIG": "y"}}
+    path.write_text(client.form.put(path.read_text(), (client.holder, "alma"), entry))
+    installed(name, scope, machine)
+    changed = held(path)[client.holder]["alma"]  # type: ignore[index]
+    assert (changed["env"], changed["command"]) == ({"ALMA_CONFIG": "y"}, COMMAND[0])
+
+
+@each
+def test_a_broken_file_is_refused_and_left_alone(machine: Machine, name: str, scope: str, tmp_path: Path) -> None:
+    path = file(name, scope, machine)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for broken in (b"{ = ", b"\xff\xfe"):
+        path.write_bytes(broken)
+        for attempt in (
+            lambda: clients.install(CLIENTS[name], scope, COMMAND, machine),
+            lambda: clients.uninstall(CLIENTS[name], scope, machine),
+        ):
+            with pytest.raises(ConfigError, match="nothing was changed") as caught:
+                attempt()
+            assert str(path) in str(caught.value)
+        assert path.read_bytes() == broken
+
+
+def test_servers_that_are_no_object_are_refused(machine: Machine) -> None:
+    path = file("cursor", PROJECT, machine)
+    path.parent.mkdir()
+    for text in ('{"mcpServers": []}', '{"mcpServers": {"alma": "x"}}'):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match="nothing was changed"):
+            clients.install(CLIENTS["cursor"], PROJECT, COMMAND, machine)
+
+
+def test_an_empty_file_is_no_broken_one(machine: Machine) -> None:
+    path = file("claude-code", PROJECT, machine)
+    path.write_text("")
+    installed("claude-code", PROJECT, machine)
+    undone("claude-code", PROJECT, machine)
+    assert path.read_text() == ""
+
+
+def test_somebody_else_was_faster(machine: Machine) -> None:
+    change = clients.install(CLIENTS["cursor"], PROJECT, COMMAND, machine)
+    change.path.parent.mkdir()
+    change.path.write_text("{}")
+    with pytest.raises(ConfigError, match="run the command again"):
+        clients.carry_out(change)
+    assert change.path.read_text() == "{}"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions and links are those of POSIX")
+def test_permissions_and_links_stay(machine: Machine, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles.json"
+    real.write_text("{}\n")
+    real.chmod(0o600)
+    path = file("claude-code", USER, machine)
+    path.parent.mkdir()
+    path.symlink_to(real)
+    installed("claude-code", USER, machine)
+    assert path.is_symlink()
+    assert "alma" in real.read_text()
+    assert real.stat().st_mode & 0o777 == 0o600
+    assert real.with_name(real.name + clients.KEPT).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_write_that_fails_leaves_what_was(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file("cursor", PROJECT, machine)
+    path.parent.mkdir()
+    path.write_text("{}\n")
+    change = clients.install(CLIENTS["cursor"], PROJECT, COMMAND, machine)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(Exception, match="No space left"):
+        clients.carry_out(change)
+    assert files(path.parent) == {"mcp.json": b"{}\n"}
+
+
+# -- the command
+
+
+@pytest.fixture
+def here(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    config = machine.folder / ".alma" / "config.yaml"
+    config.parent.mkdir()
+    config.write_text("alma:\n  project_id: app\n")
+    monkeypatch.chdir(machine.folder)
+    monkeypatch.delenv("ALMA_CONFIG", raising=False)
+    monkeypatch.setattr(Machine, "here", classmethod(lambda cls: machine))
+    return machine
+
+
+def run(action: str, *words: str, config: str | None = None, as_json: bool = False) -> tuple[int, str]:
+    parser = argparse.ArgumentParser()
+    installing.add_arguments(parser, action)
+    told: list[str] = []
+    code = installing.run(action, parser.parse_args(words), config, as_json=as_json, say=told.append)
+    return code, "\n".join(told)
+
+
+def test_the_command_shows_what_changes_and_does_it(here: Machine) -> None:
+    path = here.folder / ".mcp.json"
+    code, told = run("install", "--client", "claude-code", "--dry-run")
+    assert (code, path.exists()) == (0, False)
+    assert '+    "alma": {' in told
+    code, told = run("install", "--client", "claude-code", "--yes", "--tools", "core", "--agent", "dev")
+    assert code == 0
+    entry = json.loads(path.read_text())["mcpServers"]["alma"]
+    config = str(here.folder / ".alma" / "config.yaml")
+    assert [entry["command"], *entry["args"]] == [
+        *(sys.executable, "-m", "alma.mcp", "--config", config),
+        *("--tools", "core", "--agent", "dev"),
+    ]
+    assert "has it already" in run("install", "--client", "claude-code", "--tools", "core", "--agent", "dev")[1]
+    assert run("uninstall", "--client", "claude-code", "--yes")[0] == 0
+    assert not path.exists()
+    assert "Not in" in run("uninstall", "--client", "claude-code")[1]
+
+
+def test_a_portable_entry_holds_in_every_clone(here: Machine, tmp_path: Path) -> None:
+    run("install", "--client", "cursor", "--yes", "--portable")
+    entry = json.loads((here.folder / ".cursor" / "mcp.json").read_text())["mcpServers"]["alma"]
+    assert [entry["command"], *entry["args"]] == ["alma", "mcp", "--config", ".alma/config.yaml"]
+    other = tmp_path / "other.yaml"
+    other.write_text("alma:\n  project_id: app\n")
+    with pytest.raises(ConfigError, match="leave out --portable"):
+        run("install", "--client", "cursor", "--portable", config=str(other))
+
+
+def test_for_all_projects_each_finds_its_own(here: Machine) -> None:
+    run("install", "--client", "gemini", "--scope", "user", "--yes")
+    entry = json.loads((here.home / ".gemini" / "settings.json").read_text())["mcpServers"]["alma"]
+    assert entry["args"] == ["-m", "alma.mcp"]
+    run("install", "--client", "claude-desktop", "--yes")
+    entry = json.loads((here.settings("Claude") / "claude_desktop_config.json").read_text())["mcpServers"]["alma"]
+    assert entry["args"][2:] == ["--config", str(here.folder / ".alma" / "config.yaml")]
+
+
+def test_programs_are_told_in_json_and_are_not_asked(here: Machine) -> None:
+    code, told = run("install", "--client", "codex", as_json=True)
+    said = json.loads(told)
+    assert (code, said["change"], said["done"]) == (0, "create", True)
+    assert "[mcp_servers.alma]" in said["difference"]
+    assert json.loads(run("install", "--client", "codex", as_json=True)[1])["change"] is None
+
+
+def test_nothing_is_done_unasked(here: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="--yes"):
+        run("install", "--client", "vscode")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: "n")
+    assert run("install", "--client", "vscode")[0] == 1
+    assert not (here.folder / ".vscode").exists()
+
+
+def test_what_would_not_start_is_not_installed(here: Machine) -> None:
+    with pytest.raises(ConfigError, match="unknown tool"):
+        run("install", "--client", "vscode", "--tools", "banana")
+    with pytest.raises(ConfigError, match="alma init"):
+        run("install", "--client", "vscode", config="missing.yaml")

@@ -1,0 +1,60 @@
+"""The official client lists and calls every tool, over both transports, in both eras of the protocol."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mcp_types import CallToolResult
+from tests.api.samples import BEFORE, SAMPLES, World, world
+
+from alma import ALMA
+from alma.api import Effect, operations
+from mcp import Client
+
+from .conftest import Place, Site, Talk
+
+
+def order() -> list[str]:
+    """All of them in one world: what undoes something comes right after it, what erases comes last."""
+    after: dict[str, list[str]] = {}
+    for name, before in BEFORE.items():
+        after.setdefault(before, []).append(name)
+    doing = [name for name, one in operations().items() if one.for_models and name not in BEFORE]
+    told = [one for name in doing for one in (name, *after.get(name, ()))]
+    return sorted(told, key=lambda name: operations()[name].effect is Effect.ERASES)
+
+
+async def everything(client: Client, world: World) -> dict[str, CallToolResult]:
+    listed = [tool.name for tool in (await client.list_tools()).tools]
+    assert listed == [f"alma_{name}" for name, one in operations().items() if one.for_models]
+    return {name: await client.call_tool(f"alma_{name}", SAMPLES[name](world)) for name in order()}
+
+
+def assert_well(results: dict[str, CallToolResult]) -> None:
+    for name, result in results.items():
+        assert not result.is_error, (name, result.content)
+        assert isinstance(result.structured_content, dict), name
+        [content] = result.content
+        assert content.type == "text", name
+        assert content.text, name
+    assert "Blue-green" in results["retrieve"].content[0].text
+    assert results["retrieve"].structured_content["retrieval_id"] in results["retrieve"].content[0].text
+    assert json.loads(results["stats"].content[0].text) == results["stats"].structured_content
+
+
+def test_there_is_a_sample_for_each_tool() -> None:
+    assert SAMPLES.keys() == operations().keys()
+
+
+def test_over_stdio(place: Place) -> None:
+    assert_well(place.over_stdio(lambda client: everything(client, place.world)))
+
+
+def test_over_http(site: Site) -> None:
+    assert_well(site.talk(lambda client: everything(client, site.place.world)))
+
+
+def test_without_a_handshake(alma: ALMA, talk: Talk, tmp_path: Path) -> None:
+    made = world(alma, str(tmp_path))
+    assert_well(talk(lambda client: everything(client, made), mode="auto"))
