@@ -1,0 +1,5 @@
+import sys
+
+from .serving import main
+
+sys.exit(main())

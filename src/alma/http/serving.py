@@ -1,0 +1,253 @@
+"""`alma serve`, `python -m alma.http`: what can be said on the command line, and the service that follows from it."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import logging
+import os
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from ..errors import ALMAError, ConfigError, MissingExtraError
+
+if TYPE_CHECKING:
+    from .gate import App
+
+PORT = 8766
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+_LAST_CALLS = 30
+_KEPT_OPEN = 75
+_MEGABYTE = 2**20
+_WAITING = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    config: str | None = None
+    host: str = "127.0.0.1"
+    port: int = PORT
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    certificate: str | None = None
+    key: str | None = None
+    insecure: bool = False
+    max_megabytes: float = 4.0
+    rate: float = 200.0
+    log_file: str | None = None
+    """Without one, the lines go to standard error."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the service, but for `--config`."""
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen; default: 127.0.0.1")
+    parser.add_argument("--port", type=int, default=PORT, help=f"default: {PORT}; 0: any that is free")
+    parser.add_argument("--allowed-host", action="append", default=[], help="a name by which clients may call us")
+    parser.add_argument("--allowed-origin", action="append", default=[], help="a web page that may call us")
+    parser.add_argument("--tls-cert", metavar="FILE", help="a certificate; needed to listen beyond this machine")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key")
+    parser.add_argument("--insecure", action="store_true", help="listen beyond this machine without TLS")
+    parser.add_argument("--max-megabytes", type=float, default=4.0, help="the largest request; default: 4")
+    parser.add_argument("--rate", type=float, default=200.0, help="requests a second for each token; 0: any number")
+    parser.add_argument(
+        "--log-file", metavar="FILE", help="where a line for each request goes; default: standard error"
+    )
+
+
+def options(args: argparse.Namespace, config: str | None) -> Options:
+    return Options(
+        config=config,
+        host=args.host,
+        port=args.port,
+        allowed_hosts=tuple(args.allowed_host),
+        allowed_origins=tuple(args.allowed_origin),
+        certificate=args.tls_cert,
+        key=args.tls_key,
+        insecure=args.insecure,
+        max_megabytes=args.max_megabytes,
+        rate=args.rate,
+        log_file=args.log_file,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m alma.http", description="The memory as an HTTP service.")
+    parser.add_argument(
+        "--config", help="the configuration file; default: $ALMA_CONFIG or the nearest .alma/config.yaml"
+    )
+    add_arguments(parser)
+    args = parser.parse_args(argv)
+    try:
+        serve(options(args, args.config))
+    except ALMAError as error:
+        _say(str(error))
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def serve(chosen: Options) -> None:
+    """Serve until interrupted; running requests are finished then. ALMAError when it cannot begin."""
+    refuse_the_world(chosen)
+    try:
+        import uvicorn
+
+        from .app import build
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio"):
+            raise
+        raise MissingExtraError(str(error.name), "http", "The HTTP service") from error
+    with _listening(chosen.host, chosen.port) as bound, _log(chosen.log_file) as stream:
+        _to_lines(stream)
+        port = int(bound.getsockname()[1])
+        made = _built(build, chosen, port, stream)
+        config = uvicorn.Config(
+            made,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            lifespan="on",
+            ssl_certfile=chosen.certificate,
+            ssl_keyfile=chosen.key,
+            timeout_keep_alive=_KEPT_OPEN,
+            timeout_graceful_shutdown=_LAST_CALLS,
+        )
+        _say(f"{_scheme(chosen)}://{_written(chosen.host)}:{port}")
+        uvicorn.Server(config).run(sockets=[bound])
+
+
+def _built(build: Callable[..., App], chosen: Options, port: int, stream: IO[str]) -> App:
+    from ..api.holding import Held
+    from ..api.projects import Projects
+    from ..app import find_config, open_memory
+    from ..config import load
+    from . import tokens
+    from .gate import Rules
+    from .logs import RequestLog
+
+    path = find_config(chosen.config)
+    config = load(path)
+    file = tokens.beside(path)
+    if tokens.ready(file) is not None:
+        _say("made a token that may do everything")
+    readable = file.with_name(tokens.FIRST_FILE)
+    _say(f"a token is in {readable}" if readable.exists() else f"the tokens are those of {file}")
+    rules = Rules(
+        hosts=_hosts(chosen, port),
+        origins=frozenset(one.lower().rstrip("/") for one in chosen.allowed_origins),
+        scheme=_scheme(chosen),
+        max_bytes=round(chosen.max_megabytes * _MEGABYTE),
+        rate=chosen.rate,
+        burst=max(1, round(2 * chosen.rate)),
+    )
+    projects = Projects(Held(lambda: open_memory(config)), config.settings)
+    return build(projects, tokens.Tokens(file), rules, [RequestLog(stream)])
+
+
+def _say(text: str) -> None:
+    print(f"alma serve: {text}", file=sys.stderr, flush=True)
+
+
+# -- where to listen
+
+
+def refuse_the_world(chosen: Options) -> None:
+    if not chosen.max_megabytes > 0 or not chosen.rate >= 0:
+        raise ConfigError("--max-megabytes must be more than 0, and --rate 0 or more")
+    if bool(chosen.key) != bool(chosen.certificate):
+        raise ConfigError("--tls-cert and --tls-key belong together: name both")
+    if chosen.certificate and chosen.key:
+        _fitting(chosen.certificate, chosen.key)
+    if is_local(chosen.host):
+        return
+    if not chosen.certificate and not chosen.insecure:
+        raise ConfigError(
+            f"{chosen.host} can be reached from other machines, and the token would travel readably: "
+            "give --tls-cert and --tls-key, or say --insecure"
+        )
+    if not chosen.allowed_hosts:
+        raise ConfigError(
+            "say with --allowed-host by which name clients reach this machine, such as memory.example.org"
+        )
+
+
+def _fitting(certificate: str, key: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{certificate} and {key} are no certificate and its key: {error}") from error
+
+
+def is_local(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _hosts(chosen: Options, port: int) -> frozenset[str]:
+    local = [f"{name}:{port}" for name in (*_LOCAL, _written(chosen.host))] if is_local(chosen.host) else []
+    return frozenset(name.lower() for name in (*local, *chosen.allowed_hosts))
+
+
+def _scheme(chosen: Options) -> str:
+    return "https" if chosen.certificate else "http"
+
+
+def _written(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """Bound here and not by uvicorn, so that the port is known before anybody is told."""
+    plain = host.strip("[]")
+    made = socket.socket(socket.AF_INET6 if ":" in plain else socket.AF_INET, socket.SOCK_STREAM)
+    with made:
+        try:
+            if os.name == "posix":
+                # Elsewhere it means that two may listen at the same place.
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind((plain, port))
+            # Whoever reads where we are may call at once, and waits until we answer.
+            made.listen(_WAITING)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(f"cannot listen at {host}:{port}: {error}") from error
+        yield made
+
+
+# -- the log
+
+
+@contextmanager
+def _log(name: str | None) -> Iterator[IO[str]]:
+    if name is None:
+        yield sys.stderr
+        return
+    try:
+        file = Path(name).open("a", encoding="utf-8")  # noqa: SIM115 - closed below; only opening may fail so
+    except OSError as error:
+        raise ConfigError(
+            f"the log file {name} cannot be written: {error.strerror}; --log-file names another"
+        ) from None
+    with file:
+        yield file
+
+
+def _to_lines(stream: IO[str]) -> None:
+    from .logs import Lines
+
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(Lines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

@@ -1,0 +1,267 @@
+"""Who may do what: bearer tokens in a file, by their hashes only.
+
+The file lies beside the configuration, readable by its owner alone. A token reads, writes or administers, in some
+projects or in all; it is shown once, when it is made. The first one is made at the first start and kept readable in a
+file of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from ..api import Effect
+from ..errors import ConfigError, NotFoundError, ValidationError, unknown
+from ..types.times import from_iso, now, to_iso
+
+FILE = "http-tokens.json"
+FIRST_FILE = "http-token"
+FIRST = "admin"
+_PREFIX = "alma_"
+_PRIVATE = 0o600
+_PATIENCE = 5.0
+_ABANDONED = 30.0
+_MAX_NAME = 100
+
+
+class Scope(StrEnum):
+    """What a token may do; each holds those before it."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+    def holds(self, other: Scope) -> bool:
+        order = list(Scope)
+        return order.index(self) >= order.index(other)
+
+
+NEEDED = {
+    Effect.READS: Scope.READ,
+    Effect.ADDS: Scope.WRITE,
+    Effect.CHANGES: Scope.WRITE,
+    Effect.ERASES: Scope.ADMIN,
+}
+"""What a token must be allowed for an operation of this effect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    name: str
+    digest: str
+    """SHA-256 of the secret, in hexadecimal digits. The secret is random, so that nobody finds it from this."""
+    scope: Scope
+    projects: frozenset[str] | None = None
+    """The only projects there are for it; None: all."""
+    created_at: datetime
+
+
+# -- what people do
+
+
+def beside(config: str | os.PathLike[str]) -> Path:
+    """The file of tokens that belongs to a configuration."""
+    return Path(config).resolve().parent / FILE
+
+
+def listed(path: Path) -> list[Token]:
+    """All tokens, oldest first; none when there is no file."""
+    return _read(path) if path.exists() else []
+
+
+def add(path: Path, name: str, scope: str = Scope.READ, projects: Iterable[str] = ()) -> str:
+    """Make a token and give its secret, which is not kept and cannot be shown again."""
+    secret = _PREFIX + secrets.token_urlsafe(32)
+    made = Token(
+        name=_name("name", name),
+        digest=_digest(secret),
+        scope=_scope(scope),
+        projects=frozenset(_name("project", one) for one in projects) or None,
+        created_at=now(),
+    )
+    with _alone(path):
+        held = listed(path)
+        if any(one.name == made.name for one in held):
+            raise ValidationError(f"there is a token {made.name!r} already; revoke it first, or choose another name")
+        _write(path, [*held, made])
+    return secret
+
+
+def revoke(path: Path, name: str) -> Token:
+    """From now on it opens nothing, in a running server too."""
+    with _alone(path):
+        held = listed(path)
+        gone = [one for one in held if one.name == name]
+        if not gone:
+            raise NotFoundError(unknown("token", name, [one.name for one in held]))
+        _write(path, [one for one in held if one.name != name])
+    first = path.with_name(FIRST_FILE)
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if _digest(first.read_text(encoding="ascii").strip()) == gone[0].digest:
+            first.unlink()
+    return gone[0]
+
+
+def ready(path: Path) -> Path | None:
+    """See to it that there is a token; where the first one was written to, if it was made now.
+
+    Nothing is made where somebody has revoked all: then it is for them to add one.
+    """
+    if path.exists():
+        if not listed(path):
+            raise ConfigError(f"all tokens in {path} are revoked: `alma token add` makes one")
+        return None
+    first = path.with_name(FIRST_FILE)
+    secret = add(path, FIRST, Scope.ADMIN)
+    _put(first, f"{secret}\n")
+    return first
+
+
+def _name(label: str, given: object) -> str:
+    if not isinstance(given, str) or not given.strip() or len(given) > _MAX_NAME or not given.isprintable():
+        raise ValidationError(f"{label} must be up to {_MAX_NAME} visible characters, not {given!r}")
+    return given.strip()
+
+
+def _scope(given: str) -> Scope:
+    try:
+        return Scope(given)
+    except ValueError:
+        raise ValidationError(unknown("scope", given, list(Scope))) from None
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+# -- what a server asks
+
+
+class Tokens:
+    """The tokens of a file as it is now: what is added or revoked while the server runs holds at the next request."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._held: list[Token] = []
+
+    def find(self, secret: str) -> Token | None:
+        """Every token is compared, each in constant time: how long it takes says nothing."""
+        digest = _digest(secret)
+        found = None
+        for one in self._current():
+            if hmac.compare_digest(one.digest, digest):
+                found = one
+        return found
+
+    def _current(self) -> list[Token]:
+        try:
+            state = self._path.stat()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise ConfigError(f"the token file {self._path} cannot be read: {error}") from error
+        seen = (state.st_mtime_ns, state.st_size, state.st_ino)
+        if seen != self._seen:
+            self._held = _read(self._path)
+            self._seen = seen
+        return self._held
+
+
+# -- the file
+
+
+def _read(path: Path) -> list[Token]:
+    try:
+        if os.name == "posix" and path.stat().st_mode & 0o077:
+            raise ConfigError(f"{path} can be read or changed by others: chmod 600 {path}, and better make new tokens")
+        return [_token(one) for one in json.loads(path.read_text(encoding="utf-8"))["tokens"]]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the token file {path} cannot be read: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is not a file of tokens ({error}); remove it, and new ones are made") from error
+
+
+def _token(one: dict[str, Any]) -> Token:
+    projects = one["projects"]
+    made = from_iso(one["created_at"])
+    if made is None:
+        raise ValueError("a token has no date")
+    return Token(
+        name=one["name"],
+        digest=one["sha256"],
+        scope=Scope(one["scope"]),
+        projects=None if projects is None else frozenset(projects),
+        created_at=made,
+    )
+
+
+def _write(path: Path, tokens: list[Token]) -> None:
+    told = [
+        {
+            "name": one.name,
+            "sha256": one.digest,
+            "scope": str(one.scope),
+            "projects": None if one.projects is None else sorted(one.projects),
+            "created_at": to_iso(one.created_at),
+        }
+        for one in tokens
+    ]
+    _put(path, json.dumps({"tokens": told}, indent=2, ensure_ascii=False) + "\n")
+
+
+def _put(path: Path, text: str) -> None:
+    """Whole or not at all, and never readable by others, not for a moment."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One at a time, so that no change is lost. A lock that somebody left behind is taken over."""
+    lock = path.with_name(f".{path.name}.lock")
+    end = time.monotonic() + _PATIENCE
+    while not _locked(lock):
+        if time.monotonic() > end:
+            raise ConfigError(f"somebody else is changing {path}; if nobody is, remove {lock}")
+        time.sleep(0.02)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+
+
+def _locked(lock: Path) -> bool:
+    try:
+        os.close(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE))
+    except (FileExistsError, PermissionError) as error:
+        # Windows says the second of a file that is being removed.
+        if isinstance(error, PermissionError) and not lock.exists():
+            raise ConfigError(f"{lock.parent} cannot be written: {error.strerror}") from error
+        with contextlib.suppress(OSError):
+            if time.time() - lock.stat().st_mtime > _ABANDONED:
+                lock.unlink()
+        return False
+    except OSError as error:
+        raise ConfigError(f"{lock.parent} cannot be written: {error.strerror}") from error
+    return True

@@ -1,0 +1,361 @@
+"""A memory that is served elsewhere behaves as one that is open here."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.samples import World
+
+from alma import ALMA
+from alma.api import operations
+from alma.api.decoding import decoded
+from alma.api.plain import plain
+from alma.core import Forgotten
+from alma.errors import (
+    ALMAError,
+    BusyError,
+    ConfigError,
+    MissingExtraError,
+    NotFoundError,
+    ScopeError,
+    StorageError,
+    ValidationError,
+)
+from alma.http import asking
+from alma.http.client import RemoteALMA
+from alma.types.kinds import DomainKnowledge, Outcome, Result
+from alma.types.slice import MemorySlice
+
+from .conftest import HOST, Site, Within
+from .samples import OVER_HTTP, order
+
+
+@pytest.fixture
+def remote(site: Site) -> Iterator[RemoteALMA]:
+    with ALMA.connect(f"https://{HOST}", site.secrets["admin"], transport=Within(site)) as made:
+        yield made
+
+
+# -- the same methods
+
+
+def test_it_has_the_methods_of_a_memory_that_is_open_here() -> None:
+    left_out = {"engine", "model", "from_config", "quickstart", "connect", "reindex"}
+    for name, method in inspect.getmembers(ALMA):
+        if name.startswith("_") or name in left_out:
+            continue
+        assert name in vars(RemoteALMA), name
+        if callable(method):
+            ours = inspect.signature(getattr(RemoteALMA, name))
+            assert list(ours.parameters.values()) == list(inspect.signature(method).parameters.values()), name
+
+
+def test_what_is_not_there_is_told(remote: RemoteALMA) -> None:
+    with pytest.raises(AttributeError, match="served elsewhere"):
+        remote.engine  # noqa: B018 - asking for it is the test
+
+
+def test_it_learns_and_retrieves(remote: RemoteALMA, site: Site) -> None:
+    before = remote.retrieve("Deploy the auth service", "dev")
+    assert isinstance(before, MemorySlice)
+    assert (len(before), before.to_prompt()) == (0, "")
+    for _ in range(3):
+        made = remote.learn("dev", "Deploy the auth service", "success", "Blue-green deployment", duration_ms=12)
+    assert isinstance(made, Outcome)
+    assert made.success
+    assert made == site.alma.get(made.id)
+    found = remote.retrieve("Deploy the auth service", "dev")
+    local = site.alma.retrieve("Deploy the auth service", "dev")
+    assert [one.id for one in found] == [one.id for one in local]
+    assert found.to_prompt() == local.to_prompt()
+    assert found.to_prompt(80) == local.to_prompt(80)
+    assert found.heuristics[0].success_rate == 1.0
+    assert len(found.explain()) == len(found)
+    assert str(found.explain()[0]).startswith(str(local.explain()[0]).partition(":")[0])
+    assert found.retrieval_id
+    remote.learn("dev", "Deploy the auth service", "success", "Blue-green deployment", retrieval_id=found.retrieval_id)
+
+
+def test_a_progressive_retrieval_stays_so(remote: RemoteALMA, site: Site) -> None:
+    remote.add_domain_knowledge("dev", "deployment", "The deploy window is 9 to 17 h")
+    asked = {"task": "When is the deploy window?", "agent": "dev", "progressive": True}
+    assert remote.retrieve(**asked).to_prompt() == site.alma.retrieve(**asked).to_prompt() != ""
+
+
+def test_all_that_is_told_comes_back_as_it_is_held(remote: RemoteALMA, site: Site) -> None:
+    made = [
+        remote.add_user_preference("ana", "style", "Short answers", tags=("a", "b")),
+        remote.add_domain_knowledge("dev", "deployment", "Staging is db2", metadata={"n": [1, {"x": None}]}),
+        remote.add_heuristic("dev", "Testing forms", "Empty fields first"),
+        remote.add_anti_pattern("dev", "Deploy on Friday", "Nobody is there", "Deploy on Monday"),
+        remote.add_rule("dev", "Use pnpm instead of npm", why="It is what we use"),
+        remote.add_episode(
+            "dev", "s1", [{"speaker": "Ana", "text": "It moves to Friday.", "at": datetime(2026, 5, 1, tzinfo=UTC)}]
+        ),
+        *remote.add_many([{"type": "domain_knowledge", "agent": "dev", "domain": "d", "fact": "One more"}]),
+        *remote.add_episodes([{"agent": "dev", "session_id": "s2", "turns": [{"speaker": "Bo", "text": "Done."}]}]),
+        *remote.learn_many([{"agent": "dev", "task": "T", "outcome": "failure", "strategy_used": "S"}]),
+    ]
+    for one in made:
+        assert type(remote.get(one.id)) is type(one)
+        assert remote.get(one.id) == site.alma.get(one.id)
+    assert remote.get(made[5].id).turns[0].said_at == datetime(2026, 5, 1, tzinfo=UTC)
+    assert made[-1].outcome is Result.FAILURE
+    assert {one.id for one in remote.list(limit=100)} == {one.id for one in made}
+    assert [type(one) for one in remote.list("domain_knowledge")] == [DomainKnowledge, DomainKnowledge]
+
+
+def test_single_memories(remote: RemoteALMA) -> None:
+    made = remote.add_domain_knowledge("dev", "deployment", "Staging is db2")
+    changed = remote.update(made.id, fact="Staging is db3", tags=["db"])
+    assert isinstance(changed, DomainKnowledge)
+    assert (changed.fact, changed.tags) == ("Staging is db3", ("db",))
+    [change] = [one for one in remote.history(made.id) if one["verb"] == "edited"]
+    assert isinstance(change["at"], datetime)
+    assert change["before"]["fact"] == "Staging is db2"
+    remote.update(made.id, status="archived")
+    assert remote.list() == []
+    assert [one.id for one in remote.list(status=None)] == [made.id]
+    remote.delete(made.id)
+    with pytest.raises(NotFoundError, match=made.id):
+        remote.get(made.id)
+
+
+def test_feedback_and_upkeep(remote: RemoteALMA) -> None:
+    made = remote.add_domain_knowledge("dev", "deployment", "Staging is db2")
+    assert remote.record_usage([made.id, "m1"], [made.id]).unknown == ("m1",)
+    assert remote.record_feedback(made.id, signal="thumbs_up").recorded == (made.id,)
+    gone = remote.forget(older_than_days=0, dry_run=True)
+    assert isinstance(gone, Forgotten)
+    assert (gone, gone.ids) == (0, ())
+    assert remote.get_stats()["by_type"]["domain_knowledge"] == 1
+    assert remote.project_id == "app"
+
+
+def test_a_function_is_learned_from(remote: RemoteALMA) -> None:
+    @remote.learns("dev", task="Divide {a}", strategy="Just do it")
+    def divide(a: int, b: int) -> float:
+        """Divide two numbers."""
+        return a / b
+
+    assert divide(4, 2) == 2
+    with pytest.raises(ZeroDivisionError):
+        divide(4, 0)
+    held = remote.list("outcome")
+    assert sorted(str(one.outcome) for one in held if isinstance(one, Outcome)) == ["failure", "success"]
+
+
+def test_any_iterable_of_names_will_do(remote: RemoteALMA) -> None:
+    made = remote.add_domain_knowledge("dev", "d", "Fact", tags=(name for name in ("x", "y")))
+    assert made.tags == ("x", "y")
+    since = datetime.now(UTC) - timedelta(days=1)
+    assert len(remote.retrieve("Fact", "dev", types={"domain_knowledge"}, since=since)) == 1
+
+
+def test_another_project_is_named_when_connecting(site: Site) -> None:
+    with ALMA.connect(f"https://{HOST}", site.secrets["admin"], "Köln West", transport=Within(site)) as other:
+        other.add_domain_knowledge("dev", "d", "Far away")
+        assert other.project_id == "Köln West"
+        assert other.get_stats()["project_id"] == "Köln West"
+    assert site.alma.list() == []
+
+
+# -- every operation
+
+
+def test_every_operation_is_a_method_and_gives_what_it_gives_here(remote: RemoteALMA, prepared: World) -> None:
+    for name in order():
+        operation = operations()[name]
+        made = remote.call(name, **OVER_HTTP[name](prepared))
+        if isinstance(operation.returns, type):
+            assert isinstance(made, dict if operation.returns.__name__ == "Stats" else operation.returns), name
+        assert json.loads(json.dumps(plain(made))) == plain(decoded(operation.returns, plain(made))), name
+    item = remote.create_work_item(title="Fix the login bug", tests=["login works"])
+    assert item.tests == ("login works",)
+    with pytest.raises(ValidationError, match="unknown operation"):
+        remote.call("dance")
+
+
+@pytest.mark.parametrize("name", order())
+def test_what_is_decoded_is_what_was_written(name: str, site: Site, prepared: World) -> None:
+    from tests.api.samples import BEFORE
+
+    for one in [BEFORE[name], name] if name in BEFORE else [name]:
+        answer = operations()[one].run(site.alma, **OVER_HTTP[one](prepared))
+    again = decoded(operations()[name].returns, json.loads(json.dumps(plain(answer))))
+    assert plain(again) == plain(answer)
+    assert type(again) is type(answer)
+
+
+# -- errors
+
+
+def test_errors_are_the_same(remote: RemoteALMA, site: Site) -> None:
+    calls: list[Callable[[Any], Any]] = [
+        lambda alma: alma.get("nobody"),
+        lambda alma: alma.learn("dev", "Task", "brilliant", "S"),
+        lambda alma: alma.learn("dev", "", "success", "S"),
+        lambda alma: alma.list("dream"),
+        lambda alma: alma.retrieve("T", "dev", top_k=0),
+        lambda alma: alma.update("nobody"),
+        lambda alma: alma.learn_many("nonsense"),
+        lambda alma: alma.learn_many([{"agent": "dev"}]),
+    ]
+    for call in calls:
+        with pytest.raises(ALMAError) as here:
+            call(site.alma)
+        with pytest.raises(ALMAError) as there:
+            call(remote)
+        assert type(there.value) is type(here.value)
+
+
+def test_a_token_that_may_not_is_told_so(site: Site) -> None:
+    secret = site.token("reader", "read")
+    with ALMA.connect(f"https://{HOST}", secret, transport=Within(site)) as alma:
+        assert alma.list() == []
+        with pytest.raises(ScopeError, match="'reader' may read"):
+            alma.learn("dev", "T", "success", "S")
+    with (
+        ALMA.connect(f"https://{HOST}", "alma_wrong", transport=Within(site)) as alma,
+        pytest.raises(ConfigError, match="token"),
+    ):
+        alma.list()
+
+
+@pytest.mark.parametrize("value", [float("nan"), b"bytes", {1: object()}, "\ud800"])
+def test_what_is_no_json_is_refused_here(remote: RemoteALMA, value: Any) -> None:
+    with pytest.raises(ValidationError):
+        remote.add_domain_knowledge("dev", "d", "Fact", metadata={"x": value})
+
+
+@pytest.mark.parametrize("url", ["", "memory.example.org", "ftp://x", "http://memory.example.org", "https://"])
+def test_an_address_that_will_not_do(url: str) -> None:
+    with pytest.raises(ConfigError):
+        ALMA.connect(url, "alma_token")
+
+
+def test_readable_only_on_ones_own_word() -> None:
+    ALMA.connect("http://memory.example.org", "alma_token", insecure=True).close()
+    ALMA.connect("http://127.0.0.1:9", "alma_token").close()
+    with pytest.raises(ConfigError, match="token"):
+        ALMA.connect("http://127.0.0.1:9", "")
+
+
+def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'alma-memory\[http\]'"):
+        ALMA.connect("http://127.0.0.1:9", "alma_token")
+
+
+# -- when the line is bad
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_PAUSE", 0.0)
+    monkeypatch.setattr(asking, "_LONGEST_PAUSE", 0.0)
+
+
+def failing(site: Site, *troubles: Any) -> tuple[RemoteALMA, list[str]]:
+    """A client whose first requests end in trouble: an exception, or a status that is answered."""
+    within, left, asked = Within(site), list(troubles), []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        trouble = left.pop(0) if left else None
+        if isinstance(trouble, Exception):
+            raise trouble
+        if trouble is not None:
+            status, kind = trouble
+            told = {"error": {"type": kind, "message": "not now", "request_id": "x"}}
+            return httpx.Response(status, json=told, headers={"retry-after": "1"})
+        return within.handle_request(request)
+
+    made = ALMA.connect(f"https://{HOST}", site.secrets["admin"], transport=httpx.MockTransport(handle))
+    return made, asked
+
+
+LEARNED = ("dev", "Task", "success", "Way")
+BROKEN = [httpx.ReadError("gone"), httpx.RemoteProtocolError("gone"), httpx.ReadTimeout("late")]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_was_not_sent_is_sent_again(site: Site) -> None:
+    remote, asked = failing(site, httpx.ConnectError("refused"), httpx.ConnectTimeout("late"))
+    remote.learn(*LEARNED)
+    assert len(asked) == 3
+    assert len(site.alma.list("outcome")) == 1
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("trouble", BROKEN, ids=lambda one: type(one).__name__)
+def test_what_may_have_been_done_is_not_done_twice(site: Site, trouble: Exception) -> None:
+    remote, asked = failing(site, trouble)
+    with pytest.raises(StorageError, match="not known"):
+        remote.learn(*LEARNED)
+    assert len(asked) == 1
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("trouble", BROKEN, ids=lambda one: type(one).__name__)
+def test_what_may_be_done_twice_is_tried_again(site: Site, trouble: Exception) -> None:
+    remote, asked = failing(site, trouble, trouble)
+    assert remote.list() == []
+    assert len(asked) == 3
+
+
+@pytest.mark.usefixtures("hasty")
+def test_who_was_too_fast_tries_again(site: Site) -> None:
+    remote, asked = failing(site, (429, "RateLimited"))
+    remote.learn(*LEARNED)
+    assert len(asked) == 2
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_busy_store_is_asked_again_only_for_what_may_be_done_twice(site: Site) -> None:
+    remote, asked = failing(site, (503, "BusyError"))
+    assert remote.list() == []
+    assert len(asked) == 2
+    remote, asked = failing(site, (503, "BusyError"))
+    with pytest.raises(BusyError):
+        remote.learn(*LEARNED)
+    assert len(asked) == 1
+
+
+@pytest.mark.usefixtures("hasty")
+def test_it_gives_up_in_the_end(site: Site) -> None:
+    remote, asked = failing(site, *[httpx.ConnectError("refused")] * 9)
+    with pytest.raises(StorageError, match="cannot be reached"):
+        remote.list()
+    assert len(asked) == 4
+
+
+def test_another_service_is_recognised(site: Site) -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>"))
+    remote = ALMA.connect(f"https://{HOST}", "alma_x", transport=transport)
+    with pytest.raises(StorageError, match="another service"):
+        remote.list()
+
+
+def test_the_quick_start_runs_against_a_served_memory(served: Any) -> None:
+    """As people find it in the product's description, but for the line that opens the memory."""
+    from tests.test_quick_starts import FIX_THE_LOGIN_BUG
+
+    opening = 'alma = ALMA.from_config(".alma/config.yaml")'
+    assert opening in FIX_THE_LOGIN_BUG
+    code = FIX_THE_LOGIN_BUG.replace(opening, "alma = ALMA.connect(URL, TOKEN)")
+    prompts = []
+    for _ in range(4):
+        known: dict[str, Any] = {"URL": served.url, "TOKEN": served.token, "print": prompts.append}
+        exec(code, known)
+        known["alma"].close()
+    assert "Cleared session cache" not in prompts[0]
+    assert "Cleared session cache" in prompts[1]
+    assert "worked 3 of 3 times" in prompts[3]

@@ -1,0 +1,62 @@
+"""Schemathesis reads the document and tries what it can think of: no answer is a 5xx, and none is otherwise than told.
+
+What fits the schema may be refused all the same: that a text has something to read in it, or that a name is not yet
+taken, is nothing a schema can say.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import CHECKS, load_all_checks
+
+from alma.http.app import offered
+from alma.http.gate import App, Rules
+from alma.http.openapi import document
+
+from .conftest import make_site
+
+EXAMPLES = int(os.environ.get("ALMA_SCHEMATHESIS_EXAMPLES", "4"))
+HOST = "testserver"
+load_all_checks()
+PASSED_OVER = CHECKS.get_by_names(["positive_data_acceptance"])
+
+
+class Later:
+    """The tests are made from the document before there is a service; and each test would end it."""
+
+    app: App
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            await self.app(scope, receive, send)
+            return
+        for event in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{event}.complete"})
+
+
+later = Later()
+schema = schemathesis.openapi.from_dict(document(offered()))
+schema.app = later
+schema.config.generation.update(max_examples=EXAMPLES, deterministic=True)
+
+
+@pytest.fixture(scope="module")
+def headers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    site = make_site(Path(tmp_path_factory.mktemp("service")), Rules(hosts=frozenset({HOST}), rate=0))
+    later.app = site.app
+    yield {"Authorization": f"Bearer {site.secrets['admin']}"}
+    site.alma.close()
+
+
+@schema.parametrize()
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+def test_every_answer_is_as_the_document_says(case: Any, headers: dict[str, str]) -> None:
+    case.call_and_validate(headers=headers, excluded_checks=PASSED_OVER)

@@ -1,0 +1,19 @@
+"""A short run of the load benchmark: nobody gets an error, and nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import serve
+
+
+def test_many_at_once_are_served(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    options = ["--seconds", "2", "--clients", "64", "--memories", "50", "--embedder", "none", "--json"]
+    assert serve.main(options) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["errors"] == []
+    assert told["lost"] == 0
+    assert all(row["done"] > 0 and row["library_a_second"] > 0 for row in told["rows"])

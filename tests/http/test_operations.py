@@ -1,0 +1,142 @@
+"""Every operation over HTTP, its answer checked against what the document says of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from tests.api.samples import World
+
+from alma.api import operations
+from alma.http.app import offered
+
+from .conftest import Site
+from .samples import OVER_HTTP, order
+
+
+def test_there_is_a_sample_for_each_operation() -> None:
+    assert offered().keys() == OVER_HTTP.keys()
+
+
+def test_every_operation_answers_as_the_document_says(site: Site, prepared: World) -> None:
+    with site.client() as client:
+        document = client.get("/openapi.json").json()
+        assert {f"/v1/{name}" for name in offered()} <= document["paths"].keys()
+        for name in order():
+            arguments = OVER_HTTP[name](prepared)
+            described = document["paths"][f"/v1/{name}"]["post"]
+            asked = described["requestBody"]["content"]["application/json"]["schema"]
+            jsonschema.validate(arguments, asked)
+            answer = client.post(f"/v1/{name}", json=arguments)
+            assert answer.status_code == 200, (name, answer.text)
+            schema = described["responses"]["200"]["content"]["application/json"]["schema"]
+            jsonschema.validate(answer.json(), {**schema, "components": document["components"]})
+
+
+def test_what_is_not_an_object_is_in_one(site: Site, prepared: World) -> None:
+    assert [one["id"] for one in site.post("list", {"memory_type": "heuristic"}).json()["result"]] == [
+        prepared.heuristic
+    ]
+
+
+def test_no_arguments_need_no_body(site: Site) -> None:
+    answer = site.client().post("/v1/stats")
+    assert (answer.status_code, answer.json()["project_id"]) == (200, "app")
+
+
+def test_the_operations_are_listed(site: Site) -> None:
+    listed = {one["name"]: one for one in site.client("admin").get("/v1/operations").json()["operations"]}
+    assert listed.keys() == offered().keys()
+    assert listed["retrieve"] == {
+        "name": "retrieve",
+        "summary": operations()["retrieve"].summary,
+        "group": "memories",
+        "effect": "reads",
+        "idempotent": True,
+        "scope": "read",
+    }
+    assert listed["delete"]["scope"] == "admin"
+
+
+def test_health_and_readiness(site: Site) -> None:
+    client = site.client()
+    assert client.get("/health").json()["status"] == "ok"
+    assert client.get("/ready").json() == {"ready": True}
+
+
+def test_a_memory_that_is_not_well_is_not_ready(site: Site) -> None:
+    site.alma.close()
+    answer = site.client().get("/ready")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "5"
+    assert site.client().get("/health").status_code == 200
+
+
+def test_figures_for_prometheus(site: Site, prepared: World) -> None:
+    site.post("retrieve", {"task": "Deploy", "agent": "dev"})
+    site.post("get", {"memory_id": "nobody"})
+    answer = site.client().get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.text.splitlines()
+    assert 'alma_http_requests_total{operation="retrieve",status="200"} 1' in lines
+    assert 'alma_http_requests_total{operation="get",status="404"} 1' in lines
+    assert 'alma_http_request_seconds_count{operation="retrieve"} 1' in lines
+    assert 'alma_http_request_seconds_bucket{operation="retrieve",le="+Inf"} 1' in lines
+    assert "alma_http_requests_in_flight 1" in lines
+    assert 'alma_memories{project="app",type="heuristic"} 1' in lines
+    assert "nobody" not in answer.text
+
+
+LOCAL = [
+    ("start_session", {"agent": "dev", "workspace": "."}),
+    ("start_session", {"agent": "dev", "workspace": "/etc"}),
+    ("start_session", {"agent": "dev", "workspace": "a://../../etc"}),
+    ("initialize", {"agent": "dev", "user_prompt": "Fix it", "workspace": "/etc"}),
+    ("link_artifact", {"run_id": "r", "location": "/etc/passwd"}),
+    ("link_artifact", {"run_id": "r", "location": " file:///etc/passwd"}),
+    ("link_artifact", {"run_id": "r", "location": "FILE:/etc/passwd"}),
+    ("link_artifact", {"run_id": "r", "location": "C:\\secrets.txt"}),
+    ("link_artifact", {"run_id": "r", "location": "../tokens"}),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), LOCAL)
+def test_nobody_names_files_of_the_server(site: Site, name: str, arguments: dict[str, str]) -> None:
+    answer = site.post(name, arguments)
+    assert answer.status_code == 400
+    assert "path on the server" in answer.json()["error"]["message"]
+
+
+def test_without_a_workspace_the_servers_folder_is_not_looked_at(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    answer = site.post("start_session", {"agent": "dev", "goal": "Look around"}).json()
+    assert answer["codebase_state"] is None
+
+
+def test_what_works_on_files_of_the_server_is_not_offered(site: Site) -> None:
+    for name, operation in operations().items():
+        named = [one for one in operation.parameters if one.about.local and one.needed and not one.about.uri]
+        assert operation.on_files or not named, f"{name} cannot be called without a path"
+    for name in ("ingest", "export_rules", "import_rules"):
+        assert site.post(name, {"to": "agents-md"}).status_code == 404
+        assert name not in offered()
+
+
+def test_what_sounds_like_a_path_is_marked(site: Site) -> None:
+    sounding = ("path", "folder", "workspace", "location", "directory", "root", "file")
+    for operation in operations().values():
+        for one in operation.parameters:
+            if one.name.rpartition("_")[2] in sounding:
+                assert one.about.local, f"{operation.name}.{one.name}"
+
+
+def test_the_answer_is_compact_json_in_utf8(site: Site) -> None:
+    answer = site.post("add_knowledge", {"agent": "dev", "domain": "food", "fact": "Crème brûlée 🍮"})
+    assert "Crème brûlée 🍮".encode() in answer.content
+    assert answer.headers["content-type"] == "application/json"
+    assert json.loads(answer.content)["fact"] == "Crème brûlée 🍮"

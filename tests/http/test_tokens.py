@@ -1,0 +1,148 @@
+"""The file of tokens: private, whole at any moment, and without a single secret in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from alma.errors import ConfigError, NotFoundError, ValidationError
+from alma.http import tokens
+from alma.http.tokens import FIRST_FILE, Scope, Tokens
+
+posix = pytest.mark.skipif(os.name != "posix", reason="NOT TESTED HERE: other systems keep files private otherwise")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / tokens.FILE
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_first_token_is_made_once(file: Path) -> None:
+    first = tokens.ready(file)
+    assert first == file.with_name(FIRST_FILE)
+    secret = first.read_text().strip()
+    found = Tokens(file).find(secret)
+    assert found is not None
+    assert (found.name, found.scope, found.projects) == ("admin", Scope.ADMIN, None)
+    assert tokens.ready(file) is None
+    assert first.read_text().strip() == secret
+
+
+@posix
+def test_the_files_are_private(file: Path) -> None:
+    first = tokens.ready(file)
+    assert first is not None
+    assert [mode(file), mode(first)] == [0o600, 0o600]
+    tokens.add(file, "guest")
+    assert mode(file) == 0o600
+
+
+@posix
+def test_a_file_that_others_can_read_is_not_trusted(file: Path) -> None:
+    tokens.ready(file)
+    file.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        Tokens(file).find("x")
+
+
+def test_only_hashes_are_kept(file: Path) -> None:
+    secret = tokens.add(file, "guest", "write", ["app", "shop"])
+    text = file.read_text()
+    assert secret not in text
+    assert secret.removeprefix("alma_") not in text
+    [told] = json.loads(text)["tokens"]
+    assert (told["name"], told["scope"], told["projects"]) == ("guest", "write", ["app", "shop"])
+    assert len(secret) > 40
+
+
+def test_what_was_added_is_listed_until_it_is_revoked(file: Path) -> None:
+    assert tokens.listed(file) == []
+    secrets = {name: tokens.add(file, name) for name in ("a", "b", "c")}
+    assert [one.name for one in tokens.listed(file)] == ["a", "b", "c"]
+    assert tokens.revoke(file, "b").name == "b"
+    held = Tokens(file)
+    assert [held.find(secrets[name]) is not None for name in "abc"] == [True, False, True]
+
+
+def test_revoking_the_first_takes_its_readable_copy_away(file: Path) -> None:
+    first = tokens.ready(file)
+    assert first is not None
+    tokens.revoke(file, "admin")
+    assert not first.exists()
+    with pytest.raises(ConfigError, match="alma token add"):
+        tokens.ready(file)
+
+
+def test_a_running_server_sees_what_changed(file: Path) -> None:
+    tokens.add(file, "a")
+    held = Tokens(file)
+    assert held.find("nothing") is None
+    secret = tokens.add(file, "b", Scope.ADMIN)
+    found = held.find(secret)
+    assert found is not None
+    assert found.name == "b"
+    file.unlink()
+    assert held.find(secret) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("a",), "already"),
+        (("",), "name"),
+        (("x" * 101,), "name"),
+        (("line\nbreak",), "name"),
+        (("b", "owner"), "Valid: read, write, admin"),
+        (("b", "read", [""]), "project"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(file: Path, arguments: tuple[str, ...], told: str) -> None:
+    tokens.add(file, "a")
+    with pytest.raises(ValidationError, match=told):
+        tokens.add(file, *arguments)
+    assert len(tokens.listed(file)) == 1
+
+
+def test_nobody_revokes_what_is_not_there(file: Path) -> None:
+    tokens.add(file, "guest")
+    with pytest.raises(NotFoundError, match="Did you mean 'guest'"):
+        tokens.revoke(file, "gast")
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"tokens": [1]}', '{"tokens": [{"name": "a"}]}', "\x80"])
+def test_a_damaged_file_is_an_error_and_opens_nothing(file: Path, text: str) -> None:
+    file.write_text(text, encoding="latin-1")
+    file.chmod(0o600)
+    with pytest.raises(ConfigError, match=tokens.FILE):
+        Tokens(file).find("x")
+
+
+def test_none_is_lost_when_several_add_at_once(file: Path) -> None:
+    code = "import sys; from pathlib import Path; from alma.http import tokens\n"
+    code += "for at in range(5): tokens.add(Path(sys.argv[1]), f'{sys.argv[2]}-{at}')"
+    running = [subprocess.Popen([sys.executable, "-c", code, str(file), str(at)]) for at in range(3)]
+    assert [one.wait(60) for one in running] == [0, 0, 0]
+    assert len(tokens.listed(file)) == 15
+    assert not list(file.parent.glob(".*"))
+
+
+def test_a_lock_that_was_left_behind_is_taken_over(file: Path) -> None:
+    lock = file.with_name(f".{file.name}.lock")
+    lock.touch()
+    os.utime(lock, (0, 0))
+    tokens.add(file, "guest")
+    assert not lock.exists()
+
+
+def test_a_scope_holds_those_before_it() -> None:
+    assert [Scope.WRITE.holds(one) for one in Scope] == [True, True, False]
