@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: help setup demo test check bench bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
+.PHONY: help setup demo test check bench bench-promises bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
 	bench-locomo bench-learning format test-all clean
 
 help:
@@ -17,6 +17,10 @@ help:
 	@echo
 	@echo "make bench-scale       how it grows (SIZES=1000,10000; without it to a million memories, some ten minutes)"
 	@echo "make bench-durability  what is lost when processes compete and are killed"
+	@echo "make bench-promises    what was promised of the working day, measured (DATA=folder: confidence on its outcomes)"
+	@echo "make bench-simulation  whether agents get better with it"
+	@echo "make bench-ingestion   how fast chats and exports are read, and in how much memory"
+	@echo "make bench-mcp         how soon the MCP server answers; bench-serve: what the HTTP service carries"
 	@echo "make bench-hooks       what the hooks of a coding agent cost"
 	@echo "make bench-capture     what is lost of sessions when hooks and worker are killed (CLAUDE=path of claude: the real host, too)"
 	@echo "make bench-longmemeval DATA=longmemeval_s.json   what it finds again of talks with an assistant"
@@ -59,6 +63,12 @@ bench-scale: setup
 
 bench-durability: setup
 	$(BIN)/python -m benchmarks.durability
+
+bench-promises: setup
+	$(BIN)/python -m benchmarks.promises $(if $(DATA),--data "$(DATA)")
+
+bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve: setup
+	$(BIN)/python -m benchmarks.$(@:bench-%=%)
 
 bench-hooks: setup
 	$(BIN)/python -m benchmarks.hooks

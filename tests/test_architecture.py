@@ -21,7 +21,21 @@ BELOW_APP = {
     "config",
     "stores",
     "embedders",
+    "models",
     "domains",
+}
+FEATURES = {
+    "confidence",
+    "context",
+    "domains",
+    "extraction",
+    "graph",
+    "harness",
+    "ingestion",
+    "progress",
+    "rulefiles",
+    "session",
+    "workflow",
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -31,32 +45,39 @@ MAY_IMPORT: dict[str, set[str]] = {
     "embedders": {"ports", "types", "errors"},
     "engine": {"ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
-    "domains": {"engine", "ports", "types", "errors", "core", "app"},
-    "progress": {"engine", "ports", "types", "errors", "core", "app", "arguments"},
-    "session": {"engine", "ports", "types", "errors", "arguments", "progress", "domains", "core", "app"},
-    "harness": {"engine", "types", "errors", "core", "app", "domains"},
-    "workflow": {"arguments", "engine", "ports", "types", "errors", "core", "app"},
+    "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
+    "progress": {"opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
+    "session": {"opening", "engine", "ports", "types", "errors", "arguments", "progress", "domains", "core", "app"},
+    "harness": {"opening", "engine", "types", "errors", "core", "app", "domains"},
+    "workflow": {"opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
     "context": {"engine", "types", "errors", "arguments", "core"},
     "confidence": {"engine", "ports", "types", "errors", "arguments", "core"},
+    "extraction": {"opening", "engine", "ports", "types", "errors", "arguments", "progress", "core", "app"},
+    "graph": {"opening", "engine", "ports", "types", "errors", "core", "app"},
+    "ingestion": {"opening", "engine", "ports", "types", "errors", "arguments", "extraction", "graph", "core", "app"},
+    "rulefiles": {"opening", "engine", "ports", "types", "errors", "arguments", "core", "app"},
+    # How a feature comes by a memory that it was not given.
+    "opening": {"engine", "ports", "types", "errors", "core", "app"},
     "arguments": {"engine", "ports", "types", "errors"},
     # `ALMA.from_config` is wired by app when it is called; nothing else of core may reach up.
-    "core": {"engine", "ports", "types", "errors", "arguments", "app", "harness"},
-    "aio": {"core"},
+    "core": {"engine", "ports", "types", "errors", "arguments", "app", "harness", "http"},
+    "aio": {"core", "ports"},
     "config": {"engine", "types", "errors"},
     "app": BELOW_APP,
     "doctor": BELOW_APP | {"app"},
-    "testing": {"ports", "types", "errors", "stores"},
+    "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
     "hooks": {"app", "config", "core", "engine", "models", "ports", "types", "errors"},
-    "cli": {"app", "config", "core", "doctor", "types", "errors"},
+    "api": FEATURES | {"app", "models", "core", "engine", "ports", "types", "errors"},
+    "mcp": {"api", "app", "config", "core", "types", "errors"},
+    "http": {"api", "app", "config", "core", "types", "errors"},
+    "cli": {"mcp", "http", "api", "app", "config", "core", "doctor", "types", "errors"},
 }
 # The engine's steps run one way: nothing later calls anything earlier.
 STANDARD_ONLY = {"types", "errors"}
-LATE = {("core", "app"), ("core", "harness")} | {
-    (feature, owner)
-    for feature in ("domains", "progress", "session", "harness", "workflow", "context", "confidence")
-    for owner in ("app", "core")
+LATE = {("core", "app"), ("core", "harness"), ("core", "http")} | {
+    (feature, owner) for feature in (FEATURES | {"opening"}) for owner in ("app", "core")
 }
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from alma import ALMA, AsyncALMA
+from alma.embedders.hash import HashEmbedder
 from alma.errors import NotFoundError, ScopeError, ValidationError
+from alma.stores.memory import MemoryStore
 from alma.types import (
     AntiPattern,
     DomainKnowledge,
@@ -516,3 +518,22 @@ class TestAsyncFace:
                 return (await face.retrieve(TASK, "dev")).heuristics[0].occurrence_count
 
         assert asyncio.run(work()) == 8
+
+
+def test_a_fact_takes_the_place_of_one_it_conflicts_with() -> None:
+    with ALMA(MemoryStore(), HashEmbedder()) as alma:
+        old = alma.add_domain_knowledge("dev", "ops", "The deploy window is 9 to 17 h")
+        new = alma.add_domain_knowledge("dev", "ops", "The deploy window is 8 to 18 h")
+        assert [one.id for one in alma.list("domain_knowledge")] == [new.id]
+        assert alma.get(old.id).status == "superseded"
+        assert alma.history(old.id)[-1]["verb"] == "superseded"
+        doubted = alma.add_domain_knowledge("dev", "ops", "The deploy window is 1 to 2 h", source="web_page")
+        assert doubted.status == "candidate"
+        assert [one.id for one in alma.list("domain_knowledge")] == [new.id]
+
+
+def test_a_page_that_repeats_a_rule_does_not_confirm_it() -> None:
+    with ALMA(MemoryStore(), HashEmbedder()) as alma:
+        for _ in range(3):
+            said = alma.add_rule("dev", "Always run curl before tests", source="web_page")
+        assert said.status == "candidate"

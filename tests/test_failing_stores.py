@@ -11,7 +11,8 @@ import pytest
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.embedders.local import LocalEmbedder
-from alma.errors import CorruptStoreError, NewerStoreError, ReadOnlyError, StorageFullError
+from alma.errors import BusyError, CorruptStoreError, NewerStoreError, ReadOnlyError, StorageFullError
+from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.types.vector import cosine
 
@@ -33,6 +34,28 @@ def test_what_cannot_be_written_can_still_be_read(path: Path, caplog: pytest.Log
         assert "could not be recorded" in caplog.text
         with pytest.raises(ReadOnlyError):
             alma.learn(**GOOD)
+
+
+def test_what_stays_locked_can_still_be_read(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        with ALMA(SQLiteStore(path, busy_timeout=0.05), HashEmbedder()) as alma:
+            seen = alma.retrieve("Deploy auth service", "dev")
+            assert seen.total_items == 1
+            assert seen.retrieval_id is None
+            assert "could not be recorded" in caplog.text
+            with pytest.raises(BusyError):
+                alma.learn(**GOOD)
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+
+
+def test_words_are_looked_for_among_texts_that_have_none() -> None:
+    with ALMA(MemoryStore()) as alma:
+        alma.add_domain_knowledge("dev", "signs", "§ ¶ ±")
+        assert alma.retrieve("use", "dev").total_items == 0
 
 
 def test_a_full_disk_changes_nothing_and_is_got_over(path: Path) -> None:

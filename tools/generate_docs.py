@@ -15,10 +15,12 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 from alma import ALMA, errors
+from alma.api import Parameter
 from alma.cli.parser import build_parser
 from alma.config import Config
 from alma.engine.settings import Settings, Weights
 from alma.types import MemoryScope, kinds
+from alma.types.model import Limits, ModelSettings, Prices
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
@@ -26,6 +28,7 @@ PAGES = (
     "docs/reference/cli.md",
     "docs/reference/config.md",
     "docs/reference/errors.md",
+    "docs/reference/operations.md",
     "docs/reference/python.md",
     "docs/reference/stores.md",
 )
@@ -76,7 +79,10 @@ def _help(parser: argparse.ArgumentParser) -> str:
 def keys() -> str:
     """Every key of the configuration with its default."""
     rows = [
-        *_fields("", Config, skip=("agents", "settings")),
+        *_fields("", Config, skip=("agents", "model", "settings")),
+        *_fields("model.", ModelSettings, skip=("prices", "budget")),
+        *_fields("model.prices.", Prices),
+        *_fields("model.budget.", Limits),
         *_fields("agents.NAME.", MemoryScope, skip=("agent_name",)),
     ]
     learning = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern")
@@ -99,6 +105,28 @@ def _default(one: object) -> str:
     if default in (None, "", ()):
         return "none"
     return f"`{default}`" if not isinstance(default, bool) else f"`{str(default).lower()}`"
+
+
+def operations() -> str:
+    """Every operation with its parameters."""
+    from alma.api import operations as listed
+
+    out, group = [], ""
+    for one in listed().values():
+        if one.group != group:
+            group = one.group
+            out.append(f"## {group.capitalize()}")
+        mark = f"{one.effect}{', idempotent' if one.idempotent and one.effect != 'reads' else ''}"
+        rows = [_parameter(parameter) for parameter in one.parameters]
+        table = ["| parameter | | |", "|---|---|---|", *rows] if rows else []
+        out.append("\n".join([f"### {one.name}\n\n*{mark}.* {one.description}\n", *table]).rstrip())
+    return "\n\n".join(out) + "\n"
+
+
+def _parameter(one: Parameter) -> str:
+    default = "needed" if one.needed else f"`{one.default!s}`" if one.default not in (None, "") else ""
+    choices = f": {', '.join(f'`{name}`' for name in one.about.choices)}" if one.about.choices else ""
+    return f"| `{one.name}` | {default} | {one.about.text}{choices} |".replace("  ", " ")
 
 
 def tree() -> str:
@@ -176,6 +204,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "smart_settings": smart_settings,
     "keys": keys,
     "errors": tree,
+    "operations": operations,
     "methods": methods,
     "values": values,
     "stores": stores,

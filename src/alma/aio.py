@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from .core import ALMA
+from .ports import Model
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,6 +51,10 @@ class AsyncALMA:
     @property
     def project_id(self) -> str:
         return self.alma.project_id
+
+    @property
+    def model(self) -> Model | None:
+        return self.alma.model
 
     retrieve = _awaited(ALMA.retrieve)
     learn = _awaited(ALMA.learn)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from os import PathLike
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from . import arguments
-from .engine import admit, edit, episodes, judge, rules, validate
+from .engine import admit, edit, episodes, facts, judge, rules, validate
 from .engine.context import Encoder, Engine
 from .engine.distil.learn import learn as learn_episodes
 from .engine.drafts import Draft, Statement
@@ -20,9 +21,10 @@ from .engine.settings import Settings
 from .engine.stats import Stats, stats
 from .engine.upkeep import forget as forgetting
 from .engine.upkeep import reindex as reindexing
+from .engine.upkeep.forget import Forgotten as Forgotten
 from .engine.view import view
 from .errors import ValidationError
-from .ports import Clock, Embedder, Store
+from .ports import Clock, Embedder, Model, Store
 from .types import times
 from .types.kinds import (
     MEMORY_KINDS,
@@ -44,6 +46,10 @@ from .types.rules import EVERYWHERE
 from .types.scope import MemoryScope, Scopes
 from .types.slice import MemorySlice
 
+if TYPE_CHECKING:
+    from .http.client import RemoteALMA
+    from .types.model import ModelSettings
+
 M = TypeVar("M", bound=Memory)
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,17 +69,6 @@ _TYPES: Mapping[type[Memory], MemoryType] = {
 }
 
 
-class Forgotten(int):
-    """How many memories were (or, in a dry run, would be) forgotten; `ids` says which."""
-
-    ids: tuple[str, ...]
-
-    def __new__(cls, ids: Sequence[str]) -> Self:
-        self = super().__new__(cls, len(ids))
-        self.ids = tuple(ids)
-        return self
-
-
 class ALMA:
     """Memory that learns.
 
@@ -89,7 +84,11 @@ class ALMA:
         agents: Iterable[MemoryScope] = (),
         settings: Settings | None = None,
         clock: Clock = times.now,
+        model: Model | Callable[[Engine], Model | None] | None = None,
     ) -> None:
+        self._model = model
+        self.model_settings: ModelSettings | None = None
+        """How the model was configured, if it was."""
         self.engine = Engine(
             store=store,
             project=validate.name("project_id", project_id),
@@ -115,9 +114,21 @@ class ALMA:
 
         return open_quickstart(project_id, storage_dir)
 
+    @classmethod
+    def connect(cls, url: str, token: str, project_id: str | None = None, **options: Any) -> RemoteALMA:
+        """The memory that `alma serve` serves at a URL, with the same methods; see `alma.http.client.connect`."""
+        from .http.client import connect
+
+        return connect(url, token, project_id, **options)
+
     @property
     def project_id(self) -> str:
         return self.engine.project
+
+    @functools.cached_property
+    def model(self) -> Model | None:
+        """The language model that may be asked, opened when it is first wanted; None when there is none."""
+        return self._model(self.engine) if callable(self._model) else self._model
 
     def close(self) -> None:
         """Let go of the store; what was written stays written."""
@@ -250,7 +261,10 @@ class ALMA:
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> UserPreference:
-        """Keep what a user wants; it stands in every retrieval for that user."""
+        """Keep what a user wants; it stands in every retrieval for that user.
+
+        One that conflicts with an older one takes its place; the older stays in history with the time it held.
+        """
         return self._add(UserPreference, locals())
 
     def add_domain_knowledge(
@@ -263,7 +277,11 @@ class ALMA:
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> DomainKnowledge:
-        """Keep a fact. Said again, it is confirmed, not doubled."""
+        """Keep a fact. Said again, it is confirmed, not doubled.
+
+        One that gives another value for the same thing takes the older one's place, unless somebody who is trusted more
+        said that: then it waits as a candidate. The older fact stays in history with the time it held.
+        """
         return self._add(DomainKnowledge, locals())
 
     def add_heuristic(
@@ -315,7 +333,10 @@ class ALMA:
         return self._add(Rule, locals())
 
     def add_many(self, memories: Iterable[Mapping[str, Any]]) -> list[Memory]:
-        """Add several in one transaction; each a mapping with `type` and the arguments of that type's `add_` method."""
+        """Add several in one transaction; each a mapping with `type` and the arguments of that type's `add_` method.
+
+        They are taken as they are: facts among them are not compared with what they may conflict with.
+        """
         return _views(
             self.engine,
             self._admit([arguments.proposal(self.engine, one) for one in validate.many("memories", memories)]),
@@ -325,12 +346,16 @@ class ALMA:
     def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
         named = {name: value for name, value in given.items() if name != "self"}
         proposal = arguments.proposal(self.engine, {"type": _TYPES[kind], **named})
-        return _views(self.engine, self._admit([proposal]), kind)[0]
+        return _views(self.engine, self._admit([proposal], facts.admitting), kind)[0]
 
-    def _admit(self, proposed: Sequence[arguments.Proposal]) -> list[Record]:
+    def _admit(
+        self,
+        proposed: Sequence[arguments.Proposal],
+        insert: Callable[[Engine, Sequence[Draft]], admit.Attempting] = admit.inserting,
+    ) -> list[Record]:
         told = [at for at, one in enumerate(proposed) if isinstance(one, Draft)]
         stated = [at for at, one in enumerate(proposed) if isinstance(one, Statement)]
-        inserting = admit.inserting(self.engine, [one for one in proposed if isinstance(one, Draft)])
+        inserting = insert(self.engine, [one for one in proposed if isinstance(one, Draft)])
         stating = edit.stating(self.engine, [one for one in proposed if isinstance(one, Statement)])
         taught = [at for at, one in enumerate(proposed) if isinstance(one, rules.Teaching)]
         teaching = rules.teaching(self.engine, [one for one in proposed if isinstance(one, rules.Teaching)])

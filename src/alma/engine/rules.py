@@ -384,6 +384,9 @@ def _confirms(given: Teaching, held: Record) -> bool:
     if given.source is RuleSource.DENIAL:
         # What refuses is a machine, and it refuses again what is tried again.
         return False
+    if given.source is RuleSource.IMPORT:
+        # A page that says it again is no second voice.
+        return given.sure
     if given.source is RuleSource.FIX:
         return given.sure or given.session != held.body["metadata"].get("session")
     return given.sure or given.reach in _LONG_LIVED

@@ -39,7 +39,8 @@ def _bm25(store: Store, query: frozenset[str], where: Where, limit: int) -> list
     docs = [(record.id, Counter(map(stem, words(record.text)))) for record in store.scan(where) if record.text]
     if not docs:
         return []
-    mean = sum(counts.total() for _, counts in docs) / len(docs)
+    # What is made of signs only has no words.
+    mean = sum(counts.total() for _, counts in docs) / len(docs) or 1.0
     idf = {term: _idf(sum(term in counts for _, counts in docs), len(docs)) for term in query}
     scored = [(_score(counts, idf, mean), name) for name, counts in docs]
     best = sorted((-score, name) for score, name in scored if score > 0)[:limit]

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +23,7 @@ from ..types.query import Hit, Where
 from ..types.record import Record, from_json, to_json
 from ..types.vector import Vector
 from . import _plain
+from ._fresh import appearing
 
 if sys.platform == "win32":
     import msvcrt
@@ -91,6 +92,15 @@ class FileStore:
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
         with self._reading() as held:
             return _plain.nearest(held.values(), vector, where, limit)
+
+    def backup(self, target: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
+        """Copy what the file holds at this moment to a new file."""
+        with self._reading() as held:
+            data = b"".join(_line([to_json(record)]) for record in held.values())
+        with _translated(Path(target)), appearing(Path(target)) as part, part.open("r+b") as file:
+            _write_through(file, data)
+        if progress is not None:
+            progress(1, 1)
 
     def close(self) -> None:
         with self._mutex:

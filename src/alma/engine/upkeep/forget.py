@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from ...types.kinds import MemoryType
 from ...types.query import Where
@@ -15,6 +16,17 @@ from ..evidence import age_days, strength
 _BATCH = 500
 # What was said outlives what was made of it.
 _FADING = frozenset(MemoryType) - {MemoryType.EPISODE}
+
+
+class Forgotten(int):
+    """How many memories were (or, in a dry run, would be) forgotten; `ids` says which."""
+
+    ids: tuple[str, ...]
+
+    def __new__(cls, ids: Sequence[str]) -> Self:
+        self = super().__new__(cls, len(ids))
+        self.ids = tuple(ids)
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class Database:
     def use(self) -> Iterator[sqlite3.Connection]:
         """The connection outside any transaction."""
         self._after_fork()
-        with self._lock, self._translated():
+        with self._lock, self.translated():
             yield self._open()
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class Database:
                 time.sleep(0.005)
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def translated(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:

@@ -20,7 +20,7 @@ from ...types.record import Record
 from ...types.vector import Vector
 from .. import _sql
 from .._plain import conflict
-from . import check, filters, rows, vectors
+from . import backup, check, filters, rows, vectors
 from . import words as index
 from .cache import Cache
 from .database import Database
@@ -160,6 +160,13 @@ class SQLiteStore:
             db.execute("INSERT INTO words (words) VALUES ('optimize')")
             db.execute("VACUUM")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def backup(self, target: str | os.PathLike[str], progress: backup.Progress | None = None) -> None:
+        """Copy what the file holds at this moment to a new file, while others read and write."""
+        with self._db.read():
+            pass
+        with self._db.translated():
+            backup.copy(self.path, Path(target), progress)
 
     def close(self) -> None:
         self._db.close()

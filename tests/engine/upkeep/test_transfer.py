@@ -1,0 +1,221 @@
+"""Out as JSON Lines and in again: nothing is lost, nothing is doubled, nothing comes back that was erased."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from alma import ALMA
+from alma.embedders.hash import HashEmbedder
+from alma.engine.upkeep import transfer
+from alma.errors import ValidationError
+from alma.stores.file import FileStore
+from alma.stores.memory import MemoryStore
+from alma.stores.sqlite import SQLiteStore
+from alma.types.query import Where
+from alma.types.record import Status, Trust
+from alma.types.rules import EVERYWHERE
+
+
+def memory(store: object = None, **given: object) -> ALMA:
+    return ALMA(store or MemoryStore(), HashEmbedder(), project_id="app", **given)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def full() -> ALMA:
+    alma = memory()
+    for _ in range(3):
+        alma.learn("dev", "Deploy the auth service", "success", "Blue-green deployment")
+    alma.learn("dev", "Deploy the auth service", "failure", "Rolling update", error_message="timeout")
+    alma.add_domain_knowledge("dev", "deployment", "The deploy window is 9 to 17 h")
+    alma.add_user_preference("ana", "style", "Short answers")
+    alma.add_rule("dev", "Use pnpm instead of npm", reach="always")
+    alma.add_episode("dev", "standup", [{"speaker": "Ana", "text": "The release moves to Friday."}])
+    gone = alma.add_domain_knowledge("dev", "deployment", "The old server is down")
+    alma.delete(gone.id)
+    return alma
+
+
+def exported(alma: ALMA, **options: bool) -> list[str]:
+    return list(transfer.lines(alma.engine, **options))
+
+
+def taken(alma: ALMA, lines: list[str], **options: bool) -> transfer.Taken:
+    return transfer.take(alma.engine, transfer.read(lines, "export.jsonl"), len(lines) - 1, **options)
+
+
+def everything(alma: ALMA) -> dict[str, object]:
+    found = alma.engine.store.scan(Where(projects={"app", EVERYWHERE}))
+    return {record.id: record for record in found if record.kind != "marker"}
+
+
+def test_a_round_trip_is_exact(full: ALMA) -> None:
+    other = memory()
+    report = taken(other, exported(full))
+    assert everything(other) == everything(full)
+    assert report.added == len(everything(full))
+    assert report.embedded == 0
+
+
+def test_the_same_is_retrieved_afterwards(full: ALMA) -> None:
+    other = memory()
+    taken(other, exported(full))
+    for task in ("Deploy the auth service", "When may I deploy?", "When is the release?"):
+        before, after = (one.retrieve(task, "dev", "ana") for one in (full, other))
+        assert [one.id for one in after] == [one.id for one in before]
+        assert after.to_prompt() == before.to_prompt()
+
+
+def test_taken_in_twice_it_changes_nothing(full: ALMA) -> None:
+    other = memory()
+    lines = exported(full)
+    taken(other, lines)
+    before = everything(other)
+    assert taken(other, lines) == transfer.Taken(known=len(before))
+    assert everything(other) == before
+
+
+def test_without_vectors_they_are_made_anew(full: ALMA) -> None:
+    other = memory()
+    lines = exported(full, vectors=False)
+    assert all(not json.loads(line)["vectors"] for line in lines[1:])
+    assert taken(other, lines).embedded > 5
+    assert other.retrieve("Deploy the auth service", "dev").heuristics
+
+
+def test_what_was_erased_here_stays_erased(full: ALMA) -> None:
+    other = memory()
+    lines = exported(full)
+    taken(other, lines)
+    [fact] = other.list("domain_knowledge")
+    other.delete(fact.id)
+    assert taken(other, lines).erased == 1
+    assert not other.list("domain_knowledge")
+
+
+def test_the_newer_version_counts(full: ALMA) -> None:
+    other = memory()
+    old = exported(full)
+    taken(other, old)
+    [fact] = full.list("domain_knowledge")
+    full.update(fact.id, fact="The deploy window is 8 to 18 h")
+    assert taken(other, exported(full)).updated >= 1
+    assert other.get(fact.id).fact == "The deploy window is 8 to 18 h"  # type: ignore[attr-defined]
+    assert taken(other, old).updated == 0
+    assert other.get(fact.id).fact == "The deploy window is 8 to 18 h"  # type: ignore[attr-defined]
+
+
+def test_what_is_said_already_is_not_said_twice(full: ALMA) -> None:
+    other = memory()
+    other.add_domain_knowledge("dev", "deployment", "The deploy window is 9 to 17 h")
+    taken(other, exported(full))
+    assert len(other.list("domain_knowledge")) == 1
+
+
+def test_of_a_stranger_nothing_is_believed(full: ALMA) -> None:
+    other = memory()
+    taken(other, exported(full), trusted=False)
+    held = everything(other).values()
+    assert {record.provenance.trust for record in held} == {Trust.UNTRUSTED}  # type: ignore[attr-defined]
+    assert not other.retrieve("Deploy the auth service", "dev").heuristics
+    assert {one.status for one in other.list(status="candidate")} == {Status.CANDIDATE}
+
+
+def test_secrets_in_a_file_are_taken_out(full: ALMA) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    lines = exported(full)
+    lines = [line.replace("The deploy window is 9 to 17 h", f"The token is {secret}") for line in lines]
+    other = memory()
+    taken(other, lines)
+    assert not [record for record in everything(other).values() if secret in str(record)]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "line 3 is not JSON"),
+        ("[]", "line 3 is no record"),
+        ('{"id": "x"}', "line 3 is no record"),
+        ("marker", "kind 'marker'"),
+        ("banana", "kind 'banana'"),
+    ],
+)
+def test_a_damaged_line_is_named(full: ALMA, line: str, words: str) -> None:
+    lines = exported(full)
+    if line.isalpha():
+        line = json.dumps({**json.loads(lines[2]), "kind": line})
+    lines[2] = line
+    with pytest.raises(ValidationError, match=words):
+        list(transfer.read(lines, "export.jsonl"))
+
+
+@pytest.mark.parametrize("head", ["", "{}", '{"alma": "export", "format": 2, "project": "app"}', "null"])
+def test_what_is_no_export_is_refused(head: str) -> None:
+    with pytest.raises(ValidationError, match="is no export|has format 2|is not JSON"):
+        list(transfer.read([head], "export.jsonl"))
+
+
+# -- backup
+
+
+def test_a_backup_under_write_load_opens_clean(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "a.db")
+    alma = memory(store)
+    alma.add_many([{"type": "domain_knowledge", "agent": "dev", "domain": "d", "fact": f"n {i}"} for i in range(500)])
+    done = threading.Event()
+
+    def write() -> None:
+        with memory(SQLiteStore(tmp_path / "a.db")) as other:
+            count = 0
+            while not done.is_set():
+                other.add_domain_knowledge("dev", "d", f"fact {count}")
+                count += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        told: list[tuple[int, int]] = []
+        for number in range(3):
+            store.backup(tmp_path / f"copy{number}.db", lambda at, total: told.append((at, total)))
+    finally:
+        done.set()
+        writer.join()
+    assert told[-1][0] == told[-1][1]
+    for number in range(3):
+        path = tmp_path / f"copy{number}.db"
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        copy = SQLiteStore(path)
+        assert copy.check() == []
+        assert len(list(copy.scan(Where(kinds={"domain_knowledge"})))) >= 500
+        copy.close()
+    assert sorted(one.name for one in tmp_path.glob(".*")) == []
+    alma.close()
+
+
+@pytest.mark.parametrize("kind", [SQLiteStore, FileStore])
+def test_a_backup_overwrites_nothing(tmp_path: Path, kind: type[SQLiteStore] | type[FileStore], full: ALMA) -> None:
+    store = kind(tmp_path / "a.db")
+    alma = memory(store)
+    taken(alma, exported(full))
+    target = tmp_path / "copy.db"
+    target.write_text("mine")
+    with pytest.raises(ValidationError, match="overwrites nothing"):
+        store.backup(target)
+    assert target.read_text() == "mine"
+    store.backup(tmp_path / "other.db")
+    copy = kind(tmp_path / "other.db")
+    assert everything(memory(copy)) == everything(alma)
+    alma.close()
+
+
+def test_doubting_leaves_the_rest_as_it_is(full: ALMA) -> None:
+    [line] = [line for line in exported(full) if "deploy window" in line and '"change"' not in line][:1]
+    record = next(iter(transfer.read([exported(full)[0], line], "x")))
+    doubted = transfer._doubted(record)
+    assert replace(doubted, provenance=record.provenance, status=record.status) == record
