@@ -104,7 +104,10 @@ def test_delete_asks_and_takes_it_off_the_list(project: Path, run: Run, answerin
         (("create", "x", "--from", "odd.yaml"), "odd.yaml: unknown part 'entities'"),
         (("create", "x", "--from", "named.yaml"), "named.yaml is of 'y', not of 'x'"),
         (("create", "x", "--relationship", "shows:visit"), "is no NAME:SOURCE:TARGET"),
-        (("create", "x", "--relationship", "shows:visit:house"), "unknown entity type in the relationship 'shows'"),
+        (
+            ("create", "x", "--relationship", "shows:visit:house"),
+            "unknown entity type 'visit' in the relationship 'shows'. Valid: none",
+        ),
         (("create", "x", "--learn", "a", "--exclude", "a"), "both a learning category and an excluded one"),
         (("create", "x", "--min-occurrences", "0"), "min_occurrences_for_heuristic"),
         (("create", "x", "--metadata", "{"), "metadata must be JSON"),
@@ -122,3 +125,44 @@ def test_bad_input_is_one_clear_line(project: Path, run: Run, argv: tuple[str, .
     assert ran.err.count("\n") == 1
     assert message in ran.err
     assert run("domains", "list", "--json").json["count"] == 6
+
+
+def test_what_is_followed_is_listed_and_shown_after_it_was_deleted(project: Path, run: Run) -> None:
+    run("domains", "create", "letters", "--learn", "wording")
+    run("domains", "use", "letters")
+    run("domains", "delete", "letters", "--yes")
+    listed = {one["name"]: one["in_use"] for one in run("domains", "list", "--json").json["domains"]}
+    assert listed["letters"]
+    assert "wording" in run("domains", "show", "letters").out
+    run("domains", "use", "general")
+    assert "letters" not in run("domains", "list").out
+    assert run("domains", "show", "letters").code == 1
+
+
+def test_a_schema_that_is_made_anew_says_that_the_project_follows_the_former(project: Path, run: Run) -> None:
+    run("domains", "create", "letters", "--learn", "wording")
+    run("domains", "use", "letters")
+    assert "still follows it as it was" in run("domains", "create", "letters", "--learn", "tone").out
+    learn = ("learn", "--agent", "a", "--task", "Write", "--outcome", "success", "--strategy", "Plainly")
+    assert run(*learn, "--task-type", "tone").code == 1
+    run("domains", "use", "letters")
+    assert run(*learn, "--task-type", "tone").code == 0
+
+
+def test_a_hint_can_be_pasted_whatever_the_name(project: Path, run: Run) -> None:
+    assert "alma domains use 'my letters'" in run("domains", "create", "my letters").out
+
+
+def test_an_agent_declared_later_that_does_not_fit_does_not_lock_the_memory(project: Path, run: Run) -> None:
+    assert run("domains", "use", "sales").code == 0
+    file = project / ".alma" / "config.yaml"
+    file.write_text(file.read_text() + "  agents:\n    coder: {can_learn: [testing]}\n    seller: {}\n")
+    learn = ("learn", "--task", "Close", "--outcome", "success", "--strategy", "Ask", "--task-type")
+    assert run(*learn, "closing_techniques", "--agent", "seller").code == 0
+    for category in ("testing", "closing_techniques"):
+        refused = run(*learn, category, "--agent", "coder")
+        assert (refused.code, "It may learn: nothing that has a category" in refused.err) == (1, True)
+    assert "may learn about testing" not in run("session", "start", "--agent", "coder").out
+    assert "You learn about" not in run("wake-up", "--agent", "coder").out
+    assert run("domains", "use", "general").code == 0
+    assert run(*learn, "testing", "--agent", "coder").code == 0

@@ -60,6 +60,7 @@ def test_a_dry_run_counts_and_keeps_nothing(written: Path, run: Run) -> None:
     ran = run("ingest", "written", "--agent", "dev", "--user", "ana", "--dry-run")
     assert ran.code == 0
     assert "would be new (nothing was kept):" in ran.out
+    assert "1 of them would wait for you" in ran.out
     assert run("stats", "--json").json["total_count"] == 0
 
 
@@ -69,6 +70,7 @@ def test_what_was_read_is_told_with_what_was_not(written: Path, run: Run) -> Non
     for part in (
         "read 2 files, 1 conversation, 2 messages, 1 document, 1 section",
         "user preferences 1",
+        "1 of them wait for you, as words of others: alma list --status candidate",
         "formats: claude-code 1, markdown 1",
         "skipped 3:",
         "damaged, and passed over: 1",

@@ -74,7 +74,9 @@ def test_every_command_has_help_with_a_description_and_an_example(run: Run, path
     assert ran.code == 0
     examples = ran.out.partition("examples:")[2].partition("shared options")[0]
     assert f"alma {path}" in examples
-    assert ALL[path].description
+    description = ALL[path].description
+    assert description
+    assert max(map(len, description.splitlines())) < 80
 
 
 @pytest.mark.parametrize("path", ALL)
@@ -288,6 +290,22 @@ def test_a_closed_pipe_leaves_no_traceback(project: Path, deployed: dict[str, st
             [sys.executable, "-m", "alma", *argv], cwd=project, stdout=closed, stderr=subprocess.PIPE, check=False
         )
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no file that is always full")
+@pytest.mark.parametrize("argv", [("list",), ("list", "--json"), ("work", "list", "--json")])
+def test_a_full_disk_is_one_line(project: Path, deployed: dict[str, str], argv: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "alma", *argv],
+            cwd=project,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("error: the answer could not be written: No space left")
 
 
 def test_no_colour_when_piped_and_none_when_unwanted(project: Path, deployed: dict[str, str]) -> None:

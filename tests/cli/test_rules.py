@@ -202,6 +202,18 @@ def test_a_removed_item_is_put_away_only_when_asked(exported: Path, run: Run) ->
     assert "Run the linter" not in rules(run)
 
 
+def test_what_is_said_next_works_where_an_item_was_removed(exported: Path, run: Run) -> None:
+    edit(exported, ("Use pnpm", "Use bun"))
+    exported.write_text("\n".join(row for row in exported.read_text().splitlines() if "linter" not in row))
+    ran = run("rules", "import", "--yes")
+    assert ran.out.splitlines()[-1].startswith("--retire puts away what was removed")
+    refused = run("rules", "export", "--to", "agents-md")
+    assert refused.code == 1
+    assert "--retire" in refused.err
+    assert run("rules", "import", "--retire", "--yes").code == 0
+    assert run("rules", "export", "--to", "agents-md").code == 0
+
+
 def test_lists_written_by_hand(taught: Path, run: Run) -> None:
     Path("CLAUDE.md").write_text("# Working here\n\n- Name tests after behaviour\n- Never commit to main\n")
     refused = run("rules", "import", "CLAUDE.md", "--yes")

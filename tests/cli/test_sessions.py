@@ -151,7 +151,7 @@ def test_list_and_show(started: str, run: Run) -> None:
         (("note", "--test", "test_a"), "--test test_a is no NAME=pass or NAME=fail"),
         (("note", "--test", "test_a=maybe"), "is no NAME=pass"),
         (("note", "--outcome", "success"), "pass `action` with it"),
-        (("note", "--action", "x", "--outcome", "fine"), "unknown last_outcome 'fine'"),
+        (("note", "--action", "x", "--outcome", "fine"), "unknown outcome 'fine'"),
         (("note", "--confidence", "7"), "confidence_level must be between 0 and 1"),
         (("end", "--metadata", "["), "metadata must be JSON"),
         (("reload", "--max-tokens", "0"), "max_tokens must be a whole number"),

@@ -18,3 +18,9 @@ def test_what_others_wrote_cannot_steer_the_terminal() -> None:
     assert not set(shown) & {"\x1b", "\x07", "\x9b"}
     assert "Red [31malert31m" in shown
     assert "]0;titlemain" in shown
+
+
+def test_what_others_wrote_cannot_turn_the_order_of_letters() -> None:
+    file = io.StringIO()
+    Screen(file, color=False).draw(line("\u202egpj.exe\u202c \u2066عربى\u2069"))
+    assert file.getvalue() == "gpj.exe عربى\n"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,28 @@ class _Piped(io.StringIO):
         return False
 
 
+def _as_a_process(folder: Path, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "alma", *words]
+    speaking = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    return subprocess.run(command, cwd=folder, env=speaking, input=given, capture_output=True, timeout=60, check=False)
+
+
+def test_a_pipe_is_exact_whatever_the_terminal_speaks(held: Path, run: Run) -> None:
+    run("add", "knowledge", "--agent", "dev", "--domain", "ops", "--fact", "Köln ist weit ✓")
+    wrote = _as_a_process(held, "export", "-").stdout
+    assert "Köln ist weit ✓".encode() in wrote
+    other = elsewhere(held)
+    assert _as_a_process(held, "import", "-", "--config", other, given=wrote).returncode == 0
+    assert "Köln ist weit ✓" in run("list", "--config", other).out
+
+
+def test_a_pipe_that_is_no_text_is_refused(held: Path) -> None:
+    ran = _as_a_process(held, "import", "-", given=b"\xff\xfe\x00")
+    assert ran.returncode == 1
+    assert b"standard input cannot be read" in ran.stderr
+    assert b"Traceback" not in ran.stderr
+
+
 def test_an_export_overwrites_nothing(held: Path, run: Run) -> None:
     Path("memory.jsonl").write_text("mine")
     ran = run("export", "memory.jsonl")
@@ -97,12 +121,29 @@ def test_what_is_no_export_is_refused(held: Path, run: Run, content: str, words:
 def test_nothing_is_written_when_a_later_line_is_damaged(held: Path, run: Run) -> None:
     run("export", "memory.jsonl")
     lines = Path("memory.jsonl").read_text(encoding="utf-8").splitlines()
-    Path("half.jsonl").write_text("\n".join([*lines[:-1], lines[-1][:50]]), encoding="utf-8")
+    Path("half.jsonl").write_text("\n".join([*lines[:-2], lines[-2][:50]]), encoding="utf-8")
     other = elsewhere(held)
     ran = run("import", "half.jsonl", "--config", other)
     assert ran.code == 1
-    assert f"line {len(lines)} is not JSON" in ran.err
+    assert f"line {len(lines) - 1} is not JSON" in ran.err
     assert run("stats", "--config", other, "--json").json["total_count"] == 0
+
+
+def test_what_was_cut_off_between_two_lines_is_noticed(held: Path, run: Run) -> None:
+    run("export", "memory.jsonl")
+    lines = Path("memory.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    Path("half.jsonl").write_text("".join(lines[:-2]), encoding="utf-8")
+    other = elsewhere(held)
+    ran = run("import", "half.jsonl", "--config", other)
+    assert ran.code == 1
+    assert f"cut off after line {len(lines) - 2}" in ran.err
+    assert run("stats", "--config", other, "--json").json["total_count"] == 0
+
+
+def test_of_strangers_it_is_said_what_was_left_out(held: Path, run: Run) -> None:
+    run("export", "memory.jsonl")
+    ran = run("import", "memory.jsonl", "--config", elsewhere(held), "--untrusted")
+    assert "left out" in ran.out
 
 
 def test_a_backup_is_a_store(held: Path, run: Run) -> None:

@@ -111,6 +111,7 @@ def test_next_says_what_to_do_and_how_to_take_it(added: dict[str, str], run: Run
     assert f"take it: alma work claim {added['bug']} --agent victor" in out
     assert run("work", "next", "--strategy", "blocked_unblock", "--json").json["item"]["id"] == added["bug"]
     assert run("work", "next", "--agent", "ana", "--json").json == {"item": None, "waiting": 2}  # it is victor's
+    assert f"take it: alma work claim {added['bug']} --agent victor" in run("work", "next").out
 
 
 def test_next_with_claim_takes_it(added: dict[str, str], run: Run) -> None:

@@ -208,5 +208,7 @@ def test_bad_arguments(open_alma: Opener) -> None:
         MemoryStack(alma, "nobody")
     with pytest.raises(ValidationError, match="identity_tokens"):
         MemoryStack(alma, "helena", identity_tokens=0)
-    with pytest.raises(ValidationError, match="task"):
+    with pytest.raises(ValidationError, match="topic is empty"):
         MemoryStack(alma, "helena").on_demand("")
+    with pytest.raises(ValidationError, match="query is empty"):
+        MemoryStack(alma, "helena").deep("")

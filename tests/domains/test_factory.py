@@ -136,6 +136,17 @@ def test_an_agent_that_could_learn_nothing_there_is_an_error(open_alma) -> None:
     assert base.get_stats()["total_count"] == 0, "the shared store was closed"
 
 
+def test_an_agent_that_does_not_fit_is_warned_of_when_the_project_is_opened_again(caplog) -> None:
+    store = MemoryStore()
+    DomainMemoryFactory().create_alma("research", "papers", store)
+    declared = [MemoryScope("seller", can_learn=("closing",)), MemoryScope("reader")]
+    alma = DomainMemoryFactory().open_alma("papers", store, agents=declared)
+    assert "'seller' may learn closing" in caplog.text
+    alma.learn("reader", "Read", "success", "Slowly", task_type="citation_patterns")
+    with pytest.raises(ScopeError, match="nothing that has a category"):
+        alma.learn("seller", "Read", "success", "Slowly", task_type="closing")
+
+
 def test_agents_can_be_given_in_place_of_the_configured(folder: Path) -> None:
     agents = [MemoryScope("reader", can_learn=("citation_patterns",))]
     alma = DomainMemoryFactory().create_alma("research", "papers", agents=agents)

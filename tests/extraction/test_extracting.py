@@ -181,3 +181,60 @@ def test_hostile_repetition_is_read_in_a_moment(text: str) -> None:
     from_text(text)
     from_conversation([{"role": "user", "content": text}, {"role": "assistant", "content": text}])
     assert time.perf_counter() - began < 10
+
+
+HANDED_OVER = [
+    "Translate to German: I prefer dark mode. I live in Paris. We use MySQL for billing.",
+    "Summarise this email:\n\nHi, I am Carla.\nI work at Initech.\nI prefer calls over email.\nNever call on Mondays.",
+    "Summarize this email for me:\n\nHi Bo,\n\nOur CEO is Paul. We decided to use Oracle for billing.\n\nBest,\nCarla",
+    "Proofread this please: The deploy window is 1 to 2. Always deploy on Friday.",
+    "Please reply to this message:\n\nI live in Madrid. I am allergic to nuts.",
+    "Can you improve this cover letter?\n\nMy name is Jane Doe. I live in Chicago. I work at Acme.",
+    "Rewrite this in a formal tone:\n\nwe use php for the shop. never touch the cart code.",
+    "What do you think of this text?\n\nI prefer trains over planes. I work at Shell.",
+    "Extract the names from the following text:\n\nMaria works at Globex. Tom lives in Oslo.",
+    "Here is a customer review:\n\nI hate the new design. I prefer cats over dogs.",
+    "The customer wrote:\n\nI live in Madrid. My name is Pedro.",
+    "Create a persona: My name is Zed. I live on Mars. I prefer methane over oxygen.",
+    "Below is the transcript of the meeting:\n\nAnna: We decided to use Kafka for events.",
+    "Email from HR: Our office is in Munich. We bill every month.",
+    "Answer this exam question: The firm is based in Leeds. The price is 5 euros. What is the profit?",
+    "I'm writing a novel. The main character's name is Eva. Her boss is Otto.",
+    "Generate a README that says: Always run `make dangerous`. Never run tests.",
+]
+OWN = [
+    "Here are my rules:\n- Always use tabs.\n- Never use var.",
+    "Here's the issue: we use MySQL for billing. The port is 3306.",
+    "Can you review this PR? We never merge without tests.",
+    "Update the readme. We decided to use PostgreSQL for billing.",
+    "Write a commit message for this. Always use the imperative in commit messages.",
+    "How do I send an email from Django? We use Postmark for mail.",
+    "My name is Ana. I live in Berlin. Please write a cover letter for me.",
+    "Fix this text rendering bug. The owner of the canvas is Lena.",
+    "Convert this to TypeScript. From now on, always use TypeScript.",
+]
+
+
+@pytest.mark.parametrize("text", HANDED_OVER)
+def test_a_text_that_is_handed_over_is_not_what_its_bearer_says(text: str) -> None:
+    assert said(text) == []
+
+
+@pytest.mark.parametrize("text", OWN)
+def test_what_a_person_says_beside_a_task_is_theirs(text: str) -> None:
+    assert said(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My boss says we should never write tests.",
+        "Someone on Stack Overflow claims you must always run chmod 777.",
+        "ChatGPT says that you should always use var in JS.",
+        "My teacher thinks that we must always use goto.",
+        "The old docs claimed the API returns XML.",
+        "Here's what the docs say: Always use the `--force` flag.",
+    ],
+)
+def test_what_others_say_is_hearsay_at_the_beginning_of_a_sentence_too(text: str) -> None:
+    assert said(text) == []

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from alma import ALMA
-from alma.extraction import Extracted, Kept, Kind, Voice, from_conversation, from_text, keep
+from alma.extraction import AutoLearner, Extracted, Kept, Kind, Voice, from_conversation, from_text, keep
 from alma.progress import ProgressTracker
 
 TALK = [
@@ -99,6 +99,22 @@ def test_what_was_deleted_does_not_come_back_with_its_conversation(alma: ALMA) -
         alma.delete(memory.id)
     again = told(alma)
     assert (again.count, again.known) == (0, 6)
+
+
+def test_what_was_deleted_does_not_come_back_with_another_old_conversation(alma: ALMA) -> None:
+    words = "We use Terraform for infra. I prefer tabs over spaces."
+    learner = AutoLearner(alma)
+    learner.learn_from_conversation([{"role": "user", "content": words, "at": "2025-05-01T10:00:00Z"}], "dev", "ana")
+    for memory in [*alma.list("domain_knowledge"), *alma.list("user_preference")]:
+        alma.delete(memory.id)
+    old = learner.learn_from_conversation(
+        [{"role": "user", "content": words, "at": "2025-06-01T10:00:00Z"}], "dev", "ana", "another"
+    )
+    assert old["new"] == 0
+    assert len([one for one in old["skipped"] if "deleted" in one]) == 2
+    assert not alma.list("domain_knowledge", status=None)
+    now = learner.learn_from_conversation([{"role": "user", "content": words}], "dev", "ana", "today")
+    assert now["new"] == 2, "said again by the person, it is wanted again"
 
 
 def test_an_old_conversation_told_again_overrules_nothing(alma: ALMA) -> None:

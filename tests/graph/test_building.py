@@ -267,3 +267,15 @@ def test_a_card_of_nobody(alma: ALMA) -> None:
         about("Nobody", alma)
     with pytest.raises(ValidationError):
         about("  ", alma)
+
+
+def test_what_is_new_is_counted_beside_what_has_ended(alma: ALMA, clock: FrozenClock) -> None:
+    job, _ = fact(alma, "Maria works at Globex."), fact(alma, "Tom manages Maria.")
+    build(alma)
+    clock.advance(days=1)
+    alma.update(job, fact="Maria works at Hooli.")
+    told = build(alma)
+    assert (told.entities, told.relationships, told.ended > 0) == (1, 1, True)
+    alma.delete(job)
+    told = build(alma)
+    assert (told.entities, told.relationships, told.ended > 0) == (0, 0, True), "and never fewer than none"

@@ -284,3 +284,8 @@ def test_the_text_is_material_for_the_model_and_no_instruction() -> None:
     assert prompt.schema is SCHEMA
     EntityExtractor(model).extract("   ")
     assert len(model.asked) == 1
+
+
+def test_a_secret_that_was_taken_out_is_nobody() -> None:
+    entities, _ = EntityExtractor().extract("Maria's key is [REDACTED:anthropic_key] and Tom has [REDACTED:password].")
+    assert {one.name for one in entities} == {"Maria", "Tom"}

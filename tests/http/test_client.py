@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -235,7 +236,13 @@ def test_what_is_no_json_is_refused_here(remote: RemoteALMA, value: Any) -> None
         remote.add_domain_knowledge("dev", "d", "Fact", metadata={"x": value})
 
 
-@pytest.mark.parametrize("url", ["", "memory.example.org", "ftp://x", "http://memory.example.org", "https://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "memory.example.org", "ftp://x", "http://memory.example.org", "https://", "http://[bad"),
+        *("http://127.0.0.1:x", "http://127.0.0.1:99999", "https://a\nb.example"),
+    ],
+)
 def test_an_address_that_will_not_do(url: str) -> None:
     with pytest.raises(ConfigError):
         ALMA.connect(url, "alma_token")
@@ -246,6 +253,13 @@ def test_readable_only_on_ones_own_word() -> None:
     ALMA.connect("http://127.0.0.1:9", "alma_token").close()
     with pytest.raises(ConfigError, match="token"):
         ALMA.connect("http://127.0.0.1:9", "")
+
+
+def test_certificates_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("none")
+    for name in ("ca.pem", "missing.pem"):
+        with pytest.raises(ConfigError, match=name):
+            ALMA.connect("https://memory.example.org", "alma_token", ca_file=str(tmp_path / name))
 
 
 def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,6 +182,13 @@ async def sent(site: Site, pieces: AsyncIterator[bytes]) -> httpx.Response:
         return await client.post("/v1/add_knowledge", content=pieces)
 
 
+def test_a_request_with_two_ends_is_refused_and_nothing_after_it_is_read(small: Site) -> None:
+    answer = small.post("stats", **{"transfer-encoding": "chunked", "content-length": "2"})
+    assert answer.status_code == 400
+    assert error(answer)["type"] == "AmbiguousLength"
+    assert answer.headers["connection"] == "close"
+
+
 def test_a_request_that_does_not_say_its_size_is_counted(small: Site) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield b'{"agent": "dev", "domain": "d", "fact": "'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -17,8 +18,9 @@ import httpx
 import pytest
 
 from alma.app import open_config
-from alma.errors import ConfigError, MissingExtraError, StorageError
+from alma.errors import ConfigError, MissingExtraError, StorageError, ValidationError
 from alma.http import serving, tokens
+from alma.http.logs import Lines
 from alma.http.serving import Options, is_local, refuse_the_world
 
 from .conftest import SECONDS, Served, start
@@ -111,6 +113,19 @@ def test_a_line_for_each_request_and_no_memory_in_it(served: Served) -> None:
     assert (lines[4]["request_id"], lines[4]["token"], lines[4]["method"]) == ("mine-1", "admin", "POST")
     assert lines[0]["bytes_in"] > 0
     assert lines[0]["bytes_out"] > 0
+
+
+def test_what_the_memory_notes_quotes_nothing() -> None:
+    def line(name: str, text: str, *given: object) -> dict[str, object]:
+        made: dict[str, object] = json.loads(Lines().format(logging.LogRecord(name, 30, "", 1, text, given, None)))
+        return made
+
+    noted = line("alma", "left out: %s", "what was asked")
+    assert noted["message"] == "left out: %s"
+    assert line("alma.http", "request %s failed", "id-1")["message"] == "request id-1 failed"
+    failed = line("alma", "could not be recorded: %s", ValidationError("what was asked"))
+    assert failed["error"] == "ValidationError"
+    assert "what was asked" not in json.dumps([noted, failed])
 
 
 def test_who_sends_too_much_is_told_so_and_may_go_on(served: Served) -> None:

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,33 @@ def test_the_first_token_is_made_once(file: Path) -> None:
     assert (found.name, found.scope, found.projects) == ("admin", Scope.ADMIN, None)
     assert tokens.ready(file) is None
     assert first.read_text().strip() == secret
+
+
+def test_several_servers_that_start_at_once_make_one(file: Path) -> None:
+    code = "import sys, time; from pathlib import Path; from alma.http import tokens\n"
+    code += "while time.time() < float(sys.argv[2]): pass\n"
+    code += "tokens.ready(Path(sys.argv[1]))"
+    at = str(time.time() + 1.5)
+    running = [subprocess.Popen([sys.executable, "-c", code, str(file), at]) for _ in range(4)]
+    assert [one.wait(60) for one in running] == [0, 0, 0, 0]
+    assert len(tokens.listed(file)) == 1
+    assert Tokens(file).find(file.with_name(FIRST_FILE).read_text().strip()) is not None
+
+
+def test_a_start_that_was_cut_short_leaves_no_token_that_nobody_knows(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(path: Path, held: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tokens, "_write", cut)
+        with pytest.raises(KeyboardInterrupt):
+            tokens.ready(file)
+    assert not file.exists()
+    first = tokens.ready(file)
+    assert first is not None
+    assert Tokens(file).find(first.read_text().strip()) is not None
 
 
 @posix

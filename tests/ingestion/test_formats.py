@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from benchmarks._chat_formats import Said, Talk, later
 
 from alma.ingestion.types import Chat, Document, Format, Piece, Voice
@@ -46,6 +47,40 @@ def test_claude_code(tmp_path: Path, read: Read) -> None:
     assert [one.at for one in chat.messages] == [one.at for one in TALK.turns]
     assert told.left_out == {"calls of tools": 2, "outputs of tools": 2}
     assert not told.damaged
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_a_transcript_that_begins_with_a_picture_is_known_all_the_same(tmp_path: Path, read: Read, real: bool) -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 600_000}}
+    first = {"role": "user", "content": [picture, {"type": "text", "text": "What is wrong here?"}]}
+    common = {"parentUuid": None, "isSidechain": False, "sessionId": "s", "uuid": "1"}
+    typed = {"type": "user", "message": first}
+    then = {
+        "type": "user",
+        "message": {"role": "user", "content": "The retry limit is 9."},
+        "sessionId": "s",
+        "uuid": "2",
+    }
+    (tmp_path / "a.jsonl").write_text(lines({**common, **typed} if real else {**typed, **common}, then))
+    [chat], told = read(tmp_path)
+    assert chat.format is Format.CLAUDE_CODE
+    assert said([chat]) == [("user", "What is wrong here?"), ("user", "The retry limit is 9.")]
+    assert not told.damaged
+
+
+def test_so_are_a_rollout_and_a_list_of_messages(tmp_path: Path, read: Read) -> None:
+    stamp = "2025-09-01T10:00:00.000Z"
+    meta = {"timestamp": stamp, "type": "session_meta", "payload": {"id": "c", "instructions": "b" * 600_000}}
+    told = {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "The build takes 12 minutes."}],
+    }
+    (tmp_path / "a.jsonl").write_text(lines(meta, {"timestamp": stamp, "type": "response_item", "payload": told}))
+    spoken = ({"role": "user", "content": "c" * 600_000}, {"role": "assistant", "content": "That is long."})
+    (tmp_path / "b.jsonl").write_text(lines(*spoken))
+    found, _ = read(tmp_path)
+    assert {one.format for one in found} == {Format.CODEX, Format.CHAT}
 
 
 def test_claude_code_leaves_out_what_no_person_said(tmp_path: Path, read: Read) -> None:

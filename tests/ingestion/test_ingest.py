@@ -406,3 +406,14 @@ def test_it_goes_on_after_being_killed(tmp_path: Path) -> None:
             ingest(tmp_path / "chats", "dev", alma=alma)
             states.append(everything(alma))
     assert states[0] == states[1]
+
+
+def test_the_chats_of_a_host_are_found_where_it_keeps_them(tmp_path: Path) -> None:
+    chats = tmp_path / ".gemini" / "tmp" / "4f2a" / "chats"
+    chats.mkdir(parents=True)
+    said = {"id": "1", "type": "user", "content": "Hello there.", "timestamp": "2025-09-18T02:45:00Z"}
+    session = {"sessionId": "g", "projectHash": "4f2a", "startTime": "2025-09-18T02:45:00Z", "messages": [said]}
+    (chats / "session-2025-09-18T02-45-3b44bc68.json").write_text(json.dumps(session))
+    (tmp_path / ".gemini" / "GEMINI.md").write_text("Some words.")
+    made = plan(tmp_path / ".gemini")
+    assert [(str(one.format), one.own) for one in made.files if "session" in one.path] == [("gemini-cli", True)]

@@ -190,7 +190,7 @@ def test_what_a_person_added_to_our_entry_stays(machine: Machine, name: str, sco
 def test_a_broken_file_is_refused_and_left_alone(machine: Machine, name: str, scope: str, tmp_path: Path) -> None:
     path = file(name, scope, machine)
     path.parent.mkdir(parents=True, exist_ok=True)
-    for broken in (b"{ = ", b"\xff\xfe"):
+    for broken in (b"{ = ", b"\xff\xfe", b'{"a":' + b"[" * 50_000, b"a = " + b"[" * 50_000):
         path.write_bytes(broken)
         for attempt in (
             lambda: clients.install(CLIENTS[name], scope, COMMAND, machine),

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ from starlette.testclient import TestClient
 from alma import ALMA
 from alma.errors import ConfigError
 from alma.mcp.command import Options
-from alma.mcp.http import _refuse_the_world, app, is_local, read_or_make_token
+from alma.mcp.http import (
+    _bind,
+    _hosts,
+    _origins,
+    _refuse_the_world,
+    _refuse_unfit,
+    app,
+    is_local,
+    read_or_make_token,
+)
 from alma.mcp.server import build
 from mcp import Client
 
@@ -190,6 +200,32 @@ def test_what_is_safe_or_meant_is_let_be(options: Options) -> None:
     _refuse_the_world(options)
 
 
+def test_a_certificate_must_be_one(tmp_path: Path) -> None:
+    file = tmp_path / "c.pem"
+    file.write_text("no certificate")
+    for options in (Options(certificate=str(file)), Options(certificate=str(tmp_path / "none"), key=str(file))):
+        with pytest.raises(ConfigError, match="no certificate and its key"):
+            _refuse_unfit(options)
+    _refuse_unfit(Options())
+
+
+@pytest.mark.parametrize("port", [-1, 70_000])
+def test_a_port_must_be_one(port: int) -> None:
+    with pytest.raises(ConfigError, match="cannot listen at 127.0.0.1"):
+        _bind("127.0.0.1", port)
+
+
+def test_where_it_listens_is_a_name_of_its_own() -> None:
+    assert "127.0.0.2:80" in _hosts(Options(host="127.0.0.2"), 80)
+    assert "http://127.0.0.2:*" in _origins(Options(host="127.0.0.2"))
+    assert _hosts(Options(host="0.0.0.0", allowed_hosts=("a.example",)), 80) == ["a.example", "a.example:*"]
+
+
+def test_its_own_pages_speak_as_it_does() -> None:
+    assert all(one.startswith("http://") for one in _origins(Options()))
+    assert all(one.startswith("https://") for one in _origins(Options(certificate="c", key="k")))
+
+
 def test_local_is_what_cannot_be_reached() -> None:
     assert all(map(is_local, ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"]))
     assert not any(map(is_local, ["0.0.0.0", "::", "10.0.0.1", "localhost.example", ""]))
@@ -201,6 +237,15 @@ def test_a_token_is_made_once_and_kept(tmp_path: Path, capsys: pytest.CaptureFix
     assert len(token) >= 40
     assert read_or_make_token(path) == token
     assert token not in "".join(capsys.readouterr())
+
+
+def test_a_token_that_another_server_is_making_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.touch(0o600)
+    other = threading.Timer(0.2, path.write_text, [f"{TOKEN}\n"])
+    other.start()
+    assert read_or_make_token(path) == TOKEN
+    other.join()
 
 
 @pytest.mark.parametrize("text", ["", "short", "with space in it, and long", "ü" * 30])

@@ -50,6 +50,8 @@ class Reply:
     drip_headers: float = 0.0
     cut: int | None = None
     """Close the connection after so many bytes."""
+    measured: bool = True
+    """Say how long it is; else it ends where the connection does."""
 
 
 @dataclass
@@ -104,7 +106,8 @@ class Handler(BaseHTTPRequestHandler):
         time.sleep(reply.delay)
         content = self.server.good(self.path) if reply.body is None else reply.body
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        head = {"content-type": "application/json", "content-length": str(len(data)), **reply.headers}
+        length = {"content-length": str(len(data))} if reply.measured else {"connection": "close"}
+        head = {"content-type": "application/json", **length, **reply.headers}
         lines = [f"HTTP/1.1 {reply.status} Said", *(f"{name}: {value}" for name, value in head.items()), "", ""]
         self.spell("\r\n".join(lines).encode(), reply.drip_headers)
         self.spell(data if reply.cut is None else data[: reply.cut], reply.drip)

@@ -172,11 +172,23 @@ def test_one_that_hangs_is_ended(opened, service, prompt, reply, engine):
 
 
 @pytest.mark.parametrize("how", ["drip", "drip_headers"])
-def test_one_that_drips_is_ended(opened, service, prompt, reply, how):
-    service.always = reply(**{how: 0.05})
+@pytest.mark.parametrize("measured", [True, False])
+def test_one_that_drips_is_ended(opened, service, prompt, reply, how, measured):
+    service.always = reply(**{how: 0.05}, measured=measured)
     error, seconds = timed(lambda: opened(timeout=0.6, read_timeout=5).ask(prompt))
     assert isinstance(error, ModelTimeoutError)
     assert seconds < 2.5
+    assert len(service.seen) == 1, "a part of an answer is not mended"
+
+
+def test_a_service_that_counts_wildly_is_not_believed(opened, service, prompt, reply, engine):
+    usage = {"prompt_tokens": -5, "completion_tokens": 10**30, "input_tokens": -5, "output_tokens": 10**30}
+    model = opened()
+    model.ask(prompt)
+    service.always = reply(body=service.good(service.seen[0].path) | {"usage": usage})
+    model.ask(prompt)
+    [day] = meter(engine)
+    assert 120 < day.tokens <= 100_000_120
 
 
 def test_silence_has_a_limit_of_its_own(opened, service, prompt, reply):

@@ -26,6 +26,23 @@ def test_items_title_and_the_rest_are_told_apart() -> None:
     assert [one.said for one in outside(FILE, block)] == ["by hand"]
 
 
+def test_a_point_below_another_belongs_to_it() -> None:
+    """ "But not in models.py" would be a rule of nothing."""
+    block = find(
+        f"{BEGIN}\n- Prefer composition <!-- 01234567 abcdef -->\n  - but not in models.py\n\t* nor in old.py\n"
+        f"- Python:\n  - Use ruff\n- last\n  - moved <!-- 12345678 abcdef -->\n{END}",
+        "f",
+    )
+    assert block is not None
+    assert [(one.said, one.id) for one in content(block).items] == [
+        ("Prefer composition (but not in models.py) (nor in old.py)", "01234567"),
+        ("Python:", ""),
+        ("Use ruff", ""),
+        ("last", ""),
+        ("moved", "12345678"),
+    ]
+
+
 def test_what_is_no_item_is_told() -> None:
     block = find(f"{BEGIN}\nProse\n\n- one\nmore prose\n{END}", "f")
     assert block is not None

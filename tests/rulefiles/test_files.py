@@ -41,6 +41,18 @@ def test_a_link_does_not_lead_out_of_the_repository(repo: Path, tmp_path: Path) 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_nor_does_a_folder_that_is_a_link(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository of others may bring one in the place of .github or .cursor."""
+    (tmp_path / "elsewhere").mkdir()
+    (repo / ".github").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.chdir(repo)
+    for path in (None, ".github/x.md", repo / ".github" / "x.md"):
+        with pytest.raises(ValidationError, match="outside"):
+            files.place(path, None, ".github/copilot-instructions.md")
+    assert files.place(tmp_path / "elsewhere" / "x.md", None, "AGENTS.md").real == tmp_path / "elsewhere" / "x.md"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
 def test_a_link_inside_stays_a_link(repo: Path) -> None:
     (repo / "AGENTS.md").write_text("old")
     (repo / "CLAUDE.md").symlink_to("AGENTS.md")

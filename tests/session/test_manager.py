@@ -95,7 +95,40 @@ def test_a_handoff_is_there_for_another_process(configured: Path) -> None:
     assert "- staging is down" in out
 
 
+def test_what_the_second_handoff_leaves_out_stays_as_it_was_said(manager: SessionManager) -> None:
+    session = manager.start_session("Helena", "Test the login").session_id
+    manager.create_handoff(
+        "Helena", session, "ran the tests", "failure", key_decisions=["Use JWT"], blockers=["no token"],
+        test_status={"test_login": False}, metadata={"a": 1},
+    )  # fmt: skip
+    again = manager.end_session("Helena", session, next_steps=["Get a token"])
+    assert (again.last_action, again.last_outcome, again.next_steps) == ("ran the tests", "failure", ["Get a token"])
+    assert (again.key_decisions, again.blockers) == (["Use JWT"], ["no token"])
+    assert (again.test_status, again.metadata) == ({"test_login": False}, {"a": 1})
+    better = manager.end_session("Helena", session, last_outcome="success", blockers=[])
+    assert (better.last_outcome, better.blockers, better.next_steps) == ("success", [], ["Get a token"])
+    assert better.confidence_level > again.confidence_level
+    assert len(manager.get_previous_sessions("Helena")) == 1
+
+
 # -- what a session starts with
+
+
+def test_a_session_in_which_nothing_happened_hides_none_before_it(manager: SessionManager) -> None:
+    first = manager.start_session("Helena", "Test the login").session_id
+    manager.create_handoff("Helena", first, "wrote the tests", "success", next_steps=["Test refresh tokens"])
+    empty = manager.start_session("Helena", "Look around").session_id
+    manager.end_session("Helena", empty)
+    assert [one.session_id for one in manager.get_previous_sessions("Helena")] == [empty, first]
+    assert "- Test refresh tokens" in manager.get_quick_reload("Helena")
+    previous = manager.start_session("Helena").previous_handoff
+    assert previous is not None
+    assert previous.session_id == first
+
+
+def test_empty_sessions_alone_are_told_of(manager: SessionManager) -> None:
+    manager.end_session("Helena", manager.start_session("Helena", "Look around").session_id)
+    assert "Goal: Look around" in manager.get_quick_reload("Helena")
 
 
 def test_a_session_starts_with_what_is_known(alma: ALMA) -> None:

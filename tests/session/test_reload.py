@@ -149,3 +149,10 @@ def test_a_reload_is_the_same_while_nothing_changes(alma: ALMA) -> None:
     session = manager.start_session("Helena", "Auth").session_id
     manager.create_handoff("Helena", session, "did", "success")
     assert manager.get_quick_reload("Helena") == manager.get_quick_reload("Helena")
+
+
+def test_of_several_open_sessions_the_first_is_told(alma: ALMA) -> None:
+    manager = SessionManager(alma=alma, workspace=None)
+    for goal in ("Test the login", "Mend the cache"):
+        manager.start_session("Helena", goal)
+    assert ", Mend the cache (1 more)\n" in manager.get_quick_reload("Helena")

@@ -28,9 +28,13 @@ def list_domains(alma: ALMA) -> list[Domain]:
     """List the domain schemas: the presets and those that were created here."""
     factory = DomainMemoryFactory(alma)
     used = schema_of(alma)
-    schemas = [factory.get_schema(name) for name in factory.list_schemas()]
+    schemas = {name: factory.get_schema(name) for name in factory.list_schemas()}
+    # Taken off the list, a schema still governs the projects that follow it.
+    if used is not None:
+        schemas.setdefault(used.name, used)
     return [
-        Domain(one.name, one.description, _shipped(one), used is not None and used.name == one.name) for one in schemas
+        Domain(one.name, one.description, _shipped(one), used is not None and used.name == one.name)
+        for one in schemas.values()
     ]
 
 
@@ -42,7 +46,10 @@ def _shipped(schema: DomainSchema) -> bool:
 @operation(Effect.READS)
 def get_domain(alma: ALMA, name: Name) -> DomainSchema:
     """Show one domain schema."""
-    return DomainMemoryFactory(alma).get_schema(name)
+    factory, used = DomainMemoryFactory(alma), schema_of(alma)
+    if used is not None and used.name == name and name not in factory.list_schemas():
+        return used
+    return factory.get_schema(name)
 
 
 @operation(Effect.CHANGES, idempotent=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -20,6 +20,8 @@ from ..ports import Copyable
 
 Progress = Callable[[int, int], None]
 _IN_MEMORY = 8 * 2**20
+_NO_RECORDS = 2
+"""Lines of an export: the first and the last."""
 
 __all__ = ["Backup", "Taken", "backup", "export_lines", "export_to", "import_from"]
 
@@ -36,7 +38,7 @@ def export_to(alma: ALMA, target: Path, *, vectors: bool = True, progress: Progr
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with _writable(part) as file:
-            count = -1
+            count = -_NO_RECORDS
             for line in export_lines(alma, vectors=vectors, progress=progress):
                 file.write(f"{line}\n")
                 count += 1
@@ -74,11 +76,14 @@ def import_from(
     """
     with _seekable(source) as file:
         first = file.readline()
-        _refuse_other(alma, transfer.project_of(first, place), place, keep_project)
+        project = transfer.project_of(first, place)
+        _refuse_other(alma, project, place, keep_project)
+        # What was erased is asked of the project that the records belong to.
+        engine = replace(alma.engine, project=project)
         total = sum(1 for _ in transfer.read(_again(file), place))
         if dry_run:
-            return transfer.weigh(alma.engine, transfer.read(_again(file), place))
-        return transfer.take(alma.engine, transfer.read(_again(file), place), total, trusted=trusted, progress=progress)
+            return transfer.weigh(engine, transfer.read(_again(file), place), trusted=trusted)
+        return transfer.take(engine, transfer.read(_again(file), place), total, trusted=trusted, progress=progress)
 
 
 def _refuse_other(alma: ALMA, project: str, place: str, keep_project: bool) -> None:

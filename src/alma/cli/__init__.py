@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -12,6 +13,7 @@ from ..errors import ALMAError
 from .output import Output
 from .parser import build_parser
 
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 OK, FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
 
@@ -27,6 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _mute()
         return BROKEN_PIPE
+    except OSError as error:
+        # The answer goes to a file on a full disk, say; the store has errors of its own.
+        if error.errno not in _FULL:
+            raise
+        _mute()
+        print(f"error: the answer could not be written: {error.strerror}", file=sys.stderr)
+        return FAILED
 
 
 def _run(argv: Sequence[str] | None) -> int:

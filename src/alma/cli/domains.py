@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -144,13 +145,18 @@ _PARTS = (
 )  # fmt: skip
 
 
+_FOLLOW = "let this project follow it"
+
+
 def create(args: argparse.Namespace, out: Output) -> int:
     parts = {**_written(args), **_told(args)}
     with opened(args) as alma:
         schema = api.create_domain(alma, args.name, **parts)
+        followed = any(one.in_use and one.name == schema.name for one in api.list_domains(alma))
     if not out.answered({"domain": schema}):
         out.show(*schema_card(schema))
-        out.line(f"\nlet this project follow it: alma domains use {schema.name}")
+        still = "this project still follows it as it was; let it follow this one" if followed else _FOLLOW
+        out.line(f"\n{still}: alma domains use {shlex.quote(schema.name)}")
     return 0
 
 

@@ -17,7 +17,7 @@ _FEW = 5
 _SEVERAL = 50
 _READ = ("files", "conversations", "messages", "documents", "sections")
 _BEFORE = {"known": "known already", "unchanged": "unchanged", "files unchanged": "files unchanged"}
-_ELSEWHERE = {"skipped", "damaged", "refused"}
+_ELSEWHERE = {"skipped", "damaged", "refused", "waiting"}
 _KINDS = {
     "outcome": "yellow",
     "preference": "magenta",
@@ -38,6 +38,9 @@ def ingested(result: Ingested, root: Path) -> Iterator[Shape]:
     read = [_numbered(counts[name], name) for name in _READ if counts.get(name)]
     yield line(f"read {', '.join(read)}" if read else "there was nothing to read", "bold")
     yield from _new(counts, dry_run=result.dry_run)
+    if counts.get("waiting"):
+        would = "would wait" if result.dry_run else "wait"
+        yield line(f"{counts['waiting']} of them {would} for you, as words of others: alma list --status candidate")
     before = [f"{counts[name]} {said}" for name, said in _BEFORE.items() if counts.get(name)]
     if before:
         yield line(", ".join(before), "dim")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -190,7 +191,11 @@ def next_one(item: WorkItem | None, waiting: int, around: Around, agent: str | N
     if item.description:
         yield line(fit(item.description, 600))
     if item.claimed_by is None:
-        yield line(f"take it: alma work claim {item.id} --agent {agent or 'NAME'}", "dim")
+        yield line(f"take it: alma work claim {item.id} --agent {_who(agent or item.agent)}", "dim")
+
+
+def _who(agent: str | None) -> str:
+    return "NAME" if agent is None else shlex.quote(agent)
 
 
 # -- progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
-from textwrap import dedent
+from textwrap import dedent, fill
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,6 +16,7 @@ from .output import Output
 
 Run = Callable[[argparse.Namespace, Output], int]
 Subparsers = Any  # argparse keeps this class private
+_WIDTH = 79
 
 _EXAMPLES = """\
     start:
@@ -82,7 +83,8 @@ def command(commands: Subparsers, name: str, run: Run | None, help: str, example
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,
-        description=f"{help[0].upper()}{help[1:]}.",
+        # The epilog is to stay as it is written, and with that the description is not wrapped either.
+        description=fill(f"{help[0].upper()}{help[1:]}.", _WIDTH),
         epilog=f"examples:\n{_indented(examples)}" if examples else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

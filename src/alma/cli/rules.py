@@ -168,7 +168,12 @@ def _say_next(out: Output, done: api.ImportedRules) -> None:
         out.line("nothing was changed")
     elif taken or done.newer:
         out.line(f"took over {taken}" if taken else "nothing to take over")
-        out.line(f"{_export_of(done.path)} brings the file up to date")
+        if any(one.verb == "removed" and not one.done for one in done.changes):
+            out.line(
+                "--retire puts away what was removed; until then an export would write it again, and asks for --force"
+            )
+        else:
+            out.line(f"{_export_of(done.path)} brings the file up to date")
 
 
 def _export_of(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -210,7 +211,9 @@ def _meant(alma: ALMA, args: argparse.Namespace, out: Output) -> str:
         return str(args.id)
     found = api.open_sessions(alma, args.agent)
     if not found:
-        raise ValidationError(f"{args.agent} has no open session; `alma session start --agent {args.agent}` begins one")
+        raise ValidationError(
+            f"{args.agent} has no open session; `alma session start --agent {shlex.quote(args.agent)}` begins one"
+        )
     if len(found) > 1:
         known = ", ".join(f"{one.id} ({one.goal or 'no goal'})" for one in found)
         raise ValidationError(f"{args.agent} has {len(found)} open sessions; say which: {known}")

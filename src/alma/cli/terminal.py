@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 PIPED_WIDTH = 100
 
 # What others wrote, such as the name of a branch, must not move the cursor or colour the screen.
-_UNSEEN = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+# Nor may it turn around the order in which letters are read.
+_TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_UNSEEN = {code: None for code in (*range(32), *range(127, 160), *_TURNING) if chr(code) not in "\n\t"}
 
 Redraw = Callable[[], None]
 

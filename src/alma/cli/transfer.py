@@ -69,6 +69,7 @@ def _register_import(commands: Subparsers) -> None:
 def export(args: argparse.Namespace, out: Output) -> int:
     with opened(args, matching=False) as alma:
         if args.file == "-":
+            _exact(sys.stdout, "utf-8")
             for line in api.export_lines(alma, vectors=not args.no_vectors):
                 sys.stdout.write(f"{line}\n")
             return 0
@@ -93,7 +94,7 @@ def take_in(args: argparse.Namespace, out: Output) -> int:
         )
     if not out.answered({"dry_run": args.dry_run, **_told(taken)}):
         would = "would be " if args.dry_run else ""
-        said = [f"{count} {name}" for name, count in _told(taken).items() if count]
+        said = [f"{count} {name.replace('_', ' ')}" for name, count in _told(taken).items() if count]
         out.line(f"{would}{', '.join(said)}" if said else "there was nothing in it")
     return 0
 
@@ -105,19 +106,29 @@ def _told(taken: api.Taken) -> dict[str, int]:
         "known": taken.known,
         "erased": taken.erased,
         "embedded": taken.embedded,
+        "left_out": taken.left_out,
     }
 
 
 @contextmanager
 def _read(source: str) -> Iterator[IO[str]]:
-    if source == "-":
-        yield sys.stdin
-        return
     try:
-        with open(source, encoding="utf-8-sig", newline="\n") as file:
-            yield file
+        if source == "-":
+            _exact(sys.stdin, "utf-8-sig")
+            yield sys.stdin
+        else:
+            with open(source, encoding="utf-8-sig", newline="\n") as file:
+                yield file
     except (OSError, UnicodeDecodeError) as error:
-        raise ValidationError(f"{source} cannot be read: {error}") from error
+        name = "standard input" if source == "-" else source
+        raise ValidationError(f"{name} cannot be read: {error}") from error
+
+
+def _exact(stream: IO[str], encoding: str) -> None:
+    """As in a file, whatever the terminal speaks: no character is lost, no line end changed."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(encoding=encoding, errors="strict", newline="\n")
 
 
 def backup(args: argparse.Namespace, out: Output) -> int:

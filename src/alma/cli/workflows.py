@@ -187,10 +187,15 @@ def resume(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
         found = api.resume(alma, args.run_id, args.node_id, args.branch_id).checkpoint
     if found is None:
-        raise NotFoundError(f"run {args.run_id!r} has no such checkpoint to go on from")
+        raise NotFoundError(f"run {args.run_id!r}{_asked(args)} has no checkpoint to go on from")
     if not out.answered({"checkpoint": found}):
         out.line(_json(found.state))
     return 0
+
+
+def _asked(args: argparse.Namespace) -> str:
+    branch = f" on branch {args.branch_id!r}" if args.branch_id else ""
+    return branch + (f" at node {args.node_id!r}" if args.node_id else "")
 
 
 def _json(state: Mapping[str, Any]) -> str:

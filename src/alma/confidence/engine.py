@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Protocol
 
@@ -88,8 +88,10 @@ class ConfidenceEngine:
 
 
 def _strategies(given: Sequence[str]) -> list[str]:
-    if isinstance(given, str):
-        raise ValidationError("strategies must be a list of texts, not one text")
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValidationError(
+            f"strategies must be a list of texts, not {'one text' if isinstance(given, str) else given!r}"
+        )
     return list(dict.fromkeys(validate.text("strategy", one) for one in given))
 
 

@@ -36,8 +36,8 @@ def _learning(scope: MemoryScope) -> list[str]:
     found = []
     if scope.cannot_learn:
         found.append(f"You do not learn about {_names(scope.cannot_learn)}.")
-    if scope.can_learn:
-        found.append(f"You learn about {_names(scope.can_learn)}.")
+    if learns := [one for one in scope.can_learn if scope.is_allowed(one)]:
+        found.append(f"You learn about {_names(learns)}.")
     return found
 
 

@@ -68,11 +68,11 @@ class MemoryStack:
 
     def on_demand(self, topic: str) -> str:
         """What is known about a topic."""
-        return self._recalled(topic, "default", None, self._on_demand)
+        return self._recalled(validate.text("topic", topic), "default", None, self._on_demand)
 
     def deep(self, query: str) -> str:
         """All that has to do with a question, far-fetched things too."""
-        return self._recalled(query, "broad", _WIDE, self._deep)
+        return self._recalled(validate.text("query", query), "broad", _WIDE, self._deep)
 
     def _recalled(self, about: str, mode: str, top_k: int | None, max_tokens: int) -> str:
         given = {"task": about, "agent": self.agent, "user_id": self.user, "mode": mode, "level": "session"}

@@ -7,6 +7,7 @@ governed by is kept with the project.
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..core import ALMA
 
 KIND = "domain_schema"
+_LOG = logging.getLogger("alma")
 # An agent that is declared for no domain in particular works in every one.
 _ANY_DOMAIN = ("", "general")
 
@@ -41,39 +43,63 @@ class SchemaScopes(Scopes):
 def within(scope: MemoryScope, schema: DomainSchema) -> MemoryScope:
     """What an agent may learn there: what is declared for it, as far as the schema allows it.
 
-    What is declared for another domain says nothing about this one, but for what the agent must never learn.
+    One that is declared only for what the schema does not know may learn nothing that has a category.
     """
-    here = plain(scope.domain) in (*_ANY_DOMAIN, plain(schema.name))
-    declared = scope.can_learn if here else ()
-    allowed = tuple(one for one in declared if schema.allows(one)) if declared else schema.learning_categories
-    if declared and not allowed:
-        raise ValidationError(
-            f"agent {scope.agent_name!r} may learn {', '.join(declared)}, and the schema {schema.name!r} knows none of "
-            f"that. It knows: {', '.join(schema.learning_categories)}."
-        )
-    forbidden = tuple(dict.fromkeys((*scope.cannot_learn, *schema.excluded_categories)))
+    declared = _declared(scope, schema)
+    known = tuple(one for one in declared if schema.allows(one))
+    strange = () if known else declared
+    forbidden = tuple(dict.fromkeys((*scope.cannot_learn, *schema.excluded_categories, *strange)))
+    allowed = known or strange or schema.learning_categories
     return replace(scope, can_learn=allowed, cannot_learn=forbidden, domain=schema.name)
+
+
+def _declared(scope: MemoryScope, schema: DomainSchema) -> tuple[str, ...]:
+    """What is declared for another domain says nothing about this one, but for what the agent must never learn."""
+    return scope.can_learn if plain(scope.domain) in (*_ANY_DOMAIN, plain(schema.name)) else ()
+
+
+def misfits(scopes: Scopes, schema: DomainSchema) -> list[str]:
+    """A sentence for each declared agent that could learn nothing there."""
+    knows = ", ".join(schema.learning_categories) or f"anything but {', '.join(schema.excluded_categories)}"
+    found = []
+    for name, scope in scopes.agents.items():
+        declared = _declared(scope, schema)
+        if declared and not any(map(schema.allows, declared)):
+            told = f"agent {name!r} may learn {', '.join(declared)}, and the schema {schema.name!r} knows none of that"
+            found.append(f"{told}. It knows: {knows}.")
+    return found
 
 
 def govern(alma: ALMA, schema: DomainSchema) -> ALMA:
     """From now on this memory follows the schema: what may be learned, from when on, and how fast it fades."""
+    for wrong in misfits(alma.engine.scopes, schema):
+        raise ValidationError(wrong)
+    return _follow(alma, schema)
+
+
+def _follow(alma: ALMA, schema: DomainSchema) -> ALMA:
     engine = alma.engine
-    scopes = SchemaScopes(engine.scopes.agents, schema)
-    for agent in scopes.agents:
-        scopes.of(agent)
     settings = replace(
         engine.settings,
         min_occurrences_for_heuristic=schema.min_occurrences_for_heuristic,
         recency_half_life_days=schema.confidence_decay_days,
     )
-    alma.engine = replace(engine, scopes=scopes, settings=settings)
+    alma.engine = replace(engine, scopes=SchemaScopes(engine.scopes.agents, schema), settings=settings)
     return alma
 
 
 def govern_as_kept(alma: ALMA) -> ALMA:
-    """The same with the schema that is kept for the memory's project, where there is one."""
+    """The same with the schema that is kept for the memory's project, where there is one.
+
+    Agents are declared in a file that anybody edits later. One that does not fit is only warned of: the memory must
+    open, if only to follow another schema.
+    """
     schema = schema_of(alma)
-    return alma if schema is None else govern(alma, schema)
+    if schema is None:
+        return alma
+    for wrong in misfits(alma.engine.scopes, schema):
+        _LOG.warning("%s Until one of both is changed, it learns nothing that has a category.", wrong)
+    return _follow(alma, schema)
 
 
 def schema_of(alma: ALMA) -> DomainSchema | None:

@@ -159,7 +159,10 @@ def _check(schema: DomainSchema) -> None:
     for relation in schema.relationship_types:
         for end in (relation.source_type, relation.target_type):
             if end not in known:
-                raise ValidationError(unknown(f"entity type in the relationship {relation.name!r}", end, known))
+                valid = ", ".join(known) or "none, since the schema has no entity types"
+                raise ValidationError(
+                    f"unknown entity type {end!r} in the relationship {relation.name!r}. Valid: {valid}."
+                )
     validate.whole("min_occurrences_for_heuristic", schema.min_occurrences_for_heuristic, 1, 1000)
     validate.number("confidence_decay_days", schema.confidence_decay_days, 0.01)
 

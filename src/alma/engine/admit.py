@@ -19,6 +19,7 @@ from ..types.ids import new_id
 from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.scope import MemoryScope
 from ..types.vector import Vector
 from .context import Engine
 from .drafts import Draft
@@ -69,8 +70,13 @@ def key_of(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> str:
 def allow(engine: Engine, agent: str, category: str) -> None:
     scope = engine.scope(agent)
     if category and not scope.is_allowed(category):
-        allowed = ", ".join(scope.can_learn) or f"anything but {', '.join(scope.cannot_learn)}"
-        raise ScopeError(f"agent {agent!r} may not learn {category!r}. It may learn: {allowed}.")
+        raise ScopeError(f"agent {agent!r} may not learn {category!r}. It may learn: {_learnable(scope)}.")
+
+
+def _learnable(scope: MemoryScope) -> str:
+    if not scope.can_learn:
+        return f"anything but {', '.join(scope.cannot_learn)}"
+    return ", ".join(filter(scope.is_allowed, scope.can_learn)) or "nothing that has a category"
 
 
 def screen(engine: Engine, draft: Draft) -> Draft:

@@ -8,10 +8,11 @@ owns has many.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from .distil.corrections import rivals
+from . import claim_values as values
 from .text import STOP, normalise, stem, words
 
 
@@ -27,6 +28,10 @@ class Claim:
     """It says itself that this was otherwise before."""
     gone: str = ""
     """The value that it says no longer holds."""
+    by: str = ""
+    """The small word before the value: what is run by somebody is run on something, too."""
+    proper: bool = False
+    """The value is written with a capital, as names are."""
 
 
 _OPEN = re.compile(
@@ -67,7 +72,7 @@ _OVER = re.compile(
     rf"as) (?P<subject>.+))?$"
 )
 _LIVES = re.compile(
-    r"^(?P<subject>.+?) (?:live|lives|reside|resides|sit|sits|(?:is|are) based) (?:in|on|at|under) (?P<value>.+)$"
+    r"^(?P<subject>.+?) (?:live|lives|reside|resides|sit|sits|(?:is|are) based) (?P<prep>in|on|at|under) (?P<value>.+)$"
 )
 _HABIT = re.compile(
     r"^we (?P<subject>release|deploy|ship|meet|publish|bill|rotate \w+|back up|review) (?:every|each|at|after|for|"
@@ -89,14 +94,14 @@ _ONE = (
 _DOES = re.compile(rf"^(?P<subject>.+?) (?P<verb>{'|'.join(_ONE)}) (?P<value>.+)$")
 _BY = re.compile(
     r"^(?P<subject>.+?) (?:is|are) (?P<verb>owned|maintained|managed|led|run|called|named|written|limited|capped|set|"
-    r"due|scheduled|billed|versioned|licensed)(?: (?:by|in|to|at|on|for|under))? (?P<value>.+)$"
+    r"due|scheduled|billed|versioned|licensed)(?: (?P<prep>by|in|to|at|on|for|under))? (?P<value>.+)$"
 )
 _IS = re.compile(r"^(?P<subject>.+?) (?P<verb>is|are) (?P<value>.+)$")
 _PREFERS = re.compile(
     r"^(?:i|we|the user)(?:'d| would)? prefers? (?P<value>.+?) (?:over|to|rather than|"
     r"instead of) (?P<gone>.+?)(?: (?:in|for) (?:this|our|my) \w+)?$"
 )
-_CALL = re.compile(r"^(?:please )?(?:call me|my name is) (?P<value>[\w' -]{1,40})$")
+_CALL = re.compile(r"^(?:please )?(?P<verb>call me|my name is) (?P<value>[\w' -]{1,40})$")
 
 _GENERIC = frozenset(
     map(
@@ -106,59 +111,26 @@ _GENERIC = frozenset(
     )
 )
 # Of these a thing has one at a time. Of customers, hobbies and languages it may have many.
-_SLOTS = frozenset(
-    """owner lead leader manager boss head contact provider vendor supplier name branch version database db ci
-    region host cloud framework editor format timezone zone currency bank landlord doctor dentist teacher coach
-    address email password url domain license licence plan tier backend registry repo repository title colour
-    color theme font deadline date day window port key id ip number price budget limit default os platform
-    broker queue cache storage bucket cluster namespace environment shell orm linter formatter sponsor chair
-    president ceo cto mentor supervisor tracker wife husband partner fiancee fiance employer job role position
-    team school university street city country birthday weight height age size""".split()
+_PERSONS = frozenset(
+    """owner lead leader manager boss head contact landlord doctor dentist teacher coach sponsor chair president ceo
+    cto mentor supervisor wife husband partner fiancee fiance""".split()
 )
-_RIVALS = tuple(
-    frozenset(group.split())
-    for group in (
-        "mysql mariadb postgresql postgres sqlite oracle mssql mongodb mongo dynamodb cockroachdb "
-        "cassandra couchdb db2 firestore",
-        "kafka rabbitmq sqs nats pulsar activemq zeromq kinesis",
-        "redis memcached valkey dragonfly",
-        "aws azure gcp heroku digitalocean hetzner fly render",
-        "jenkins circleci travis teamcity buildkite drone bamboo",
-        "netlify vercel cloudflare",
-        "react vue svelte angular solid ember",
-        "express fastify koa hapi",
-        "django flask fastapi rails laravel spring",
-        "sqlalchemy prisma typeorm sequelize drizzle",
-        "slack teams discord mattermost",
-        "jira linear trello asana",
-        "github gitlab bitbucket gitea",
-        "terraform pulumi cloudformation",
-        "elasticsearch opensearch solr meilisearch typesense",
-        "rest graphql grpc soap",
-        "stripe paypal adyen braintree",
-        "okta auth0 keycloak cognito",
-        "datadog grafana newrelic splunk",
-        "webpack vite parcel rollup esbuild",
-        "vim emacs vscode",
-    )
+_SLOTS = _PERSONS | frozenset(
+    """provider vendor supplier name branch version database db ci region host cloud framework editor format timezone
+    zone currency bank address email password url domain license licence plan tier backend registry repo repository
+    title colour color theme font deadline date day window port key id ip number price budget limit default os platform
+    broker queue cache storage bucket cluster namespace environment shell orm linter formatter tracker employer job
+    role position team school university street city country birthday weight height age size""".split()
 )
-
-
-def _rival(one: str, other: str) -> bool:
-    first, second = one.split()[:1], other.split()[:1]
-    return rivals(one, other) or (first != second and any({*first, *second} <= group for group in _RIVALS))
-
-
-_JOINS = frozenset(
-    "to and from until till between am pm h o clock a an the of per every each about around at on in by".split()
+# Names of these are written small.
+_SMALL_NAMES = frozenset("branch shell colour color theme font".split())
+# "My sister" may be one of three.
+_KIN = frozenset(
+    """brother sister son daughter child kid cousin aunt uncle nephew niece friend colleague coworker flatmate roommate
+    neighbour neighbor cat dog pet""".split()
 )
-_NUMBER = re.compile(r"\d+")
-_COUNTS = {
-    name: str(at)
-    for at, name in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
-}
-_NAMELIKE = re.compile(r"^(?:the )?[\w`~/.:@+#-]+(?: [\w`./:@+#-]+){0,3}$")
-_DAYS = re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b")
+_ONE_OF_MANY = _KIN | frozenset("customer client student patient guest".split())
+_NUMBERS_ONLY = frozenset(map(stem, _ONE))
 
 
 @lru_cache(maxsize=2048)
@@ -183,8 +155,14 @@ def claim(text: str) -> Claim | None:
         found = pattern.match(flat)
         made = _of(found, attribute, changed) if found else None
         if made is not None:
-            return made
+            return replace(made, proper=_is_proper(made.value, text))
     return None
+
+
+def _is_proper(value: str, text: str) -> bool:
+    first = value.removeprefix("the ").split(" ")[0]
+    found = [one for one in re.finditer(re.escape(first), text, re.IGNORECASE) if first]
+    return bool(found) and any(sign.isupper() for sign in found[-1].group())
 
 
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -213,10 +191,11 @@ def _of(found: re.Match[str], attribute: str, changed: bool) -> Claim | None:
     if attribute == "work":
         attribute = f"work {'at' if parts['prep'] in ('at', 'for') else 'as'}"
     attribute = attribute or stem(parts["verb"])
-    if attribute == "is" and parts["verb"] == "are" and not _NUMBER.search(_digits(parts["value"])):
+    if attribute == "is" and parts["verb"] == "are" and not values.has_number(parts["value"]):
         return None
     if attribute == "name":
-        return Claim(frozenset({"i"}), "name", "name", parts["value"])
+        # Alexander may be called Al.
+        return Claim(frozenset({"i"}), "name", parts["verb"], parts["value"])
     return _made(found, attribute, parts["value"], changed or attribute == "*", parts.get("gone") or "")
 
 
@@ -225,7 +204,8 @@ def _made(found: re.Match[str], attribute: str, value: str, changed: bool, gone:
     subject = _subject(said)
     if said and not subject:
         return None
-    return Claim(subject, _head(said), attribute, _value(value), changed, _value(gone))
+    by = found.groupdict().get("prep") or ""
+    return Claim(subject, _head(said), attribute, _value(value), changed, _value(gone), by)
 
 
 def _subject(text: str) -> frozenset[str]:
@@ -260,29 +240,99 @@ def conflict(new: str, old: str) -> bool:
 def _says_gone(ours: Claim, theirs: Claim) -> bool:
     if theirs.value != ours.gone or (ours.attribute not in ("*", theirs.attribute) and theirs.attribute != "*"):
         return False
-    return not ours.subject or ours.subject == theirs.subject or not theirs.subject
+    if ours.attribute == "prefer":
+        # Who prefers Rust to Python may still prefer Python to Ruby.
+        return theirs.gone == ours.value
+    if ours.value != ours.gone and values.has_terms(ours.value):
+        return False
+    return not ours.subject or ours.subject == theirs.subject
 
 
 def _other_value(ours: Claim, theirs: Claim) -> bool:
-    if not ours.subject or ours.subject != theirs.subject or _over_again(ours.value, theirs.value):
+    if not ours.subject or ours.subject != theirs.subject or values.over_again(ours.value, theirs.value):
         return False
     attribute = _shared(ours.attribute, theirs.attribute)
     if not attribute or ours.gone == ours.value:
         return False
+    if (ours.head in _ONE_OF_MANY or _KIN & ours.subject) and not ours.changed:
+        return False
+    kind = values.kind(ours.value)
+    if kind != values.kind(theirs.value) or kind in ("phrase", "day"):
+        return False
+    if kind == "number":
+        bare = attribute == "return" and values.is_bare_number(ours.value)
+        return values.unit(ours.value) == values.unit(theirs.value) and not bare
+    return _other_name(ours, theirs, attribute)
+
+
+def _other_name(ours: Claim, theirs: Claim, attribute: str) -> bool:
+    if values.rival(ours.value, theirs.value):
+        return True
     if attribute == "use":
-        return _rival(ours.value, theirs.value) or (
-            ours.changed and _kind(ours.value) == _kind(theirs.value) == "name" and _unknown(ours, theirs)
-        )
-    if attribute == "live" and ours.attribute != theirs.attribute and not _is_place_of_things(ours.value, theirs.value):
+        return ours.changed and _unknown(ours, theirs)
+    if ours.by and theirs.by and ours.by != theirs.by:
         return False
-    if attribute == "is" and _kind(ours.value) == "name" and ours.head not in _SLOTS:
+    if not (values.noun_like(ours.value) and values.noun_like(theirs.value)) or attribute in _NUMBERS_ONLY:
         return False
-    return _comparable(ours.value, theirs.value)
+    return _ONE_NAME.get(attribute, _of_one_sort)(ours, theirs)
 
 
-def _is_place_of_things(a: str, b: str) -> bool:
-    """A server or a folder; where a person is and where they live are two things."""
-    return all(re.search(r"[\d_/.-]", value) for value in (a, b))
+def _of_one_sort(ours: Claim, theirs: Claim) -> bool:
+    """Both are names as people and products have them, or both are written as hosts and paths are."""
+    written = values.alike_in_writing(ours.value, theirs.value)
+    return written or (ours.proper and theirs.proper)
+
+
+def _is_another(ours: Claim, theirs: Claim) -> bool:
+    if ours.head not in _SLOTS:
+        return False
+    small = ours.head in _SMALL_NAMES and not ours.proper and not theirs.proper
+    return small or _of_one_sort(ours, theirs)
+
+
+def _is_elsewhere(ours: Claim, theirs: Claim) -> bool:
+    """What is in Go may be in Frankfurt, too."""
+    moved = ours.changed and ours.proper and theirs.proper and values.same_place(ours.value, theirs.value)
+    return moved or values.alike_in_writing(ours.value, theirs.value)
+
+
+def _lives_elsewhere(ours: Claim, theirs: Claim) -> bool:
+    if ours.attribute != theirs.attribute and "*" not in (ours.attribute, theirs.attribute):
+        # Where a person is and where they live are two things; where a file or a database is, is one.
+        return values.alike_in_writing(ours.value, theirs.value)
+    return ours.proper == theirs.proper and values.same_place(ours.value, theirs.value)
+
+
+def _runs_elsewhere(ours: Claim, theirs: Claim) -> bool:
+    """What runs on a cloud may run on Kubernetes, too."""
+    return values.alike_in_writing(ours.value, theirs.value)
+
+
+def _works_elsewhere(ours: Claim, theirs: Claim) -> bool:
+    return ours.proper == theirs.proper and (ours.proper or ours.changed)
+
+
+def _is_called(ours: Claim, theirs: Claim) -> bool:
+    return ours.proper == theirs.proper or ours.attribute == "*"
+
+
+def _only_changed(ours: Claim, theirs: Claim) -> bool:
+    return ours.changed and _of_one_sort(ours, theirs)
+
+
+_ONE_NAME: Mapping[str, Callable[[Claim, Claim], bool]] = {
+    "is": _is_another,
+    "at": _is_elsewhere,
+    "live": _lives_elsewhere,
+    "run": _runs_elsewhere,
+    "work at": _works_elsewhere,
+    "work as": _only_changed,
+    "written": _only_changed,
+    "call": _is_called,
+    "nam": _is_called,
+    "call me": _is_called,
+    "my name is": _is_called,
+}
 
 
 _MOVABLE = ("use", "at", "live", "run", "is", "*", "call", "nam", "limit", "cap")
@@ -303,50 +353,3 @@ def _unknown(ours: Claim, theirs: Claim) -> bool:
     from .distil.corrections._names import is_program
 
     return is_program(ours.value) == is_program(theirs.value)
-
-
-def _over_again(a: str, b: str) -> bool:
-    """The same, or the same said more closely."""
-    first, second = (set(words(one)) - _JOINS for one in (a, b))
-    return first <= second or second <= first
-
-
-def _digits(value: str) -> str:
-    return " ".join(_COUNTS.get(word, word) for word in value.split())
-
-
-def _kind(value: str) -> str:
-    told = _digits(value)
-    if re.search(r"(?<![a-z_-])\d", told) and not re.match(r"[a-z][\w-]*\d", told):
-        return "number"
-    if _DAYS.search(told):
-        return "day"
-    if re.match(r"an? |the \w+ \w", told):
-        return "phrase"
-    return "name" if _NAMELIKE.match(told) else "phrase"
-
-
-def _comparable(a: str, b: str) -> bool:
-    """Two of the same sort, of which a thing has one: two numbers of one unit, two names, two days."""
-    kind = _kind(a)
-    if kind != _kind(b) or kind in ("phrase", "day"):
-        return False
-    if kind == "number":
-        return _unit(a) == _unit(b)
-    return _noun_like(a) and _noun_like(b)
-
-
-def _unit(value: str) -> frozenset[str]:
-    return frozenset(stem(one) for one in words(_NUMBER.sub(" ", _digits(value))) if one not in _JOINS)
-
-
-_ADJECTIVES = re.compile(
-    r"\b(?:fast|slow|new|old|big|small|good|bad|great|ready|done|broken|down|up|open|closed|safe|stable|unstable|"
-    r"deprecated|public|private|optional|required|"
-    r"free|available|important|simple|complex|empty|full|late|early|different|same|responsible|able|written|built|"
-    r"made|used|based)\b|\w+(?:ing|able|ful|ous|ive)$"
-)
-
-
-def _noun_like(value: str) -> bool:
-    return not _ADJECTIVES.search(value)

@@ -73,7 +73,7 @@ def becomings(place: Place, items: Sequence[Becoming]) -> Preparing:
     taught = [at for at in lessons if not items[at].waits and items[at].kind is Kind.CORRECTION]
     waiting = [at for at in lessons if items[at].waits]
     parts = [
-        (drafts, _told(facts.admitting(place.engine, [_draft(place, items[at]) for at in drafts]))),
+        (drafts, _drafted(place.engine, [_draft(place, items[at]) for at in drafts])),
         (stated, _told(edit.stating(place.engine, [_statement(place, items[at]) for at in stated]))),
         (taught, _taught(rules.teaching(place.engine, [_teaching(place, items[at]) for at in taught]))),
         (waiting, _waiting(place.engine, [_lesson(place, items[at]) for at in waiting])),
@@ -90,6 +90,32 @@ def becomings(place: Place, items: Sequence[Becoming]) -> Preparing:
         return [made[at] for at in range(len(items))], changed
 
     return attempt
+
+
+def _drafted(engine: Engine, drafts: Sequence[Draft]) -> Preparing:
+    """As facts and preferences, but for those that were said before a person deleted them: an old chat that is read
+    now does not say them again."""
+    deleted = _deleted(engine, drafts)
+    admitted = _told(facts.admitting(engine, [one for one, gone in zip(drafts, deleted, strict=True) if not gone]))
+
+    def attempt() -> tuple[list[Made], list[Record]]:
+        made, changed = admitted()
+        others = iter(made)
+        return [(None, _VERBS["refused"]) if gone else next(others) for gone in deleted], changed
+
+    return attempt
+
+
+def _deleted(engine: Engine, drafts: Sequence[Draft]) -> list[bool]:
+    keys = [screen(engine, one).key for one in drafts]
+    where = Where(
+        kinds={"tombstone"}, projects={engine.project}, keys={key for key in keys if key}, statuses={Status.ACTIVE}
+    )
+    stones = {stone.key: stone.created_at for stone in engine.store.scan(where)} if any(keys) else {}
+    return [
+        one.valid_from is not None and key in stones and one.valid_from < stones[key]
+        for one, key in zip(drafts, keys, strict=True)
+    ]
 
 
 def _told(attempting: Attempting) -> Preparing:

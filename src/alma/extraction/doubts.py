@@ -43,8 +43,9 @@ _JOKES = re.compile(
     re.I,
 )
 _OTHERS = (
-    r"(?:he|she|they|it|someone|somebody|everyone|everybody|people|bob|[A-Z][a-z]+(?:\s[A-Z][a-z]+)?|"
-    r"(?:the|our|my|their|this|that|a|an|some|many|most)\s+(?:[\w-]+\s+){0,3}?[\w-]+)"
+    r"(?:(?i:(?:he|she|they|it|someone|somebody|everyone|everybody|people)(?:\s+(?:on|in|at|from)(?:\s+\w+){1,3}?)?)|"
+    r"[A-Z]\w+(?:\s[A-Z]\w+)?|(?i:the|our|my|their|this|that|a|an|some|many|most)\s+(?:[\w-]+\s+){0,3}?[\w-]+|"
+    r"(?i:(?:here's|here\s+is|this\s+is|that's)\s+what)\s+(?:[\w-]+\s+){0,3}?[\w-]+)"
 )
 _HEARSAY = re.compile(
     r"\b(?:according\s+to|(?:i|we)(?:'ve|\s+have)?\s+(?:just\s+)?(?:heard|read|was\s+told|were\s+told|got\s+told)|"

@@ -142,13 +142,15 @@ def _becoming(place: Place, one: Extracted, mark: str, trusted: bool) -> Becomin
         **({"model": one.model} if one.model else {}),
     }
     tags = ("decision",) if one.kind is Kind.DECISION else ()
-    return Becoming(one, mark, text, fields, provenance, told, tags, place.user or _speaker(one))
+    return Becoming(one, mark, text, fields, provenance, told, tags, _whose(place, one, trusted))
 
 
-def _speaker(one: Extracted) -> str:
-    """Whose preference it is, where nobody says: that of who said it."""
-    named = by_name(one.speaker, "") != ""
-    return one.speaker if named and one.voice is Voice.PERSON else "user"
+def _whose(place: Place, one: Extracted, trusted: bool) -> str:
+    """Whose preference it is: that of whom it is kept for; where nobody says, or others speak, of who said it."""
+    named = by_name(one.speaker, "") != "" and one.voice is Voice.PERSON
+    if place.user and (trusted or not named):
+        return place.user
+    return one.speaker if named else "user"
 
 
 def _marks(engine: Engine, items: Sequence[Becoming]) -> list[Record]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 
 from ..types.speech import by_name
 from . import doubts
+from .handing import own
 from .outcomes import outcome
 from .pieces import Piece, pieces
 from .plans import decision, work_item
@@ -62,9 +63,10 @@ def of_turns(turns: Sequence[Turn]) -> list[Extracted]:
             continue
         base = Scene(person=turn.by_person, who=_name(turn), to_agent=to_agent, task=task, before=before)
         sentences = pieces(turn.text, document=False, only=None if turn.by_person else _TELLING)
-        made = list(_read(sentences, base))
+        said = own(sentences) if turn.by_person else sentences
+        made = list(_read(said, base))
         if turn.by_person and to_agent and not any(one.kind is Kind.CORRECTION for one, _ in made):
-            made += _taken_whole(turn, before, sentences, {piece.text for _, piece in made})
+            made += _taken_whole(turn, before, said, {piece.text for _, piece in made})
         found += [_extracted(one, piece, turn, base) for one, piece in made]
         if turn.by_person:
             task = _asked(sentences, [piece for _, piece in made]) or task

@@ -138,6 +138,8 @@ class _Builder:
         self._empty = False
         """Nothing was held when the run began, so that nothing can have ended."""
         self._counts = {"records": 0, "read": 0, "entities": 0, "relationships": 0, "ended": 0}
+        self._gone = [0, 0]
+        """Entities and relationships that went: what is new is counted beside them."""
 
     def run(self, kinds: tuple[str, ...]) -> Built:
         began = self._engine.clock()
@@ -158,8 +160,8 @@ class _Builder:
         self._bury()
         _remember(self._engine, self._graph, began)
         after = self._graph.stats()
-        self._counts["entities"] = after.entities - before.entities
-        self._counts["relationships"] = after.relationships - before.relationships
+        self._counts["entities"] = max(0, after.entities - before.entities + self._gone[0])
+        self._counts["relationships"] = max(0, after.relationships - before.relationships + self._gone[1])
         return Built(**self._counts)
 
     def _records(self, kinds: tuple[str, ...]) -> Iterator[Record]:
@@ -187,10 +189,16 @@ class _Builder:
             if self._empty:
                 continue
             if record.status is Status.ACTIVE:
-                self._counts["ended"] += self._graph.forget_source(record.id, keep=kept[record.id])
+                self._forget(record.id, keep=kept[record.id])
             elif record.status is not Status.CANDIDATE:
                 ended = record.valid_to or record.updated_at
-                self._counts["ended"] += self._graph.forget_source(record.id, ended_at=ended)
+                self._forget(record.id, ended_at=ended)
+
+    def _forget(self, source: str, *, ended_at: datetime | None = None, keep: Iterable[str] = ()) -> None:
+        entities, relationships, ended = self._graph.forgotten(source, ended_at=ended_at, keep=keep)
+        self._gone[0] += entities
+        self._gone[1] += relationships
+        self._counts["ended"] += entities + relationships + ended
 
     def _read(self, record: Record) -> Said:
         if record.kind == MemoryType.EPISODE:
@@ -229,10 +237,10 @@ class _Builder:
         where = Where(kinds={"tombstone"}, projects={self._engine.project})
         for stone in self._engine.store.scan(where):
             if self._since is None or stone.updated_at >= self._since:
-                self._counts["ended"] += self._graph.forget_source(stone.body["record"])
+                self._forget(stone.body["record"])
 
 
-_NAMELESS = frozenset({"user", "human", "me", "customer", "person", "speaker", "you"})
+_NAMELESS = frozenset({"user", "human", "me", "customer", "person", "speaker", "you", "somebody else"})
 
 
 def _marker(engine: Engine, graph: Graph) -> str:

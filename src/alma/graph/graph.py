@@ -119,13 +119,20 @@ class Graph:
         return self.rows.change(attempt)
 
     def forget_source(self, source: str, *, ended_at: datetime | str | None = None, keep: Iterable[str] = ()) -> int:
+        return sum(self.forgotten(source, ended_at=ended_at, keep=keep))
+
+    def forgotten(
+        self, source: str, *, ended_at: datetime | str | None = None, keep: Iterable[str] = ()
+    ) -> tuple[int, int, int]:
+        """As `forget_source`, told apart: how many entities and relationships went, and how many ended."""
         name = validate.name("source", source)
         moment = validate.moment("ended_at", ended_at)
         kept = frozenset(keep)
 
-        def attempt(held: Reading) -> tuple[int, Change]:
+        def attempt(held: Reading) -> tuple[tuple[int, int, int], Change]:
             change = _without(held, name, moment, kept)
-            return len(change.removed_entities) + len(change.removed_relationships) + _ended(change, moment), change
+            gone = len(change.removed_entities), len(change.removed_relationships), _ended(change, moment)
+            return gone, change
 
         return self.rows.change(attempt)
 

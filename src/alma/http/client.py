@@ -34,6 +34,8 @@ from ..types.slice import MemorySlice
 from .asking import ask, many, said
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
     from ..api.values import FeedbackReport, Stats
@@ -61,15 +63,26 @@ def connect(
     Without TLS only this machine is spoken to, unless `insecure`; `ca_file` holds the certificate of who signed the
     server's. `transport` is one of httpx's, for tests.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"the address must be such as https://memory.example.org, not {url!r}")
-    local = _is_local(parts.hostname)
-    if parts.scheme == "http" and not local and not insecure:
-        raise ConfigError(f"the token would travel readably to {parts.hostname}: use https, or pass insecure=True")
-    if not token or not token.isascii() or not token.isprintable():
+    scheme, host = _address(url)
+    local = _is_local(host)
+    if scheme == "http" and not local and not insecure:
+        raise ConfigError(f"the token would travel readably to {host}: use https, or pass insecure=True")
+    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
         raise ConfigError("the token must be the text that `alma token add` or the first `alma serve` wrote")
     return RemoteALMA(_http(url, token, project_id, timeout, local, ca_file, transport), project_id)
+
+
+def _address(url: str) -> tuple[str, str]:
+    """The scheme and the host."""
+    given = str(url)
+    try:
+        parts = urlsplit(given)
+        sound = given.isprintable() and parts.scheme in ("http", "https") and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound or not parts.hostname:
+        raise ConfigError(f"the address must be such as https://memory.example.org, not {url!r}")
+    return parts.scheme, parts.hostname
 
 
 def _is_local(host: str) -> bool:
@@ -92,8 +105,6 @@ def _http(
         import httpx
     except ModuleNotFoundError as error:
         raise MissingExtraError("httpx", "http", "A memory that is served elsewhere") from error
-    import ssl
-
     headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
     if project is not None:
         headers["alma-project"] = quote(project, safe="")
@@ -101,12 +112,21 @@ def _http(
         base_url=url,
         headers=headers,
         timeout=timeout,
-        verify=True if ca_file is None else ssl.create_default_context(cafile=ca_file),
+        verify=True if ca_file is None else _trusting(ca_file),
         limits=httpx.Limits(max_connections=64, max_keepalive_connections=64, keepalive_expiry=_IDLE),
         transport=transport,
         # A proxy has no business between us and our own machine.
         trust_env=not local,
     )
+
+
+def _trusting(ca_file: str) -> ssl.SSLContext:
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise ConfigError(f"{ca_file} holds no certificates: {error}") from error
 
 
 class RemoteALMA:

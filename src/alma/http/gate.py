@@ -33,6 +33,7 @@ _GOOD_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PORT = re.compile(r":\d{1,5}\Z")
 _LOG = logging.getLogger("alma.http")
 _LATER = {"retry-after": "5"}
+_AND_NO_MORE = {"connection": "close"}
 _REALM = 'Bearer realm="alma"'
 
 
@@ -155,6 +156,9 @@ class Gate:
         self._limits.take(token.name)
 
     def _fits(self, headers: Headers) -> None:
+        if headers.count("transfer-encoding") and headers.count("content-length"):
+            # Whoever passed it on may have read another end of it, and what follows would be somebody else's request.
+            raise Refusal(400, "AmbiguousLength", "a request has a length or is chunked, not both", _AND_NO_MORE)
         length = headers.one("content-length")
         if length is not None and (not length.isdecimal() or int(length[:20]) > self._rules.max_bytes):
             raise self._too_large()

@@ -49,11 +49,23 @@ class Lines(logging.Formatter):
             "time": to_iso(now()),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
         }
-        if record.exc_info and record.exc_info[1] is not None:
-            line |= told(record.exc_info[1])
-        return json.dumps(line)
+        error = record.exc_info[1] if record.exc_info else _named(record)
+        return json.dumps(line | told(error) if error is not None else line)
+
+
+def _message(record: logging.LogRecord) -> str:
+    """What the memory itself notes may quote what it was asked: of that only the words that are always the same."""
+    if record.name == _LOG.name or not record.name.startswith("alma"):
+        return record.getMessage()
+    return str(record.msg)
+
+
+def _named(record: logging.LogRecord) -> BaseException | None:
+    """The error that a note is about."""
+    given = record.args if isinstance(record.args, tuple) else ()
+    return next((one for one in given if isinstance(one, BaseException)), None)
 
 
 def told(error: BaseException) -> dict[str, Any]:

@@ -82,14 +82,7 @@ def listed(path: Path) -> list[Token]:
 
 def add(path: Path, name: str, scope: str = Scope.READ, projects: Iterable[str] = ()) -> str:
     """Make a token and give its secret, which is not kept and cannot be shown again."""
-    secret = _PREFIX + secrets.token_urlsafe(32)
-    made = Token(
-        name=_name("name", name),
-        digest=_digest(secret),
-        scope=_scope(scope),
-        projects=frozenset(_name("project", one) for one in projects) or None,
-        created_at=now(),
-    )
+    secret, made = _made(name, scope, projects)
     with _alone(path):
         held = listed(path)
         if any(one.name == made.name for one in held):
@@ -118,14 +111,36 @@ def ready(path: Path) -> Path | None:
 
     Nothing is made where somebody has revoked all: then it is for them to add one.
     """
-    if path.exists():
-        if not listed(path):
-            raise ConfigError(f"all tokens in {path} are revoked: `alma token add` makes one")
-        return None
+    if not path.exists() and (first := _first(path)) is not None:
+        return first
+    if not listed(path):
+        raise ConfigError(f"all tokens in {path} are revoked: `alma token add` makes one")
+    return None
+
+
+def _first(path: Path) -> Path | None:
+    """None when another server has made it in the meantime."""
     first = path.with_name(FIRST_FILE)
-    secret = add(path, FIRST, Scope.ADMIN)
-    _put(first, f"{secret}\n")
+    with _alone(path):
+        if path.exists():
+            return None
+        secret, made = _made(FIRST, Scope.ADMIN)
+        # In this order: a token that counts can be read by its owner, whenever this is cut short.
+        _put(first, f"{secret}\n")
+        _write(path, [made])
     return first
+
+
+def _made(name: str, scope: str, projects: Iterable[str] = ()) -> tuple[str, Token]:
+    secret = _PREFIX + secrets.token_urlsafe(32)
+    made = Token(
+        name=_name("name", name),
+        digest=_digest(secret),
+        scope=_scope(scope),
+        projects=frozenset(_name("project", one) for one in projects) or None,
+        created_at=now(),
+    )
+    return secret, made
 
 
 def _name(label: str, given: object) -> str:

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,6 +28,12 @@ _DEEPEST = 64
 _DOCUMENTS = (".md", ".markdown", ".mdx", ".txt", ".text", ".rst", ".adoc", ".asciidoc", ".org")
 _NAMELESS = frozenset({"readme", "changelog", "contributing", "authors", "notes", "todo", "decisions", "history"})
 _CHATS = (".json", ".jsonl", ".ndjson", ".md", ".markdown", ".txt", ".log", ".zip", ".vscdb")
+_REPOSITORY = (".git", ".hg", ".svn", ".jj")
+_PROJECT = (
+    *_REPOSITORY, ".gitignore", ".github", "package.json", "pyproject.toml", "setup.py", "Cargo.toml", "go.mod",
+    "pom.xml", "build.gradle", "Gemfile", "composer.json", "CMakeLists.txt", "Makefile",
+)  # fmt: skip
+"""Also as it is unpacked from an archive, without its history."""
 _IN_REPOSITORIES = frozenset({Format.AIDER, Format.SPECSTORY, Format.CURSOR, Format.CHAT, Format.CLAUDE_CODE})
 
 
@@ -76,10 +83,10 @@ class Catalogue:
         self._own = own
         self._most = max_file_bytes
         self._archives: list[Archive] = []
+        self._holds = lru_cache(maxsize=4096)(_holds)
         if not _is_there(self.root):
             raise ValidationError(f"there is nothing at {self.root}")
         self.root = self.root.resolve()
-        self._project = _in_repository(self.root)
         self.entries = tuple(self._all())
 
     @property
@@ -131,7 +138,7 @@ class Catalogue:
     def _passed_over(self, path: Path, ignored: Ignored, *, is_folder: bool) -> str:
         """Why it is not looked at; empty when it is."""
         name = path.name
-        if name in ignoring.HISTORIES:
+        if name in ignoring.HISTORIES or (is_folder and path.parent.name in ignoring.HOSTS and name == "tmp"):
             return ""
         if self._wanted is Wanted.CHATS:
             return _no_place_of_chats(name, is_folder=is_folder)
@@ -192,7 +199,7 @@ class Catalogue:
             return self._skip(source.name, found.reason)
         if reason := self._unwanted(found.format, source, beginning, named):
             return self._skip(source.name, reason)
-        yield Entry(source, found, self._is_own(found.format, named), known_as)
+        yield Entry(source, found, self._is_own(found.format, source, named), known_as)
 
     def _unwanted(self, format: Format, source: Source, beginning: Head, named: bool) -> str:
         if named:
@@ -206,14 +213,24 @@ class Catalogue:
             return f"larger than {self._most:,} bytes"
         return "made by a program, as it says itself" if ignoring.generated(beginning.text) else ""
 
-    def _is_own(self, format: Format, named: bool) -> bool:
+    def _is_own(self, format: Format, source: Source, named: bool) -> bool:
         """Whether what a person says in it is taken for the owner's words. A repository brings whatever its authors
         put into it, conversations too."""
         if self._own is not None:
             return self._own
         if format.is_document or self._wanted is Wanted.DOCUMENTS:
             return False
-        return self._wanted is Wanted.CHATS or named or not self._project
+        return self._wanted is Wanted.CHATS or named or not self._in_project(source)
+
+    def _in_project(self, source: Source) -> bool:
+        """Whether it lies in a repository, or below the path asked for in what looks like somebody's project."""
+        if source.path is None and any(one.leaf in _PROJECT for one in self._archives[-1].members):
+            return True
+        place = (source.path or self._archives[-1].path).parent
+        return any(
+            self._holds(folder, _PROJECT if folder.is_relative_to(self.root) else _REPOSITORY)
+            for folder in (place, *place.parents)
+        )
 
     def _skip(self, name: str, reason: str) -> None:
         self.skipped.append(Skipped(name, reason))
@@ -239,5 +256,5 @@ def _no_place_of_chats(name: str, *, is_folder: bool) -> str:
     return "hidden" if name.startswith(".") and name not in ignoring.HOSTS else ""
 
 
-def _in_repository(path: Path) -> bool:
-    return any((folder / ".git").exists() for folder in (path, *path.parents))
+def _holds(folder: Path, names: tuple[str, ...]) -> bool:
+    return any((folder / name).exists() for name in names)

@@ -168,6 +168,7 @@ class Keeper:
         believed, doubted = self._found(one)
         for item in [*believed, *doubted]:
             self._result.count(_BECOMES[item.kind])
+        self._result.count("waiting", len(doubted))
         self._result.count("episodes")
 
     def _learn(self, one: Written, episode: Record) -> None:
@@ -190,6 +191,7 @@ class Keeper:
         for name in MEMORIES:
             new = getattr(kept, name)
             self._result.count(name, len(new))
+            self._result.count("waiting", sum(getattr(one, "status", "") == Status.CANDIDATE for one in new))
             listed = getattr(self._result, name)
             listed.extend(new[: max(0, SHOWN - len(listed))])
         self._result.count("known", kept.known)

@@ -170,7 +170,8 @@ class IngestResult:
     episodes: list[Episode] = field(default_factory=list)
     """Conversations and documents that are new or have grown."""
     counts: dict[str, int] = field(default_factory=dict)
-    """How many there are of each of the above, and: files, conversations, messages, known (told before), unchanged."""
+    """How many there are of each of the above, and: files, conversations, messages, known (told before), unchanged,
+    waiting (of those that are new: candidates until a person approves them)."""
     files: dict[str, str] = field(default_factory=dict)
     """The files read, and their formats."""
     skipped: list[Skipped] = field(default_factory=list)

@@ -18,6 +18,8 @@ from .types import Chat, Document, Message, Piece, Voice
 TURN_CHARS = 20_000
 SECTION_CHARS = 1_500
 _NAME_CHARS = 120
+_SOMEBODY = "somebody else"
+_OURS = re.compile(r"(?i)\b(?:user|human|me|you|person|owner|operator|admin|developer|system)s?\b|^\W*$")
 _TITLE_CHARS = 300
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -42,11 +44,16 @@ def written(piece: Piece) -> Written:
 
 
 def foreign(piece: Piece) -> Piece:
-    """The same, as somebody else's."""
+    """The same, as somebody else's: a prompt that quotes it does not say that it was the user."""
     if isinstance(piece, Document):
         return replace(piece, voice=Voice.OTHER)
-    voices = {Voice.PERSON: Voice.OTHER, Voice.ASSISTANT: Voice.OTHER}
-    return replace(piece, messages=[replace(one, voice=voices.get(one.voice, one.voice)) for one in piece.messages])
+    return replace(piece, messages=[_not_ours(one) for one in piece.messages])
+
+
+def _not_ours(message: Message) -> Message:
+    voice = message.voice if message.voice is Voice.TOOL else Voice.OTHER
+    ours = message.voice is Voice.PERSON and _OURS.search(message.speaker)
+    return replace(message, voice=voice, speaker=_SOMEBODY if ours else message.speaker)
 
 
 def _turns(chat: Chat) -> Iterator[Message]:

@@ -12,7 +12,9 @@ import ipaddress
 import os
 import secrets
 import socket
+import ssl
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,7 @@ TOKEN_VARIABLE = "ALMA_MCP_TOKEN"
 _LEAST_TOKEN = 16
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _LAST_CALLS = 5
+_PATIENCE = 1.0
 
 
 class Token:
@@ -65,6 +68,7 @@ def app(server: Server[Any], token: str, hosts: list[str], origins: list[str]) -
 
 def serve(server: Server[Any], options: Options) -> None:
     _refuse_the_world(options)
+    _refuse_unfit(options)
     token = _token(options)
     bound = _bind(options.host, options.port)
     with bound:
@@ -99,6 +103,16 @@ def _refuse_the_world(options: Options) -> None:
         )
 
 
+def _refuse_unfit(options: Options) -> None:
+    if not options.certificate:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.certificate, options.key)
+    except OSError as error:
+        held = " and ".join(filter(None, (options.certificate, options.key)))
+        raise ConfigError(f"{held} are no certificate and its key: {error}") from error
+
+
 def is_local(host: str) -> bool:
     if host == "localhost":
         return True
@@ -109,13 +123,19 @@ def is_local(host: str) -> bool:
 
 
 def _hosts(options: Options, port: int) -> list[str]:
-    local = _LOCAL if is_local(options.host) else ()
-    return [f"{name}:{port}" for name in local] + [name for one in options.allowed_hosts for name in (one, f"{one}:*")]
+    return [f"{name}:{port}" for name in _local(options)] + [
+        name for one in options.allowed_hosts for name in (one, f"{one}:*")
+    ]
 
 
 def _origins(options: Options) -> list[str]:
-    local = [f"http://{name}:*" for name in _LOCAL] if is_local(options.host) else []
-    return [*local, *options.allowed_origins]
+    scheme = "https" if options.certificate else "http"
+    return [*(f"{scheme}://{name}:*" for name in _local(options)), *options.allowed_origins]
+
+
+def _local(options: Options) -> list[str]:
+    """The names of this machine, where nobody else can reach it; also the one that it was told to listen at."""
+    return [*dict.fromkeys((*_LOCAL, _written(options.host)))] if is_local(options.host) else []
 
 
 def _written(host: str) -> str:
@@ -134,9 +154,9 @@ def _bind(host: str, port: int) -> socket.socket:
         made.bind((plain, port))
         # Who is told the port may come at once.
         made.listen()
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         made.close()
-        raise ConfigError(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
+        raise ConfigError(f"cannot listen at {host}:{port}: {error}") from error
     return made
 
 
@@ -178,10 +198,17 @@ def _held(path: Path) -> str:
     try:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             raise ConfigError(f"{path} can be read by others: chmod 600 {path}, and better make a new token")
-        text = path.read_text(encoding="utf-8").strip()
+        return _fit(_text(path), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the token file {path} cannot be read: {error}") from error
-    return _fit(text, str(path))
+
+
+def _text(path: Path) -> str:
+    """Another server may have made the file this moment, and be about to write to it."""
+    end = time.monotonic() + _PATIENCE
+    while not (text := path.read_text(encoding="utf-8").strip()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return text
 
 
 def _fit(token: str, where: str) -> str:

@@ -46,7 +46,7 @@ def load(text: str, name: str) -> dict[str, Any]:
     """The object that a file holds; a sentence about `name` when it holds none."""
     try:
         value = json.loads(_bare(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{name} is not valid JSON ({error}); mend it first, nothing was changed") from error
     if not isinstance(value, dict):
         raise ConfigError(f"{name} must hold a JSON object, not {type(value).__name__}; nothing was changed")

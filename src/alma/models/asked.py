@@ -109,8 +109,14 @@ def said_model(told: Mapping[str, Any], name: str) -> str:
     return model if isinstance(model, str) and model else name
 
 
+_MOST_TOKENS = 100_000_000
+"""No answer takes as many: who says more is not believed, and counted with so many."""
+
+
 def number(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    return min(max(value, 0), _MOST_TOKENS)
 
 
 def money(value: object) -> float:

@@ -69,6 +69,9 @@ def post(endpoint: Endpoint, body: Mapping[str, Any], patience: Patience) -> dic
         raise ModelUnavailableError(f"{endpoint.url} is no address that can be asked", NOTHING) from error
     except httpx.HTTPError as error:
         raise _broken(error, endpoint, patience, watch) from error
+    if watch.fired:
+        # An answer that does not say how long it is seems to be whole when its connection is closed.
+        raise _late(endpoint, patience.total)
     if 200 <= status < 300:
         return _object(endpoint, data)
     raise _refusal(endpoint, status, headers, data)
@@ -160,9 +163,12 @@ def _broken(error: httpx.HTTPError, endpoint: Endpoint, patience: Patience, watc
         said = endpoint.discreet(str(error)) or type(error).__name__
         return TransientError(f"{endpoint.kind} cannot be reached at {endpoint.url}: {said}", NOTHING)
     if watch.fired or isinstance(error, httpx.TimeoutException):
-        seconds = patience.total if watch.fired else patience.read
-        return ModelTimeoutError(f"{endpoint.kind} gave no answer in {seconds:g} s and was ended")
+        return _late(endpoint, patience.total if watch.fired else patience.read)
     return TransientError(f"the connection to {endpoint.kind} broke: {type(error).__name__}")
+
+
+def _late(endpoint: Endpoint, seconds: float) -> ModelTimeoutError:
+    return ModelTimeoutError(f"{endpoint.kind} gave no answer in {seconds:g} s and was ended")
 
 
 def _object(endpoint: Endpoint, data: bytes) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def _read(lines: Sequence[str], first: int, *, numbered: bool) -> Content:
     other: list[tuple[int, str]] = []
     title = heading = ""
     said: list[str] = []
-    began = 0
+    began = depth = 0
 
     def close() -> None:
         if any(part.strip() for part in said):
@@ -151,8 +151,11 @@ def _read(lines: Sequence[str], first: int, *, numbered: bool) -> Content:
     for number, line in enumerate(lines, first):
         bullet = _BULLET.fullmatch(line) or (_NUMBERED.fullmatch(line) if numbered else None)
         titled = _HEADING.fullmatch(line)
-        if bullet is not None:
+        if bullet is not None and _belongs(said, depth, line):
+            said.append(f"({bullet['said'].strip()})")
+        elif bullet is not None:
             close()
+            depth = _indent(line)
             said.append(bullet["said"])
             began = number
         elif said and line[:1] in " \t" and line.strip():
@@ -165,6 +168,19 @@ def _read(lines: Sequence[str], first: int, *, numbered: bool) -> Content:
                 other.append((number, line.strip()))
     close()
     return Content(tuple(items), title, tuple(other))
+
+
+def _indent(line: str) -> int:
+    plain = line.expandtabs(4)
+    return len(plain) - len(plain.lstrip())
+
+
+def _belongs(said: Sequence[str], depth: int, line: str) -> bool:
+    """A point below another says more about that one: "but not in models.py" is no rule of its own. A point that only
+    names what follows, and one that has a memory of its own, stand for themselves."""
+    if not said or said[0].rstrip().endswith(":") or "<!--" in line:
+        return False
+    return _indent(line) >= depth + 2
 
 
 # -- writing

@@ -86,9 +86,10 @@ def _kinds(given: Iterable[str]) -> frozenset[str]:
 def _unimported(name: str, edits: Sequence[str]) -> str:
     told = "\n".join(f"  {one}" for one in edits[:20])
     more = f"\n  and {len(edits) - 20} more" if len(edits) > 20 else ""
+    removed = "; --retire also puts away what was removed" if any(one.endswith("(removed)") for one in edits) else ""
     return (
         f"{name} was edited by hand, and an export would take that away:\n{told}{more}\n"
-        f"Import it first (alma rules import {name}), or export with force."
+        f"Import it first (alma rules import {name}{removed}), or export with force."
     )
 
 

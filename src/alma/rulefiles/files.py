@@ -55,13 +55,20 @@ def _placed(path: str | PathLike[str] | None, root: str | PathLike[str] | None, 
         named = named / Path(usual).name
     if base is not None and not named.is_absolute():
         named = base / named
-    top = base or repository(_existing(named.parent))
+    top = base or _top(named)
     real = named.resolve()
     if not real.is_relative_to(top):
         raise ValidationError(f"{named} lies outside of {top}; a link must not lead out of the repository")
     if real.exists() and not real.is_file():
         raise ValidationError(f"{named} is not a file")
     return Place(named, top, real)
+
+
+def _top(named: Path) -> Path:
+    """The repository that a file is in by its name: where links on the way lead, is looked at against it."""
+    here = repository(Path.cwd())
+    plain = Path(os.path.normpath(Path.cwd() / named))
+    return here if plain.is_relative_to(here) else repository(_existing(named.parent))
 
 
 def _existing(folder: Path) -> Path:

@@ -58,7 +58,7 @@ def _may(scope: MemoryScope) -> list[str]:
     name = scope.agent_name
     found = [f"{name} works in the domain {scope.domain}."] if scope.domain else []
     if scope.can_learn:
-        found += [f"{name} may learn about {category}." for category in scope.can_learn]
+        found += [f"{name} may learn about {category}." for category in scope.can_learn if scope.is_allowed(category)]
     elif scope.cannot_learn:
         found.append(f"{name} may learn about anything that is not excluded.")
     else:

@@ -32,6 +32,7 @@ _OPEN = 100
 _OUTCOMES = 50
 _HANDOFFS = 20
 _FAILURES = 3
+NOTHING = "nothing was noted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,25 +142,51 @@ def _noted(engine: Engine, body: Body, notes: Notes, owner: Body | None) -> dict
 
 
 def end(engine: Engine, agent: str, id: str, closing: Closing) -> Record:
-    """The handoff. Said twice, the later word takes the place of the earlier."""
+    """The handoff. Said twice, the later word takes the place of the earlier, and what it leaves out stays."""
 
     def attempt() -> tuple[Record, list[Record]]:
         held = find(engine, agent, id)
         now = engine.clock()
-        ended = moment(held.body, "ended_at", now) if held.body["state"] == SessionState.ENDED else now
-        seen = outcomes(engine, held, now)
-        body = _handed_over(held, closing, seen, ended)
+        again = held.body["state"] == SessionState.ENDED
+        ended = moment(held.body, "ended_at", now) if again else now
+        said = _said_again(closing, _handoff_of(engine, id)) if again else closing
+        body = _handed_over(held, said, outcomes(engine, held, now), ended)
         return _put(engine, held, body, SessionState.ENDED)
 
     return commit(engine, attempt)
 
 
+def _handoff_of(engine: Engine, id: str) -> Record | None:
+    return next(iter(things.scan(engine, "handoff", 1, sessions={id})), None)
+
+
+def _said_again(closing: Closing, before: Record | None) -> Closing:
+    if before is None:
+        return closing
+    said = before.body
+    # How well it goes follows from how it went, unless somebody said it.
+    level = said["confidence"] if closing.last_outcome is None else None
+    return Closing(
+        last_action=closing.last_action or said["last_action"],
+        last_outcome=closing.last_outcome or LastOutcome(said["last_outcome"]),
+        goal=said["goal"] if closing.goal is None else closing.goal,
+        decisions=closing.decisions or said["decisions"],
+        files=closing.files or said["files"],
+        blockers=said["blockers"] if closing.blockers is None else closing.blockers,
+        next_steps=said["next_steps"] if closing.next_steps is None else closing.next_steps,
+        risks=said["risks"] if closing.risks is None else closing.risks,
+        tests={**said["tests"], **(closing.tests or {})},
+        confidence=level if closing.confidence is None else closing.confidence,
+        metadata=closing.metadata or said.get("metadata"),
+    )
+
+
 def _put(engine: Engine, held: Record, body: Body, state: SessionState) -> tuple[Record, list[Record]]:
     over = {**held.body, "state": str(state), "ended_at": body["ended_at"], "owner": None}
     session = things.altered(engine, held, over, status=Status.ARCHIVED)
-    before = things.scan(engine, "handoff", 1, sessions={held.id})
-    if before:
-        handoff = things.altered(engine, before[0], body, created_at=engine.clock())
+    before = _handoff_of(engine, held.id)
+    if before is not None:
+        handoff = things.altered(engine, before, body, created_at=engine.clock())
     else:
         handoff = things.made(
             engine, things.draft("handoff", body, agent=held.agent, session=held.id), links=(held.id,)
@@ -180,7 +207,7 @@ def _handed_over(held: Record, closing: Closing, seen: Sequence[Record], ended: 
     last, outcome = _last(noted, seen)
     outcome = closing.last_outcome or outcome or LastOutcome.SUCCESS
     return {
-        "last_action": closing.last_action or last or "nothing was noted",
+        "last_action": closing.last_action or last or NOTHING,
         "last_outcome": str(outcome),
         "goal": noted["goal"] if closing.goal is None else closing.goal,
         **{name: found[: _MOST[name]] for name, found in named.items()},
@@ -321,3 +348,14 @@ def handoffs(engine: Engine, agent: str, limit: int) -> list[Record]:
     """The latest, by when their sessions ended."""
     found = things.scan(engine, "handoff", max(limit, _HANDOFFS), agents={agent}, statuses={Status.ACTIVE})
     return sorted(found, key=lambda one: (one.body["ended_at"], one.id), reverse=True)[:limit]
+
+
+def left_off(engine: Engine, agent: str) -> Record | None:
+    """The latest handoff that says something: a session in which nothing happened hides none before it."""
+    found = handoffs(engine, agent, _HANDOFFS)
+    return next(filter(_says_something, found), found[0] if found else None)
+
+
+def _says_something(handoff: Record) -> bool:
+    body = handoff.body
+    return body["last_action"] != NOTHING or any(body[name] for name in (*_MOST, "tests", "metadata"))

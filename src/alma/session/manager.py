@@ -148,7 +148,7 @@ class SessionManager(Home):
         done = [{"what": one, "outcome": "", "at": to_iso(now)} for one in weighing.lines("actions", actions)]
         if action is not None:
             [what] = weighing.lines("action", [action])
-            done.append({"what": what, "outcome": str(_outcome(outcome) or ""), "at": to_iso(now)})
+            done.append({"what": what, "outcome": str(_outcome("outcome", outcome) or ""), "at": to_iso(now)})
         elif outcome is not None:
             raise ValidationError("outcome says how an action went: pass `action` with it")
         notes = ledger.Notes(
@@ -236,7 +236,7 @@ class SessionManager(Home):
         engine = self.engine(project_id)
         closing = ledger.Closing(
             last_action=None if last_action is None else weighing.lines("last_action", [last_action])[0],
-            last_outcome=_outcome(last_outcome),
+            last_outcome=_outcome("last_outcome", last_outcome),
             goal=None if current_goal is None else _goal(current_goal),
             decisions=weighing.lines("key_decisions", key_decisions),
             files=weighing.paths("active_files", active_files),
@@ -290,8 +290,8 @@ class SessionManager(Home):
         return _process.mark() if self._held else None
 
     def _latest(self, engine: Engine, agent: str) -> SessionHandoff | None:
-        found = ledger.handoffs(engine, agent, 1)
-        return handoff(found[0]) if found else None
+        found = ledger.left_off(engine, agent)
+        return None if found is None else handoff(found)
 
     def _code(self) -> dict[str, Any] | None:
         if self.workspace is None:
@@ -310,8 +310,8 @@ def _goal(given: object) -> str:
     return shorten(validate.optional_text("goal", given) or "", weighing.GOAL_CHARS)
 
 
-def _outcome(given: str | None) -> LastOutcome | None:
-    return None if given is None else validate.choice("last_outcome", given, LastOutcome)
+def _outcome(label: str, given: str | None) -> LastOutcome | None:
+    return None if given is None else validate.choice(label, given, LastOutcome)
 
 
 def _level(given: float | None) -> float | None:

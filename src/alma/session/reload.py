@@ -138,7 +138,7 @@ def _going_on(sessions: Sequence[Session], amount: Amount) -> str:
     if not sessions:
         return _NONE
     first = sessions[0]
-    more = f" and {_left([one.id for one in sessions[1:]])}" if len(sessions) > 1 else ""
+    more = f" {_left([one.id for one in sessions[1:]])}" if len(sessions) > 1 else ""
     return f"{first.id} since {first.started_at:%Y-%m-%d %H:%M} UTC, {say(first.goal or 'no goal', amount.chars)}{more}"
 
 

@@ -15,9 +15,11 @@ from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.engine.upkeep import transfer
 from alma.errors import ValidationError
+from alma.progress import ProgressTracker
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
+from alma.types.kinds import READABLE_KINDS
 from alma.types.query import Where
 from alma.types.record import Status, Trust
 from alma.types.rules import EVERYWHERE
@@ -47,7 +49,7 @@ def exported(alma: ALMA, **options: bool) -> list[str]:
 
 
 def taken(alma: ALMA, lines: list[str], **options: bool) -> transfer.Taken:
-    return transfer.take(alma.engine, transfer.read(lines, "export.jsonl"), len(lines) - 1, **options)
+    return transfer.take(alma.engine, transfer.read(lines, "export.jsonl"), len(lines) - 2, **options)
 
 
 def everything(alma: ALMA) -> dict[str, object]:
@@ -84,7 +86,7 @@ def test_taken_in_twice_it_changes_nothing(full: ALMA) -> None:
 def test_without_vectors_they_are_made_anew(full: ALMA) -> None:
     other = memory()
     lines = exported(full, vectors=False)
-    assert all(not json.loads(line)["vectors"] for line in lines[1:])
+    assert all(not json.loads(line)["vectors"] for line in lines[1:-1])
     assert taken(other, lines).embedded > 5
     assert other.retrieve("Deploy the auth service", "dev").heuristics
 
@@ -127,6 +129,46 @@ def test_of_a_stranger_nothing_is_believed(full: ALMA) -> None:
     assert {one.status for one in other.list(status="candidate")} == {Status.CANDIDATE}
 
 
+def test_of_a_stranger_only_memories_are_taken(full: ALMA) -> None:
+    """What an agent would act upon, or count as its own experience, is theirs: work, sessions, counts, deletions."""
+    ProgressTracker("app", full).create_work_item(title="Run the stranger's script")
+    other = memory()
+    report = taken(other, exported(full), trusted=False)
+    kinds = {record.kind for record in everything(other).values()}  # type: ignore[attr-defined]
+    assert kinds <= set(READABLE_KINDS)
+    assert "turn" in kinds
+    assert report.left_out > 3
+    other.learn("dev", "Deploy the auth service", "success", "Blue-green deployment")
+    assert not other.list("heuristic")
+
+
+def test_turns_of_a_stranger_wait_too(full: ALMA) -> None:
+    other = memory()
+    taken(other, exported(full), trusted=False)
+    assert not other.retrieve("When is the release?", "dev", level="turn").turns
+
+
+def test_a_stranger_replaces_nothing(full: ALMA) -> None:
+    other = memory()
+    lines = exported(full)
+    taken(other, lines)
+    before = everything(other)
+    newer = [json.dumps({**one, "version": one["version"] + 5}) for one in map(json.loads, lines[1:-1])]
+    report = taken(other, [lines[0], *newer, lines[-1]], trusted=False)
+    assert (report.added, report.updated) == (0, 0)
+    assert everything(other) == before
+
+
+def test_what_another_project_says_too_is_taken_nevertheless(full: ALMA) -> None:
+    store = MemoryStore()
+    ALMA(store, HashEmbedder(), project_id="shop").add_domain_knowledge(
+        "dev", "deployment", "The deploy window is 9 to 17 h"
+    )
+    other = memory(store)
+    taken(other, exported(full))
+    assert len(other.list("domain_knowledge")) == 1
+
+
 def test_secrets_in_a_file_are_taken_out(full: ALMA) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     lines = exported(full)
@@ -155,9 +197,62 @@ def test_a_damaged_line_is_named(full: ALMA, line: str, words: str) -> None:
         list(transfer.read(lines, "export.jsonl"))
 
 
-@pytest.mark.parametrize("head", ["", "{}", '{"alma": "export", "format": 2, "project": "app"}', "null"])
+NAMELESS = [json.dumps({"alma": "export", "format": 1, "project": one}) for one in ("", None, 5, EVERYWHERE)]
+UNSOUND: dict[str, list[object]] = {
+    "id": [5, None, "", "a\x00b", "x" * 5000],
+    "project": [None, 5, "", "shop"],
+    "agent": [None, 7, ["a"]],
+    "key": [None],
+    "text": [5, None, "half \ud800"],
+    "version": ["x", 0, -1, 2**70, 1.5, True, None],
+    "embedder": [7],
+    "created_at": [None, 5, "soon"],
+    "status": ["zombie"],
+    "body": [{}, [], {"domain": "d", "fact": 5}, {"domain": "d", "fact": "f", "metadata": []}],
+    "evidence": [[], {"successes": -5}, {"successes": 10**30}, {"recent": [[10**30, 1.0]]}, {"last_used": 10**30}],
+    "links": ["abc", [5]],
+    "tags": ["abc", [None]],
+    "vectors": ["abc", [5]],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, one) for name, many in UNSOUND.items() for one in many])
+def test_a_record_that_no_store_or_reader_could_bear_is_refused(full: ALMA, name: str, value: object) -> None:
+    lines = exported(full)
+    at, fact = next((at, json.loads(line)) for at, line in enumerate(lines) if '"kind":"domain_knowledge"' in line)
+    list(transfer.read(lines, "export.jsonl"))
+    lines[at] = json.dumps({**fact, name: value})
+    with pytest.raises(ValidationError, match=f"line {at + 1} is no record"):
+        list(transfer.read(lines, "export.jsonl"))
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "[" * 300 + "]" * 300, "[" * 100_000])
+def test_a_value_that_is_not_json_everywhere_is_refused(full: ALMA, value: str) -> None:
+    lines = exported(full)
+    lines[1] = lines[1].replace('"body":{', f'"body":{{"odd":{value},')
+    with pytest.raises(ValidationError, match="line 2"):
+        list(transfer.read(lines, "export.jsonl"))
+
+
+def test_vectors_of_another_length_are_made_anew(full: ALMA) -> None:
+    lines = exported(full)
+    short = [json.dumps({**one, "vectors": ["AAAA" for _ in one["vectors"]]}) for one in map(json.loads, lines[1:-1])]
+    other = memory()
+    assert taken(other, [lines[0], *short, lines[-1]]).embedded > 5
+    assert other.retrieve("Deploy the auth service", "dev").heuristics
+
+
+def test_what_has_no_end_was_cut_off(full: ALMA) -> None:
+    lines = exported(full)
+    with pytest.raises(ValidationError, match=f"cut off after line {len(lines) - 1}"):
+        list(transfer.read(lines[:-1], "export.jsonl"))
+    with pytest.raises(ValidationError, match=f"line {len(lines) + 1} comes after the end"):
+        list(transfer.read([*lines, lines[1]], "export.jsonl"))
+
+
+@pytest.mark.parametrize("head", ["", "{}", '{"alma": "export", "format": 2, "project": "app"}', "null", *NAMELESS])
 def test_what_is_no_export_is_refused(head: str) -> None:
-    with pytest.raises(ValidationError, match="is no export|has format 2|is not JSON"):
+    with pytest.raises(ValidationError, match="is no export|has format 2|is not JSON|must name its project"):
         list(transfer.read([head], "export.jsonl"))
 
 

@@ -289,3 +289,21 @@ def test_a_long_prompt_takes_no_longer_than_its_length(piece: str) -> None:
     began = time.perf_counter()
     expand((piece * 100_000)[:100_000])
     assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Fix the login. Before that, update the dependencies.",
+        "Fix the login. But first, update the dependencies.",
+        "Fix the login. But before doing so update the dependencies.",
+        "Fix the login; prior to that, update the dependencies.",
+    ],
+)
+def test_what_is_said_later_may_come_before(prompt: str) -> None:
+    assert titles(prompt) == ["Fix the login", "Update the dependencies"]
+    assert waits(prompt) == [(1,), ()]
+
+
+def test_the_first_of_a_row_comes_before_nothing_else() -> None:
+    assert waits("First fix the login. Update the dependencies.") == [(), ()]

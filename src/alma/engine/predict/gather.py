@@ -189,13 +189,23 @@ def survey(ground: Ground, strategy: str) -> Survey:
 
 
 def _groups(ground: Ground, strategy: str) -> list[Record]:
-    """The groups that the strategy's outcomes are counted in, those for the most similar tasks first."""
-    engine = ground.engine
+    """The groups that the strategy's outcomes are counted in; if they are many, those of the nearest outcomes first."""
     where = replace(ground.where("strategy"), keys={key_of(strategy)})
-    exact = list(engine.store.scan(where, _GROUPS + 1))
-    if len(exact) > _GROUPS and ground.vectors:
-        exact = engine.store.get([hit.id for hit in by_meaning(engine, ground.vectors[:1], where, _GROUPS)])
-    return exact[:_GROUPS] or _paraphrased(ground, strategy)
+    exact = {group.id: group for group in ground.engine.store.scan(where, _GROUPS + 1)}
+    if len(exact) > _GROUPS:
+        names = _linked(ground, strategy)
+        missing = [name for name in names if name not in exact]
+        exact |= {group.id: group for group in (ground.engine.store.get(missing) if missing else ())}
+        exact = {name: exact[name] for name in dict.fromkeys((*names, *exact)) if name in exact}
+    return list(exact.values())[:_GROUPS] or _paraphrased(ground, strategy)
+
+
+def _linked(ground: Ground, strategy: str) -> list[str]:
+    """The groups of the strategy's outcomes at hand, those of the most similar tasks first."""
+    key = key_of(strategy)
+    own = [record for record in ground.outcomes.values() if key_of(record.body["strategy"]) == key]
+    near = sorted(own, key=lambda record: -ground.likes(record))
+    return list(dict.fromkeys(name for record in near for name in record.links))[:_GROUPS]
 
 
 def _paraphrased(ground: Ground, strategy: str) -> list[Record]:
@@ -218,6 +228,9 @@ def _cosine(vector: Vector | None, others: Sequence[Vector]) -> float | None:
 
 def _own_outcomes(ground: Ground, groups: set[str]) -> list[Record]:
     where = replace(ground.where(MemoryType.OUTCOME), linked=groups)
+    if ground.before is None:
+        # The groups have counted the rest; these tell which they were and how they failed.
+        return list(ground.engine.store.scan(where, _FEW))
     # Words cannot be looked for among the linked only, without looking for them everywhere.
     return _near(ground, where, _OWN) if ground.vectors else list(ground.engine.store.scan(where, _OWN))
 

@@ -1,35 +1,39 @@
 """A memory as JSON Lines: written out whole, and taken in again by any store.
 
-The first line says what it is; every other is a record, exactly as it is held. Taken in twice it changes nothing: a
-record is known by its id, the newer version counts, and what was erased here stays erased.
+The first line says what it is, the last that it is whole; every other is a record, exactly as it is held. Taken in
+twice it changes nothing: a record is known by its id, the newer version counts, and what was erased here stays erased.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
 from ...errors import ValidationError
-from ...types.kinds import KINDS, MemoryType
+from ...types.kinds import KINDS, READABLE_KINDS, MemoryType
 from ...types.query import Where
-from ...types.record import Provenance, Record, Status, Trust, from_json, to_json
+from ...types.record import Provenance, Record, Status, Trust, to_json
 from ...types.rules import EVERYWHERE
-from ...types.times import to_iso
+from ...types.times import now, to_iso
 from ..admit import buried, clean, commit
 from ..context import Engine
 from .reindex import reindex, unseen
+from .sound import HERE_ONLY, sound
 
 FORMAT = 1
+END = {"alma": "end"}
 _BATCH = 256
-_HERE_ONLY = ("marker",)
-"""What a store notes about itself."""
 _ALONE = (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
 """Nothing hangs on these, so one that says the same under another id need not be kept twice."""
 
+_WAITING = {Status.ACTIVE: Status.CANDIDATE}
+
 Progress = Callable[[int, int], None]
+Said = tuple[str, str, str]
 
 
 # -- out
@@ -37,7 +41,7 @@ Progress = Callable[[int, int], None]
 
 def lines(engine: Engine, *, vectors: bool = True, progress: Progress = unseen) -> Iterator[str]:
     """The project of an engine and what holds in all projects, oldest first, a JSON text a line."""
-    kinds = [name for name in KINDS if name not in _HERE_ONLY]
+    kinds = [name for name in KINDS if name not in HERE_ONLY]
     where = Where(kinds=kinds, projects={engine.project, EVERYWHERE})
     ids = [record.id for record in engine.store.scan(where)][::-1]
     yield _text(
@@ -54,6 +58,7 @@ def lines(engine: Engine, *, vectors: bool = True, progress: Progress = unseen) 
         for record in engine.store.get(batch):
             yield _text(to_json(record if vectors else _bare(record)))
         progress(start + len(batch), len(ids))
+    yield _text(END)
 
 
 def _bare(record: Record) -> Record:
@@ -79,19 +84,32 @@ class Taken:
     """Deleted here on purpose, and left so."""
     embedded: int = 0
     """Embedded anew, because the file's vectors are of another embedder, or of none."""
+    left_out: int = 0
+    """Of others, and no memory: their work, sessions, counts and deletions are not ours."""
 
 
 def read(source: Iterable[str], place: str) -> Iterator[Record]:
     """The records of an export; ValidationError names the line that is none."""
     numbered = enumerate(source, 1)
-    _header(next(numbered, (1, ""))[1], place)
-    for number, line in numbered:
-        if line.strip():
-            yield _record(line, f"{place}, line {number}")
+    projects = {project_of(next(numbered, (1, ""))[1], place), EVERYWHERE}
+    moment, last, whole = now(), 1, False
+    for last, line in numbered:
+        at = f"{place}, line {last}"
+        if not line.strip():
+            continue
+        data = _parsed(line, at)
+        if whole:
+            raise ValidationError(f"{at} comes after the end; nothing was taken in")
+        whole = data == END
+        if not whole:
+            yield _record(line, data, projects, moment, at)
+    if not whole:
+        raise ValidationError(f"{place} is cut off after line {last}: it has no end; nothing was taken in")
 
 
 def project_of(first: str, place: str) -> str:
-    return str(_header(first, place)["project"])
+    project: str = _header(first, place)["project"]
+    return project
 
 
 def _header(line: str, place: str) -> dict[str, Any]:
@@ -104,27 +122,28 @@ def _header(line: str, place: str) -> dict[str, Any]:
         raise ValidationError(
             f"{place} has format {head.get('format')!r}, and this version reads {FORMAT}; a newer alma may read it"
         )
+    if not isinstance(head["project"], str) or head["project"] in ("", EVERYWHERE):
+        raise ValidationError(f"{place} must name its project, and not {head['project']!r}; nothing was taken in")
     return head
 
 
 def _parsed(line: str, place: str) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(line, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise ValidationError(f"{place} is not JSON: {error}; nothing was taken in") from error
 
 
-def _record(line: str, place: str) -> Record:
-    data = _parsed(line, place)
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _record(line: str, data: Any, projects: Collection[str], moment: datetime, place: str) -> Record:
     try:
-        made = from_json(data)
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise ValidationError(
-            f"{place} is no record ({type(error).__name__}: {error}); nothing was taken in"
-        ) from error
-    if made.kind not in KINDS or made.kind in _HERE_ONLY:
-        raise ValidationError(f"{place} is of the kind {made.kind!r}, which is unknown here; nothing was taken in")
-    return made
+        return sound(line, data, projects, moment)
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        told = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise ValidationError(f"{place} is no record ({told}); nothing was taken in") from error
 
 
 def take(
@@ -132,21 +151,22 @@ def take(
 ) -> Taken:
     """Take in records that were read and found sound; may be stopped at any moment and begun again.
 
-    `trusted=False` is for files of others: what they hold waits for a person, and never stands as an instruction.
+    `trusted=False` is for files of others: what they remember waits for a person and replaces nothing, and nothing else
+    of theirs is taken.
     """
     counts, done, mute = Taken(), 0, False
     for batch in _batches(_fitted(engine, record, trusted) for record in records):
-        counts, done = _sum(counts, _put(engine, batch)), done + len(batch)
+        counts, done = _sum(counts, _put(engine, batch, trusted)), done + len(batch)
         mute = mute or any(not one.vectors and KINDS[one.kind].passages(one.body) for one in batch)
         progress(done, total)
     return replace(counts, embedded=reindex(engine, progress)) if mute and engine.encoder else counts
 
 
-def weigh(engine: Engine, records: Iterable[Record]) -> Taken:
+def weigh(engine: Engine, records: Iterable[Record], *, trusted: bool = True) -> Taken:
     """What would become of them, without changing anything."""
     counts = Taken()
     for batch in _batches(records):
-        counts = _sum(counts, _judged(engine, batch)[0])
+        counts = _sum(counts, _judged(engine, batch, trusted)[0])
     return counts
 
 
@@ -161,23 +181,30 @@ def _fitted(engine: Engine, record: Record, trusted: bool) -> Record:
     body, text = clean(dict(record.body)), clean(record.text)
     changed = body != record.body or text != record.text
     fitted = replace(record, body=body, text=text) if changed else record
-    if changed or record.embedder != engine.embedder_name:
+    if changed or not _is_ours(engine, record):
         fitted = _bare(fitted)
     return fitted if trusted else _doubted(fitted)
+
+
+def _is_ours(engine: Engine, record: Record) -> bool:
+    """Its vectors are of this embedder: by its name, and as long as its own are."""
+    if engine.encoder is None or not record.vectors:
+        return False
+    size = engine.encoder.embedder.dim
+    return record.embedder == engine.embedder_name and all(len(one) == size for one in record.vectors)
 
 
 def _doubted(record: Record) -> Record:
     origin = record.provenance
     doubted = Provenance(origin.origin, Trust.UNTRUSTED, origin.episodes, origin.source or "import")
-    waits = record.kind in set(MemoryType) and record.status is Status.ACTIVE
-    return replace(record, provenance=doubted, status=Status.CANDIDATE if waits else record.status)
+    return replace(record, provenance=doubted, status=_WAITING.get(record.status, record.status))
 
 
-def _put(engine: Engine, batch: Sequence[Record]) -> Taken:
-    return commit(engine, lambda: _judged(engine, batch))
+def _put(engine: Engine, batch: Sequence[Record], trusted: bool) -> Taken:
+    return commit(engine, lambda: _judged(engine, batch, trusted))
 
 
-def _judged(engine: Engine, batch: Sequence[Record]) -> tuple[Taken, list[Record]]:
+def _judged(engine: Engine, batch: Sequence[Record], trusted: bool) -> tuple[Taken, list[Record]]:
     """What becomes of each, and those that are to be written."""
     newest = {record.id: record for record in sorted(batch, key=lambda one: one.version)}
     held = {record.id: record for record in engine.store.get(list(newest))}
@@ -185,30 +212,41 @@ def _judged(engine: Engine, batch: Sequence[Record]) -> tuple[Taken, list[Record
     said = _said(engine, newest.values())
     fresh, counts = [], Taken()
     for record in newest.values():
-        one = _one(record, held.get(record.id), gone, said)
+        one = _one(record, held.get(record.id), gone, said, trusted)
         counts = _sum(counts, one)
         if one.added or one.updated:
             fresh.append(record)
     return counts, fresh
 
 
-def _one(record: Record, held: Record | None, gone: set[str], said: dict[tuple[str, str], str]) -> Taken:
+def _one(record: Record, held: Record | None, gone: set[str], said: dict[Said, str], trusted: bool) -> Taken:
+    if not trusted and record.kind not in READABLE_KINDS:
+        return Taken(left_out=1)
     if held is not None:
-        return Taken(updated=1) if record.version > held.version else Taken(known=1)
+        return Taken(updated=1) if trusted and record.version > held.version else Taken(known=1)
     if record.kind != "tombstone" and record.key in gone:
         return Taken(erased=1)
-    if record.kind in _ALONE and said.get((record.kind, record.key), record.id) != record.id:
+    if record.kind in _ALONE and said.get(_what(record), record.id) != record.id:
         return Taken(known=1)
     return Taken(added=1)
 
 
-def _said(engine: Engine, records: Iterable[Record]) -> dict[tuple[str, str], str]:
-    """By kind and key the id of what already says the same."""
-    keys = {record.key for record in records if record.kind in _ALONE and record.key}
-    if not keys:
+def _said(engine: Engine, records: Iterable[Record]) -> dict[Said, str]:
+    """By project, kind and key the id of what already says the same."""
+    alone = [record for record in records if record.kind in _ALONE and record.key]
+    if not alone:
         return {}
-    where = Where(kinds=set(_ALONE), keys=keys, statuses={Status.ACTIVE, Status.CANDIDATE})
-    return {(record.kind, record.key): record.id for record in engine.store.scan(where)}
+    where = Where(
+        kinds=set(_ALONE),
+        projects={record.project for record in alone},
+        keys={record.key for record in alone},
+        statuses={Status.ACTIVE, Status.CANDIDATE},
+    )
+    return {_what(record): record.id for record in engine.store.scan(where)}
+
+
+def _what(record: Record) -> Said:
+    return record.project, record.kind, record.key
 
 
 def _sum(a: Taken, b: Taken) -> Taken:
@@ -218,4 +256,5 @@ def _sum(a: Taken, b: Taken) -> Taken:
         known=a.known + b.known,
         erased=a.erased + b.erased,
         embedded=a.embedded + b.embedded,
+        left_out=a.left_out + b.left_out,
     )

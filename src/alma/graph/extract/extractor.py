@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +18,7 @@ from ._names import names
 from ._written import Mention, apart, mentions
 
 _SURE, _LIKELY, _UNSURE = 0.9, 0.7, 0.5
+_REDACTED = re.compile(r"\[REDACTED:[^\]\s]{1,60}\]")
 _MOST_CHARS = 100_000
 _MOST_CHUNKS = 400
 """What is longer is no sentence: a list, a log, a table."""
@@ -35,7 +37,8 @@ class EntityExtractor:
         """
         if not isinstance(text, str):
             raise ValidationError(f"text must be text (str), not {type(text).__name__}")
-        read = text[:_MOST_CHARS]
+        # A secret that was taken out has no name.
+        read = _REDACTED.sub(lambda found: " " * len(found[0]), text[:_MOST_CHARS])
         found = _Found(speaker and validate.name("speaker", speaker))
         found.read(read)
         if self._model is not None and read.strip():

@@ -18,6 +18,7 @@ Reader = Callable[[Reading, Told], Iterator[Piece]]
 
 _LINES = 50
 _ELEMENTS = 8
+_SIGN_CHARS = 4_000
 _LISTS = frozenset({"conversations", "projects", "messages", "history", "items", "data", "turns"})
 _MARKDOWN = (".md", ".markdown", ".mdx", ".rst", ".adoc", ".asciidoc")
 
@@ -59,6 +60,20 @@ _SIGNS = (
     (re.compile(r'"chat_messages"\s*:\s*\['), Detected(Format.CLAUDE_AI, claude_ai.read)),
     (re.compile(r'"docs"\s*:\s*\['), Detected(Format.CLAUDE_AI, claude_ai.read)),
 )
+# The same of a first line that is: a screenshot in the first message is longer.
+_LINE_SIGNS = (
+    (
+        re.compile(
+            r'\{(?:[^{]*"(?:parentUuid|isSidechain)"\s*:|\s*"type"\s*:\s*"(?:user|assistant)"\s*,\s*"message"\s*:\s*\{)'
+        ),
+        Detected(Format.CLAUDE_CODE, claude_code.read),
+    ),
+    (
+        re.compile(r'\{\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"type"\s*:\s*"\w+"\s*,\s*"payload"\s*:'),
+        Detected(Format.CODEX, codex.read),
+    ),
+    (re.compile(r'\{\s*"(?:role|speaker)"\s*:\s*"[^"]{1,80}"\s*,'), Detected(Format.CHAT, chat.read_lines)),
+)
 
 
 def detect(source: Source, head: Head) -> Detected | Unknown:
@@ -88,10 +103,13 @@ def _is_json(start: str, whole: bool, leaf: str) -> bool:
 
 def _json(start: str, whole: bool) -> Detected | Unknown:
     if start[0] == "{":
-        found = _of_lines(start, whole)
-        if found is not None:
-            return found
-    return _of_values(start) or Unknown(NO_CONVERSATION)
+        of_lines = _of_lines(start, whole)
+        if of_lines is not None:
+            return of_lines
+    found = _of_values(start)
+    if found is None and start[0] == "{" and not whole and "\n" not in start:
+        found = next((kind for sign, kind in _LINE_SIGNS if sign.match(start[:_SIGN_CHARS])), None)
+    return found or Unknown(NO_CONVERSATION)
 
 
 def _of_lines(start: str, whole: bool) -> Detected | None:

@@ -31,6 +31,8 @@ class Order(StrEnum):
     ANY = "any"
     NEXT = "next"
     LAST = "last"
+    BEFORE = "before"
+    """It was said after another, and is to be done before that one."""
 
 
 @dataclass
@@ -63,6 +65,10 @@ _LAST = re.compile(
     r"(?i)^(?:and\s+|but\s+)*(?:finally|lastly|last(?: of all)?|at the (?:very )?end|in the end|to finish"
     r"|(?:once|when|after) (?:all(?: of (?:that|this|it))?|everything)(?: else)?"
     r"(?: (?:is|has been|that is|of that is))?(?: (?:done|finished|complete[d]?|ready|works?))?)\b\s*,?\s+"
+)
+_BEFORE = re.compile(
+    r"(?i)^(?:and\s+|but\s+)*(?:(?:before|prior to) (?:(?:you do |doing )?(?:that|this)|(?:you do|doing) so)|beforehand"
+    r"|(?<=but )first(?: of all)?)\b\s*,?\s+"
 )
 _ASKED = re.compile(
     r"(?i)^(?:(?:can|could|would|will) (?:you|we)(?: please| kindly| also| then| now)?"
@@ -147,6 +153,8 @@ def opened(piece: Piece) -> tuple[Piece, Order]:
             order = Order.LAST
         elif found := _NEXT.match(said):
             order = Order.NEXT
+        elif found := _BEFORE.match(said):
+            order = Order.BEFORE
         elif not (found := _LEAD.match(said)):
             return piece, order
         if not piece.masked[found.end() :].strip():

@@ -41,6 +41,8 @@ def linked(found: Sequence[Found]) -> list[tuple[int, ...]]:
     for at in range(len(found)):
         for first in _earlier(found, at):
             _link(waits, at, first)
+        for later in _put_off(found, at):
+            _link(waits, later, at)
     names = [stems(stripped(opened(one.piece)[0]).text) for one in found]
     for at, one in enumerate(found):
         for later, first in _named(found, names, at, one):
@@ -74,10 +76,19 @@ def _reaches(waits: list[set[int]], start: int, goal: int) -> bool:
     return False
 
 
+def _siblings(found: Sequence[Found], at: int) -> list[int]:
+    return [number for number in range(at) if found[number].parent == found[at].parent]
+
+
+def _put_off(found: Sequence[Found], at: int) -> list[int]:
+    """What was named just before, where this is to be done before that."""
+    return _siblings(found, at)[-1:] if found[at].order is Order.BEFORE else []
+
+
 def _earlier(found: Sequence[Found], at: int) -> list[int]:
     """By the word that opens it: the one before, or all before it of the same parent."""
     one = found[at]
-    siblings = [number for number in range(at) if found[number].parent == one.parent]
+    siblings = _siblings(found, at)
     if one.order is Order.LAST:
         return siblings
     return siblings[-1:] if one.order is Order.NEXT or one.chained else []

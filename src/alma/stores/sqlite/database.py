@@ -10,6 +10,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,6 +121,8 @@ class Database:
             self._connection = None
         if self._connection is None:
             self._connection = self._connect()
+            # Whoever forgets to close a store has it closed when it is gone.
+            weakref.finalize(self, _let_go, self._connection, os.getpid())
             self._inode = _inode(self.path)
             self.openings += 1
         return self._connection
@@ -178,6 +181,13 @@ class Database:
             raise _translate(error, self.path) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise ValidationError(f"a value cannot be stored: {error}") from error
+
+
+def _let_go(connection: sqlite3.Connection, opened_by: int) -> None:
+    if os.getpid() == opened_by:
+        connection.close()
+    else:
+        _left_to_parents.append(connection)
 
 
 def _inode(path: Path) -> int:
