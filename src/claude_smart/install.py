@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from alma import __version__
+from alma import __version__, jsonc
 from alma.errors import ConfigError
 from alma.hooks.place import Place, find, own_files
 
-from . import jsontext
 from .plan import Change, Plan, content, removal
 
 NAME = "smart"
@@ -95,11 +94,11 @@ def install(setup: Setup, model: str | None = None) -> Plan:
     """The plan that installs, or brings what is installed to this version. `model`: off or claude; None as it is."""
     target = _settings_file(setup)
     text = _read(target)
-    held = jsontext.load(text, str(target)) if text is not None else {}
+    held = _settings(text, str(target)) if text is not None else {}
     _refuse_twice(held)
     changes = [*_plugin_files(setup, _made(setup, held, text)), _runtime(setup), *_model(setup, model)]
-    settings = jsontext.put(text if text is not None else "{}\n", _KNOWN, _source(setup))
-    changes.append(_edited(target, text, jsontext.put(settings, _ENABLED, True)))
+    settings = jsonc.put(text if text is not None else "{}\n", _KNOWN, _source(setup))
+    changes.append(_edited(target, text, jsonc.put(settings, _ENABLED, True)))
     return Plan(tuple(change for change in changes if change.before != change.after))
 
 
@@ -135,7 +134,7 @@ def _made(setup: Setup, held: Mapping[str, Any], text: str | None) -> dict[str, 
 
 def _receipt(setup: Setup) -> dict[str, Any]:
     text = _read(setup.receipt)
-    return jsontext.load(text, str(setup.receipt)) if text is not None else {}
+    return _settings(text, str(setup.receipt)) if text is not None else {}
 
 
 def _plugin_files(setup: Setup, receipt: Mapping[str, Any]) -> Iterator[Change]:
@@ -189,9 +188,9 @@ def _runtime(setup: Setup) -> Change:
 def _model(setup: Setup, model: str | None) -> Iterator[Change]:
     path = Path(setup.place.config)
     text = _read(path)
-    held = jsontext.load(text, str(path)) if text is not None else {}
+    held = _settings(text, str(path)) if text is not None else {}
     if model is not None and held.get("model", "off") != model:
-        yield _edited(path, text, jsontext.put(text if text is not None else "{}\n", ("model",), model))
+        yield _edited(path, text, jsonc.put(text if text is not None else "{}\n", ("model",), model))
 
 
 # -- uninstall
@@ -217,14 +216,14 @@ def _settings_back(setup: Setup) -> Iterator[Change]:
     text = _read(target)
     if text is None:
         return
-    jsontext.load(text, str(target))
-    after = jsontext.drop(jsontext.drop(text, _ENABLED), _KNOWN)
+    _settings(text, str(target))
+    after = jsonc.drop(jsonc.drop(text, _ENABLED), _KNOWN)
     for key in receipt.get("keys", ()):
-        if jsontext.load(after, str(target)).get(key) == {}:
-            after = jsontext.drop(after, (key,))
+        if _settings(after, str(target)).get(key) == {}:
+            after = jsonc.drop(after, (key,))
     if after == text:
         return
-    gone = receipt.get("created") and jsontext.load(after, str(target)) == {}
+    gone = receipt.get("created") and _settings(after, str(target)) == {}
     yield _edited(target, text, None if gone else after)
 
 
@@ -234,8 +233,8 @@ def _forgotten_by_claude(setup: Setup) -> Iterator[Change]:
         file = setup.claude / "plugins" / name
         text = _read(file)
         if text is not None and MARKETPLACE in text:
-            jsontext.load(text, str(file))
-            yield _edited(file, text, jsontext.drop(text, path))
+            _settings(text, str(file))
+            yield _edited(file, text, jsonc.drop(text, path))
     for folder in _claude_folders(setup):
         yield from (removal(path) for path in _files(folder))
 
@@ -249,10 +248,10 @@ def _consent_back(setup: Setup) -> Iterator[Change]:
     """Leave to ask the model goes with the plug-in: whoever installs it again is asked again."""
     path = Path(setup.place.config)
     text = _read(path)
-    if text is None or "model" not in jsontext.load(text, str(path)):
+    if text is None or "model" not in _settings(text, str(path)):
         return
-    after = jsontext.drop(text, ("model",))
-    yield _edited(path, text, None if jsontext.load(after, str(path)) == {} else after)
+    after = jsonc.drop(text, ("model",))
+    yield _edited(path, text, None if _settings(after, str(path)) == {} else after)
 
 
 def _kept(place: Place) -> Iterator[Change]:
@@ -278,7 +277,7 @@ def state(place: Place) -> Iterator[tuple[str, bool, str, str]]:
     settings = _settings_file(setup)
     try:
         text = _read(settings)
-        held = jsontext.load(text, str(settings)) if text is not None else {}
+        held = _settings(text, str(settings)) if text is not None else {}
     except ConfigError as error:
         yield "plug-in", False, str(error), "mend the file; Claude Code does not read it either"
         return
@@ -340,3 +339,8 @@ def _edited(path: Path, before: str | None, after: str | None) -> Change:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _settings(text: str, name: str) -> dict[str, Any]:
+    """The host reads JSON and nothing else."""
+    return jsonc.load(text, name, remarks=False)

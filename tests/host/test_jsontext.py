@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma.errors import ConfigError
-from claude_smart.jsontext import drop, load, put
+from alma.jsonc import drop, load, put
 
 KEYS = st.sampled_from(["a", "b", "enabledPlugins", 'é"x'])
 VALUES = st.recursive(
@@ -84,4 +84,4 @@ def test_it_is_written_the_way_the_file_is() -> None:
 @pytest.mark.parametrize("text", ['{"a": 1,}', "", "[1]", "null", '\ufeff{"a": 1}', '{"a": 1} x'])
 def test_what_is_no_json_object_is_refused_with_the_name_of_the_file(text: str) -> None:
     with pytest.raises(ConfigError, match="settings.json .*nothing was changed"):
-        load(text, "settings.json")
+        load(text, "settings.json", remarks=False)

@@ -21,7 +21,8 @@ from alma.app import open_config
 from alma.errors import ConfigError, MissingExtraError, StorageError, ValidationError
 from alma.http import serving, tokens
 from alma.http.logs import Lines
-from alma.http.serving import Options, is_local, refuse_the_world
+from alma.http.serving import Options, refuse_the_world
+from alma.listening import is_local
 
 from .conftest import SECONDS, Served, start
 

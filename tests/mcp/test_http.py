@@ -16,15 +16,13 @@ from starlette.testclient import TestClient
 
 from alma import ALMA
 from alma.errors import ConfigError
+from alma.listening import is_local, listening, refuse_the_world
 from alma.mcp.command import Options
 from alma.mcp.http import (
-    _bind,
     _hosts,
     _origins,
-    _refuse_the_world,
     _refuse_unfit,
     app,
-    is_local,
     read_or_make_token,
 )
 from alma.mcp.server import build
@@ -183,7 +181,7 @@ def test_it_makes_a_token_for_its_owner(place: Place) -> None:
 )
 def test_the_world_is_let_in_only_on_purpose(options: Options, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        _refuse_the_world(options)
+        _refuse_unfit(options)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +195,7 @@ def test_the_world_is_let_in_only_on_purpose(options: Options, told: str) -> Non
     ],
 )
 def test_what_is_safe_or_meant_is_let_be(options: Options) -> None:
-    _refuse_the_world(options)
+    refuse_the_world(options.host, options.certificate, options.insecure, options.allowed_hosts)
 
 
 def test_a_certificate_must_be_one(tmp_path: Path) -> None:
@@ -211,8 +209,8 @@ def test_a_certificate_must_be_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("port", [-1, 70_000])
 def test_a_port_must_be_one(port: int) -> None:
-    with pytest.raises(ConfigError, match="cannot listen at 127.0.0.1"):
-        _bind("127.0.0.1", port)
+    with pytest.raises(ConfigError, match="cannot listen at 127.0.0.1"), listening("127.0.0.1", port):
+        pass
 
 
 def test_where_it_listens_is_a_name_of_its_own() -> None:

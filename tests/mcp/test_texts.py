@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alma import jsonc
 from alma.errors import ConfigError
-from alma.mcp import jsonc, tomltext
+from alma.mcp import tomltext
 
 ENTRY = {"command": "python", "args": ["-m", "alma.mcp"]}
 PATH = ("mcpServers", "alma")

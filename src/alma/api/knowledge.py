@@ -185,7 +185,8 @@ class Ingested:
     """What came of reading files."""
 
     counts: dict[str, int]
-    """How many are new of each kind, and: files, conversations, messages, known, unchanged, skipped, damaged."""
+    """How many are new of each kind, and: files, conversations, messages, known, waiting, unchanged,
+    skipped, damaged."""
     files: dict[str, str]
     """The files read, and their formats."""
     skipped: list[Place]

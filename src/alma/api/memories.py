@@ -227,7 +227,7 @@ def add_anti_pattern(
     return alma.add_anti_pattern(**given)
 
 
-@operation(Effect.ADDS, idempotent=True)
+@operation(Effect.ADDS)
 def add_rule(
     alma: ALMA,
     agent: words.Agent,

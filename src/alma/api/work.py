@@ -180,7 +180,7 @@ def add_blocker(
     return _tracker(alma).add_blocker(item_id, blocker_id, by=agent)
 
 
-@operation(Effect.CHANGES, idempotent=True)
+@operation(Effect.CHANGES)
 def remove_blocker(
     alma: ALMA,
     item_id: ItemId,
@@ -218,7 +218,7 @@ def release_work_item(alma: ALMA, item_id: ItemId, agent: words.Agent, notes: No
     return _tracker(alma).release(item_id, agent, notes)
 
 
-@operation(Effect.CHANGES, idempotent=True)
+@operation(Effect.CHANGES)
 def archive_work_item(alma: ALMA, item_id: ItemId, agent: words.By = None) -> WorkItem:
     """Put a work item away. One that others still wait for is refused."""
     return _tracker(alma).archive(item_id, by=agent)

@@ -350,6 +350,6 @@ def _shared(ours: str, theirs: str) -> str:
 
 def _unknown(ours: Claim, theirs: Claim) -> bool:
     """Nothing speaks for their being of different sorts: said of one job, the later one has taken over."""
-    from .distil.corrections._names import is_program
+    from .distil.corrections import is_program
 
     return is_program(ours.value) == is_program(theirs.value)

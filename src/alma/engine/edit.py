@@ -23,7 +23,7 @@ from .rules import dressed
 
 def stating(engine: Engine, statements: Sequence[Statement]) -> Attempting:
     """Each becomes the lesson of its strategy group, so that later outcomes count for or against it."""
-    drafts = [screen(engine, _draft(statement)) for statement in statements]
+    drafts = [screen(engine, lesson_of(statement)) for statement in statements]
     heads = [{"strategy": _strategy(draft), "task": draft.body["condition"]} for draft in drafts]
     vectors = engine.encode([KINDS["strategy"].passages(head) for head in heads])
 
@@ -47,7 +47,7 @@ def stating(engine: Engine, statements: Sequence[Statement]) -> Attempting:
     return attempt
 
 
-def _draft(statement: Statement) -> Draft:
+def lesson_of(statement: Statement) -> Draft:
     name = "strategy" if statement.kind is MemoryType.HEURISTIC else "pattern"
     body = {
         "condition": statement.condition,

@@ -11,7 +11,6 @@ from ..engine import edit, facts, rules
 from ..engine.admit import Attempting, build, buried, screen
 from ..engine.context import Engine
 from ..engine.distil import learn
-from ..engine.distil.groups import Groups
 from ..engine.drafts import Draft, Episode, Statement
 from ..engine.text import fingerprint
 from ..types.kinds import KINDS, MemoryType, Result
@@ -227,7 +226,7 @@ class _Lesson:
 
 def _lesson(place: Place, item: Becoming) -> _Lesson:
     """A lesson that waits, on its own and apart from all that was learned. A rule of others waits as one, too."""
-    draft = screen(place.engine, edit._draft(_statement(place, item)))
+    draft = screen(place.engine, edit.lesson_of(_statement(place, item)))
     body = draft.body
     words = str(body.get("strategy") or body.get("pattern"))
     return _Lesson(draft, fingerprint("heard", draft.kind, draft.agent, str(body["condition"]), words))
@@ -295,29 +294,16 @@ def _episode(place: Place, item: Becoming) -> Episode:
 
 
 def _counted(engine: Engine, episodes: Sequence[Episode], times: Sequence[datetime | None]) -> Preparing:
-    drafts = [screen(engine, learn._draft(episode)) for episode in episodes]
-    vectors = engine.encode([passages(draft) for draft in drafts for passages in learn._VIEWS])
-    pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+    learned = learn.learning(engine, episodes, [_when(engine, at) for at in times])
 
     def attempt() -> tuple[list[Made], list[Record]]:
-        groups = Groups(engine)
-        history: list[Record] = []
-        made = [
-            learn._fold(_back_then(engine, at), groups, draft, own, shared, history)
-            for draft, (own, shared), at in zip(drafts, pairs, times, strict=True)
-        ]
-        return [(one, "made") for one in made], [*made, *groups.changed(), *history]
+        made, changed = learned()
+        return [(one, "made") for one in made], changed
 
     return attempt
 
 
-def _back_then(engine: Engine, at: datetime | None) -> Engine:
-    """An outcome of last year weighs as one of last year."""
-    moment = _when(engine, at)
-    return engine if moment is None else replace(engine, clock=lambda: moment)
-
-
 def _untold(place: Place, item: Becoming) -> _Lesson:
-    draft = replace(learn._draft(_episode(place, item)), provenance=item.provenance)
+    draft = replace(learn.outcome_of(_episode(place, item)), provenance=item.provenance)
     screened = screen(place.engine, draft)
     return _Lesson(screened, fingerprint("heard", item.mark))

@@ -20,12 +20,14 @@ from starlette.routing import Route
 from alma import __version__
 
 from ..api import Effect, Operation, operations
+from ..api.checking import checked
+from ..api.elsewhere import from_elsewhere
 from ..api.plain import plain
 from ..api.projects import Projects
 from ..api.schema import RESULT, is_object
 from ..errors import ALMAError, ValidationError
 from . import logs
-from .arguments import asked, decoded, project
+from .arguments import decoded, project
 from .gate import CALL, PROJECT, App, Call, Finder, Gate, Rules, Watcher
 from .gate import Route as Known
 from .metrics import CONTENT_TYPE, Metrics
@@ -105,7 +107,7 @@ class Service:
             raise Refusal(404, "NotFound", "there is no such operation; GET /v1/operations lists them")
         if request.method != "POST":
             raise plainly(405, {"allow": "POST"})
-        arguments = asked(operation, decoded(await _body(request)))
+        arguments = from_elsewhere(operation, checked(operation, decoded(await _body(request))))
         call: Call = request.scope[CALL]
         return _json(await self._aside(partial(self._done, call, _wanted(request), operation, arguments)))
 

@@ -1,21 +1,17 @@
-"""What comes over the network, before anything is done with it: sound JSON, and no names of files on this machine."""
+"""What comes over the network, before anything is done with it: sound JSON."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from ..api import Operation, Parameter
-from ..api.checking import checked
 from ..errors import ValidationError
 
 PROJECT_NAME = r"(?:[A-Za-z0-9._~@:+-]|%[0-9A-Fa-f]{2}){1,600}"
 """A project in a header: percent-encoded, because a header holds no other characters."""
 _DEEPEST = 64
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|urn:")
 
 
 def decoded(body: bytes) -> dict[str, Any]:
@@ -87,27 +83,3 @@ def project(given: str) -> str:
         return unquote(given, errors="strict")
     except UnicodeDecodeError:
         raise ValidationError("the header Alma-Project is not percent-encoded UTF-8") from None
-
-
-def asked(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments to call the operation with. Nobody names files of this machine from elsewhere."""
-    arguments = checked(operation, given)
-    for one in operation.parameters:
-        if one.about.local:
-            _elsewhere(one, arguments.get(one.name))
-            if not one.needed:
-                arguments.setdefault(one.name, None)
-    return arguments
-
-
-def _elsewhere(parameter: Parameter, value: Any) -> None:
-    for one in value if isinstance(value, list) else [value]:
-        if one is None or (parameter.about.uri and isinstance(one, str) and is_uri(one)):
-            continue
-        instead = "a URI such as https://example.org/report.txt" if parameter.about.uri else "null"
-        raise ValidationError(f"{parameter.name} would be a path on the server; over the network it must be {instead}")
-
-
-def is_uri(text: str) -> bool:
-    given = text.strip()
-    return _URI.match(given) is not None and not given.lower().startswith("file:")

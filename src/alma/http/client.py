@@ -6,7 +6,6 @@ done before the connection broke, and the caller is told.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -18,6 +17,7 @@ from ..api.decoding import decoded, slice_of
 from ..api.memories import Change, ForgottenMemories, Found
 from ..core import Forgotten
 from ..errors import ConfigError, MissingExtraError, ValidationError, unknown
+from ..listening import is_local
 from ..types.kinds import (
     AntiPattern,
     DomainKnowledge,
@@ -64,7 +64,7 @@ def connect(
     server's. `transport` is one of httpx's, for tests.
     """
     scheme, host = _address(url)
-    local = _is_local(host)
+    local = is_local(host)
     if scheme == "http" and not local and not insecure:
         raise ConfigError(f"the token would travel readably to {host}: use https, or pass insecure=True")
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
@@ -83,13 +83,6 @@ def _address(url: str) -> tuple[str, str]:
     if not sound or not parts.hostname:
         raise ConfigError(f"the address must be such as https://memory.example.org, not {url!r}")
     return parts.scheme, parts.hostname
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _http(

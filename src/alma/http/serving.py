@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import logging
-import os
-import socket
-import ssl
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,17 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from .. import listening
 from ..errors import ALMAError, ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from .gate import App
 
 PORT = 8766
-_LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _LAST_CALLS = 30
 _KEPT_OPEN = 75
 _MEGABYTE = 2**20
-_WAITING = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +99,7 @@ def serve(chosen: Options) -> None:
         if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio"):
             raise
         raise MissingExtraError(str(error.name), "http", "The HTTP service") from error
-    with _listening(chosen.host, chosen.port) as bound, _log(chosen.log_file) as stream:
+    with listening.listening(chosen.host, chosen.port) as bound, _log(chosen.log_file) as stream:
         _to_lines(stream)
         port = int(bound.getsockname()[1])
         made = _built(build, chosen, port, stream)
@@ -121,7 +116,7 @@ def serve(chosen: Options) -> None:
             timeout_keep_alive=_KEPT_OPEN,
             timeout_graceful_shutdown=_LAST_CALLS,
         )
-        _say(f"{_scheme(chosen)}://{_written(chosen.host)}:{port}")
+        _say(f"{_scheme(chosen)}://{listening.written(chosen.host)}:{port}")
         uvicorn.Server(config).run(sockets=[bound])
 
 
@@ -165,66 +160,17 @@ def refuse_the_world(chosen: Options) -> None:
         raise ConfigError("--max-megabytes must be more than 0, and --rate 0 or more")
     if bool(chosen.key) != bool(chosen.certificate):
         raise ConfigError("--tls-cert and --tls-key belong together: name both")
-    if chosen.certificate and chosen.key:
-        _fitting(chosen.certificate, chosen.key)
-    if is_local(chosen.host):
-        return
-    if not chosen.certificate and not chosen.insecure:
-        raise ConfigError(
-            f"{chosen.host} can be reached from other machines, and the token would travel readably: "
-            "give --tls-cert and --tls-key, or say --insecure"
-        )
-    if not chosen.allowed_hosts:
-        raise ConfigError(
-            "say with --allowed-host by which name clients reach this machine, such as memory.example.org"
-        )
-
-
-def _fitting(certificate: str, key: str) -> None:
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"{certificate} and {key} are no certificate and its key: {error}") from error
-
-
-def is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    listening.refuse_unfit(chosen.certificate, chosen.key)
+    listening.refuse_the_world(chosen.host, chosen.certificate, chosen.insecure, chosen.allowed_hosts)
 
 
 def _hosts(chosen: Options, port: int) -> frozenset[str]:
-    local = [f"{name}:{port}" for name in (*_LOCAL, _written(chosen.host))] if is_local(chosen.host) else []
+    local = [f"{name}:{port}" for name in listening.local_names(chosen.host)]
     return frozenset(name.lower() for name in (*local, *chosen.allowed_hosts))
 
 
 def _scheme(chosen: Options) -> str:
     return "https" if chosen.certificate else "http"
-
-
-def _written(host: str) -> str:
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
-@contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Bound here and not by uvicorn, so that the port is known before anybody is told."""
-    plain = host.strip("[]")
-    made = socket.socket(socket.AF_INET6 if ":" in plain else socket.AF_INET, socket.SOCK_STREAM)
-    with made:
-        try:
-            if os.name == "posix":
-                # Elsewhere it means that two may listen at the same place.
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind((plain, port))
-            # Whoever reads where we are may call at once, and waits until we answer.
-            made.listen(_WAITING)
-        except (OSError, OverflowError) as error:
-            raise ConfigError(f"cannot listen at {host}:{port}: {error}") from error
-        yield made
 
 
 # -- the log

@@ -18,8 +18,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
+from .. import jsonc
 from ..errors import ALMAError, ConfigError, unknown
-from . import jsonc, tomltext
+from . import tomltext
 
 NAME = "alma"
 PROJECT, USER = "project", "user"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ALMAError, ConfigError, MissingExtraError
+from ..listening import is_local
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -115,7 +116,8 @@ def _built(chosen: Options) -> Server[Any]:
     from ..api.holding import Held, configured
 
     _refuse_unknown(chosen.tools)
-    return build(Held(configured(chosen.config)), chosen.tools, chosen.agent)
+    remote = chosen.transport == HTTP and not is_local(chosen.host)
+    return build(Held(configured(chosen.config)), chosen.tools, chosen.agent, remote=remote)
 
 
 def _refuse_unknown(tools: str) -> None:

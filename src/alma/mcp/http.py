@@ -8,11 +8,8 @@ of somebody else. Names and origins are checked by the SDK, and so is the size o
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import os
 import secrets
-import socket
-import ssl
 import sys
 import time
 from pathlib import Path
@@ -29,6 +26,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.routing import Route
 
+from .. import listening
 from ..errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 PATH = "/mcp"
 TOKEN_VARIABLE = "ALMA_MCP_TOKEN"
 _LEAST_TOKEN = 16
-_LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _LAST_CALLS = 5
 _PATIENCE = 1.0
 
@@ -67,15 +64,13 @@ def app(server: Server[Any], token: str, hosts: list[str], origins: list[str]) -
 
 
 def serve(server: Server[Any], options: Options) -> None:
-    _refuse_the_world(options)
     _refuse_unfit(options)
     token = _token(options)
-    bound = _bind(options.host, options.port)
-    with bound:
+    with listening.listening(options.host, options.port) as bound:
         port = int(bound.getsockname()[1])
         made = app(server, token, _hosts(options, port), _origins(options))
         scheme = "https" if options.certificate else "http"
-        print(f"alma mcp: {scheme}://{_written(options.host)}:{port}{PATH}", file=sys.stderr, flush=True)
+        print(f"alma mcp: {scheme}://{listening.written(options.host)}:{port}{PATH}", file=sys.stderr, flush=True)
         config = uvicorn.Config(
             made,
             log_config=None,
@@ -87,77 +82,22 @@ def serve(server: Server[Any], options: Options) -> None:
         uvicorn.Server(config).run(sockets=[bound])
 
 
-def _refuse_the_world(options: Options) -> None:
+def _refuse_unfit(options: Options) -> None:
     if options.key and not options.certificate:
         raise ConfigError("--tls-key is for --tls-cert: name both")
-    if is_local(options.host):
-        return
-    if not options.certificate and not options.insecure:
-        raise ConfigError(
-            f"{options.host} can be reached from other machines, and the token would travel readably: "
-            "give --tls-cert and --tls-key, or say --insecure"
-        )
-    if not options.allowed_hosts:
-        raise ConfigError(
-            "say with --allowed-host by which name clients reach this machine, such as memory.example.org"
-        )
-
-
-def _refuse_unfit(options: Options) -> None:
-    if not options.certificate:
-        return
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.certificate, options.key)
-    except OSError as error:
-        held = " and ".join(filter(None, (options.certificate, options.key)))
-        raise ConfigError(f"{held} are no certificate and its key: {error}") from error
-
-
-def is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    listening.refuse_the_world(options.host, options.certificate, options.insecure, options.allowed_hosts)
+    listening.refuse_unfit(options.certificate, options.key)
 
 
 def _hosts(options: Options, port: int) -> list[str]:
-    return [f"{name}:{port}" for name in _local(options)] + [
+    return [f"{name}:{port}" for name in listening.local_names(options.host)] + [
         name for one in options.allowed_hosts for name in (one, f"{one}:*")
     ]
 
 
 def _origins(options: Options) -> list[str]:
     scheme = "https" if options.certificate else "http"
-    return [*(f"{scheme}://{name}:*" for name in _local(options)), *options.allowed_origins]
-
-
-def _local(options: Options) -> list[str]:
-    """The names of this machine, where nobody else can reach it; also the one that it was told to listen at."""
-    return [*dict.fromkeys((*_LOCAL, _written(options.host)))] if is_local(options.host) else []
-
-
-def _written(host: str) -> str:
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    """Bound here and not by uvicorn, so that the port is known before anybody is told."""
-    plain = host.strip("[]")
-    family = socket.AF_INET6 if ":" in plain else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        if os.name == "posix":
-            # Elsewhere it means that two may listen at the same place.
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((plain, port))
-        # Who is told the port may come at once.
-        made.listen()
-    except (OSError, OverflowError) as error:
-        made.close()
-        raise ConfigError(f"cannot listen at {host}:{port}: {error}") from error
-    return made
+    return [*(f"{scheme}://{name}:*" for name in listening.local_names(options.host)), *options.allowed_origins]
 
 
 # -- the token

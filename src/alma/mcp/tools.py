@@ -13,6 +13,7 @@ import mcp_types as types
 
 from ..api import Effect, Operation, operations
 from ..api.checking import checked
+from ..api.elsewhere import from_elsewhere
 from ..api.operation import PROGRESS
 from ..api.plain import plain
 from ..api.schema import RESULT, Schema, input_schema, is_object, is_told, output_schema, told_once
@@ -44,6 +45,8 @@ class Offer:
 
     operation: Operation
     defaults: Mapping[str, Any]
+    remote: bool = False
+    """Those who call are on other machines."""
 
     @property
     def name(self) -> str:
@@ -71,7 +74,8 @@ class Offer:
         )
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return checked(self.operation, arguments, self.defaults)
+        made = checked(self.operation, arguments, self.defaults)
+        return from_elsewhere(self.operation, made) if self.remote else made
 
     def call(self, alma: ALMA, arguments: Mapping[str, Any], report: Report | None = None) -> types.CallToolResult:
         """`arguments` as `check` gave them."""
@@ -87,10 +91,14 @@ def _structured(kind: Any, made: Any) -> Schema:
     return made if is_object(kind) else {RESULT: made}
 
 
-def offered(wanted: str = ALL, agent: str | None = None) -> dict[str, Offer]:
-    """The tools by name: 'all', 'core', or names with commas between them. `agent` need not be named in calls then."""
+def offered(wanted: str = ALL, agent: str | None = None, *, remote: bool = False) -> dict[str, Offer]:
+    """The tools by name: 'all', 'core', or names with commas between them. `agent` need not be named in calls then.
+
+    Those who are `remote` get no tools that work on the files of this machine.
+    """
     defaults = {"agent": agent} if agent else {}
-    return {offer.name: offer for offer in (Offer(one, defaults) for one in _chosen(wanted))}
+    chosen = [one for one in _chosen(wanted) if not (remote and one.on_files)]
+    return {offer.name: offer for offer in (Offer(one, defaults, remote) for one in chosen)}
 
 
 def _chosen(wanted: str) -> Iterable[Operation]:

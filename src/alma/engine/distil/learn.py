@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from ...errors import NotFoundError
 from ...types.evidence import Evidence
 from ...types.kinds import KINDS, MemoryType, Result
 from ...types.record import Origin, Provenance, Record, Trust
 from ...types.vector import Vector
-from ..admit import build, commit, screen
+from ..admit import Attempting, build, commit, screen
 from ..context import Engine
 from ..drafts import Draft, Episode
 from .groups import Attempt, Groups
@@ -23,23 +24,34 @@ from .lessons import Case, advise, settle, with_error, works
 def learn(engine: Engine, episodes: Sequence[Episode]) -> list[Record]:
     """Record episodes, in order; the outcomes as they were stored."""
     _known_retrievals(engine, episodes)
-    drafts = [screen(engine, _draft(episode)) for episode in episodes]
+    return commit(engine, learning(engine, episodes))
+
+
+def learning(engine: Engine, episodes: Sequence[Episode], times: Sequence[datetime | None] | None = None) -> Attempting:
+    """What recording these episodes puts. `times` says when each happened; None: now."""
+    drafts = [screen(engine, outcome_of(episode)) for episode in episodes]
     vectors = engine.encode([_passages(draft) for draft in drafts for _passages in _VIEWS])
     pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+    moments = [_back_then(engine, at) for at in times or [None] * len(drafts)]
 
     def attempt() -> tuple[list[Record], list[Record]]:
         groups = Groups(engine)
         history: list[Record] = []
         outcomes = [
-            _fold(engine, groups, draft, own, shared, history)
-            for draft, (own, shared) in zip(drafts, pairs, strict=True)
+            _fold(then, groups, draft, own, shared, history)
+            for draft, (own, shared), then in zip(drafts, pairs, moments, strict=True)
         ]
         return outcomes, [*outcomes, *groups.changed(), *history]
 
-    return commit(engine, attempt)
+    return attempt
 
 
-def _draft(episode: Episode) -> Draft:
+def _back_then(engine: Engine, at: datetime | None) -> Engine:
+    """An outcome of last year weighs as one of last year."""
+    return engine if at is None else replace(engine, clock=lambda: at)
+
+
+def outcome_of(episode: Episode) -> Draft:
     body = {
         "task": episode.task,
         "strategy": episode.strategy,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConfigError
+from .errors import ConfigError
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _REMARK = r"//[^\n\r]*|/\*.*?\*/"
@@ -42,10 +42,13 @@ class _Object:
         return next((one for one in reversed(self.members) if one.key == key), None)
 
 
-def load(text: str, name: str) -> dict[str, Any]:
-    """The object that a file holds; a sentence about `name` when it holds none."""
+def load(text: str, name: str, *, remarks: bool = True) -> dict[str, Any]:
+    """The object that a file holds; a sentence about `name` when it holds none.
+
+    `remarks=False` is for files whose reader knows JSON and nothing else.
+    """
     try:
-        value = json.loads(_bare(text))
+        value = json.loads(_bare(text) if remarks else text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{name} is not valid JSON ({error}); mend it first, nothing was changed") from error
     if not isinstance(value, dict):

@@ -1,0 +1,30 @@
+"""Called from other machines, the server has nothing to do with the files of this one."""
+
+from __future__ import annotations
+
+import pytest
+
+from alma.errors import ValidationError
+from alma.mcp.tools import offered
+
+REMOTE = offered(remote=True)
+
+
+def test_tools_that_work_on_files_are_not_offered() -> None:
+    gone = offered().keys() - REMOTE.keys()
+    assert gone == {"alma_ingest", "alma_export_rules", "alma_import_rules"}
+
+
+def test_a_path_is_refused_and_a_default_one_is_none() -> None:
+    start = REMOTE["alma_start_session"]
+    with pytest.raises(ValidationError, match="path on the server"):
+        start.check({"agent": "dev", "workspace": "/etc"})
+    assert start.check({"agent": "dev"})["workspace"] is None
+    assert "workspace" not in offered()["alma_start_session"].check({"agent": "dev"})
+
+
+def test_a_uri_is_no_path() -> None:
+    link = REMOTE["alma_link_artifact"]
+    assert link.check({"run_id": "r", "location": "https://example.org/report.txt"})["location"]
+    with pytest.raises(ValidationError, match="must be a URI"):
+        link.check({"run_id": "r", "location": "/etc/passwd"})
