@@ -36,7 +36,7 @@ UPDATE = bool(os.environ.get("ALMA_UPDATE_GOLDEN"))
 _ID = re.compile(r"\b([a-z]{3})_[0-9a-z]{20,40}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?|\d{4}-\d\d-\d\d")
 _DIGEST = re.compile(r"\b[0-9a-f]{40,64}\b|(?<=<!-- )[0-9a-z]{8}(?= )")
-_MEASURED = ("time_spent_ms", "size_bytes", "took_ms", "duration_ms", "bytes")
+_MEASURED = re.compile(r"(_ms|bytes)$")
 
 
 class Normaliser:
@@ -50,7 +50,7 @@ class Normaliser:
     def __call__(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                self(key): "<measured>" if key in _MEASURED and isinstance(item, int) else self(item)
+                self(key): "<measured>" if _MEASURED.search(key) and isinstance(item, int | float) else self(item)
                 for key, item in value.items()
             }
         if isinstance(value, list):
