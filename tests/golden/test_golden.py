@@ -36,7 +36,7 @@ UPDATE = bool(os.environ.get("ALMA_UPDATE_GOLDEN"))
 _ID = re.compile(r"\b([a-z]{3})_[0-9a-z]{20,40}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?|\d{4}-\d\d-\d\d")
 _DIGEST = re.compile(r"\b[0-9a-f]{40,64}\b|(?<=<!-- )[0-9a-z]{8}(?= )")
-_MEASURED = re.compile(r"(_ms|bytes)$")
+_MEASURED = re.compile(r"(_ms|bytes|request_id)$")
 
 
 class Normaliser:
@@ -50,7 +50,7 @@ class Normaliser:
     def __call__(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                self(key): "<measured>" if _MEASURED.search(key) and isinstance(item, int | float) else self(item)
+                self(key): "<measured>" if _MEASURED.search(key) and item is not None else self(item)
                 for key, item in value.items()
             }
         if isinstance(value, list):
@@ -63,7 +63,8 @@ class Normaliser:
         text = text.replace(self._folder, "<folder>")
         text = _ID.sub(lambda match: self._names.setdefault(match[0], f"<{match[1]} {len(self._names)}>"), text)
         text = _DIGEST.sub("<digest>", text)
-        return _TIME.sub("<time>", text) if self._times else text
+        # The clock of these tests starts on 2026-03-01; every other day comes from the machine's clock.
+        return _TIME.sub(lambda match: "<time>" if self._times or match[0][:7] != "2026-03" else match[0], text)
 
 
 def assert_golden(name: str, answers: Any) -> None:
