@@ -171,6 +171,32 @@ def test_only_stores_and_embedders_touch_numpy() -> None:
     assert users <= {"stores", "embedders"}
 
 
+def test_onnxruntime_is_imported_in_one_place() -> None:
+    """It reports to a collector unless that is switched off before the import."""
+    root = SOURCE.parent.parent
+    folders = ("src", "tools", "benchmarks", "examples", "tests")
+    files = [file for folder in folders for file in (root / folder).rglob("*.py")]
+    importing = [str(file.relative_to(root)) for file in files if _imports_onnxruntime(file)]
+    assert importing == ["src/alma/embedders/local.py"]
+
+
+def _imports_onnxruntime(file: Path) -> bool:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in (
+            "import_module",
+            "importorskip",
+        ):
+            names = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]
+        if any(name.partition(".")[0] == "onnxruntime" for name in names):
+            return True
+    return False
+
+
 def test_nothing_heavy_is_imported_while_loading() -> None:
     heavy = {"numpy", "onnxruntime", "tokenizers", "httpx", "rich", "yaml"}
     for file in module_files():

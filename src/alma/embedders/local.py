@@ -125,18 +125,29 @@ def load_tokenizer(folder: Path = FOLDER) -> WordPiece:
     return WordPiece(vocabulary, characters, limit=MAX_TOKENS)
 
 
+def import_onnxruntime() -> Any:
+    """Return onnxruntime, imported with its telemetry switched off. Nothing else may import it.
+
+    While it loads it reads this variable; without it, it writes a device id below the user's cache folder and looks up
+    a collector. `disable_telemetry_events()` can only be called after that.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    return onnxruntime
+
+
 def _packages() -> tuple[Any, Any]:
     try:
         import numpy
-        import onnxruntime
+
+        return numpy, import_onnxruntime()
     except ModuleNotFoundError as error:
         missing = (error.name or "onnxruntime").partition(".")[0]
         raise MissingExtraError(missing, EXTRA, "The local embedder") from error
-    return numpy, onnxruntime
 
 
 def _session(onnxruntime: Any, model: Path) -> Any:
-    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
