@@ -64,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "arguments": {"engine", "ports", "types", "errors"},
     # `ALMA.from_config` is wired by app when it is called; nothing else of core may reach up.
     "core": {"engine", "ports", "types", "errors", "arguments", "app", "harness", "http"},
-    "aio": {"core", "ports"},
+    "aio": {"core", "ports", "http"},
     "config": {"engine", "types", "errors"},
     "app": BELOW_APP,
     "doctor": BELOW_APP | {"app"},
