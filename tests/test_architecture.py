@@ -39,11 +39,13 @@ FEATURES = {
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "types": {"errors"},
+    # What a fork waits for; needed wherever there is a lock.
+    "forks": set(),
+    "types": {"errors", "forks"},
     "ports": {"types", "errors"},
-    "stores": {"ports", "types", "errors"},
-    "embedders": {"ports", "types", "errors"},
-    "engine": {"ports", "types", "errors"},
+    "stores": {"forks", "ports", "types", "errors"},
+    "embedders": {"forks", "ports", "types", "errors"},
+    "engine": {"forks", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
     "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
     "progress": {"opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
@@ -78,7 +80,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"mcp", "http", "api", "app", "config", "core", "doctor", "types", "errors"},
 }
 # The engine's steps run one way: nothing later calls anything earlier.
-STANDARD_ONLY = {"types", "errors"}
+STANDARD_ONLY = {"types", "errors", "forks"}
 LATE = {("core", "app"), ("core", "harness"), ("core", "http")} | {
     (feature, owner) for feature in (FEATURES | {"opening"}) for owner in ("app", "core")
 }

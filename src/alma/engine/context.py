@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ScopeError, unknown
+from ..forks import hold_at_fork
 from ..ports import Clock, Embedder, Store
 from ..types import times
 from ..types.scope import MemoryScope, Scopes
@@ -23,7 +24,7 @@ class Encoder:
         self.embedder = embedder
         self._size = size
         self._known: OrderedDict[str, Vector] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = hold_at_fork(threading.Lock())
 
     @property
     def name(self) -> str:
