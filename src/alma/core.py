@@ -131,7 +131,8 @@ class ALMA:
         return self._model(self.engine) if callable(self._model) else self._model
 
     def close(self) -> None:
-        """Let go of the store; what was written stays written."""
+        """Close the store. Notes about retrievals that are still waiting for another writer are written first."""
+        self.engine.notes.flush(self.engine.store)
         self.engine.store.close()
         if self.engine.encoder is not None:
             self.engine.encoder.embedder.close()

@@ -79,7 +79,7 @@ class LocalEmbedder:
         self._lock = hold_at_fork(threading.Lock())
         self._run: Run | None = None
         self._running: set[object] = set()
-        """The calls that are running the model, and the process that they are of."""
+        """The calls that are running the model."""
         self._pid = os.getpid()
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:

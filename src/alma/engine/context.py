@@ -13,6 +13,7 @@ from ..ports import Clock, Embedder, Store
 from ..types import times
 from ..types.scope import MemoryScope, Scopes
 from ..types.vector import Vector
+from .notes import Notes
 from .settings import Settings
 from .text import passages
 
@@ -65,6 +66,7 @@ class Engine:
     scopes: Scopes = field(default_factory=lambda: Scopes({}))
     settings: Settings = field(default_factory=Settings)
     clock: Clock = times.now
+    notes: Notes = field(default_factory=Notes)
 
     @property
     def embedder_name(self) -> str:

@@ -100,7 +100,7 @@ _VIEWS = (_outcome_passages, _group_passages)
 
 
 def _check_retrieval(engine: Engine, episode: Episode) -> None:
-    if not episode.retrieval:
+    if not episode.retrieval or engine.notes.has(episode.retrieval, engine.project):
         return
     held = engine.store.get([episode.retrieval])
     if not any(record.kind == "retrieval" and record.project == engine.project for record in held):
