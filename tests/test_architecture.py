@@ -39,11 +39,13 @@ FEATURES = {
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "types": {"errors"},
+    # What a fork waits for; needed wherever there is a lock.
+    "forks": set(),
+    "types": {"errors", "forks"},
     "ports": {"types", "errors"},
-    "stores": {"ports", "types", "errors"},
-    "embedders": {"ports", "types", "errors"},
-    "engine": {"ports", "types", "errors"},
+    "stores": {"forks", "ports", "types", "errors"},
+    "embedders": {"forks", "ports", "types", "errors"},
+    "engine": {"forks", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
     "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
     "progress": {"opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
@@ -64,7 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "arguments": {"engine", "ports", "types", "errors"},
     # `ALMA.from_config` is wired by app when it is called; nothing else of core may reach up.
     "core": {"engine", "ports", "types", "errors", "arguments", "app", "harness", "http"},
-    "aio": {"core", "ports"},
+    "aio": {"core", "ports", "http"},
     "config": {"engine", "types", "errors"},
     "app": BELOW_APP,
     "doctor": BELOW_APP | {"app"},
@@ -78,7 +80,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"mcp", "http", "api", "app", "config", "core", "doctor", "types", "errors"},
 }
 # The engine's steps run one way: nothing later calls anything earlier.
-STANDARD_ONLY = {"types", "errors"}
+STANDARD_ONLY = {"types", "errors", "forks"}
 LATE = {("core", "app"), ("core", "harness"), ("core", "http")} | {
     (feature, owner) for feature in (FEATURES | {"opening"}) for owner in ("app", "core")
 }
@@ -169,6 +171,32 @@ def test_values_need_only_the_standard_library(name: str) -> None:
 def test_only_stores_and_embedders_touch_numpy() -> None:
     users = {layer(file) for file in module_files() if any(n.split(".")[0] == "numpy" for n, _ in imports(file))}
     assert users <= {"stores", "embedders"}
+
+
+def test_onnxruntime_is_imported_in_one_place() -> None:
+    """It reports to a collector unless that is switched off before the import."""
+    root = SOURCE.parent.parent
+    folders = ("src", "tools", "benchmarks", "examples", "tests")
+    files = [file for folder in folders for file in (root / folder).rglob("*.py")]
+    importing = [str(file.relative_to(root)) for file in files if _imports_onnxruntime(file)]
+    assert importing == ["src/alma/embedders/local.py"]
+
+
+def _imports_onnxruntime(file: Path) -> bool:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in (
+            "import_module",
+            "importorskip",
+        ):
+            names = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]
+        if any(name.partition(".")[0] == "onnxruntime" for name in names):
+            return True
+    return False
 
 
 def test_nothing_heavy_is_imported_while_loading() -> None:

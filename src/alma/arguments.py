@@ -24,7 +24,7 @@ _BY_A_PERSON = frozenset({"user_stated", "explicit_instruction", "user", "correc
 _FROM_OUTSIDE = frozenset({"tool_output", "web_page", "file", "document", "email"})
 _LEARN = (
     "agent", "task", "outcome", "strategy_used", "task_type", "duration_ms", "error_message", "feedback",
-    "retrieval_id", "user_id", "tags", "metadata",
+    "retrieval_id", "idempotency_key", "user_id", "tags", "metadata",
 )  # fmt: skip
 _EPISODE = ("agent", "session_id", "turns", "user_id", "title", "source", "tags", "metadata")
 _MAX_TITLE = 500
@@ -68,7 +68,7 @@ def request(engine: Engine, given: Given) -> Request:
 def episode(engine: Engine, given: Given) -> Episode:
     """The arguments of `learn`."""
     _known("learn", given, _LEARN)
-    duration = given.get("duration_ms")
+    duration, key = given.get("duration_ms"), given.get("idempotency_key")
     return Episode(
         agent=agent(engine, given.get("agent")),
         task=validate.text("task", given.get("task")),
@@ -79,6 +79,7 @@ def episode(engine: Engine, given: Given) -> Episode:
         error=validate.output("error_message", given.get("error_message")),
         feedback=validate.optional_text("feedback", given.get("feedback")),
         retrieval=validate.optional_text("retrieval_id", given.get("retrieval_id")),
+        idempotency_key=None if key is None else validate.name("idempotency_key", key),
         user=validate.optional_text("user_id", given.get("user_id")) or "",
         tags=validate.names("tags", given.get("tags")),
         metadata=validate.metadata(given.get("metadata")),

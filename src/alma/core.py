@@ -131,7 +131,8 @@ class ALMA:
         return self._model(self.engine) if callable(self._model) else self._model
 
     def close(self) -> None:
-        """Let go of the store; what was written stays written."""
+        """Close the store. Notes about retrievals that are still waiting for another writer are written first."""
+        self.engine.notes.flush(self.engine.store)
         self.engine.store.close()
         if self.engine.encoder is not None:
             self.engine.encoder.embedder.close()
@@ -184,13 +185,16 @@ class ALMA:
         feedback: str | None = None,
         retrieval_id: str | None = None,
         *,
+        idempotency_key: str | None = None,
         user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Record how a task went; strategies and warnings follow by themselves.
 
-        `outcome` is 'success', 'partial' or 'failure'.
+        `outcome` is 'success', 'partial' or 'failure'. Calls with the same `idempotency_key` are counted once, also
+        across processes; a repeated call returns the stored outcome. The same key with other arguments is an error.
+        Without a key, identical calls with the same `retrieval_id` are counted once.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         return self.learn_many([given])[0]

@@ -163,6 +163,15 @@ def test_an_agent_that_is_known_need_not_be_named(alma: ALMA, talk: Talk) -> Non
     assert "missing argument 'agent'" in text(talk(call("learn", **arguments)))
 
 
+def test_a_repeated_key_is_counted_once(alma: ALMA, talk: Talk) -> None:
+    made = [talk(call("learn", **LEARN, idempotency_key="job-1")).structured_content["id"] for _ in range(2)]
+    assert made[0] == made[1]
+    other = talk(call("learn", **{**LEARN, "task": "Another task"}, idempotency_key="job-1"))
+    assert other.is_error
+    assert "other arguments" in text(other)
+    assert len(alma.list("outcome")) == 1
+
+
 # -- what goes wrong
 
 

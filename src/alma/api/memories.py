@@ -125,13 +125,15 @@ def learn(
     error_message: Annotated[str | None, About("what went wrong")] = None,
     feedback: Annotated[str | None, About("what the user said about it")] = None,
     retrieval_id: Annotated[str | None, About("the retrieval whose memories were followed")] = None,
+    idempotency_key: Annotated[str | None, About("a key of your own: calls with the same key are counted once")] = None,
     user_id: words.User = None,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
 ) -> Outcome:
     """Record how a task went. Call this after a task, whether it worked or not.
 
-    Strategies form by themselves from what worked several times, warnings from what failed.
+    Strategies form by themselves from what worked several times, warnings from what failed. A call repeated with the
+    same `idempotency_key`, or with the same `retrieval_id` and arguments, returns the stored outcome.
     """
     given = {name: value for name, value in locals().items() if name != "alma"}
     return alma.learn(**given)

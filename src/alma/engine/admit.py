@@ -241,8 +241,11 @@ def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]]) ->
     pause = 0.001
     while True:
         result, records = attempt()
+        notes = engine.notes.take(engine.project)
+        stored = False
         try:
-            engine.store.put([*records, *_claim(engine, records)])
+            engine.store.put([*notes, *records, *_claim(engine, records)])
+            stored = True
             return result
         except ConflictError as conflict:
             if time.monotonic() > deadline:
@@ -251,6 +254,8 @@ def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]]) ->
                 ) from conflict
             time.sleep(random.uniform(0, pause))
             pause = min(pause * 2, 0.05)
+        finally:
+            engine.notes.settle(notes, stored=stored)
 
 
 def _claim(engine: Engine, records: Sequence[Record]) -> list[Record]:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ScopeError, unknown
+from ..forks import hold_at_fork
 from ..ports import Clock, Embedder, Store
 from ..types import times
 from ..types.scope import MemoryScope, Scopes
 from ..types.vector import Vector
+from .notes import Notes
 from .settings import Settings
 from .text import passages
 
@@ -23,7 +25,7 @@ class Encoder:
         self.embedder = embedder
         self._size = size
         self._known: OrderedDict[str, Vector] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = hold_at_fork(threading.Lock())
 
     @property
     def name(self) -> str:
@@ -64,6 +66,7 @@ class Engine:
     scopes: Scopes = field(default_factory=lambda: Scopes({}))
     settings: Settings = field(default_factory=Settings)
     clock: Clock = times.now
+    notes: Notes = field(default_factory=Notes)
 
     @property
     def embedder_name(self) -> str:

@@ -43,6 +43,8 @@ class Episode:
     error: str | None = None
     feedback: str | None = None
     retrieval: str | None = None
+    idempotency_key: str | None = None
+    """Recorded once under this key, however often it is sent."""
     user: str = ""
     session: str = ""
     tags: tuple[str, ...] = ()

@@ -1,13 +1,14 @@
 """Facts that take each other's place: what is told later holds, what was told before is kept with the time it held.
 
 A fact that conflicts with an older one of the same agent and user supersedes it: the older one gets the moment of the
-new one as its end and stays in history, where `as_of` finds it. A fact that is older than what is known goes straight
-to history. Nobody ends what somebody who is trusted more has said: such a fact waits for a person.
+new one as its end and stays in history, where `as_of` finds it. A fact whose own time is before what is known goes
+straight to history; one without a time of its own is ordered by arrival, not by the clock. Nobody ends what somebody
+who is trusted more has said: such a fact waits for a person.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -35,9 +36,9 @@ def admitting(engine: Engine, drafts: Sequence[Draft]) -> Attempting:
     def attempt() -> tuple[list[Record], list[Record]]:
         made, changed = insert()
         course = _Course(engine, changed)
-        for record in made:
-            if record.version == 1 and record.kind in _WORDS:
-                course.take(record.id)
+        fresh = [record.id for record in made if record.version == 1 and record.kind in _WORDS]
+        for at, id in enumerate(fresh):
+            course.take(id, not_yet=set(fresh[at + 1 :]))
         return [course.records.get(one.id, one) for one in made], [*course.records.values(), *course.history]
 
     return attempt
@@ -52,20 +53,21 @@ class _Course:
         self._engine = engine
         self._read: dict[str, Record] = {}
 
-    def take(self, id: str) -> None:
+    def take(self, id: str, not_yet: Collection[str]) -> None:
+        """Take in one fact; those in `not_yet` arrive after it and are not known yet."""
         record = self.records[id]
         if record.valid_from is not None and record.valid_from < record.created_at:
             # Told today of a year ago, it was known a year ago.
             record = self._put(replace(record, created_at=record.valid_from))
         if record.status is not Status.ACTIVE:
             return
-        against = [held for held in self._alike(record) if _conflict(record, held)]
+        against = [held for held in self._alike(record) if held.id not in not_yet and _conflict(record, held)]
         for held in against:
             if _weight(held.provenance) > _weight(record.provenance):
                 body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": held.id}}
                 self._put(replace(record, status=Status.CANDIDATE, body=body))
                 return
-        later = [held for held in against if _begun(held) > _begun(record)]
+        later = [held for held in against if _is_later(held, record)]
         if later:
             self._past(record, min(later, key=_begun))
             against = [held for held in against if held not in later]
@@ -78,8 +80,6 @@ class _Course:
 
     def _end(self, held: Record, by: Record) -> None:
         moment = _begun(by)
-        if by.valid_from is None:
-            self._put(replace(by, valid_from=moment))
         ended: dict[str, Any] = {"status": Status.SUPERSEDED, "superseded_by": by.id}
         # One that ends when it begins held at no time; without an end it would hold at all.
         ended["valid_to"] = moment if held.valid_from is None or held.valid_from < moment else None
@@ -124,7 +124,18 @@ def _conflict(record: Record, held: Record) -> bool:
     name = _WORDS[MemoryType(record.kind)]
     first, second = str(record.body[name]), str(held.body[name])
     # Whichever is the later may be the one that says something has changed.
-    return conflict(first, second) if _begun(record) >= _begun(held) else conflict(second, first)
+    return conflict(second, first) if _is_later(held, record) else conflict(first, second)
+
+
+def _is_later(held: Record, record: Record) -> bool:
+    """Whether a stored fact is about a later time than one that arrives now.
+
+    Without a time of its own a fact is later than all that arrived before it, whatever the clocks said then and say
+    now; only one that was announced for a time to come is later still.
+    """
+    if record.valid_from is not None:
+        return _begun(held) > record.valid_from
+    return held.valid_from is not None and held.valid_from > max(held.created_at, record.created_at)
 
 
 def _begun(record: Record) -> datetime:

@@ -197,6 +197,7 @@ class RemoteALMA:
         feedback: str | None = None,
         retrieval_id: str | None = None,
         *,
+        idempotency_key: str | None = None,
         user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import CorruptStoreError, ReadOnlyError, StorageError, StorageFullError, ValidationError
+from ..forks import hold_at_fork
 from ..types.query import Hit, Where
 from ..types.record import Record, from_json, to_json
 from ..types.vector import Vector
@@ -55,7 +56,7 @@ _MARK = 64
 class FileStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).expanduser()
-        self._mutex = threading.RLock()
+        self._mutex = hold_at_fork(threading.RLock())
         self._closed = False
         self._forget()
         with _translated(self.path):

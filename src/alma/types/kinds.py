@@ -477,6 +477,8 @@ _ALL = (
     ),
     Kind("relation", "rel", ("relation", "subject", "type", "object", "attributes", "confidence")),
     Kind("retrieval", "ret", ("task", "shown", "mode"), passing=True),
+    # Its id is made from the idempotency key, so that two processes cannot both write the first one.
+    Kind("receipt", "rcp", ("arguments", "outcome")),
     Kind("change", "chg", ("record", "verb", "why", "before")),
     Kind("tombstone", "tom", ("record", "kind")),
     Kind("marker", "mrk", ("value",)),

@@ -19,11 +19,15 @@ from ..context import Engine
 from ..drafts import Draft, Episode
 from .groups import Attempt, Groups
 from .lessons import Case, advise, settle, with_error, works
+from .receipts import Receipts, claim_receipt
 
 
 def learn(engine: Engine, episodes: Sequence[Episode]) -> list[Record]:
-    """Record episodes, in order; the outcomes as they were stored."""
-    _known_retrievals(engine, episodes)
+    """Record episodes, in order; the outcomes as they were stored.
+
+    An episode that was recorded before under the same idempotency key, or with the same retrieval and arguments, is
+    not counted again: its stored outcome is returned.
+    """
     return commit(engine, learning(engine, episodes))
 
 
@@ -33,15 +37,23 @@ def learning(engine: Engine, episodes: Sequence[Episode], times: Sequence[dateti
     vectors = engine.encode([_passages(draft) for draft in drafts for _passages in _VIEWS])
     pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
     moments = [_back_then(engine, at) for at in times or [None] * len(drafts)]
+    claims = [claim_receipt(engine, episode) for episode in episodes]
 
     def attempt() -> tuple[list[Record], list[Record]]:
         groups = Groups(engine)
         history: list[Record] = []
-        outcomes = [
-            _fold(then, groups, draft, own, shared, history)
-            for draft, (own, shared), then in zip(drafts, pairs, moments, strict=True)
-        ]
-        return outcomes, [*outcomes, *groups.changed(), *history]
+        receipts = Receipts(engine, claims)
+        outcomes: list[Record] = []
+        recorded: list[Record] = []
+        for episode, draft, (own, shared), then, claim in zip(episodes, drafts, pairs, moments, claims, strict=True):
+            outcome = receipts.find_outcome(claim)
+            if outcome is None:
+                _check_retrieval(engine, episode)
+                outcome = _fold(then, groups, draft, own, shared, history)
+                receipts.add(claim, outcome)
+                recorded.append(outcome)
+            outcomes.append(outcome)
+        return outcomes, [*recorded, *receipts.added, *groups.changed(), *history]
 
     return attempt
 
@@ -87,18 +99,12 @@ def _group_passages(draft: Draft) -> tuple[str, ...]:
 _VIEWS = (_outcome_passages, _group_passages)
 
 
-def _known_retrievals(engine: Engine, episodes: Sequence[Episode]) -> None:
-    wanted = list(dict.fromkeys(episode.retrieval for episode in episodes if episode.retrieval))
-    if not wanted:
+def _check_retrieval(engine: Engine, episode: Episode) -> None:
+    if not episode.retrieval or engine.notes.has(episode.retrieval, engine.project):
         return
-    known = {
-        record.id
-        for record in engine.store.get(wanted)
-        if record.kind == "retrieval" and record.project == engine.project
-    }
-    for name in wanted:
-        if name not in known:
-            raise NotFoundError(f"there is no retrieval {name!r}; pass the retrieval_id of a MemorySlice")
+    held = engine.store.get([episode.retrieval])
+    if not any(record.kind == "retrieval" and record.project == engine.project for record in held):
+        raise NotFoundError(f"there is no retrieval {episode.retrieval!r}; pass the retrieval_id of a MemorySlice")
 
 
 def _fold(

@@ -258,7 +258,10 @@ def _keep(asked: Asked, made: MemorySlice) -> str | None:
     record = build(engine, draft, (), links=tuple(shown))
     try:
         return commit(engine, lambda: (record.id, [record]))
-    except (BusyError, ReadOnlyError, StorageFullError) as error:
+    except BusyError:
+        engine.notes.add(record)
+        return record.id
+    except (ReadOnlyError, StorageFullError) as error:
         # What was found is worth more than the note that it was looked for; the missing id tells the caller.
         _LOG.warning("this retrieval could not be recorded: %s", error)
         return None
