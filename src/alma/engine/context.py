@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ..errors import ScopeError, unknown
 from ..ports import Clock, Embedder, Store
 from ..types import times
+from ..types.record import Record, Trust
 from ..types.scope import MemoryScope, Scopes
 from ..types.vector import Vector
 from .settings import Settings
@@ -64,6 +65,11 @@ class Engine:
     scopes: Scopes = field(default_factory=lambda: Scopes({}))
     settings: Settings = field(default_factory=Settings)
     clock: Clock = times.now
+    may_approve: bool = True
+    """Whether a person decides here. Without it, nothing that came from outside content becomes active."""
+
+    def may_activate(self, record: Record) -> bool:
+        return self.may_approve or record.provenance.trust is not Trust.UNTRUSTED
 
     @property
     def embedder_name(self) -> str:
