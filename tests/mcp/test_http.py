@@ -72,9 +72,10 @@ def posted(web: TestClient, body: Any = None, **headers: str | None) -> httpx2.R
 
 
 def test_an_error_names_no_path_of_the_server(site: Site) -> None:
-    for file in (site.place.folder / ".alma").glob("alma.db*"):
+    [store] = site.place.folder.rglob("alma.db")
+    for file in store.parent.glob("alma.db*"):
         file.unlink()
-    (site.place.folder / ".alma" / "alma.db").write_bytes(b"nonsense " * 1000)
+    store.write_bytes(b"nonsense " * 1000)
 
     async def work(client: Client) -> list[str]:
         results = [await client.call_tool(f"alma_{name}", {}) for name in ("stats", "health", "list")]
