@@ -63,6 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Files that people write, and sockets that others may reach: shared by the doors.
     "jsonc": {"errors"},
     "listening": {"errors"},
+    "connections": set(),
     "arguments": {"engine", "ports", "types", "errors"},
     # `ALMA.from_config` is wired by app when it is called; nothing else of core may reach up.
     "core": {"engine", "ports", "types", "errors", "arguments", "app", "harness", "http"},
@@ -75,8 +76,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
     "hooks": {"app", "config", "core", "engine", "models", "ports", "types", "errors"},
     "api": FEATURES | {"app", "models", "core", "engine", "ports", "types", "errors"},
-    "mcp": {"jsonc", "listening", "api", "app", "config", "core", "types", "errors"},
-    "http": {"listening", "api", "app", "config", "core", "types", "errors"},
+    "mcp": {"jsonc", "listening", "connections", "api", "app", "config", "core", "types", "errors"},
+    "http": {"listening", "connections", "api", "app", "config", "core", "types", "errors"},
     "cli": {"mcp", "http", "api", "app", "config", "core", "doctor", "types", "errors"},
 }
 # The engine's steps run one way: nothing later calls anything earlier.

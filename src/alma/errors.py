@@ -31,9 +31,13 @@ from collections.abc import Iterable
 class ALMAError(Exception):
     """The root of every exception that alma raises on purpose."""
 
+    neutral = ""
+    """What callers on other machines read instead of the message, which may name files of this one; empty: the
+    message itself."""
+
 
 class ConfigError(ALMAError):
-    pass
+    neutral = "the server's configuration does not allow this"
 
 
 class ValidationError(ALMAError, ValueError):
@@ -56,15 +60,17 @@ class MissingExtraError(ALMAError, ImportError):
 
 
 class EmbeddingError(ALMAError):
-    pass
+    neutral = "the embedder failed"
 
 
 class EmbedderMismatchError(EmbeddingError):
-    pass
+    neutral = ""
 
 
 class ModelError(ALMAError):
     """`spent` is (tokens in, tokens out, cost) as far as it is known; None when nobody can tell."""
+
+    neutral = "the language model gave no answer that can be used"
 
     def __init__(self, message: str, spent: tuple[int, int, float] | None = None) -> None:
         super().__init__(message)
@@ -84,35 +90,35 @@ class ModelOutputError(ModelError):
 
 
 class OverBudgetError(ModelError):
-    pass
+    neutral = ""
 
 
 class StorageError(ALMAError):
-    pass
+    neutral = "the store could not do it"
 
 
 class ConflictError(StorageError):
-    pass
+    neutral = ""
 
 
 class BusyError(StorageError):
-    pass
+    neutral = "the store stayed locked by others for too long; nothing was written, try again"
 
 
 class ReadOnlyError(StorageError):
-    pass
+    neutral = "the store cannot be written"
 
 
 class StorageFullError(StorageError):
-    pass
+    neutral = "the store has no room left"
 
 
 class CorruptStoreError(StorageError):
-    pass
+    neutral = "the store is damaged"
 
 
 class NewerStoreError(StorageError):
-    pass
+    neutral = "the store was written by a newer version of alma"
 
 
 def unknown(what: str, given: object, valid: Iterable[str]) -> str:

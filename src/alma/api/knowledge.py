@@ -86,7 +86,9 @@ def learn_from_text(
     name: Annotated[str | None, About("what the text is called, such as decisions.md")] = None,
     dry_run: DryRun = False,
     min_confidence: Sureness = 0.5,
-    trusted: Annotated[bool, About("false for the words of others: what they say waits for a person")] = True,
+    trusted: Annotated[
+        bool, About("false for the words of others: what they say waits for a person", vouches=True)
+    ] = True,
 ) -> Learnt:
     """Find what a text states and keep it: decisions, facts, strategies, warnings, tasks.
 
@@ -205,7 +207,8 @@ def ingest(
     user_id: Annotated[str | None, About("whose words the person's are")] = None,
     only: Annotated[str, About("what to read", ("everything", "documents", "chats"))] = "everything",
     own: Annotated[
-        bool | None, About("whether these are the person's own words; by default chats are, documents are not")
+        bool | None,
+        About("whether these are the person's own words; by default chats are, documents are not", vouches=True),
     ] = None,
     branches: Annotated[bool, About("keep abandoned branches of conversations, too")] = False,
     max_file_bytes: Annotated[int | None, About("documents larger than this are skipped")] = None,

@@ -473,7 +473,8 @@ def health(alma: ALMA) -> Health:
         if held is not None and name and held.body["value"] != name:
             problems.append(str(admit.mismatch(held.body["value"], name)))
     except StorageError as error:
-        problems.append(str(error))
+        # Others may read this over the network: where the store lies is not for them.
+        problems.append(f"{error.neutral or error}; `alma doctor` says more")
     return Health(
         ok=not problems,
         version=__version__,

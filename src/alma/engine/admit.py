@@ -182,7 +182,8 @@ class _Batch:
         tags = tuple(dict.fromkeys((*known.tags, *draft.tags)))
         if known.id in self._fresh:
             return replace(known, tags=tags)
-        status = known.status if draft.provenance.trust is Trust.UNTRUSTED else Status.ACTIVE
+        is_confirmed = draft.provenance.trust is not Trust.UNTRUSTED and self._engine.may_activate(known)
+        status = Status.ACTIVE if is_confirmed else known.status
         return revise(self._engine, known, tags=tags, status=status)
 
 
@@ -241,6 +242,7 @@ def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]]) ->
     pause = 0.001
     while True:
         result, records = attempt()
+        _refuse_promotion(engine, records)
         notes = engine.notes.take(engine.project)
         stored = False
         try:
@@ -256,6 +258,23 @@ def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]]) ->
             pause = min(pause * 2, 0.05)
         finally:
             engine.notes.settle(notes, stored=stored)
+
+
+def _refuse_promotion(engine: Engine, records: Sequence[Record]) -> None:
+    """Raise ScopeError where outside content would become active, or trusted, without a person."""
+    if engine.may_approve:
+        return
+    changed = {record.id: record for record in records if record.version > 1}
+    for held in engine.store.get(list(changed)) if changed else ():
+        fresh = changed[held.id]
+        becomes_active = fresh.status is Status.ACTIVE and held.status is not Status.ACTIVE
+        becomes_trusted = fresh.provenance.trust is not Trust.UNTRUSTED
+        if not engine.may_activate(held) and (becomes_active or becomes_trusted):
+            raise ScopeError(
+                f"{held.id!r} came from outside content, and only a person may make it active: run "
+                f"`alma update {held.id} --status active`, use a token with the scope 'approve', or start the MCP "
+                "server with --approve"
+            )
 
 
 def _claim(engine: Engine, records: Sequence[Record]) -> list[Record]:

@@ -11,6 +11,7 @@ from ..errors import ScopeError, unknown
 from ..forks import hold_at_fork
 from ..ports import Clock, Embedder, Store
 from ..types import times
+from ..types.record import Record, Trust
 from ..types.scope import MemoryScope, Scopes
 from ..types.vector import Vector
 from .notes import Notes
@@ -67,6 +68,11 @@ class Engine:
     settings: Settings = field(default_factory=Settings)
     clock: Clock = times.now
     notes: Notes = field(default_factory=Notes)
+    may_approve: bool = True
+    """Whether a person decides here. Without it, nothing that came from outside content becomes active."""
+
+    def may_activate(self, record: Record) -> bool:
+        return self.may_approve or record.provenance.trust is not Trust.UNTRUSTED
 
     @property
     def embedder_name(self) -> str:

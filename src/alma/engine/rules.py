@@ -108,15 +108,15 @@ def _prepared(engine: Engine, one: Teaching) -> _Prepared:
         "avoid": list(one.avoid),
         "metadata": {**one.metadata, "sources": [one.id], "repeats": 0},
     }
-    untrusted = one.source is RuleSource.FIX
+    # What a page or a tool says comes as an import that is not sure; a repaired command is what a machine found out.
+    outside = one.source is RuleSource.IMPORT and not one.sure
+    trust = Trust.UNTRUSTED if outside else Trust.LEARNED if one.source is RuleSource.FIX else Trust.TRUSTED
     draft = Draft(
         kind=MemoryType.RULE,
         agent=one.agent,
         session="" if one.reach in _LONG_LIVED else one.session,
         body=body,
-        provenance=Provenance(
-            _ORIGINS[one.source], Trust.LEARNED if untrusted else Trust.TRUSTED, one.episodes, str(one.source)
-        ),
+        provenance=Provenance(_ORIGINS[one.source], trust, one.episodes, str(one.source)),
         tags=one.tags,
     )
     screened = screen(engine, draft)
@@ -267,12 +267,17 @@ class _Lesson:
             body["reach"] = str(Reach.ALWAYS)
             changes |= {"project": EVERYWHERE}
             verb = "promoted"
-        if held.status is not Status.ACTIVE and not held.body.get("put_away") and _confirms(given, held):
+        may_activate = self._engine.may_activate(held)
+        is_waiting = held.status is not Status.ACTIVE and not held.body.get("put_away")
+        if may_activate and is_waiting and _confirms(given, held):
             changes["status"] = Status.ACTIVE
             verb = "confirmed" if verb == "repeated" else verb
-        if given.explicit and given.sure:
+        if may_activate and given.explicit and given.sure:
             body |= {"source": str(given.source), "rule": one.draft.body["rule"], "put_away": False}
             changes["status"] = Status.ACTIVE
+            if held.provenance.trust is Trust.UNTRUSTED:
+                # Who states it now vouches for it.
+                changes["provenance"] = one.draft.provenance
         body = dressed(body)
         key = key_of(held.kind, held.agent, held.user, body)
         fresh = revise(self._engine, held, body=body, text=KINDS[held.kind].text(body), key=key, **changes)

@@ -27,6 +27,7 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.routing import Route
 
 from .. import listening
+from ..connections import limit_connections
 from ..errors import ConfigError
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def serve(server: Server[Any], options: Options) -> None:
         print(f"alma mcp: {scheme}://{listening.written(options.host)}:{port}{PATH}", file=sys.stderr, flush=True)
         config = uvicorn.Config(
             made,
+            http=limit_connections(options.timeout, options.max_connections),
             log_config=None,
             access_log=False,
             ssl_certfile=options.certificate,
@@ -85,6 +87,7 @@ def serve(server: Server[Any], options: Options) -> None:
 def _refuse_unfit(options: Options) -> None:
     if options.key and not options.certificate:
         raise ConfigError("--tls-key is for --tls-cert: name both")
+    listening.refuse_senseless(options.timeout, options.max_connections)
     listening.refuse_the_world(options.host, options.certificate, options.insecure, options.allowed_hosts)
     listening.refuse_unfit(options.certificate, options.key)
 

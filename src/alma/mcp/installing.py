@@ -24,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser, action: str) -> None:
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="only show what would change")
     if action == INSTALL:
-        parser.add_argument("--tools", default="all", help="all, core (a small set), or names with commas between them")
+        parser.add_argument(
+            "--tools",
+            default="core",
+            help="core (a small set, the default), default, all, or names with commas between them",
+        )
         parser.add_argument("--agent", help="who is meant when a call names no agent")
         parser.add_argument(
             "--portable", action="store_true", help="an entry that works in every clone: `alma` from the PATH"
@@ -56,11 +60,11 @@ def run(action: str, args: argparse.Namespace, config: str | None, *, as_json: b
 
 
 def _command(client: Client, scope: str, args: argparse.Namespace, config: str | None, machine: Machine) -> list[str]:
-    from .tools import ALL, offered
+    from .tools import DEFAULT, offered
 
     offered(args.tools)
     options = [
-        *(["--tools", args.tools] if args.tools != ALL else []),
+        *(["--tools", args.tools] if args.tools != DEFAULT else []),
         *(["--agent", args.agent] if args.agent else []),
     ]
     return clients.command(_config(client, scope, args, config, machine), portable=args.portable, options=options)
