@@ -43,7 +43,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ports": {"types", "errors"},
     "stores": {"ports", "types", "errors"},
     "embedders": {"ports", "types", "errors"},
-    "engine": {"ports", "types", "errors"},
+    "reading": {"types", "errors"},
+    "engine": {"reading", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
     "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
     "progress": {"opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from ..errors import ScopeError, unknown
 from ..ports import Clock, Embedder, Store
+from ..reading.local import LocalReader
+from ..reading.port import Reader
 from ..types import times
 from ..types.scope import MemoryScope, Scopes
 from ..types.vector import Vector
@@ -64,6 +66,8 @@ class Engine:
     scopes: Scopes = field(default_factory=lambda: Scopes({}))
     settings: Settings = field(default_factory=Settings)
     clock: Clock = times.now
+    reader: Reader = field(default_factory=LocalReader)
+    """Compares texts that are written: strategies, facts."""
 
     @property
     def embedder_name(self) -> str:
