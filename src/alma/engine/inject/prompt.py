@@ -66,7 +66,7 @@ def _cost(text: str) -> int:
 def _forms(items: Sequence[Memory], memories: MemorySlice, room: int) -> Iterator[str]:
     """How each is shown."""
     if memories.progressive:
-        yield from (f"- {_brief(item, memories.query)} [{item.id}]" for item in items)
+        yield from (f"- {_brief(item, memories.query)}{_date(item)} [{item.id}]" for item in items)
         return
     spoken = [item for item in items if isinstance(item, Episode | Turn)]
     if spoken:
@@ -123,12 +123,22 @@ def line(memory: Memory) -> str:
         case Outcome():
             return _outcome(memory)
         case UserPreference():
-            return f"- {_say(memory.preference)}"
+            return f"- {_say(memory.preference)}{_date(memory)}"
         case DomainKnowledge():
-            return f"- {_say(memory.fact)}"
+            return f"- {_say(memory.fact)}{_date(memory)}"
         case Rule():
             return _rule(memory)
     raise TypeError(f"{type(memory).__name__} has no line")
+
+
+def _date(memory: Memory) -> str:
+    """When a preference or a fact was last stated: of two that contradict each other the later one holds."""
+    match memory:
+        case UserPreference():
+            return f" ({memory.timestamp:%Y-%m-%d})"
+        case DomainKnowledge():
+            return f" ({memory.last_verified:%Y-%m-%d})"
+    return ""
 
 
 def _heuristic(memory: Heuristic) -> str:
