@@ -66,7 +66,7 @@ def _cost(text: str) -> int:
 def _forms(items: Sequence[Memory], memories: MemorySlice, room: int) -> Iterator[str]:
     """How each is shown."""
     if memories.progressive:
-        yield from (f"- {_brief(item, memories.query)}{_date(item)} [{item.id}]" for item in items)
+        yield from (f"- {_brief(item, memories.query)} [{item.id}]" for item in items)
         return
     spoken = [item for item in items if isinstance(item, Episode | Turn)]
     if spoken:
@@ -86,7 +86,8 @@ def _chars(spoken: Sequence[Episode | Turn], query: str, room: int) -> int:
 def _brief(memory: Memory, query: str) -> str:
     if isinstance(memory, Episode | Turn):
         return quote.brief(memory, query, _BRIEF_CHARS)
-    return escape(shorten(_summary(memory), _BRIEF_CHARS))
+    date = _date(memory)
+    return escape(shorten(_summary(memory), _BRIEF_CHARS - len(date))) + date
 
 
 def _summary(memory: Memory) -> str:
