@@ -373,3 +373,13 @@ def test_the_quick_start_runs_against_a_served_memory(served: Any) -> None:
     assert "Cleared session cache" not in prompts[0]
     assert "Cleared session cache" in prompts[1]
     assert "worked 3 of 3 times" in prompts[3]
+
+
+def test_a_key_replaces_the_older_value(remote: RemoteALMA) -> None:
+    old = remote.add_domain_knowledge("dev", "api", "It listens on 80", subject="gateway", attribute="port")
+    new = remote.add_domain_knowledge("dev", "api", "It listens on 81", subject="gateway", attribute="port")
+    assert (new.subject, new.attribute) == ("gateway", "port")
+    assert remote.get(old.id).status == "superseded"
+    remote.add_user_preference("zoe", "style", "Indent with tabs", attribute="indentation")
+    kept = remote.add_user_preference("zoe", "style", "Indent with spaces", attribute="indentation")
+    assert [one.id for one in remote.list("user_preference", user_id="zoe")] == [kept.id]
