@@ -33,6 +33,7 @@ _ALIVE = re.compile(
     r"|[\x00\x1b\u200b\u202e\u2066-\u2069\U000e0000-\U000e007f]",
     re.M | re.I,
 )
+_DATE = re.compile(r" \(\d{4}-\d\d-\d\d\)$")
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def _shown(alma: ALMA, agent: str, told: DomainKnowledge, text: str) -> Handled:
     if told.status != "active":
         alma.update(told.id, status="active")
     prompt = alma.retrieve(told.fact, agent).to_prompt()
-    line = prompt.partition("\n")[2].removeprefix("- ")
+    line = _DATE.sub("", prompt.partition("\n")[2].removeprefix("- "))
     if told.fact != text:
         return Handled("redact", line)
     return Handled("pass" if line == text else "escape", line)

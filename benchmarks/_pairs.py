@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from alma import ALMA
-from alma.engine.distil.similar import judge
-from alma.types.vector import cosine
 
 from ._measures import f1, mean
 from ._product import Clock
@@ -21,15 +19,12 @@ class Judged:
     label: str
     kind: str
     merged: bool
-    verdict: str
 
 
 def measure(alma: ALMA, clock: Clock, rows: Sequence[Mapping[str, Any]], tick: Callable[[int], None]) -> dict[str, Any]:
     judged = []
     for number, row in enumerate(rows):
-        judged.append(
-            Judged(row["label"], row.get("kind", ""), merged(alma, f"pair-{number}", row), verdict(alma, row))
-        )
+        judged.append(Judged(row["label"], row.get("kind", ""), merged(alma, f"pair-{number}", row)))
         tick(1)
     return score(judged)
 
@@ -41,14 +36,8 @@ def merged(alma: ALMA, agent: str, row: Mapping[str, Any]) -> bool:
     return bool(alma.list("heuristic", agent=agent))
 
 
-def verdict(alma: ALMA, row: Mapping[str, Any]) -> str:
-    first, second = (vectors[0] if vectors else None for vectors in alma.engine.encode([(row["a"],), (row["b"],)]))
-    alike = cosine(first, second) if first is not None and second is not None else None
-    return str(judge(row["a"], row["b"], alike).verdict)
-
-
 def score(judged: Sequence[Judged]) -> dict[str, Any]:
-    merging, wrongly, labels = _f1(judged), _wrongly(judged), _labels(judged)
+    merging, wrongly = _f1(judged), _wrongly(judged)
     kinds = sorted({one.kind for one in judged if one.kind})
     by_kind = {kind: _f1([one for one in judged if one.kind == kind]) for kind in kinds}
     count = len(judged)
@@ -56,12 +45,10 @@ def score(judged: Sequence[Judged]) -> dict[str, Any]:
         *((f"counted together: {name}", count, value) for name, value in merging.items()),
         *((f"counted together: F1, {kind}", _count(judged, kind), found["F1"]) for kind, found in by_kind.items()),
         *((f"{name} pairs counted together", n, share) for name, (n, share) in wrongly.items()),
-        *((f"the judge's label: {name}", count, value) for name, value in labels.items()),
     ]
     return {
         "merging": merging,
         "wrongly_merged": {name: share for name, (_, share) in wrongly.items()},
-        "labels": labels,
         "by_kind": by_kind,
         "columns": ["n", "value"],
         "table": table,
@@ -87,15 +74,3 @@ def _wrongly(judged: Sequence[Judged]) -> dict[str, tuple[int, float]]:
         if own:
             found[label] = (len(own), mean(own))
     return found
-
-
-def _labels(judged: Sequence[Judged]) -> dict[str, float]:
-    scores = [
-        f1(
-            sum(one.verdict == label == one.label for one in judged),
-            sum(one.verdict == label != one.label for one in judged),
-            sum(one.label == label != one.verdict for one in judged),
-        )["F1"]
-        for label in LABELS
-    ]
-    return {"accuracy": mean([one.verdict == one.label for one in judged]), "macro F1": mean(scores)}

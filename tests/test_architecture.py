@@ -45,7 +45,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ports": {"types", "errors"},
     "stores": {"forks", "ports", "types", "errors"},
     "embedders": {"forks", "ports", "types", "errors"},
-    "engine": {"forks", "ports", "types", "errors"},
+    "reading": {"ports", "types", "errors"},
+    "engine": {"forks", "reading", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
     "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
     "progress": {"opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},

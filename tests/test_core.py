@@ -520,14 +520,15 @@ class TestAsyncFace:
         assert asyncio.run(work()) == 8
 
 
-def test_a_fact_takes_the_place_of_one_it_conflicts_with() -> None:
+def test_a_fact_replaces_the_older_one_of_its_key() -> None:
     with ALMA(MemoryStore(), HashEmbedder()) as alma:
-        old = alma.add_domain_knowledge("dev", "ops", "The deploy window is 9 to 17 h")
-        new = alma.add_domain_knowledge("dev", "ops", "The deploy window is 8 to 18 h")
+        key = {"subject": "deployment", "attribute": "window"}
+        old = alma.add_domain_knowledge("dev", "ops", "The deploy window is 9 to 17 h", **key)
+        new = alma.add_domain_knowledge("dev", "ops", "The deploy window is 8 to 18 h", **key)
         assert [one.id for one in alma.list("domain_knowledge")] == [new.id]
         assert alma.get(old.id).status == "superseded"
         assert alma.history(old.id)[-1]["verb"] == "superseded"
-        doubted = alma.add_domain_knowledge("dev", "ops", "The deploy window is 1 to 2 h", source="web_page")
+        doubted = alma.add_domain_knowledge("dev", "ops", "The deploy window is 1 to 2 h", source="web_page", **key)
         assert doubted.status == "candidate"
         assert [one.id for one in alma.list("domain_knowledge")] == [new.id]
 

@@ -104,9 +104,7 @@ def test_a_plug_in_s_store_and_journals_go_on(tmp_path: Path, monkeypatch: pytes
     assert report.sessions == 1
     assert report.problems == []
     with ALMA(SQLiteStore(home / "memory.db"), None, project_id="git:github.com/acme/app") as alma:
-        rules = {
-            rule.rule: status for status in ("active", "candidate") for rule in alma.list("rule", status=status)
-        }
+        rules = {rule.rule: status for status in ("active", "candidate") for rule in alma.list("rule", status=status)}
     assert rules["Use pnpm instead of npm"] == "active"
     assert rules["Never commit directly to main in this repo"] == "active"
     # Recorded without the host's entry point: nobody knows that a person said it.

@@ -30,8 +30,8 @@ _EPISODE = ("agent", "session_id", "turns", "user_id", "title", "source", "tags"
 _MAX_TITLE = 500
 _TURN = ("speaker", "text", "at", "id", "role", "content")
 _ADD: Mapping[MemoryType, tuple[str, ...]] = {
-    MemoryType.USER_PREFERENCE: ("user_id", "category", "preference"),
-    MemoryType.DOMAIN_KNOWLEDGE: ("agent", "domain", "fact"),
+    MemoryType.USER_PREFERENCE: ("user_id", "category", "preference", "attribute"),
+    MemoryType.DOMAIN_KNOWLEDGE: ("agent", "domain", "fact", "subject", "attribute"),
     MemoryType.HEURISTIC: ("agent", "condition", "strategy", "category"),
     MemoryType.RULE: ("agent", "rule", "trigger", "why", "reach"),
     MemoryType.ANTI_PATTERN: ("agent", "pattern", "why_bad", "better_alternative", "condition", "category"),
@@ -159,7 +159,7 @@ def _preference(engine: Engine, given: Given, common: dict[str, Any]) -> Draft:
     return Draft(
         kind=MemoryType.USER_PREFERENCE,
         user=validate.name("user_id", given.get("user_id")),
-        body={"category": category, "preference": preference, "metadata": validate.metadata(given.get("metadata"))},
+        body={"category": category, "preference": preference, **_key(given, "attribute"), **_metadata(given)},
         **common,
     )
 
@@ -170,10 +170,22 @@ def _knowledge(engine: Engine, given: Given, common: dict[str, Any]) -> Draft:
     return Draft(
         kind=MemoryType.DOMAIN_KNOWLEDGE,
         agent=agent(engine, given.get("agent")),
-        body={"domain": domain, "fact": fact, "metadata": validate.metadata(given.get("metadata"))},
+        body={"domain": domain, "fact": fact, **_key(given, "subject", "attribute"), **_metadata(given)},
         category=domain,
         **common,
     )
+
+
+def _key(given: Given, *names: str) -> dict[str, str]:
+    """The explicit key, as far as it was given."""
+    key = {name: validate.name(name, given[name]) for name in names if given.get(name) is not None}
+    if "subject" in key and "attribute" not in key:
+        raise ValidationError("subject needs attribute: together they are the key that a later fact replaces")
+    return key
+
+
+def _metadata(given: Given) -> dict[str, Any]:
+    return {"metadata": validate.metadata(given.get("metadata"))}
 
 
 def _rule(engine: Engine, given: Given, common: dict[str, Any]) -> Teaching:

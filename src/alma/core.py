@@ -262,12 +262,14 @@ class ALMA:
         preference: str,
         source: str = "explicit_instruction",
         *,
+        attribute: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> UserPreference:
-        """Keep what a user wants; it stands in every retrieval for that user.
+        """Keep what a user wants; it is part of every retrieval for that user, the newest of a category first.
 
-        One that conflicts with an older one takes its place; the older stays in history with the time it held.
+        With `attribute`, such as "indentation", it replaces the user's older preference of that category and attribute,
+        which stays in history. Without one it is added.
         """
         return self._add(UserPreference, locals())
 
@@ -278,13 +280,16 @@ class ALMA:
         fact: str,
         source: str = "user_stated",
         *,
+        subject: str | None = None,
+        attribute: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> DomainKnowledge:
-        """Keep a fact. Said again, it is confirmed, not doubled.
+        """Keep a fact. A repetition, even lightly reworded, confirms the fact that is held.
 
-        One that gives another value for the same thing takes the older one's place, unless somebody who is trusted more
-        said that: then it waits as a candidate. The older fact stays in history with the time it held.
+        With `attribute`, and perhaps `subject` (such as "billing" and "database"), it replaces the older fact of that
+        agent, domain and key, unless that one is trusted more: then the new one waits as a candidate. The
+        older fact stays in history with the time it held. Without a key it is added.
         """
         return self._add(DomainKnowledge, locals())
 
@@ -339,7 +344,8 @@ class ALMA:
     def add_many(self, memories: Iterable[Mapping[str, Any]]) -> list[Memory]:
         """Add several in one transaction; each a mapping with `type` and the arguments of that type's `add_` method.
 
-        They are taken as they are: facts among them are not compared with what they may conflict with.
+        Facts and preferences with an explicit key replace their predecessors; others are added unless the same text is
+        held.
         """
         return _views(
             self.engine,
@@ -350,16 +356,17 @@ class ALMA:
     def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
         named = {name: value for name, value in given.items() if name != "self"}
         proposal = arguments.proposal(self.engine, {"type": _TYPES[kind], **named})
-        return _views(self.engine, self._admit([proposal], facts.admitting), kind)[0]
+        return _views(self.engine, self._admit([proposal], compare_texts=True), kind)[0]
 
     def _admit(
         self,
         proposed: Sequence[arguments.Proposal],
-        insert: Callable[[Engine, Sequence[Draft]], admit.Attempting] = admit.inserting,
+        compare_texts: bool = False,
     ) -> list[Record]:
         told = [at for at, one in enumerate(proposed) if isinstance(one, Draft)]
         stated = [at for at, one in enumerate(proposed) if isinstance(one, Statement)]
-        inserting = insert(self.engine, [one for one in proposed if isinstance(one, Draft)])
+        drafts = [one for one in proposed if isinstance(one, Draft)]
+        inserting = facts.admitting(self.engine, drafts, compare_texts)
         stating = edit.stating(self.engine, [one for one in proposed if isinstance(one, Statement)])
         taught = [at for at, one in enumerate(proposed) if isinstance(one, rules.Teaching)]
         teaching = rules.teaching(self.engine, [one for one in proposed if isinstance(one, rules.Teaching)])

@@ -49,15 +49,14 @@ def test_the_same_strategy_is_counted_together_and_its_opposite_is_not(opened: t
 
 def test_pairs_are_scored_by_what_was_merged() -> None:
     judged = [
-        Judged("same", "family", True, "same"),
-        Judged("same", "family", False, "different"),
-        Judged("opposite", "control", True, "same"),
-        Judged("different", "control", False, "different"),
+        Judged("same", "family", True),
+        Judged("same", "family", False),
+        Judged("opposite", "control", True),
+        Judged("different", "control", False),
     ]
     found = _pairs.score(judged)
     assert found["merging"] == {"precision": 0.5, "recall": 0.5, "F1": 0.5}
     assert found["wrongly_merged"] == {"opposite": 1, "different": 0}
-    assert found["labels"]["accuracy"] == 0.5
     assert found["by_kind"]["family"]["F1"] == pytest.approx(2 / 3)
 
 

@@ -183,8 +183,14 @@ class TestContradiction:
         teach(alma, told("t2", "There is no `pnpm` here: use `npm`.", source=RuleSource.FIX, **NPM))
         assert len(held(alma)) == 2
         teach(alma, told("t3", "Use pnpm, not npm!", **PNPM))
-        teach(alma, told("t4", "Use yarn", prefer=("yarn",)))
-        assert [rule.rule for rule in held(alma)] == ["Use yarn"]
+        teach(alma, told("t4", "Use yarn, not pnpm or npm", prefer=("yarn",), avoid=("pnpm", "npm")))
+        assert [rule.rule for rule in held(alma)] == ["Use yarn, not pnpm or npm"]
+
+    def test_another_value_ends_nothing_that_it_does_not_name(self, alma: ALMA) -> None:
+        rules = ["Review ticket 12 first", "Review ticket 13 first", "Use port 8080", "Use port 8081", "Use pnpm"]
+        teach(alma, *(told(f"t{at}", rule) for at, rule in enumerate(rules)))
+        teach(alma, told("t9", "Use yarn", prefer=("yarn",)))
+        assert sorted(rule.rule for rule in held(alma)) == sorted([*rules, "Use yarn"])
 
 
 class TestLine:

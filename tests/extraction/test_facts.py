@@ -1,4 +1,4 @@
-"""Facts that take each other's place, and facts that do not."""
+"""Facts: what repeats, what replaces its predecessor by an explicit key, and what is added."""
 
 from __future__ import annotations
 
@@ -12,172 +12,27 @@ import pytest
 from alma import ALMA
 from alma.engine import facts
 from alma.engine.admit import commit
-from alma.engine.claims import claim, conflict
 from alma.engine.drafts import Draft
+from alma.errors import ValidationError
 from alma.types.record import Origin, Provenance, Record, Trust
-
-LATER = [
-    ("The deploy window is 9 to 17", "The deploy window is 8 to 18"),
-    ("We use MySQL for billing", "We moved billing to PostgreSQL"),
-    ("We use MySQL for the billing service", "We decided to use PostgreSQL for billing"),
-    ("The staging database lives on db2", "The staging database is now on db3"),
-    ("The staging database lives on db2", "We moved the staging database to db3"),
-    ("Ana works at Acme", "Ana works at Beta Corp"),
-    ("The user lives in Berlin", "The user lives in Munich"),
-    ("The product owner is Lena", "The product owner is Tom"),
-    ("The request timeout is 20 seconds", "The request timeout is 30 seconds"),
-    ("The enterprise plan costs 500 euros a month", "The enterprise plan costs 600 euros a month"),
-    ("Our CI is Jenkins", "Our CI is GitHub Actions"),
-    ("The default branch is called main", "The default branch is called trunk"),
-    ("We use npm", "We switched from npm to pnpm"),
-    ("We use MySQL for billing", "We no longer use MySQL for billing"),
-    ("The users table is called users", "The users table was renamed to accounts"),
-    ("The admin panel listens on port 8443", "The admin panel listens on port 9443"),
-    ("The owner of the payments module is Priya", "The payments module owner is Omar"),
-    ("We release every two weeks", "We release every three weeks"),
-    ("Our log retention is 30 days", "Our log retention was raised to 90 days"),
-    ("I prefer tabs over spaces in this repo", "I prefer spaces over tabs"),
-    ("Call me Ana", "Please call me Anna"),
-    ("The office is in Berlin", "The office is now in Munich"),
-    ("The repo lives on GitHub", "The repo lives on GitLab"),
-    ("The cluster runs on Hetzner", "The cluster runs on AWS"),
-    ("The job runs on db2", "The job runs on db3"),
-    ("The region is eu-west-1", "The region is us-east-1"),
-    ("The shell is zsh", "The shell is fish"),
-    ("We use Redis for queues", "We replaced Redis with RabbitMQ for queues"),
-    ("The job is scheduled for May", "The job is scheduled for June"),
-    ("My brother lives in Rome", "My brother lives in Oslo now"),
-]
-APART = [
-    ("Ana works at Acme", "Ben works at Acme"),
-    ("Ana speaks French", "Ana speaks German"),
-    ("We use Python for the backend", "We use Django for the backend"),
-    ("We use Python for the backend", "We use Redis for caching"),
-    ("The API is fast", "The API is written in Go"),
-    ("The gateway is a Node service", "The gateway is the entry point"),
-    ("The deploy window is 9 to 17", "The freeze window is 8 to 18"),
-    ("Server 1 has 4 GB", "Server 2 has 8 GB"),
-    ("The deploy window is 9 to 17 on weekdays", "The deploy window is 10 to 12 on weekends"),
-    ("The user has a dog called Rex", "The user has two cats"),
-    ("Our customer is Acme", "Our customer is Beta"),
-    ("The service runs on Kubernetes", "The service runs on port 80"),
-    ("We use PostgreSQL for billing", "We use PostgreSQL 15 for billing"),
-    ("The request timeout is 20 seconds", "The request limit is 100"),
-    ("We deploy on Tuesdays", "We deploy on Fridays"),
-    ("The user likes tea", "The user likes coffee"),
-    ("Ana lives in Berlin", "Ana works in Munich"),
-    ("The user lives in Berlin", "The user is in Rome"),
-    ("Ana is vegetarian", "Ana is German"),
-    ("The API returns JSON", "The API returns 404 for unknown ids"),
-    ("The user's brother is Tom", "The user's brother is Ben"),
-    ("The staging database lives on db2", "The production database lives on db3"),
-    ("We support Firefox", "We support Chrome"),
-    ("Ticket 12 is closed", "Ticket 13 is open"),
-    ("Tests live in tests/unit", "Fixtures live in tests/data"),
-    ("The team is based in Lisbon", "The team is called Falcon"),
-    ("I like tea", "I like coffee"),
-    ("It runs on port 80", "It runs on port 81"),
-    ("The API is in Go", "The API is in the monorepo"),
-    ("Maria works at Globex", "Maria works for Tom"),
-    ("Maria lives in Berlin", "Maria lives in Germany"),
-    ("My sister is called Anna", "My sister is called Ann by everyone"),
-    ("My sister's name is Anna", "My sister's name is Lea"),
-    ("My daughter is called Mia", "My daughter is called Lena"),
-    ("The backend uses FastAPI", "The backend uses Flask for the admin pages"),
-    ("Billing uses Stripe", "Billing uses PayPal in Brazil"),
-    ("The logs are in /var/log/app", "The logs are in JSON"),
-    ("Tests are in tests/", "Tests are in pytest style"),
-    ("Our customers are in Europe", "Our customers are on annual plans"),
-    ("I work at Acme", "I work at night"),
-    ("I work for Acme", "I work for myself on weekends"),
-    ("I work at Acme", "I work at home"),
-    ("I prefer Python over Ruby", "I prefer Rust over Python"),
-    ("Call me Al", "My name is Alexander"),
-    ("The API accepts JSON", "The API accepts XML"),
-    ("The project is run by volunteers", "The project is run in Docker"),
-    ("The release is scheduled for May", "The release is scheduled by cron"),
-    ("The server is in Frankfurt", "The server is in maintenance mode"),
-    ("The server is on Debian", "The server is on fire"),
-    ("The database is Postgres", "The database is encrypted at rest"),
-    ("The CEO is Ann", "The CEO is from Texas"),
-    ("The domain is example.com", "The domain is registered at Gandi"),
-    ("The lead is Tom", "The lead is very strict about tests"),
-    ("Maria is at Globex", "Maria is at lunch"),
-    ("The app runs on AWS", "The app runs on Kubernetes"),
-    ("The server listens on 80 for http", "The server listens on 443 for https"),
-    ("We use npm for the API", "We switched from npm to pnpm in the web app"),
-    ("The queue is RabbitMQ", "The queue is long"),
-    ("The database is Postgres", "The database is encrypted"),
-    ("The cache is Redis", "The cache is cold after deploys"),
-    ("The API returns 200", "The API returns 404"),
-    ("My friend lives in Rome", "My friend lives in Oslo"),
-    ("My colleague works at Acme", "My colleague works at Globex"),
-    ("My dog is called Rex", "My dog is called Bella"),
-    ("A customer is based in Rome", "A customer is based in Oslo"),
-    ("The team uses Slack", "The team uses Teams for calls with customers"),
-    ("I work for Acme", "I work for Globex as a contractor"),
-    ("The server is in Frankfurt", "The server is now in maintenance mode"),
-    ("The key is in Vault", "The key is in PEM format"),
-    ("Maria is on holiday", "Maria is on call"),
-    ("Maria lives in Texas", "Maria lives in Austin"),
-    ("Maria lives in Europe", "Maria lives in Spain"),
-    ("Maria lives on campus", "Maria lives in Boston"),
-    ("Maria lives in Boston", "Maria lives in the suburbs"),
-    ("The package requires numpy", "The package requires pandas"),
-    ("The site runs on WordPress", "The site runs on PHP"),
-    ("Our framework is Django", "Our framework is lightweight"),
-    ("The project name is Apollo", "The project name is secret"),
-    ("My role is tech lead", "My role is remote"),
-    ("My partner is Sam", "My partner is vegetarian"),
-    ("My partner is Sam", "My partner is German"),
-    ("My wife is Anna", "My wife is pregnant"),
-    ("The platform is Linux", "The platform is x86"),
-    ("The bucket is logs-prod", "The bucket is versioned"),
-    ("The cache is redis", "The cache is write-through"),
-    ("The storage is S3", "The storage is cheap"),
-    ("The docs are in /docs", "The docs are in English"),
-    ("The house is on Elm Street", "The house is on fire"),
-    ("The frontend is on Vercel", "The frontend is on Next.js"),
-    ("The VPN is on WireGuard", "The VPN is on by default"),
-    ("The hook is called twice", "The hook is called hourly"),
-    ("Our provider is Hetzner", "Our provider is German"),
-    ("The contract ends in May", "The contract ends automatically"),
-    ("The club allows dogs", "The club allows kids"),
-    ("Ben is in Paris", "Ben is in Rome"),
-    ("Ben is in Paris", "Ben is now in sales"),
-]
-
-
-@pytest.mark.parametrize(("old", "new"), LATER)
-def test_another_value_for_the_same_thing_takes_its_place(old: str, new: str) -> None:
-    assert conflict(new, old), (claim(old), claim(new))
-
-
-@pytest.mark.parametrize(("one", "other"), APART)
-def test_what_may_both_hold_is_left_alone(one: str, other: str) -> None:
-    assert not conflict(one, other), (claim(one), claim(other))
-    assert not conflict(other, one), (claim(one), claim(other))
-
-
-def test_a_fact_does_not_conflict_with_itself() -> None:
-    for one in {text for pair in (*LATER, *APART) for text in pair}:
-        assert not conflict(one, one.upper())
-
 
 PERSON = Provenance(Origin.USER, Trust.LEARNED)
 AGENT = Provenance(Origin.AGENT, Trust.LEARNED)
 OTHERS = Provenance(Origin.TOOL, Trust.UNTRUSTED)
+KEY = "value"
 
 Tell = Callable[..., Record]
 
 
 @pytest.fixture
 def tell(alma: ALMA) -> Tell:
-    def told(fact: str, provenance: Provenance = PERSON, at: datetime | None = None, **more: Any) -> Record:
+    def told(
+        fact: str, provenance: Provenance = PERSON, at: datetime | None = None, key: str = KEY, **more: Any
+    ) -> Record:
         draft = Draft(
             kind="domain_knowledge",
             agent="dev",
-            body={"domain": "project", "fact": fact, "metadata": {}},
+            body={"domain": "project", "fact": fact, "metadata": {}} | ({"attribute": key} if key else {}),
             provenance=provenance,
             valid_from=at,
         )
@@ -224,7 +79,10 @@ def test_an_older_fact_told_later_goes_straight_to_history(alma: ALMA, tell: Tel
 def test_facts_of_one_batch_follow_on_each_other(alma: ALMA) -> None:
     drafts = [
         Draft(
-            kind="domain_knowledge", agent="dev", provenance=PERSON, body={"domain": "p", "fact": fact, "metadata": {}}
+            kind="domain_knowledge",
+            agent="dev",
+            provenance=PERSON,
+            body={"domain": "p", "fact": fact, "attribute": KEY, "metadata": {}},
         )
         for fact in ("The retry limit is 3", "The retry limit is 5", "The retry limit is 7")
     ]
@@ -245,7 +103,7 @@ def test_changed_back_it_holds_again(alma: ALMA, tell: Tell) -> None:
 
 
 def test_nobody_ends_what_somebody_trusted_more_has_said(alma: ALMA, tell: Tell) -> None:
-    alma.add_domain_knowledge("dev", "project", "The deploy window is 9 to 17")
+    alma.add_domain_knowledge("dev", "project", "The deploy window is 9 to 17", attribute=KEY)
     agent = tell("The deploy window is 8 to 18", AGENT)
     other = tell("The deploy window is 7 to 19", OTHERS)
     assert agent.status == other.status == "candidate"
@@ -266,3 +124,70 @@ def test_facts_of_another_agent_or_user_are_theirs(alma: ALMA, tell: Tell) -> No
     tell("The retry limit is 5", agent="other")
     tell("The retry limit is 7", user="ana")
     assert len(facts_of(alma)) == 3
+
+
+def test_a_value_replaces_only_what_has_its_key(alma: ALMA, tell: Tell) -> None:
+    for key in ("web", "api"):
+        tell("The port is 80", key=key)
+    tell("The port is 81", key="web")
+    tell("The port is 82", key="")
+    assert facts_of(alma) == ["The port is 80", "The port is 81", "The port is 82"]
+
+
+def test_a_key_given_later_takes_over_what_was_stated_without_one(alma: ALMA, tell: Tell) -> None:
+    tell("The port is 80", key="")
+    tell("The port is 80.", key="port")
+    assert len(facts_of(alma)) == 1
+    tell("The port is 81", key="port")
+    assert facts_of(alma) == ["The port is 81"]
+
+
+def test_a_light_rewording_refreshes_the_fact(alma: ALMA) -> None:
+    first = alma.add_domain_knowledge("dev", "api", "The API doesn't support lists")
+    again = alma.add_domain_knowledge("dev", "API", "the API does not support lists.", tags=["checked"])
+    assert (again.id, again.tags) == (first.id, ("checked",))
+    assert again.last_verified > first.last_verified
+    assert facts_of(alma, None) == ["The API doesn't support lists"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The office was in Berlin", "The office is in Berlin"),
+        ("The user has a cat", "The user has cats"),
+        ("We used Kafka", "We use Kafka"),
+        ("The request timeout is 20 seconds", "The request timeout is 30 seconds"),
+        ("The API is public", "The API is not public"),
+        ("Ana reports to Ben", "Ben reports to Ana"),
+    ],
+)
+def test_facts_that_differ_are_both_kept(alma: ALMA, one: str, other: str) -> None:
+    for fact in (one, other):
+        alma.add_domain_knowledge("dev", "project", fact)
+    assert facts_of(alma) == sorted([one, other])
+
+
+def test_facts_about_different_things_all_remain(alma: ALMA) -> None:
+    cities = ("Oslo", "Rome", "Paris", "Berlin", "Madrid", "Vienna", "Lisbon", "Dublin", "Athens", "Prague")
+    routes = [
+        f"The route from {start} to {end} costs {10 * at + to}"
+        for at, start in enumerate(cities)
+        for to, end in enumerate(cities)
+        if start != end
+    ]
+    for route in routes:
+        alma.add_domain_knowledge("dev", "travel", route)
+    assert sorted(one.fact for one in alma.list("domain_knowledge", limit=1000)) == sorted(routes)  # type: ignore[attr-defined]
+
+
+def test_many_facts_replace_by_key_as_well(alma: ALMA) -> None:
+    memory = {"type": "domain_knowledge", "agent": "dev", "domain": "api", "subject": "gateway", "attribute": "port"}
+    alma.add_many([{**memory, "fact": "The gateway listens on 80"}, {**memory, "fact": "The gateway listens on 81"}])
+    alma.add_many([{**memory, "fact": "The gateway listens on 82"}])
+    assert facts_of(alma) == ["The gateway listens on 82"]
+    assert len(facts_of(alma, None)) == 3
+
+
+def test_a_subject_needs_an_attribute(alma: ALMA) -> None:
+    with pytest.raises(ValidationError, match="subject needs attribute"):
+        alma.add_domain_knowledge("dev", "api", "The gateway listens on 80", subject="gateway")

@@ -439,3 +439,13 @@ def test_the_async_face_works_over_the_remote_client(remote: RemoteALMA, site: S
 
     assert asyncio.run(work()).heuristics
     assert len(site.alma.list("outcome")) == 4
+
+
+def test_a_key_replaces_the_older_value(remote: RemoteALMA) -> None:
+    old = remote.add_domain_knowledge("dev", "api", "It listens on 80", subject="gateway", attribute="port")
+    new = remote.add_domain_knowledge("dev", "api", "It listens on 81", subject="gateway", attribute="port")
+    assert (new.subject, new.attribute) == ("gateway", "port")
+    assert remote.get(old.id).status == "superseded"
+    remote.add_user_preference("zoe", "style", "Indent with tabs", attribute="indentation")
+    kept = remote.add_user_preference("zoe", "style", "Indent with spaces", attribute="indentation")
+    assert [one.id for one in remote.list("user_preference", user_id="zoe")] == [kept.id]

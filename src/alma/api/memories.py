@@ -175,11 +175,16 @@ def add_preference(
     category: Annotated[str, About("such as code_style or communication")],
     preference: Annotated[str, About("what the user wants, in a sentence")],
     source: words.Source = "explicit_instruction",
+    attribute: Annotated[str | None, About("the key, such as indentation: replaces the older preference of it")] = None,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
 ) -> UserPreference:
-    """Keep what a user wants. It stands in every later retrieval for that user."""
-    return alma.add_user_preference(user_id, category, preference, source, tags=tags, metadata=metadata)
+    """Keep what a user wants. It is part of every later retrieval for that user.
+
+    With `attribute` it replaces the user's older preference of that category and attribute.
+    """
+    given = {name: value for name, value in locals().items() if name != "alma"}
+    return alma.add_user_preference(**given)
 
 
 @operation(Effect.ADDS, idempotent=True)
@@ -189,11 +194,17 @@ def add_knowledge(
     domain: Annotated[str, About("what it is about, such as deployment")],
     fact: Annotated[str, About("the fact, in a sentence that can be understood alone")],
     source: words.Source = "user_stated",
+    subject: Annotated[str | None, About("what the fact is about, such as billing; needs attribute")] = None,
+    attribute: Annotated[str | None, About("the key, such as database: replaces the older fact of it")] = None,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
 ) -> DomainKnowledge:
-    """Keep a fact. Said again it is confirmed, not doubled."""
-    return alma.add_domain_knowledge(agent, domain, fact, source, tags=tags, metadata=metadata)
+    """Keep a fact. A repetition confirms the fact that is held.
+
+    With `attribute`, and perhaps `subject`, it replaces the older fact of that domain and key.
+    """
+    given = {name: value for name, value in locals().items() if name != "alma"}
+    return alma.add_domain_knowledge(**given)
 
 
 @operation(Effect.ADDS, idempotent=True)

@@ -146,12 +146,12 @@ _ADDING = {
     ),
 }
 _ADDABLE: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
-    "knowledge": ("add a fact", "add_knowledge", ("agent", "domain", "fact"), ()),
+    "knowledge": ("add a fact", "add_knowledge", ("agent", "domain", "fact"), ("subject", "attribute")),
     "preference": (
         "add what a user wants; it stands in every retrieval for them",
         "add_preference",
         ("user_id", "category", "preference"),
-        (),
+        ("attribute",),
     ),
     "heuristic": (
         "state a strategy; outcomes will count for or against it",

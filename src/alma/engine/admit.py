@@ -64,7 +64,21 @@ _clean_short = lru_cache(maxsize=4096)(_clean_text)
 
 def key_of(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> str:
     unique = KINDS[kind].unique
-    return fingerprint(kind, agent, user, *(str(body[name]) for name in unique)) if unique else ""
+    if not unique:
+        return ""
+    return fingerprint(kind, agent, user, *(str(body[name]) for name in unique), *explicit_key(kind, body))
+
+
+def explicit_key(kind: str, body: Mapping[str, Any]) -> list[str]:
+    """The fields of the explicit key that somebody gave; empty when there is none."""
+    return [f"{name}={body[name]}" for name in KINDS[kind].keys if body.get(name)]
+
+
+def key_link(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> tuple[str, ...]:
+    """The link that all records with the same explicit key share, so that a newer value finds its predecessor."""
+    given = explicit_key(kind, body)
+    place = str(body[KINDS[kind].unique[0]]) if given else ""
+    return (f"key_{fingerprint(kind, agent, user, place, *given)}",) if given else ()
 
 
 def allow(engine: Engine, agent: str, category: str) -> None:
@@ -116,6 +130,7 @@ def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...], **changes: 
         "text": kind.text(draft.body),
         "body": draft.body,
         "provenance": draft.provenance,
+        "links": key_link(draft.kind, draft.agent, draft.user, draft.body),
         "tags": draft.tags,
         "valid_from": draft.valid_from,
         "valid_to": draft.valid_to,
@@ -218,6 +233,7 @@ def rewrite(engine: Engine, record: Record, body: Mapping[str, Any], **changes: 
     """The next version with another body, its text and vectors along with it."""
     kind = KINDS[record.kind]
     [vectors] = engine.encode([kind.passages(body)])
+    changes = {"links": key_link(record.kind, record.agent, record.user, body) or record.links, **changes}
     return revise(
         engine,
         record,

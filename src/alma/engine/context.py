@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from ..errors import ScopeError, unknown
 from ..forks import hold_at_fork
 from ..ports import Clock, Embedder, Store
+from ..reading.local import LocalReader
+from ..reading.port import Reader
 from ..types import times
 from ..types.record import Record, Trust
 from ..types.scope import MemoryScope, Scopes
@@ -67,6 +69,8 @@ class Engine:
     scopes: Scopes = field(default_factory=lambda: Scopes({}))
     settings: Settings = field(default_factory=Settings)
     clock: Clock = times.now
+    reader: Reader = field(default_factory=LocalReader)
+    """Compares texts that are written: strategies, facts."""
     notes: Notes = field(default_factory=Notes)
     may_approve: bool = True
     """Whether a person decides here. Without it, nothing that came from outside content becomes active."""

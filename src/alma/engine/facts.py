@@ -1,9 +1,10 @@
-"""Facts that take each other's place: what is told later holds, what was told before is kept with the time it held.
+"""Facts and preferences: what repeats, what replaces its predecessor, and what is added.
 
-A fact that conflicts with an older one of the same agent and user supersedes it: the older one gets the moment of the
-new one as its end and stays in history, where `as_of` finds it. A fact whose own time is before what is known goes
-straight to history; one without a time of its own is ordered by arrival, not by the clock. Nobody ends what somebody
-who is trusted more has said: such a fact waits for a person.
+With an explicit key a value replaces the older value of the same agent, user, domain or category and key: the older one
+ends at the moment of the new one and stays in history, where `as_of` finds it. A value whose own time is before the
+known one goes straight to history; one without a time of its own is ordered by arrival, not by the clock. Nobody ends what somebody who is trusted more has said: such a value waits for a
+person. Without a key a text that the reader finds to be the same refreshes what is held, and everything else is added:
+two facts that may contradict each other both stay active.
 """
 
 from __future__ import annotations
@@ -13,33 +14,37 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ..types.kinds import MemoryType
+from ..reading.port import About, Pair
+from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
-from .admit import Attempting, change, inserting, revise
+from .admit import Attempting, change, explicit_key, inserting, revise
 from .context import Engine
 from .drafts import Draft
 from .search import by_words
+from .text import normalise
 
 _ALIKE = 16
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
 _SAY = {Origin.USER: 3, Origin.CORRECTION: 3, Origin.AGENT: 2, Origin.IMPORT: 1, Origin.MODEL: 1}
 
 
-def admitting(engine: Engine, drafts: Sequence[Draft]) -> Attempting:
-    """As `admit.inserting`, and facts take the place of those they conflict with.
+def admitting(engine: Engine, drafts: Sequence[Draft], compare_texts: bool = True) -> Attempting:
+    """As `admit.inserting`, and keyed facts replace their predecessors.
 
-    A draft's `valid_from` is when it was said; without one it is said now.
+    A draft's `valid_from` is when it was said; without one it is said now. Without `compare_texts` only an equal text
+    is recognised as a repetition, which is faster for many drafts.
     """
     insert = inserting(engine, drafts)
 
     def attempt() -> tuple[list[Record], list[Record]]:
         made, changed = insert()
-        course = _Course(engine, changed)
+        course = _Course(engine, changed, compare_texts)
         fresh = [record.id for record in made if record.version == 1 and record.kind in _WORDS]
         for at, id in enumerate(fresh):
             course.take(id, not_yet=set(fresh[at + 1 :]))
-        return [course.records.get(one.id, one) for one in made], [*course.records.values(), *course.history]
+        kept = [course.repeated.get(one.id, one.id) for one in made]
+        return [course.records[name] for name in kept], [*course.records.values(), *course.history]
 
     return attempt
 
@@ -47,11 +52,13 @@ def admitting(engine: Engine, drafts: Sequence[Draft]) -> Attempting:
 class _Course:
     """The records as they become while facts are taken in one after the other."""
 
-    def __init__(self, engine: Engine, changed: Iterable[Record]) -> None:
+    def __init__(self, engine: Engine, changed: Iterable[Record], compare_texts: bool) -> None:
         self.records = {record.id: record for record in changed}
+        self.repeated: dict[str, str] = {}
+        """By the id of a new record that only repeats a held one: the id of the held one."""
         self.history: list[Record] = []
         self._engine = engine
-        self._read: dict[str, Record] = {}
+        self._compare_texts = compare_texts
 
     def take(self, id: str, not_yet: Collection[str]) -> None:
         """Take in one fact; those in `not_yet` arrive after it and are not known yet."""
@@ -61,7 +68,14 @@ class _Course:
             record = self._put(replace(record, created_at=record.valid_from))
         if record.status is not Status.ACTIVE:
             return
-        against = [held for held in self._alike(record) if held.id not in not_yet and _conflict(record, held)]
+        keyed = [held for held in self._find_keyed(record) if held.id not in not_yet]
+        same = [held for held in self._find_same(record, keyed) if held.id not in not_yet]
+        repeated = next((held for held in same if not record.links or held.links == record.links), None)
+        if repeated is not None:
+            self._refresh(repeated, record)
+            return
+        # A key given later takes over what was stated without one.
+        against = list({held.id: held for held in (*keyed, *same)}.values())
         for held in against:
             if _weight(held.provenance) > _weight(record.provenance):
                 body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": held.id}}
@@ -96,39 +110,54 @@ class _Course:
         self.records[record.id] = record
         return record
 
-    def _alike(self, record: Record) -> list[Record]:
-        """What might conflict with it: held facts that share its words, and those of the same batch."""
-        from .claims import claim
+    def _refresh(self, held: Record, record: Record) -> None:
+        """The new record repeats a held one: that one is confirmed instead."""
+        del self.records[record.id]
+        self.repeated[record.id] = held.id
+        tags = tuple(dict.fromkeys((*held.tags, *record.tags)))
+        is_changed = held.id in self.records
+        self._put(replace(held, tags=tags) if is_changed else revise(self._engine, held, tags=tags))
 
-        told = str(record.body[_WORDS[MemoryType(record.kind)]])
-        if claim(told) is None:
+    def _find_keyed(self, record: Record) -> list[Record]:
+        """The active records with the explicit key of this one."""
+        if not explicit_key(record.kind, record.body):
             return []
-        where = Where(
+        where = replace(self._where(record), linked=set(record.links))
+        return self._current(self._engine.store.scan(where), record, where)
+
+    def _find_same(self, record: Record, keyed: Sequence[Record]) -> list[Record]:
+        """The active records that say the same as this one: those with its key, and any without a key of their own."""
+        if not self._compare_texts:
+            return []
+        where = self._where(record)
+        text = str(record.body[_WORDS[MemoryType(record.kind)]])
+        hits = [hit.id for hit in by_words(self._engine.store, text, where, _ALIKE)]
+        found = self._current(self._engine.store.get(hits), record, where)
+        place = KINDS[record.kind].unique[0]
+        alike = [held for held in found if normalise(held.body[place]) == normalise(record.body[place])]
+        if record.links:
+            alike = [*keyed, *(held for held in alike if not held.links)]
+        pairs = [Pair(str(held.body[_WORDS[MemoryType(held.kind)]]), text, About.FACT) for held in alike]
+        relations = self._engine.reader.compare(pairs)
+        return [held for held, relation in zip(alike, relations, strict=True) if relation.is_same]
+
+    def _where(self, record: Record) -> Where:
+        return Where(
             kinds={record.kind},
             projects={record.project},
             agents={record.agent},
             users={record.user},
             statuses={Status.ACTIVE},
         )
-        hits = [hit.id for hit in by_words(self._engine.store, told, where, _ALIKE)]
-        found = {one.id: one for one in self._engine.store.get(hits)} | self.records
-        return [
-            one for one in found.values() if one.id != record.id and one.status is Status.ACTIVE and where.accepts(one)
-        ]
 
-
-def _conflict(record: Record, held: Record) -> bool:
-    # Loaded here: what reads claims takes longer to load than all of alma.
-    from .claims import conflict
-
-    name = _WORDS[MemoryType(record.kind)]
-    first, second = str(record.body[name]), str(held.body[name])
-    # Whichever is the later may be the one that says something has changed.
-    return conflict(second, first) if _is_later(held, record) else conflict(first, second)
+    def _current(self, stored: Iterable[Record], record: Record, where: Where) -> list[Record]:
+        """What the store gave as it is now in this transaction, with the records of the same batch."""
+        found = {one.id: one for one in stored} | self.records
+        return [one for one in found.values() if one.id != record.id and where.accepts(one)]
 
 
 def _is_later(held: Record, record: Record) -> bool:
-    """Whether a stored fact is about a later time than one that arrives now.
+    """Return whether a stored fact is about a later time than one that arrives now.
 
     Without a time of its own a fact is later than all that arrived before it, whatever the clocks said then and say
     now; only one that was announced for a time to come is later still.

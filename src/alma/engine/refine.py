@@ -141,7 +141,7 @@ _NAME = re.compile(r"`[^`]*`|\S*[/\\@$|<>=]\S*|(?<!\w)-{1,2}[A-Za-z]\S*|\w+\.\w+
 
 def _turned(rule: Record, words: str) -> bool:
     """Whether it says the contrary of what it stands for."""
-    return contradicts({**rule.body, "rule": words}, rule.body, None)
+    return contradicts({**rule.body, "rule": words}, rule.body)
 
 
 def _hostile(item: Mapping[str, Any]) -> bool:

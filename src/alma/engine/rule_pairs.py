@@ -1,7 +1,7 @@
 """Two rules: the same said twice, contrary to each other, or neither.
 
 A wrong merge makes a rule of the opposite of what a person said, and a wrong contradiction takes away what they meant:
-in doubt they are two rules.
+in doubt they are two rules. Rules contradict each other only where one names what the other forbids.
 """
 
 from __future__ import annotations
@@ -11,50 +11,30 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from .distil.corrections import rivals
-from .distil.similar import Verdict, judge
+from ..reading.local import LocalReader
+from ..reading.port import Pair
 from .text import is_common, stem, stems
 
-_TURNED = ("negation or preference reversed", "negated, or going", "opposite words")
-_MUCH = 0.5
-_MOST = 0.6
-_CLOSE = 0.8
+_READER = LocalReader()
 _NEGATIONS = frozenset(
     map(stem, "never always avoid stop without instead please need anymore longer more me now".split())
 )
 
 
-def same_rule(a: Mapping[str, Any], b: Mapping[str, Any], closeness: float | None) -> bool:
-    if _against(a, b) or _turned_choice(a["rule"], b["rule"]) or _elsewhere(a, b):
+def same_rule(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    if contradicts(a, b) or _elsewhere(a, b):
         return False
-    if judge(a["rule"], b["rule"], closeness).verdict is Verdict.SAME and _alike(a["rule"], b["rule"], closeness):
+    if _same_command(a["rule"], b["rule"]):
         return True
     # "Use pnpm, not npm" said in many ways prefers and avoids the same.
     wanted, unwanted = _names(a, "prefer"), _names(a, "avoid")
     return bool(wanted) and bool(unwanted) and wanted == _names(b, "prefer") and unwanted == _names(b, "avoid")
 
 
-def contradicts(a: Mapping[str, Any], b: Mapping[str, Any], closeness: float | None) -> bool:
+def contradicts(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     if _elsewhere(a, b):
         return False
-    if _against(a, b) or any(contrary(a["rule"], b["rule"]) for contrary in (_turned_choice, _negated, _other_value)):
-        return True
-    found = judge(a["rule"], b["rule"], closeness)
-    # The judge weighs pairs that are about one thing. Two rules need not be: only a law makes them contrary.
-    turned = any(reason.startswith(_TURNED) for reason in found.reasons)
-    return found.verdict is Verdict.OPPOSITE and turned and _overlap(a["rule"], b["rule"]) >= _MUCH
-
-
-def _overlap(a: str, b: str) -> float:
-    """How much of the shorter of two rules the other says, too."""
-    first, second = stems(a) - _NEGATIONS, stems(b) - _NEGATIONS
-    return len(first & second) / max(1, min(len(first), len(second)))
-
-
-def _alike(a: str, b: str, closeness: float | None) -> bool:
-    """Each says most of what the other says, or they mean nearly the same."""
-    first, second = stems(a) - _NEGATIONS, stems(b) - _NEGATIONS
-    return len(first & second) / max(1, len(first), len(second)) >= _MOST or (closeness or 0.0) >= _CLOSE
+    return _against(a, b) or _turned_choice(a["rule"], b["rule"]) or _negated(a["rule"], b["rule"])
 
 
 # -- by what is wanted and what is not
@@ -91,25 +71,23 @@ def _refuses(a: str, b: str) -> bool:
     return not rest or bool(rest & (wanted | unwanted))
 
 
+_FORBIDDING = re.compile(r"\A(?:please\s+)?(?:never|don['’]t|do not|stop|avoid)\s+", re.IGNORECASE)
+_ASKING = re.compile(r"\A(?:please\s+|always\s+)+", re.IGNORECASE)
+
+
 def _negated(a: str, b: str) -> bool:
     """What one asks for is what the other forbids, and neither says more."""
-    (wanted, refused), (also_wanted, also_refused) = _sides(a), _sides(b)
-    plainly = wanted == also_refused and not refused and not also_wanted
-    return bool(wanted | refused) and (plainly or (also_wanted == refused and not wanted and not also_refused))
+    return _forbids(a) != _forbids(b) and _same_command(a, b)
 
 
-def _other_value(a: str, b: str) -> bool:
-    """The same words with another number or another language; "100, not 88" wants one of them."""
-    ours, theirs = _sides(a)[0], _sides(b)[0]
-    values, others = ours - theirs, theirs - ours
-    told = {word for word in ours & theirs if not word.isdigit()}
-    return bool(told) and any(values and others and all(map(kind, values | others)) for kind in _VALUES)
+def _forbids(rule: str) -> bool:
+    return _FORBIDDING.match(rule) is not None
 
 
-_TONGUES = frozenset(
-    map(stem, "english german french spanish italian portuguese russian chinese japanese korean dutch polish".split())
-)
-_VALUES = (str.isdigit, _TONGUES.__contains__)
+def _same_command(a: str, b: str) -> bool:
+    """Whether two rules ask for the same or forbid the same, or one asks for what the other forbids."""
+    first, second = (_ASKING.sub("", _FORBIDDING.sub("", rule)) for rule in (a, b))
+    return _READER.compare([Pair(first, second)])[0].is_same
 
 
 def _names(body: Mapping[str, Any], name: str) -> set[str]:
@@ -117,21 +95,14 @@ def _names(body: Mapping[str, Any], name: str) -> set[str]:
 
 
 def _against(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """One wants what the other does not, or its rival."""
-    if _names(a, "prefer") & _avoided(b) or _avoided(a) & _names(b, "prefer"):
-        return True
-    ours, theirs = _programs(a), _programs(b)
-    return ours.isdisjoint(theirs) and any(rivals(one, other) for one in ours for other in theirs)
+    """One wants what the other does not."""
+    return bool(_names(a, "prefer") & _avoided(b) or _avoided(a) & _names(b, "prefer"))
 
 
 def _avoided(body: Mapping[str, Any]) -> set[str]:
     """Not `rspec`, where `bundle exec rspec` is wanted: it is to be run in another way."""
     wanted = {word for name in _names(body, "prefer") for word in name.split()}
     return {name for name in _names(body, "avoid") if name not in wanted}
-
-
-def _programs(body: Mapping[str, Any]) -> set[str]:
-    return {name.split()[0] for name in _names(body, "prefer") if name.split()}
 
 
 def _elsewhere(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

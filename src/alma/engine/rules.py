@@ -19,7 +19,7 @@ from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE, Reach, RuleSource
-from ..types.vector import Vector, cosine
+from ..types.vector import Vector
 from .admit import Attempting, build, change, clean, key_of, revise, screen
 from .context import Engine
 from .drafts import Draft
@@ -297,7 +297,7 @@ class _Lesson:
         for held in known:
             held = self._changed.get(held.id, held)
             standing = held.status in (Status.ACTIVE, Status.CANDIDATE) and held.id != record.id
-            if standing and _may_end(record, held) and contradicts(record.body, held.body, _close(record, held)):
+            if standing and _may_end(record, held) and contradicts(record.body, held.body):
                 now = self._engine.clock()
                 self._put(
                     revise(
@@ -338,7 +338,7 @@ class _Lesson:
 
         if held.kind != MemoryType.RULE:
             return False
-        return held.key == one.draft.key or same_rule(one.draft.body, held.body, _closeness(one.vectors, held))
+        return held.key == one.draft.key or same_rule(one.draft.body, held.body)
 
     def _stone(self, one: _Prepared) -> Record | None:
         where = Where(
@@ -404,14 +404,3 @@ def _may_end(record: Record, held: Record) -> bool:
     if record.session:
         return held.session == record.session
     return held.project == record.project or record.project == EVERYWHERE
-
-
-def _closeness(vectors: Sequence[Vector], held: Record) -> float | None:
-    """Of the rules themselves, which are embedded last."""
-    if not vectors or not held.vectors:
-        return None
-    return cosine(vectors[-1], held.vectors[-1])
-
-
-def _close(record: Record, held: Record) -> float | None:
-    return _closeness(record.vectors, held)

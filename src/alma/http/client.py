@@ -252,6 +252,7 @@ class RemoteALMA:
         preference: str,
         source: str = "explicit_instruction",
         *,
+        attribute: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> UserPreference:
@@ -265,6 +266,8 @@ class RemoteALMA:
         fact: str,
         source: str = "user_stated",
         *,
+        subject: str | None = None,
+        attribute: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> DomainKnowledge:

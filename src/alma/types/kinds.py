@@ -99,7 +99,10 @@ class UserPreference(Memory):
     category: str
     preference: str
     source: str
+    attribute: str = ""
+    """The explicit key, if one was given: a later preference with it replaces this one."""
     timestamp: datetime
+    """When it was last stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +110,11 @@ class DomainKnowledge(Memory):
     domain: str
     fact: str
     source: str
+    subject: str = ""
+    attribute: str = ""
+    """With `subject` the explicit key, if one was given: a later fact with it replaces this one."""
     last_verified: datetime
+    """When it was last stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +189,8 @@ class Kind:
     editable: tuple[str, ...] = ()
     unique: tuple[str, ...] = ()
     """The fields that make it the same memory when it is told again; none: every one is a new one."""
+    keys: tuple[str, ...] = ()
+    """The optional fields of an explicit key: within the first unique field, a key has one active value."""
     passing: bool = False
     """A note that a power cut may take. A killed process never takes anything that was acknowledged."""
 
@@ -236,6 +245,11 @@ def _outcome(record: Record, belief: Belief) -> Outcome:
     )
 
 
+def last_stated(record: Record) -> datetime:
+    """Return when a fact or preference was last stated; one that was stored later began when it was stated."""
+    return record.updated_at if record.valid_from is None else max(record.valid_from, record.created_at)
+
+
 def _preference(record: Record, belief: Belief) -> UserPreference:
     body = record.body
     return UserPreference(
@@ -244,7 +258,8 @@ def _preference(record: Record, belief: Belief) -> UserPreference:
         category=body["category"],
         preference=body["preference"],
         source=record.provenance.source,
-        timestamp=record.created_at,
+        attribute=body.get("attribute", ""),
+        timestamp=last_stated(record),
     )
 
 
@@ -254,7 +269,9 @@ def _knowledge(record: Record, belief: Belief) -> DomainKnowledge:
         domain=record.body["domain"],
         fact=record.body["fact"],
         source=record.provenance.source,
-        last_verified=record.updated_at,
+        subject=record.body.get("subject", ""),
+        attribute=record.body.get("attribute", ""),
+        last_verified=last_stated(record),
     )
 
 
@@ -348,22 +365,24 @@ _ALL = (
     Kind(
         "user_preference",
         "pre",
-        ("category", "preference"),
+        ("category", "preference", "attribute"),
         _joined("category", "preference"),
         _each("preference"),
         _preference,
         editable=("category", "preference"),
         unique=("category", "preference"),
+        keys=("attribute",),
     ),
     Kind(
         "domain_knowledge",
         "kno",
-        ("domain", "fact"),
+        ("domain", "fact", "subject", "attribute"),
         _joined("domain", "fact"),
         _each("fact"),
         _knowledge,
         editable=("domain", "fact"),
         unique=("domain", "fact"),
+        keys=("subject", "attribute"),
     ),
     Kind(
         "anti_pattern",

@@ -34,7 +34,7 @@ def test_it_reads_like_this(alma: ALMA) -> None:
     prompt = filled(alma).retrieve("Deploy the auth service", "dev", user_id="u1").to_prompt()
     assert prompt == (
         "### What the user wants\n"
-        "- Answer briefly\n"
+        "- Answer briefly (2026-03-01)\n"
         "\n"
         "### What worked before\n"
         "- Deploy auth service: Blue-green deployment (worked 3 of 3 times)\n"
@@ -44,7 +44,7 @@ def test_it_reads_like_this(alma: ALMA) -> None:
         " Instead: Blue-green deployment.\n"
         "\n"
         "### What is known\n"
-        "- The auth service deploys to two regions\n"
+        "- The auth service deploys to two regions (2026-03-01)\n"
         "\n"
         "### What happened before\n"
         "- Deploy auth service: Blue-green deployment → success in 1.5 s\n"

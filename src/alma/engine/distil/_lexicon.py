@@ -1,4 +1,4 @@
-"""Which words mean the same: a small lexicon made from WordNet by `tools/make_lexicon.py`.
+"""English words, their base forms and their opposites: a small lexicon made from WordNet by `tools/make_lexicon.py`.
 
 The file is read on first use (some 20 ms) and a word's relations are split only when the word is met.
 See `LEXICON-NOTICE.txt` for the licence of the data.
@@ -10,14 +10,39 @@ import gzip
 from functools import lru_cache
 from importlib.resources import files
 
-from alma.engine.distil._words import CONTRARIES
-
-# How far a relation of each kind carries: a base, and how much the digit (cosine * 10) adds to it.
-_STRENGTH = {"d": (0.80, 0.02), "s": (0.45, 0.05), "h": (0.20, 0.05), "n": (-0.10, 0.09)}
 # Nouns in -ing and -ed that are no longer felt to be forms of their verb.
 _NO_FORMS = frozenset("evening morning ceiling building during nothing something anything everything".split())
 _VOWELS = frozenset("aeiouy")
 _NEGATIVE_PREFIXES = ("un", "non", "dis", "in", "im")
+
+_CONTRARIES = """
+new old|new existing|local remote|real fake|genuine fake|manual automatic|manual automated|early late|start end
+start stop|begin end|begin stop|morning evening|day night|single multiple|all none|every none|public private
+static dynamic|synchronous asynchronous|accept reject|accept refuse|accept decline|merge split|merge separate
+combine separate|together separate|together apart|same different|same other|same another|keep discard|keep delete
+keep remove|allow forbid|allow prohibit|allow deny|allow block|permit forbid|grant deny|grant revoke|free paid
+internal external|inside outside|inner outer|small big|small large|short long|brief long|fixed variable
+explicit implicit|required optional|mandatory optional|fast slow|quick slow|cheap expensive|show hide|reveal hide
+open close|open closed|lock unlock|eager lazy|strict lenient|strict loose|simple complex|narrow broad|narrow wide
+specific general|specific generic|minimum maximum|low high|lower raise|lower higher|reduce increase|reduce raise
+decrease increase|shrink grow|add remove|add subtract|include exclude|include omit|insert delete|attach detach
+enable disable|activate deactivate|mute unmute|push pull|upload download|send receive|import export
+encrypt decrypt|compress decompress|mount unmount|install uninstall|subscribe unsubscribe|upgrade downgrade
+promote demote|centralize distribute|pessimistic optimistic|positive negative|success failure|pass fail
+primary secondary|first last|next previous|front back|top bottom|head tail|left right|ascending descending
+forward backward|online offline|individual collective|custom standard|parallel sequential|parallel serial
+concurrent sequential|temporary permanent|always never|stateful stateless|mutable immutable|relative absolute
+soft hard|light heavy|weak strong|careful careless|safe unsafe|safe dangerous|formal informal|direct indirect
+stop continue|pause continue|pause resume|halt continue|hire fire|rich poor|warm cold|hot cold|wet dry|light dark
+full empty|full partial|whole part|entire partial|complete partial|majority minority|expert novice|senior junior
+global local|visible hidden|human machine|buy sell|win lose|succeed fail|answer ignore|speed delay
+"""
+CONTRARIES = frozenset(
+    (left, right)
+    for line in _CONTRARIES.split("\n")
+    for left, _, right in (item.partition(" ") for item in line.split("|"))
+    if right
+)
 
 
 @lru_cache(maxsize=1)
@@ -28,48 +53,20 @@ def _table() -> dict[str, str]:
 
 
 @lru_cache(maxsize=8192)
-def _relations(word: str) -> tuple[dict[str, float], frozenset[str], frozenset[str]]:
-    alike: dict[str, float] = {}
-    antonyms: set[str] = set()
-    rivals: set[str] = set()
-    for item in _table().get(word, "").split():
-        kind, digit, other = item[0], int(item[1]), item[2:]
-        if kind == "a":
-            antonyms.add(other)
-        elif kind == "c":
-            rivals.add(other)
-        else:
-            base, slope = _STRENGTH[kind]
-            alike[other] = base + slope * digit
-    return alike, frozenset(antonyms), frozenset(rivals)
+def _antonyms(word: str) -> frozenset[str]:
+    """The words marked with `a` among the relations of a word."""
+    return frozenset(item[2:] for item in _table().get(word, "").split() if item[0] == "a")
 
 
 def known(word: str) -> bool:
     return word in _table()
 
 
-@lru_cache(maxsize=65536)
-def alike(left: str, right: str) -> float:
-    """0 for unrelated words, up to 1 for synonyms and derivations."""
-    if left == right:
-        return 1.0
-    strength, _, rivals_of = _relations(left)
-    if right in rivals_of:
-        return 0.0
-    return max(strength.get(right, 0.0), _common_stem(left, right))
-
-
-def rivals(left: str, right: str) -> bool:
-    """Two kinds of one thing, such as two days of the week."""
-    return right in _relations(left)[2]
-
-
 @lru_cache(maxsize=32768)
 def opposed(left: str, right: str) -> bool:
     if left == right:
         return False
-    antonyms_l, antonyms_r = _relations(left)[1], _relations(right)[1]
-    if right in antonyms_l or left in antonyms_r or (left, right) in CONTRARIES or (right, left) in CONTRARIES:
+    if right in _antonyms(left) or left in _antonyms(right) or {(left, right), (right, left)} & CONTRARIES:
         return True
     return _negated_form(left, right) or _negated_form(right, left)
 
@@ -82,16 +79,6 @@ def _negated_form(plain: str, marked: str) -> bool:
         if marked.startswith(prefix) and (marked[len(prefix) :] == plain or lemma(marked[len(prefix) :]) == plain):
             return True
     return marked == "a" + plain and len(plain) > 7
-
-
-def _common_stem(left: str, right: str) -> float:
-    short = min(len(left), len(right))
-    if short < 4 or left[:4] != right[:4]:
-        return 0.0
-    shared = 4
-    while shared < short and left[shared] == right[shared]:
-        shared += 1
-    return 0.75 if shared >= short - 1 and shared >= 0.6 * max(len(left), len(right)) else 0.0
 
 
 @lru_cache(maxsize=16384)

@@ -1,6 +1,7 @@
 """Strategy groups: which outcomes are of one strategy in one sort of task.
 
-A group is found by its words and vector, then confirmed by the similarity judge. Two processes that meet a new strategy
+A group is found by its words and vector, and counts an outcome only if the reader says that both strategies are the
+same: another wording that it is unsure about gets a group of its own. Two processes that meet a new strategy
 at the same moment must not make two groups: whoever makes one also counts up the agent's marker, so the slower of the
 two meets a conflict, looks again, and finds the group.
 """
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from ...reading.port import Pair
 from ...types.kinds import KINDS
 from ...types.query import Where
 from ...types.record import Origin, Provenance, Record, Trust
@@ -61,7 +63,7 @@ def same_task(task: str, other: str, alike: float | None, task_type: str = "", o
     if alike is not None and alike < _UNLIKE:
         return False
     mine, theirs = stems(task), stems(other)
-    if task != other and _contrary(task, other):
+    if task != other and contrary(task, other):
         return False
     if alike is not None and alike >= _ALIKE:
         return True
@@ -79,8 +81,8 @@ def fits(attempt: Attempt, record: Record) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _contrary(task: str, other: str) -> bool:
-    """Enabling something and disabling it are two sorts of task, however near the vectors are."""
+def contrary(task: str, other: str) -> bool:
+    """Whether one undoes the other: to enable something and to disable it, however near the vectors are."""
     from ._lexicon import opposed
 
     mine, theirs = set(words(task)), set(words(other))
@@ -104,11 +106,7 @@ class Groups:
 
     def find(self, attempt: Attempt) -> Record | None:
         self._read_marker(attempt.agent)
-        exact = self._exact(attempt)
-        same = [group for group in exact if fits(attempt, group)]
-        if same:
-            return same[0]
-        return self._closest(attempt)
+        return self._same(attempt, self._exact(attempt)) or self._closest(attempt)
 
     def find_or_make(self, attempt: Attempt) -> Record:
         return self.find(attempt) or self._make(attempt)
@@ -153,22 +151,16 @@ class Groups:
         return [group for group in self._current(stored, attempt.agent, attempt.strategy) if group.key == key]
 
     def _closest(self, attempt: Attempt) -> Record | None:
-        # Loaded here because it brings a lexicon, which a process that only retrieves never needs.
-        from .similar import Verdict, judge
-
         where = self._where(attempt.agent)
         stored = neighbours(self._engine, attempt.strategy_vector, attempt.strategy, where, _NEAR)
-        best: tuple[float, Record] | None = None
-        for group in self._current(stored, attempt.agent, attempt.strategy):
-            if not fits(attempt, group):
-                continue
-            alike = _cosine(attempt.strategy_vector, group.vectors[0] if group.vectors else None)
-            verdict = judge(attempt.strategy, group.body["strategy"], alike)
-            if verdict.verdict is not Verdict.SAME:
-                continue
-            if best is None or verdict.score > best[0]:
-                best = (verdict.score, group)
-        return best[1] if best else None
+        return self._same(attempt, self._current(stored, attempt.agent, attempt.strategy))
+
+    def _same(self, attempt: Attempt, groups: Iterable[Record]) -> Record | None:
+        """The first of the groups that is surely of this strategy, for this sort of task."""
+        fitting = [group for group in groups if fits(attempt, group)]
+        pairs = [Pair(group.body["strategy"], attempt.strategy) for group in fitting]
+        relations = self._engine.reader.compare(pairs)
+        return next((group for group, one in zip(fitting, relations, strict=True) if one.is_same), None)
 
     def _current(self, stored: Iterable[Record], agent: str, text: str) -> list[Record]:
         """What the store gave, as this transaction has changed it, and the groups it made itself that share words."""

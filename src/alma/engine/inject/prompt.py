@@ -86,7 +86,8 @@ def _chars(spoken: Sequence[Episode | Turn], query: str, room: int) -> int:
 def _brief(memory: Memory, query: str) -> str:
     if isinstance(memory, Episode | Turn):
         return quote.brief(memory, query, _BRIEF_CHARS)
-    return escape(shorten(_summary(memory), _BRIEF_CHARS))
+    date = _date(memory)
+    return escape(shorten(_summary(memory), _BRIEF_CHARS - len(date))) + date
 
 
 def _summary(memory: Memory) -> str:
@@ -123,12 +124,22 @@ def line(memory: Memory) -> str:
         case Outcome():
             return _outcome(memory)
         case UserPreference():
-            return f"- {_say(memory.preference)}"
+            return f"- {_say(memory.preference)}{_date(memory)}"
         case DomainKnowledge():
-            return f"- {_say(memory.fact)}"
+            return f"- {_say(memory.fact)}{_date(memory)}"
         case Rule():
             return _rule(memory)
     raise TypeError(f"{type(memory).__name__} has no line")
+
+
+def _date(memory: Memory) -> str:
+    """When a preference or a fact was last stated: of two that contradict each other the later one holds."""
+    match memory:
+        case UserPreference():
+            return f" ({memory.timestamp:%Y-%m-%d})"
+        case DomainKnowledge():
+            return f" ({memory.last_verified:%Y-%m-%d})"
+    return ""
 
 
 def _heuristic(memory: Heuristic) -> str:

@@ -12,15 +12,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 
+from ...reading.port import Pair
 from ...types.kinds import MemoryType, Result
 from ...types.query import Where
 from ...types.record import Origin, Record, Status
 from ...types.vector import Vector, cosine
 from ..admit import marker, mismatch
 from ..context import Engine
-from ..distil.groups import lesson_id, same_task
+from ..distil.groups import contrary, lesson_id, same_task
 from ..search import by_meaning, neighbours
-from ..text import fingerprint, passages, stems
+from ..text import fingerprint, passages, stems, words
 from .trial import Trial
 from .turn import SIMILAR
 
@@ -35,6 +36,8 @@ _KINSHIP = 8
 _TELLING = 0.65
 """From here on tasks would count as alike, and it is worth asking whether they are contrary."""
 _RELATED = 0.7
+"""From here on it is worth asking whether one strategy is the opposite of the other."""
+_NEGATIONS = frozenset("not no never without don doesn avoid skip".split())
 _DAY = 86_400.0
 
 
@@ -209,16 +212,10 @@ def _linked(ground: Ground, strategy: str) -> list[str]:
 
 
 def _paraphrased(ground: Ground, strategy: str) -> list[Record]:
-    # Loaded here because it brings a lexicon, which a process that only retrieves never needs.
-    from ..distil.similar import Verdict, judge
-
     [vector] = ground.meanings([strategy])
     found = neighbours(ground.engine, vector, strategy, ground.where("strategy"), _PARAPHRASES)
-    return [
-        group
-        for group in found
-        if judge(strategy, group.body["strategy"], _cosine(vector, group.vectors[:1])).verdict is Verdict.SAME
-    ]
+    relations = ground.engine.reader.compare([Pair(group.body["strategy"], strategy) for group in found])
+    return [group for group, relation in zip(found, relations, strict=True) if relation.is_same]
 
 
 def _cosine(vector: Vector | None, others: Sequence[Vector]) -> float | None:
@@ -352,12 +349,13 @@ class Known:
             return 1.0
         ours = record.embedder == self._ground.engine.embedder_name
         alike = (_cosine(self._vector, record.vectors[-1:]) if ours else None) or 0.0
-        if alike < _RELATED:
-            return float(max(0.0, alike) ** _KINSHIP)
-        from ..distil.similar import Verdict, judge
+        if alike >= _RELATED and (_negates(strategy) != _negates(self._strategy) or contrary(strategy, self._strategy)):
+            return 0.0
+        return float(min(0.99, max(0.0, alike) ** _KINSHIP))
 
-        verdict = judge(self._strategy, strategy, alike).verdict
-        return 0.0 if verdict is Verdict.OPPOSITE else min(0.99, alike**_KINSHIP)
+
+def _negates(strategy: str) -> bool:
+    return not _NEGATIONS.isdisjoint(words(strategy))
 
 
 def _task_vectors(ground: Ground, record: Record) -> Sequence[Vector]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import BusyError, ReadOnlyError, StorageFullError
-from ...types.kinds import MemoryType
+from ...types.kinds import MemoryType, last_stated
 from ...types.query import Hit
 from ...types.record import Origin, Provenance, Record, Status
+from ...types.scope import plain
 from ...types.slice import Explanation, MemorySlice
 from ...types.vector import Vector, cosine
 from ..admit import build, clean, commit, marker, mismatch
@@ -64,7 +65,8 @@ def retrieve(engine: Engine, request: Request) -> MemorySlice:
     ranked = _rank(asked, _pool(asked))
     chosen = {kind: _diverse(ranked[kind], asked.top_k) for kind in _OWNED}
     chosen[MemoryType.DOMAIN_KNOWLEDGE] += _second_hop(asked, chosen)
-    chosen[MemoryType.USER_PREFERENCE] = ranked[MemoryType.USER_PREFERENCE][: engine.settings.max_preferences]
+    preferences = _put_newest_first(ranked[MemoryType.USER_PREFERENCE])
+    chosen[MemoryType.USER_PREFERENCE] = preferences[: engine.settings.max_preferences]
     made = _slice(asked, chosen)
     if MemoryType.EPISODE in asked.types:
         made = recall(asked, made)
@@ -180,6 +182,17 @@ def _expected(asked: Asked, held: Sequence[Candidate]) -> dict[str, float]:
 
 def _stands(record: Record) -> bool:
     return record.kind == MemoryType.USER_PREFERENCE
+
+
+def _put_newest_first(scored: list[Scored]) -> list[Scored]:
+    """Order the preferences of each category by date: where two contradict each other, the newer one comes first.
+
+    The places that a category has among the others stay as they are ranked.
+    """
+    by_category: dict[str, list[Scored]] = {}
+    for item in sorted(scored, key=lambda one: (last_stated(one.record), one.record.id)):
+        by_category.setdefault(plain(item.record.body["category"]), []).append(item)
+    return [by_category[plain(item.record.body["category"])].pop() for item in scored]
 
 
 def _diverse(scored: list[Scored], top_k: int) -> list[Scored]:

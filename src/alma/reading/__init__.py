@@ -1,0 +1,1 @@
+"""Reading natural language: everything that interprets what a text means, behind one port."""

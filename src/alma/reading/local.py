@@ -1,0 +1,246 @@
+"""A reader that needs no model. It recognises the same text in a light rewording and is unsure about everything else.
+
+Two texts are the same when their words match one by one, in order. Articles, punctuation, capitalisation, contractions,
+common abbreviations and British spelling make no difference. In an action ("Ran the tests") neither do the tense of
+its verbs and plurals. A leading clause ("Before merging, …") or adverb may also stand at the end. Numbers, options,
+operators, quoted text, paths and identifiers must be equal to the letter. Every other word counts, so a negation, an
+opposite, a swapped direction or an extra detail keeps two texts apart.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from .port import UNSURE, About, Pair, Relation, Verdict
+
+_SAME = Relation(Verdict.SAME, 0.99)
+_MAX_CHARS = 4_000
+_PIECE = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|\S+")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)([A-Za-z]{1,3}|%)")
+_LETTERS = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
+_HYPHENATED = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+")
+_OPENING, _CLOSING = "([{'‘", ".,;:!?…'’)]}"
+_BREAKS = frozenset(",;:.!?…–—")
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A word with the forms it may be an inflection of, or a literal without forms, which matches only itself."""
+
+    surface: str
+    forms: frozenset[str] = frozenset()
+
+    def matches(self, other: _Token) -> bool:
+        if self.forms and other.forms:
+            return not self.forms.isdisjoint(other.forms)
+        return self.surface == other.surface
+
+
+_COMMA = _Token(",")
+_Tokens = tuple[_Token, ...]
+
+
+class LocalReader:
+    """Compares texts by their words. It answers `same` or `unsure`, and nothing else."""
+
+    def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
+        return [_SAME if _is_same(pair) else UNSURE for pair in pairs]
+
+
+def _is_same(pair: Pair) -> bool:
+    if pair.first == pair.second:
+        return True
+    if max(len(pair.first), len(pair.second)) > _MAX_CHARS:
+        return False
+    first, second = (_read_orders(text, pair.about) for text in (pair.first, pair.second))
+    return any(_match_tokens(one, other) for one in first for other in second)
+
+
+def _match_tokens(first: _Tokens, second: _Tokens) -> bool:
+    return bool(first) and len(first) == len(second) and all(map(_Token.matches, first, second))
+
+
+@lru_cache(maxsize=4096)
+def _read_orders(text: str, about: About) -> tuple[_Tokens, ...]:
+    """Return the tokens of a text in each order that means the same: as written, and with a leading clause last."""
+    clauses = _read_clauses(_strip_quotes(text.strip().replace("’", "'")), about)
+    # "No, deploy" is not "No deploy".
+    pause = (_COMMA,) if len(clauses) > 1 and len(clauses[0]) == 1 else ()
+    as_written = tuple(token for clause in clauses for token in _move_adverb(clause)) + pause
+    if len(clauses) != 2 or clauses[0][0].surface.casefold() not in _vocabulary("markers"):
+        return (as_written,)
+    return (as_written, _move_adverb((*clauses[1], *clauses[0])))
+
+
+def _strip_quotes(text: str) -> str:
+    quoted = len(text) > 1 and text[0] + text[-1] in ('""', "“”", "''") and text[0] not in text[1:-1]
+    return text[1:-1].strip() if quoted else text
+
+
+def _move_adverb(clause: _Tokens) -> _Tokens:
+    """Move an adverb from the start of a clause to its end: "Always run it" and "Run it always" are the same."""
+    first = clause[0].surface.casefold() if clause else ""
+    is_adverb = first in _vocabulary("adverbs") or (first.endswith("ly") and len(first) > 4 and first != "only")
+    return (*clause[1:], clause[0]) if is_adverb and clause[0].forms else clause
+
+
+def _read_clauses(text: str, about: About) -> list[_Tokens]:
+    """Split a text at its punctuation and read the tokens of each clause."""
+    clauses = [_Clause(about, shouting=text.isupper())]
+    for piece in _PIECE.findall(text):
+        if len(piece) > 1 and piece[0] + piece[-1] in ("``", '""', "“”"):
+            clauses[-1].add_literal(piece[1:-1])
+            continue
+        if _BREAKS.issuperset(piece) and piece not in (".", ".."):
+            clauses.append(_Clause(about, clauses[0].shouting))
+            continue
+        core = piece.lstrip(_OPENING)
+        if piece[0] in "([{":
+            clauses.append(_Clause(about, clauses[0].shouting))
+        ending = len(core)
+        while ending and core[ending - 1] in _CLOSING and not (core[ending - 1] in ")]}" and "(" in core):
+            ending -= 1
+        clauses[-1].add_piece(core[:ending] or piece)
+        if "?" in core[ending:]:
+            clauses[-1].add_literal("?")
+        if not _BREAKS.isdisjoint(core[ending:]) and ending:
+            clauses.append(_Clause(about, clauses[0].shouting))
+    return [tuple(clause.tokens) for clause in clauses if clause.tokens]
+
+
+class _Clause:
+    """The tokens of one clause, read from left to right."""
+
+    def __init__(self, about: About, shouting: bool) -> None:
+        self.tokens: list[_Token] = []
+        self.shouting = shouting
+        self._is_action = about is About.ACTION
+        self._expects_verb = True
+        self._in_command = False
+        self._opener = ""
+
+    def add_literal(self, surface: str) -> None:
+        self.tokens.append(_Token(surface))
+        self._expects_verb = False
+
+    def add_piece(self, piece: str) -> None:
+        """Add what stands between two spaces: a number, a word, an expanded short form or a literal."""
+        lower = piece.casefold()
+        quantity = _QUANTITY.fullmatch(piece)
+        follows_number = bool(self.tokens) and _NUMBER.fullmatch(self.tokens[-1].surface) is not None
+        if _GROUPED_NUMBER.fullmatch(piece):
+            self.add_literal(piece.replace(",", ""))
+        elif quantity and quantity[2].casefold() in _vocabulary("units"):
+            self.add_literal(quantity[1])
+            self.add_literal(_vocabulary("units")[quantity[2].casefold()])
+        elif follows_number and lower in _vocabulary("units"):
+            self.add_literal(_vocabulary("units")[lower])
+        elif lower in _vocabulary("abbreviations") and not self._in_command:
+            for word in _vocabulary("abbreviations")[lower].split():
+                self._add_word(word)
+        elif _LETTERS.fullmatch(piece):
+            for word in _expand_contraction(piece, lower):
+                self._add_word(word)
+        elif _HYPHENATED.fullmatch(piece):
+            self._add_hyphenated(piece)
+        else:
+            self.add_literal(piece)
+
+    def _add_hyphenated(self, piece: str) -> None:
+        head, *rest = piece.split("-")
+        if head.casefold() in _vocabulary("prefixes"):
+            head, rest = head + rest[0], rest[1:]
+        for word in (head, *rest):
+            self._add_word(word)
+
+    def _add_word(self, word: str) -> None:
+        lower = word.casefold()
+        is_acronym = word.isupper() and len(word) > 1 and not self.shouting
+        if (is_acronym and lower in _vocabulary("homographs")) or (word[0].islower() and word != lower):
+            self.add_literal(word)
+        elif lower in _vocabulary("articles") and (word != "A" or not self.tokens or self.shouting):
+            self._in_command = False
+        elif self._in_command and lower not in _vocabulary("markers") and lower not in _vocabulary("joins"):
+            self.add_literal(word)
+        elif lower in _vocabulary("numbers"):
+            self.add_literal(_vocabulary("numbers")[lower])
+        elif not self._drop_opener(lower):
+            self._append_word(word, lower)
+
+    def _drop_opener(self, lower: str) -> bool:
+        """Drop "please", "I" or "we should" at the start of an action: "Retry" says the same."""
+        openers = ("please", "i", "we", "you") if not self._opener else ("should",)
+        if not self._is_action or self.tokens or self._opener == "should" or lower not in openers:
+            return False
+        self._opener = lower
+        return True
+
+    def _append_word(self, word: str, lower: str) -> None:
+        is_name = word[0].isupper() and not self._expects_verb and not self.shouting
+        has_inner_capital = word[1:] != word[1:].lower() and not self.shouting and not word[:-1].isupper()
+        if not self._is_action or is_name or has_inner_capital:
+            forms = {_vocabulary("present").get(lower, _americanise(lower))}
+        else:
+            forms = set(_list_forms(lower, self._expects_verb))
+        self.tokens.append(_Token(word, frozenset(forms)))
+        self._in_command = word in _vocabulary("programs")
+        is_adverb = lower in _vocabulary("adverbs") or lower.endswith("ly")
+        self._expects_verb = lower in _vocabulary("joins") or (self._expects_verb and is_adverb)
+
+
+def _expand_contraction(word: str, lower: str) -> list[str]:
+    if lower in _vocabulary("contractions"):
+        return list(_vocabulary("contractions")[lower].split())
+    for ending, expansion in _vocabulary("contraction_endings").items():
+        if lower.endswith(ending) and len(lower) > len(ending):
+            return [word[: -len(ending)], expansion]
+    return [word]
+
+
+def _list_forms(word: str, is_verb: bool) -> Iterator[str]:
+    """Yield what a word of an action may be a form of: its singular, and for a verb its present tense."""
+    present, irregular = _vocabulary("present"), _vocabulary("irregular")
+    yield present.get(word, _americanise(word))
+    if word in irregular and (is_verb or irregular[word] in ("be", "have", "do")):
+        yield irregular[word]
+    if word.endswith("ies") and len(word) > 4:
+        yield word[:-3] + "y"
+    elif word.endswith("s") and len(word) > 3 and not word.endswith(("ss", "us", "is", "as", "os")):
+        yield _americanise(word[:-1])
+        if word.endswith(("ses", "xes", "zes", "ches", "shes")):
+            yield word[:-2]
+    if not is_verb:
+        return
+    if word.endswith("ied") and len(word) > 4:
+        yield word[:-3] + "y"
+    for ending in ("ed", "ing"):
+        root = word.removesuffix(ending)
+        if root == word or len(root) < 2 or not re.search("[aeiouy]", root):
+            continue
+        yield from (_americanise(root), _americanise(root + "e"))
+        if len(root) > 2 and root[-1] == root[-2]:
+            yield root[:-1]
+
+
+def _americanise(word: str) -> str:
+    if len(word) > 5:
+        return re.sub(r"is(e|es|ed|ing)$", r"iz\1", re.sub(r"our(s|ed|ing)?$", r"or\1", word))
+    return word
+
+
+@lru_cache(maxsize=1)
+def _load_vocabulary() -> Mapping[str, Any]:
+    loaded = json.loads(files(__package__).joinpath("vocabulary.json").read_text(encoding="utf-8"))
+    return {name: frozenset(entry) if isinstance(entry, list) else entry for name, entry in loaded.items()}
+
+
+def _vocabulary(name: str) -> Any:
+    return _load_vocabulary()[name]
