@@ -2,6 +2,7 @@
 
 ALMAError
  ├─ ConfigError             a configuration names something that does not exist or does not fit
+ │   └─ UntrustedConfigError    it was found in a folder that is not trusted; says how to trust it
  ├─ ValidationError         an argument is not usable; says which and what is valid
  ├─ ScopeError              an agent may not learn or read this
  ├─ NotFoundError           no such memory
@@ -36,6 +37,10 @@ class ConfigError(ALMAError):
     pass
 
 
+class UntrustedConfigError(ConfigError):
+    pass
+
+
 class ValidationError(ALMAError, ValueError):
     pass
 
@@ -50,7 +55,7 @@ class NotFoundError(ALMAError, LookupError):
 
 class MissingExtraError(ALMAError, ImportError):
     def __init__(self, package: str, extra: str, what: str = "This") -> None:
-        super().__init__(f"{what} needs the package `{package}`: pip install 'alma-memory[{extra}]'")
+        super().__init__(f"{what} needs the package `{package}`: {install_command(extra)}")
         self.package = package
         self.extra = extra
 
@@ -113,6 +118,11 @@ class CorruptStoreError(StorageError):
 
 class NewerStoreError(StorageError):
     pass
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra. The name on the package index belongs to another project."""
+    return f"pip install '.[{extra}]' (in the checkout of alma)"
 
 
 def unknown(what: str, given: object, valid: Iterable[str]) -> str:

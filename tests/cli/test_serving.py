@@ -153,7 +153,7 @@ def test_without_the_extra_it_is_named(project: Path) -> None:
     """
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "alma-memory[http]" in done.stderr
+    assert "'.[http]" in done.stderr
 
 
 def test_the_doctor_knows_where_tokens_are() -> None:

@@ -23,6 +23,8 @@ from typing import Any
 
 from ..api import Effect
 from ..errors import ConfigError, NotFoundError, ValidationError, unknown
+from ..folders import make_private_folder
+from ..trust_register import record_created_files
 from ..types.times import from_iso, now, to_iso
 
 FILE = "http-tokens.json"
@@ -239,7 +241,10 @@ def _write(path: Path, tokens: list[Token]) -> None:
 def _put(path: Path, text: str) -> None:
     """Whole or not at all, and never readable by others, not for a moment."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if not path.exists():
+        record_created_files(path)
     try:
+        make_private_folder(path.parent)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()

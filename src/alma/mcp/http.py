@@ -28,6 +28,8 @@ from starlette.routing import Route
 
 from .. import listening
 from ..errors import ConfigError
+from ..folders import make_private_folder
+from ..trust_register import record_created_files
 
 if TYPE_CHECKING:
     from .command import Options
@@ -112,15 +114,19 @@ def _token(options: Options) -> str:
 
 
 def _beside(config: str | None) -> Path:
-    from ..app import find_config
+    from ..app import read_config
 
-    return find_config(config).resolve().parent / "mcp-token"
+    path, _ = read_config(config)
+    return path.resolve().parent / "mcp-token"
 
 
 def read_or_make_token(path: Path) -> str:
     """The token in a file that nobody else can read; made with the file when it is missing."""
     made = secrets.token_urlsafe(32)
+    if not path.exists():
+        record_created_files(path)
     try:
+        make_private_folder(path.parent)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return _held(path)
