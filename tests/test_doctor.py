@@ -240,9 +240,7 @@ def test_memory_storage_is_warned_of(config: Path) -> None:
 
 def test_inheriting_without_consent(config: Path) -> None:
     configure(config, "embedding_provider: hash\nagents: {a: {}, b: {inherit_from: [a]}}")
-    sharing = found(config)["sharing"]
-    assert sharing.state == "warning"
-    assert sharing.fix.startswith("add 'b' to share_with of 'a'")
+    assert "add 'b' to agents.a.share_with" in failed(config)["configuration"].detail
 
 
 @pytest.mark.parametrize(("free", "state"), [(10, "failed"), (100 * 2**20, "warning"), (2**40, "ok")])

@@ -23,7 +23,7 @@ from typing import Any
 
 from ..api import Effect
 from ..errors import ConfigError, NotFoundError, ValidationError, unknown
-from ..folders import make_private_folder
+from ..folders import keep_out_of_git
 from ..trust_register import record_created_files
 from ..types.times import from_iso, now, to_iso
 
@@ -243,8 +243,8 @@ def _put(path: Path, text: str) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     if not path.exists():
         record_created_files(path)
+        keep_out_of_git(path.parent)
     try:
-        make_private_folder(path.parent)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()

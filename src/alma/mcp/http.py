@@ -28,7 +28,7 @@ from starlette.routing import Route
 
 from .. import listening
 from ..errors import ConfigError
-from ..folders import make_private_folder
+from ..folders import keep_out_of_git
 from ..trust_register import record_created_files
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ def read_or_make_token(path: Path) -> str:
     made = secrets.token_urlsafe(32)
     if not path.exists():
         record_created_files(path)
+        keep_out_of_git(path.parent)
     try:
-        make_private_folder(path.parent)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return _held(path)
