@@ -8,7 +8,7 @@ import pytest
 from alma import ALMA
 from alma.app import find_config
 from alma.config import expand, load
-from alma.errors import ConfigError, EmbedderMismatchError, ValidationError
+from alma.errors import ConfigError, EmbedderMismatchError, ScopeError
 
 SEED = """
 alma:
@@ -132,7 +132,7 @@ def test_agents_at_the_top_of_the_file_are_obeyed(config: Path) -> None:
     with ALMA.from_config(config) as alma:
         alma.add_domain_knowledge("senior_dev", "d", "Tokens expire")
         assert alma.retrieve("Tokens expire", "junior_dev").total_items == 1
-        with pytest.raises(ValidationError, match="stranger"):
+        with pytest.raises(ScopeError, match="stranger"):
             alma.add_domain_knowledge("stranger", "d", "Tokens expire")
 
 

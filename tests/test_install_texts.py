@@ -16,7 +16,8 @@ PLACES = ("README.md", "CONTRIBUTING.md", "docs", "plugin", ".claude-plugin", "e
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 # The name of the distribution is taken on the public index, by another project.
 FROM_THE_INDEX = re.compile(
-    r"alma-memory\s*\[|(?:pip3?|uv|pipx|uvx)\s[^\n`]*(?<![\w/.-])(?:alma-memory|claude-smart)(?![\w/.-])"
+    r"alma-memory\s*\[|(?:(?:pip3?|pipx) install|uv (?:pip|add|tool)|uvx --from) "
+    r"[^\n`]*\b(?:alma-memory|claude-smart)\b"
 )
 FROM_THE_CHECKOUT = re.compile(r"pip install '\.\[([\w,]+)\]'")
 
