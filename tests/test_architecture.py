@@ -23,6 +23,8 @@ BELOW_APP = {
     "embedders",
     "models",
     "domains",
+    "folders",
+    "trust_register",
 }
 FEATURES = {
     "confidence",
@@ -43,7 +45,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "forks": set(),
     "types": {"errors", "forks"},
     "ports": {"types", "errors"},
-    "stores": {"forks", "ports", "types", "errors"},
+    # The folder that holds a memory, and whether its user trusts it.
+    "folders": set(),
+    "trust_register": {"errors"},
+    "stores": {"forks", "folders", "ports", "types", "errors"},
     "embedders": {"forks", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
     "engine": {"forks", "reading", "ports", "types", "errors"},
@@ -56,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "context": {"engine", "types", "errors", "arguments", "core"},
     "confidence": {"engine", "ports", "types", "errors", "arguments", "core"},
     "extraction": {"opening", "engine", "ports", "types", "errors", "arguments", "progress", "core", "app"},
-    "graph": {"opening", "engine", "ports", "types", "errors", "core", "app"},
+    "graph": {"opening", "engine", "ports", "types", "errors", "folders", "core", "app"},
     "ingestion": {"opening", "engine", "ports", "types", "errors", "arguments", "extraction", "graph", "core", "app"},
     "rulefiles": {"opening", "engine", "ports", "types", "errors", "arguments", "core", "app"},
     # How a feature comes by a memory that it was not given.
@@ -69,17 +74,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     # `ALMA.from_config` is wired by app when it is called; nothing else of core may reach up.
     "core": {"engine", "ports", "types", "errors", "arguments", "app", "harness", "http"},
     "aio": {"core", "ports", "http"},
-    "config": {"engine", "types", "errors"},
+    "config": {"engine", "types", "errors", "trust_register"},
     "app": BELOW_APP,
     "doctor": BELOW_APP | {"app"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
-    "models": {"engine", "ports", "types", "errors"},
+    "models": {"engine", "ports", "types", "errors", "folders"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
     "hooks": {"app", "config", "core", "engine", "models", "ports", "types", "errors"},
     "api": FEATURES | {"app", "models", "core", "engine", "ports", "types", "errors"},
-    "mcp": {"jsonc", "listening", "connections", "api", "app", "config", "core", "types", "errors"},
-    "http": {"listening", "connections", "api", "app", "config", "core", "types", "errors"},
-    "cli": {"mcp", "http", "api", "app", "config", "core", "doctor", "types", "errors"},
+    "mcp": {
+        *("jsonc", "listening", "connections", "folders", "trust_register"),
+        *("api", "app", "config", "core", "types", "errors"),
+    },
+    "http": {
+        *("listening", "connections", "folders", "trust_register", "api", "app", "config", "core", "types", "errors"),
+    },
+    "cli": {"mcp", "http", "api", "app", "config", "core", "doctor", "folders", "trust_register", "types", "errors"},
 }
 # The engine's steps run one way: nothing later calls anything earlier.
 STANDARD_ONLY = {"types", "errors", "forks"}

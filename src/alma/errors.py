@@ -2,6 +2,7 @@
 
 ALMAError
  ├─ ConfigError             a configuration names something that does not exist or does not fit
+ │   └─ UntrustedConfigError    it was found in a folder that is not trusted; says how to trust it
  ├─ ValidationError         an argument is not usable; says which and what is valid
  ├─ ScopeError              an agent may not learn or read this
  ├─ NotFoundError           no such memory
@@ -40,6 +41,10 @@ class ConfigError(ALMAError):
     neutral = "the server's configuration does not allow this"
 
 
+class UntrustedConfigError(ConfigError):
+    pass
+
+
 class ValidationError(ALMAError, ValueError):
     pass
 
@@ -54,7 +59,7 @@ class NotFoundError(ALMAError, LookupError):
 
 class MissingExtraError(ALMAError, ImportError):
     def __init__(self, package: str, extra: str, what: str = "This") -> None:
-        super().__init__(f"{what} needs the package `{package}`: pip install 'alma-memory[{extra}]'")
+        super().__init__(f"{what} needs the package `{package}`: {install_command(extra)}")
         self.package = package
         self.extra = extra
 
@@ -119,6 +124,11 @@ class CorruptStoreError(StorageError):
 
 class NewerStoreError(StorageError):
     neutral = "the store was written by a newer version of alma"
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra. The name on the package index belongs to another project."""
+    return f"pip install '.[{extra}]' (in the checkout of alma)"
 
 
 def unknown(what: str, given: object, valid: Iterable[str]) -> str:

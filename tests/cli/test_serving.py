@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from alma.doctor import _TOKEN_FILES
+from alma.app import TOKEN_FILES
 from alma.http import tokens
 
 Run = Callable[..., Any]
@@ -164,8 +164,8 @@ def test_without_the_extra_it_is_named(project: Path) -> None:
     """
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "alma-memory[http]" in done.stderr
+    assert "'.[http]" in done.stderr
 
 
 def test_the_doctor_knows_where_tokens_are() -> None:
-    assert {tokens.FILE, tokens.FIRST_FILE} < {*_TOKEN_FILES}
+    assert {tokens.FILE, tokens.FIRST_FILE} < {*TOKEN_FILES}

@@ -265,7 +265,7 @@ def test_certificates_that_are_none(tmp_path: Path) -> None:
 
 def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'alma-memory\[http\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[http\]'"):
         ALMA.connect("http://127.0.0.1:9", "alma_token")
 
 

@@ -65,7 +65,7 @@ def test_a_port_that_is_taken_is_told(served: Served, tmp_path: Path) -> None:
 def test_without_its_packages_it_says_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "alma.http.app", raising=False)
-    with pytest.raises(MissingExtraError, match=r"pip install 'alma-memory\[http\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[http\]'"):
         serving.serve(Options())
 
 

@@ -42,8 +42,9 @@ def configured(config: str | None) -> Opener:
     """Opens what the file describes; without one, what is configured here as for the command line."""
 
     def opened() -> ALMA:
-        from ..app import find_config, open_config
+        from ..app import open_memory, read_config
 
-        return open_config(find_config(config))
+        _, described = read_config(config)
+        return open_memory(described)
 
     return opened

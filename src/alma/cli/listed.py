@@ -13,6 +13,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "doctor": "check that everything works, and say how to fix what does not",
         "demo": "watch it learn, on a scratch database",
     },
+    "trust": {
+        "trust": "trust the configuration and the memory that lie in a folder, until the configuration changes",
+    },
     "loop": {
         "learn": "record how a task went, and say what was learned from it",
         "retrieve": "find the memories that matter for a task",

@@ -95,12 +95,10 @@ def _register_add(group: Subparsers) -> None:
 
 def _file(args: argparse.Namespace) -> Path:
     """Beside the configuration, which must be one: a token for nothing helps nobody."""
-    from ..app import find_config
-    from ..config import load
+    from ..app import read_config
 
-    config = find_config(args.config)
-    load(config)
-    return tokens.beside(config)
+    path, _ = read_config(args.config)
+    return tokens.beside(path)
 
 
 def add(args: argparse.Namespace, out: Output) -> int:

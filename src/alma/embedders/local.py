@@ -203,4 +203,4 @@ def _damaged(path: Path) -> EmbeddingError:
     return EmbeddingError(f"{path} is damaged or from another version: {_REINSTALL}")
 
 
-_REINSTALL = f"pip install --force-reinstall 'alma-memory[{EXTRA}]'"
+_REINSTALL = f"pip install --force-reinstall --no-deps '.[{EXTRA}]' (in the checkout of alma)"

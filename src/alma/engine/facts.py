@@ -2,9 +2,10 @@
 
 With an explicit key a value replaces the older value of the same agent, user, domain or category and key: the older one
 ends at the moment of the new one and stays in history, where `as_of` finds it. A value whose own time is before the
-known one goes straight to history; one without a time of its own is ordered by arrival, not by the clock. Nobody ends what somebody who is trusted more has said: such a value waits for a
-person. Without a key a text that the reader finds to be the same refreshes what is held, and everything else is added:
-two facts that may contradict each other both stay active.
+known one goes straight to history; one without a time of its own is ordered by arrival, not by the clock. Nobody ends
+what somebody who is trusted more has said: such a value waits for a person. Without a key a text that the reader finds
+to be the same refreshes what is held, and everything else is added: two facts that may contradict each other both stay
+active.
 """
 
 from __future__ import annotations

@@ -132,14 +132,12 @@ def serve(chosen: Options) -> None:
 def _built(build: Callable[..., App], chosen: Options, port: int, stream: IO[str]) -> App:
     from ..api.holding import Held
     from ..api.projects import Projects
-    from ..app import find_config, open_memory
-    from ..config import load
+    from ..app import open_memory, read_config
     from . import tokens
     from .gate import Rules
     from .logs import RequestLog
 
-    path = find_config(chosen.config)
-    config = load(path)
+    path, config = read_config(chosen.config)
     file = tokens.beside(path)
     if tokens.ready(file) is not None:
         _say("made a token that may do everything")

@@ -24,6 +24,8 @@ from typing import Any
 
 from ..api import Effect
 from ..errors import ConfigError, NotFoundError, ValidationError, unknown
+from ..folders import keep_out_of_git
+from ..trust_register import record_created_files
 from ..types.times import from_iso, now, to_iso
 
 FILE = "http-tokens.json"
@@ -274,6 +276,9 @@ def _write(path: Path, tokens: list[Token]) -> None:
 def _put(path: Path, text: str) -> None:
     """Whole or not at all, and never readable by others, not for a moment."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if not path.exists():
+        record_created_files(path)
+        keep_out_of_git(path.parent)
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE), "w", encoding="utf-8") as file:
             file.write(text)

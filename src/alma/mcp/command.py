@@ -10,7 +10,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 STDIO, HTTP = "stdio", "http"
 PORT = 8765
+_PACKAGES = ("mcp", "mcp_types", "anyio", "starlette", "uvicorn")
+"""What the extra `mcp` brings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,20 +130,28 @@ def run(chosen: Options) -> None:
             raise ConfigError(f"--root must be a folder, and {root!r} is none")
     server = _built(chosen)
     if chosen.transport == HTTP:
-        from .http import serve
+        with naming_the_extra():
+            from .http import serve
 
         serve(server, chosen)
     else:
         _over_stdio(server)
 
 
-def _built(chosen: Options) -> Server[Any]:
+@contextmanager
+def naming_the_extra() -> Iterator[None]:
+    """Name the extra that is missing when something inside cannot be imported."""
     try:
-        from .server import build
+        yield
     except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
+        if str(error.name).partition(".")[0] not in _PACKAGES:
             raise
         raise MissingExtraError("mcp", "mcp", "The MCP server") from error
+
+
+def _built(chosen: Options) -> Server[Any]:
+    with naming_the_extra():
+        from .server import build
     from ..api.holding import Held, configured
 
     _refuse_unknown(chosen.tools)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import CorruptStoreError, ReadOnlyError, StorageError, StorageFullError, ValidationError
+from ..folders import make_private_folder
 from ..forks import hold_at_fork
 from ..types.query import Hit, Where
 from ..types.record import Record, from_json, to_json
@@ -60,7 +61,8 @@ class FileStore:
         self._closed = False
         self._forget()
         with _translated(self.path):
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self.path.exists():
+                make_private_folder(self.path.parent)
             os.close(_private(self.path, os.O_APPEND | os.O_WRONLY))
             _sync_folder(self.path.parent)
         with self._reading():

