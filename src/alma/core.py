@@ -19,6 +19,7 @@ from .engine.judge import FeedbackReport
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.settings import Settings
 from .engine.stats import Stats, stats
+from .engine.upkeep import erase_user as erasing
 from .engine.upkeep import forget as forgetting
 from .engine.upkeep import reindex as reindexing
 from .engine.upkeep.forget import Forgotten as Forgotten
@@ -396,8 +397,19 @@ class ALMA:
         return view(record, self.engine.clock())
 
     def delete(self, memory_id: str) -> None:
-        """Erase a memory; it will not be learned again by itself."""
+        """Erase a memory with its history and everything that repeats its words. It is not learned again by itself.
+
+        `vacuum` removes the last traces from the store's files. Killed in the middle, the same call finishes the work.
+        """
         edit.delete(self.engine, validate.name("memory_id", memory_id))
+
+    def erase_user(self, user_id: str) -> dict[str, int]:
+        """Erase everything of a user in this project, and vacuum; how many memories of each kind it was.
+
+        Conversations, outcomes, lessons, rules, preferences, facts, their history, the notes of what was retrieved for
+        the user, and tombstones: all that carries the user's id.
+        """
+        return erasing.erase_user(self.engine, validate.name("user_id", user_id))
 
     def history(self, memory_id: str) -> list[dict[str, Any]]:
         """What happened to a memory since it was made, oldest first."""
@@ -467,6 +479,10 @@ class ALMA:
     def reindex(self, progress: reindexing.Progress = reindexing.unseen) -> int:
         """Embed everything anew with the configured embedder; resumes where an earlier run stopped."""
         return reindexing.reindex(self.engine, progress)
+
+    def vacuum(self) -> None:
+        """Leave no byte of deleted memories in the store's files, and give their space back."""
+        erasing.vacuum(self.engine)
 
     # Last, because within the class its name hides the builtin.
     def list(

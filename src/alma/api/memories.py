@@ -366,6 +366,19 @@ def delete_memory(alma: ALMA, memory_id: words.MemoryId) -> Deleted:
 
 
 @dataclass(frozen=True, slots=True)
+class ErasedUser:
+    user_id: str
+    counts: dict[str, int]
+    """How many memories of each kind were erased."""
+
+
+@operation(Effect.ERASES, idempotent=True)
+def erase_user(alma: ALMA, user_id: Annotated[str, About("the user whose memories are erased")]) -> ErasedUser:
+    """Erase everything of a user for good: all memories of this project that carry the user's id, and their history."""
+    return ErasedUser(user_id, alma.erase_user(user_id))
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     at: datetime
     verb: str

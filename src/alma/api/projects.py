@@ -13,7 +13,7 @@ from ..domains import govern_as_kept
 from ..engine import validate
 from ..engine.settings import Settings
 from ..errors import ScopeError, ValidationError
-from ..ports import Countable, Searchable, Store
+from ..ports import Countable, Searchable, Store, Vacuumable
 from ..types.query import Hit, Where
 from ..types.record import Record
 from ..types.rules import EVERYWHERE
@@ -102,7 +102,9 @@ def _named(project: str) -> str:
 def fenced(store: Store, projects: Collection[str]) -> Store:
     """The same store, in which there is nothing but these projects and what holds for all."""
     abilities: list[type] = [
-        able for port, able in ((Searchable, _Searching), (Countable, _Counting)) if isinstance(store, port)
+        able
+        for port, able in ((Searchable, _Searching), (Countable, _Counting), (Vacuumable, _Vacuuming))
+        if isinstance(store, port)
     ]
     kind = type("Fence", (*abilities, _Fence), {})
     return cast(Store, kind(store, frozenset(projects)))
@@ -162,6 +164,11 @@ class _Searching(_Fence):
 class _Counting(_Fence):
     def count(self, where: Where) -> Mapping[tuple[str, str, str], int]:
         return cast(Countable, self._store).count(self._within(where))
+
+
+class _Vacuuming(_Fence):
+    def vacuum(self) -> None:
+        cast(Vacuumable, self._store).vacuum()
 
 
 def _of_the_store(record: Record) -> bool:

@@ -25,6 +25,7 @@ from .context import Engine
 from .drafts import Draft
 from .search import by_meaning, by_words
 from .text import content_words, is_common, shorten, stem, stems
+from .tombstones import find_tombstones
 
 AGENT = "claude-code"
 """Whom the rules of a coding agent belong to."""
@@ -303,7 +304,7 @@ class _Lesson:
                         valid_to=now if held.valid_from is None or held.valid_from < now else None,
                     )
                 )
-                self._note(held, "superseded", f"a later rule contradicts it: {record.body['rule']}", held)
+                self._note(held, "superseded", f"a later rule contradicts it: {record.body['rule']}", held, record.id)
                 gone.append(held.id)
         return tuple(gone)
 
@@ -336,22 +337,16 @@ class _Lesson:
         return held.key == one.draft.key or same_rule(one.draft.body, held.body, _closeness(one.vectors, held))
 
     def _stone(self, one: _Prepared) -> Record | None:
-        where = Where(
-            kinds={"tombstone"},
-            projects={self._engine.project, EVERYWHERE},
-            keys={one.draft.key},
-            statuses={Status.ACTIVE},
-        )
-        return next(iter(self._engine.store.scan(where, 1)), None)
+        return find_tombstones(self._engine, [one.draft.key]).get(one.draft.key)
 
     def _put(self, record: Record) -> None:
         held = self._changed.get(record.id)
         # Changed twice before it is put once: the store takes one step.
         self._changed[record.id] = record if held is None else replace(record, version=held.version)
 
-    def _note(self, record: Record, verb: str, why: str, before: Record) -> None:
+    def _note(self, record: Record, verb: str, why: str, before: Record, quoted: str = "") -> None:
         told = {"status": str(before.status), "reach": before.body.get("reach"), "rule": before.body.get("rule")}
-        self._history.append(change(self._engine, record, verb, clean(shorten(why, _SAID_CHARS)), told))
+        self._history.append(change(self._engine, record, verb, clean(shorten(why, _SAID_CHARS)), told, quoted))
 
 
 def contradicted(engine: Engine, record: Record) -> list[Record]:

@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from ..engine import edit, facts, rules
-from ..engine.admit import Attempting, build, buried, screen
+from ..engine.admit import Attempting, build, screen
 from ..engine.context import Engine
 from ..engine.distil import learn
 from ..engine.drafts import Draft, Episode, Statement
 from ..engine.text import fingerprint
+from ..engine.tombstones import buried, find_tombstones
 from ..types.kinds import KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Provenance, Record, Status, Trust
@@ -107,12 +108,9 @@ def _drafted(engine: Engine, drafts: Sequence[Draft]) -> Preparing:
 
 def _deleted(engine: Engine, drafts: Sequence[Draft]) -> list[bool]:
     keys = [screen(engine, one).key for one in drafts]
-    where = Where(
-        kinds={"tombstone"}, projects={engine.project}, keys={key for key in keys if key}, statuses={Status.ACTIVE}
-    )
-    stones = {stone.key: stone.created_at for stone in engine.store.scan(where)} if any(keys) else {}
+    stones = find_tombstones(engine, keys)
     return [
-        one.valid_from is not None and key in stones and one.valid_from < stones[key]
+        one.valid_from is not None and key in stones and one.valid_from < stones[key].created_at
         for one, key in zip(drafts, keys, strict=True)
     ]
 

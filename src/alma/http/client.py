@@ -333,6 +333,11 @@ class RemoteALMA:
     def delete(self, memory_id: str) -> None:
         self._asked("delete", {"memory_id": memory_id})
 
+    def erase_user(self, user_id: str) -> dict[str, int]:
+        """As `ALMA.erase_user`."""
+        counts: dict[str, int] = self._asked("erase_user", {"user_id": user_id})["counts"]
+        return counts
+
     def history(self, memory_id: str) -> list[dict[str, Any]]:
         changes = self._several(Change, "history", {"memory_id": memory_id})
         return [{"at": one.at, "verb": one.verb, "why": one.why, "before": one.before} for one in changes]

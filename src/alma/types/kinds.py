@@ -478,7 +478,7 @@ _ALL = (
     Kind("relation", "rel", ("relation", "subject", "type", "object", "attributes", "confidence")),
     Kind("retrieval", "ret", ("task", "shown", "mode"), passing=True),
     Kind("change", "chg", ("record", "verb", "why", "before")),
-    Kind("tombstone", "tom", ("record", "kind")),
+    Kind("tombstone", "tom", ("record", "kind", "salt")),
     Kind("marker", "mrk", ("value",)),
 )
 
