@@ -169,6 +169,8 @@ class ALMA:
         and sure), 'broad', 'recent' or 'learning' (what worked and what did not). `types`, `tags`, `since` and `until`
         filter; `as_of` asks what was known at that moment. Conversations come back as episodes with their telling
         turns, or with `level='turn'` as single turns. With `progressive` the prompt holds summaries and ids.
+
+        It finds what belongs to `user_id` and what belongs to nobody in particular; without `user_id`, only the latter.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         return retrieve_memories(self.engine, arguments.request(self.engine, given))
@@ -186,12 +188,14 @@ class ALMA:
         retrieval_id: str | None = None,
         *,
         user_id: str | None = None,
+        shared: bool = False,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Record how a task went; strategies and warnings follow by themselves.
 
-        `outcome` is 'success', 'partial' or 'failure'.
+        `outcome` is 'success', 'partial' or 'failure'. With a `user_id` the outcome and what is learned from it belong
+        to that user; with `shared` it counts for the strategies and warnings that all users see instead.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         return self.learn_many([given])[0]
@@ -275,13 +279,15 @@ class ALMA:
         fact: str,
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> DomainKnowledge:
         """Keep a fact. Said again, it is confirmed, not doubled.
 
         One that gives another value for the same thing takes the older one's place, unless somebody who is trusted more
-        said that: then it waits as a candidate. The older fact stays in history with the time it held.
+        said that: then it waits as a candidate. The older fact stays in history with the time it held. With a `user_id`
+        it is retrieved for that user only.
         """
         return self._add(DomainKnowledge, locals())
 
@@ -293,6 +299,7 @@ class ALMA:
         category: str | None = None,
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Heuristic:
@@ -309,6 +316,7 @@ class ALMA:
         category: str | None = None,
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AntiPattern:
@@ -324,6 +332,7 @@ class ALMA:
         reach: str = "project",
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Rule:
@@ -472,9 +481,10 @@ class ALMA:
             return Forgotten([record.id for record in forgetting.forgettable(self.engine, policy)])
         return Forgotten(forgetting.forget(self.engine, policy))
 
-    def get_stats(self, agent: str | None = None) -> Stats:
-        """How much is stored: by type, by status, by agent."""
-        return stats(self.engine, None if agent is None else arguments.agent(self.engine, agent))
+    def get_stats(self, agent: str | None = None, user_id: str | None = None) -> Stats:
+        """How much is stored: by type, by status, by agent. With `user_id`: of what that user sees."""
+        user = None if user_id is None else validate.name("user_id", user_id)
+        return stats(self.engine, None if agent is None else arguments.agent(self.engine, agent), user)
 
     def reindex(self, progress: reindexing.Progress = reindexing.unseen) -> int:
         """Embed everything anew with the configured embedder; resumes where an earlier run stopped."""
@@ -494,7 +504,7 @@ class ALMA:
         tag: str | None = None,
         limit: int = 50,
     ) -> Memories:
-        """Memories, newest first; `status=None` for all of them."""
+        """Memories of all users, newest first; `user_id` for one user's own, `status=None` for every status."""
         where = Where(
             kinds=MEMORY_KINDS if memory_type is None else {validate.choice("type", memory_type, MemoryType)},
             projects={self.engine.project, EVERYWHERE},

@@ -27,6 +27,7 @@ def register(commands: Subparsers) -> None:
     _register_forget(commands)
     stats_parser = listed(commands, "stats", stats, "alma stats --agent ops")
     stats_parser.add_argument("--agent", metavar="A")
+    stats_parser.add_argument("--user", metavar="U", dest="user_id", help="only what this user sees")
     listed(commands, "health", health, "alma health --json")
     listed(
         commands,
@@ -90,7 +91,7 @@ def _memories(count: int) -> str:
 
 def stats(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
-        found = api.stats(alma, args.agent)
+        found = api.stats(alma, args.agent, args.user_id)
     if not out.answered(found):
         out.show(*counts(found))
     return 0

@@ -44,6 +44,8 @@ class Episode:
     feedback: str | None = None
     retrieval: str | None = None
     user: str = ""
+    shared: bool = False
+    """Whether it counts for the lessons of all users, not only for those of its own."""
     session: str = ""
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class Statement:
     agent: str
     condition: str
     strategy: str
+    user: str = ""
     body: Mapping[str, Any] = field(default_factory=dict)
     category: str = ""
     provenance: Provenance = field(default_factory=lambda: Provenance(Origin.USER))

@@ -36,7 +36,7 @@ def stating(engine: Engine, statements: Sequence[Statement]) -> Attempting:
                 groups.put(waiting := build(engine, draft, made))
                 names.append(waiting.id)
                 continue
-            tried = Attempt(draft.agent, head["strategy"], head["task"], draft.body["task_type"], made)
+            tried = Attempt(draft.agent, head["strategy"], head["task"], draft.body["task_type"], made, draft.user)
             group = groups.find_or_make(tried)
             history += _stated(engine, groups, draft, group)
             names.append(lesson_id(group, draft.kind))
@@ -58,6 +58,7 @@ def lesson_of(statement: Statement) -> Draft:
     return Draft(
         kind=statement.kind,
         agent=statement.agent,
+        user=statement.user,
         body=body,
         category=statement.category,
         provenance=statement.provenance,

@@ -89,7 +89,7 @@ def regroup(engine: Engine, record: Record) -> list[Record]:
         engine,
         groups,
         group,
-        Attempt(group.agent, body["strategy"], body["task"], body["task_type"], group.vectors),
+        Attempt(group.agent, body["strategy"], body["task"], body["task_type"], group.vectors, group.user),
     )
     history = settle(case) if record.kind == MemoryType.OUTCOME else []
     lessons = [one for one in groups.get([lesson_id(group, kind) for kind in LESSONS]) if one.id != record.id]

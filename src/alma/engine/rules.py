@@ -59,6 +59,8 @@ class Teaching:
     avoid: tuple[str, ...] = ()
     session: str = ""
     agent: str = AGENT
+    user: str = ""
+    """Whose rule it is; empty: everybody's."""
     sure: bool = True
     """Whether it holds at once; else it waits until it is repeated, confirmed or reviewed."""
     at: datetime | None = None
@@ -113,6 +115,7 @@ def _prepared(engine: Engine, one: Teaching) -> _Prepared:
     draft = Draft(
         kind=MemoryType.RULE,
         agent=one.agent,
+        user=one.user,
         session="" if one.reach in _LONG_LIVED else one.session,
         body=body,
         provenance=Provenance(
@@ -309,17 +312,25 @@ class _Lesson:
         return tuple(gone)
 
     def end(self, record: Record) -> None:
-        self._supersede(record, self._near(record.agent, record.key, record.body, record.vectors))
+        self._supersede(record, self._near((record.agent, record.user), record.key, record.body, record.vectors))
 
     # -- what is held
 
     def _alike(self, one: _Prepared) -> list[Record]:
-        return self._near(one.draft.agent, one.draft.key, one.draft.body, one.vectors)
+        return self._near((one.draft.agent, one.draft.user), one.draft.key, one.draft.body, one.vectors)
 
-    def _near(self, agent: str, key: str, body: Mapping[str, Any], vectors: tuple[Vector, ...]) -> list[Record]:
-        """Rules of the same place that might be the same or contradict it, likeliest first."""
-        engine = self._engine
-        where = Where(kinds={MemoryType.RULE}, projects={engine.project, EVERYWHERE}, agents={agent}, statuses=_LIVE)
+    def _near(
+        self, owner: tuple[str, str], key: str, body: Mapping[str, Any], vectors: tuple[Vector, ...]
+    ) -> list[Record]:
+        """Rules of the same agent and user that might be the same or contradict it, likeliest first."""
+        engine, (agent, user) = self._engine, owner
+        where = Where(
+            kinds={MemoryType.RULE},
+            projects={engine.project, EVERYWHERE},
+            agents={agent},
+            users={user},
+            statuses=_LIVE,
+        )
         found = dict.fromkeys(record.id for record in engine.store.scan(replace(where, keys={key})))
         for text in (f"{body['trigger']} {body['rule']}", *body["prefer"], *body["avoid"]):
             found |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
@@ -327,7 +338,7 @@ class _Lesson:
             found |= dict.fromkeys(hit.id for hit in by_meaning(engine, vectors, where, _ALIKE))
         fresh = [name for name, record in self._changed.items() if record.kind == MemoryType.RULE]
         held = {record.id: record for record in engine.store.get(list(found))} | self._changed
-        return [held[name] for name in dict.fromkeys((*found, *fresh)) if name in held and held[name].status in _LIVE]
+        return [held[name] for name in dict.fromkeys((*found, *fresh)) if name in held and where.accepts(held[name])]
 
     def _same(self, one: _Prepared, held: Record) -> bool:
         from .rule_pairs import same_rule

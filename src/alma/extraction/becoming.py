@@ -152,11 +152,16 @@ def _draft(place: Place, item: Becoming) -> Draft:
     return Draft(
         kind=MemoryType.DOMAIN_KNOWLEDGE,
         agent=place.agent,
-        user=item.user if domain == "user" else "",
+        user=item.user if domain == "user" else _owner(place),
         session=place.session,
         body={"domain": domain, "fact": item.field("fact", item.text), "metadata": dict(item.told)},
         **common,
     )
+
+
+def _owner(place: Place) -> str:
+    """Whose a lesson, rule or fact from this conversation is; empty: nobody's in particular."""
+    return learn.group_owner(place.engine, place.user or "")
 
 
 def _when(engine: Engine, at: datetime | None) -> datetime | None:
@@ -181,6 +186,7 @@ def _statement(place: Place, item: Becoming) -> Statement:
         agent=place.agent,
         condition=item.field("condition", item.field("trigger")),
         strategy=strategy,
+        user=_owner(place),
         body=body,
         provenance=item.provenance,
         tags=item.tags,
@@ -204,6 +210,7 @@ def _teaching(place: Place, item: Becoming) -> rules.Teaching:
         source=RuleSource.PREFERENCE if preferred else RuleSource.CORRECTION,
         said=item.found.quote,
         session=place.session,
+        user=_owner(place),
         sure=item.found.confidence >= _SURE,
         at=item.found.at,
         episodes=(place.episode,) if place.episode else (),
@@ -227,7 +234,8 @@ def _lesson(place: Place, item: Becoming) -> _Lesson:
     draft = screen(place.engine, edit.lesson_of(_statement(place, item)))
     body = draft.body
     words = str(body.get("strategy") or body.get("pattern"))
-    return _Lesson(draft, fingerprint("heard", draft.kind, draft.agent, str(body["condition"]), words))
+    owner = [draft.user] if draft.user else []
+    return _Lesson(draft, fingerprint("heard", draft.kind, draft.agent, *owner, str(body["condition"]), words))
 
 
 def _waiting(engine: Engine, lessons: Sequence[_Lesson]) -> Preparing:

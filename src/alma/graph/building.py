@@ -22,7 +22,7 @@ from ..ports import Model
 from ..types import speech
 from ..types.graph import Entity, Relationship
 from ..types.kinds import MemoryType
-from ..types.query import Where
+from ..types.query import Where, visible_users
 from ..types.record import Origin, Provenance, Record, Status
 from ..types.times import from_iso, to_iso
 from .extract import EntityExtractor
@@ -165,8 +165,13 @@ class _Builder:
         return Built(**self._counts)
 
     def _records(self, kinds: tuple[str, ...]) -> Iterator[Record]:
-        """Oldest first, so that what was said later has the last word; without their vectors, which take room."""
-        where = Where(kinds=set(kinds), projects={self._engine.project})
+        """Oldest first, so that what was said later has the last word; without their vectors, which take room.
+
+        A project has one graph, which all its users see: what belongs to one of them is not read into it, unless the
+        project shares what it learns.
+        """
+        users = None if self._engine.settings.share_between_users else visible_users(None)
+        where = Where(kinds=set(kinds), projects={self._engine.project}, users=users)
         found = [(one.created_at, one.id) for one in self._engine.store.scan(where)]
         for start in range(0, len(found), _BATCH):
             ids = [id for _, id in sorted(found)[start : start + _BATCH]]

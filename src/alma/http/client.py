@@ -198,6 +198,7 @@ class RemoteALMA:
         retrieval_id: str | None = None,
         *,
         user_id: str | None = None,
+        shared: bool = False,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Outcome:
@@ -264,6 +265,7 @@ class RemoteALMA:
         fact: str,
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> DomainKnowledge:
@@ -278,6 +280,7 @@ class RemoteALMA:
         category: str | None = None,
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Heuristic:
@@ -294,6 +297,7 @@ class RemoteALMA:
         category: str | None = None,
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AntiPattern:
@@ -309,6 +313,7 @@ class RemoteALMA:
         reach: str = "project",
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Rule:
@@ -379,7 +384,7 @@ class RemoteALMA:
         gone: ForgottenMemories = decoded(ForgottenMemories, self._asked("forget", said(locals())))
         return Forgotten(gone.ids)
 
-    def get_stats(self, agent: str | None = None) -> Stats:
+    def get_stats(self, agent: str | None = None, user_id: str | None = None) -> Stats:
         return cast("Stats", self._asked("stats", said(locals())))
 
     # -- how it is asked

@@ -53,6 +53,8 @@ class Memory:
     id: str
     agent: str
     project_id: str
+    user_id: str = ""
+    """Whose it is; empty: it belongs to nobody in particular, and every user sees it."""
     status: str = "active"
     confidence: float = 1.0
     confidence_interval: tuple[float, float] = (1.0, 1.0)
@@ -191,6 +193,7 @@ def _common(record: Record, belief: Belief) -> dict[str, Any]:
         "id": record.id,
         "agent": record.agent,
         "project_id": record.project,
+        "user_id": record.user,
         "status": str(record.status),
         "confidence": belief.mean,
         "confidence_interval": (belief.low, belief.high),
@@ -240,7 +243,6 @@ def _preference(record: Record, belief: Belief) -> UserPreference:
     body = record.body
     return UserPreference(
         **_common(record, belief),
-        user_id=record.user,
         category=body["category"],
         preference=body["preference"],
         source=record.provenance.source,

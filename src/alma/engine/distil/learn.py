@@ -34,16 +34,23 @@ def learning(engine: Engine, episodes: Sequence[Episode], times: Sequence[dateti
     pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
     moments = [_back_then(engine, at) for at in times or [None] * len(drafts)]
 
+    owners = [group_owner(engine, episode.user, shared=episode.shared) for episode in episodes]
+
     def attempt() -> tuple[list[Record], list[Record]]:
         groups = Groups(engine)
         history: list[Record] = []
         outcomes = [
-            _fold(then, groups, draft, own, shared, history)
-            for draft, (own, shared), then in zip(drafts, pairs, moments, strict=True)
+            _fold(then, groups, draft, owner, own, shared, history)
+            for draft, owner, (own, shared), then in zip(drafts, owners, pairs, moments, strict=True)
         ]
         return outcomes, [*outcomes, *groups.changed(), *history]
 
     return attempt
+
+
+def group_owner(engine: Engine, user: str, *, shared: bool = False) -> str:
+    """Return whose strategy group an outcome or a lesson of a user counts for; empty: that of nobody in particular."""
+    return "" if shared or engine.settings.share_between_users else user
 
 
 def _back_then(engine: Engine, at: datetime | None) -> Engine:
@@ -105,12 +112,13 @@ def _fold(
     engine: Engine,
     groups: Groups,
     draft: Draft,
+    owner: str,
     own: tuple[Vector, ...],
     shared: tuple[Vector, ...],
     history: list[Record],
 ) -> Record:
     body = draft.body
-    attempt = Attempt(draft.agent, body["strategy"], body["task"], body["task_type"], shared)
+    attempt = Attempt(draft.agent, body["strategy"], body["task"], body["task_type"], shared, owner)
     result = Result(body["outcome"])
     group = groups.find_or_make(attempt)
     worked = works(group, engine.clock())

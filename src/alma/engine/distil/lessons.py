@@ -90,7 +90,8 @@ def _says(case: Case) -> Standing:
 def _form(case: Case, kind: MemoryType, name: str) -> list[Record]:
     group = case.group
     learned = Provenance(Origin.OUTCOME, Trust.LEARNED)
-    draft = Draft(kind=kind, agent=group.agent, body=describe_lesson(case, kind), provenance=learned, key=name)
+    body = describe_lesson(case, kind)
+    draft = Draft(kind=kind, agent=group.agent, user=group.user, body=body, provenance=learned, key=name)
     record = build(case.engine, draft, group.vectors, id=name, evidence=group.evidence, links=(group.id,))
     case.groups.put(record)
     return [change(case.engine, record, "formed", _because(group))]
@@ -159,7 +160,11 @@ def _warnings(case: Case) -> list[Record]:
     """The warnings that may be about the same sort of task: all of them while they are few, else the nearest."""
     engine, attempt = case.engine, case.attempt
     where = Where(
-        kinds={MemoryType.ANTI_PATTERN}, projects={engine.project}, agents={attempt.agent}, statuses={Status.ACTIVE}
+        kinds={MemoryType.ANTI_PATTERN},
+        projects={engine.project},
+        agents={attempt.agent},
+        users={attempt.user},
+        statuses={Status.ACTIVE},
     )
     found = list(engine.store.scan(where, _FEW + 1))
     if len(found) <= _FEW:
