@@ -82,12 +82,14 @@ class AsyncALMA:
     list = _awaited(ALMA.list)
     update = _awaited(ALMA.update)
     delete = _awaited(ALMA.delete)
+    erase_user = _awaited(ALMA.erase_user)
     history = _awaited(ALMA.history)
     record_usage = _awaited(ALMA.record_usage)
     record_feedback = _awaited(ALMA.record_feedback)
     forget = _awaited(ALMA.forget)
     get_stats = _awaited(ALMA.get_stats)
     reindex = _awaited(ALMA.reindex)
+    vacuum = _awaited(ALMA.vacuum)
     close = _awaited(ALMA.close)
 
     async def __aenter__(self) -> Self:

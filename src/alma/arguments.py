@@ -24,17 +24,17 @@ _BY_A_PERSON = frozenset({"user_stated", "explicit_instruction", "user", "correc
 _FROM_OUTSIDE = frozenset({"tool_output", "web_page", "file", "document", "email"})
 _LEARN = (
     "agent", "task", "outcome", "strategy_used", "task_type", "duration_ms", "error_message", "feedback",
-    "retrieval_id", "idempotency_key", "user_id", "tags", "metadata",
+    "retrieval_id", "idempotency_key", "user_id", "shared", "tags", "metadata",
 )  # fmt: skip
 _EPISODE = ("agent", "session_id", "turns", "user_id", "title", "source", "tags", "metadata")
 _MAX_TITLE = 500
 _TURN = ("speaker", "text", "at", "id", "role", "content")
 _ADD: Mapping[MemoryType, tuple[str, ...]] = {
     MemoryType.USER_PREFERENCE: ("user_id", "category", "preference", "attribute"),
-    MemoryType.DOMAIN_KNOWLEDGE: ("agent", "domain", "fact", "subject", "attribute"),
-    MemoryType.HEURISTIC: ("agent", "condition", "strategy", "category"),
-    MemoryType.RULE: ("agent", "rule", "trigger", "why", "reach"),
-    MemoryType.ANTI_PATTERN: ("agent", "pattern", "why_bad", "better_alternative", "condition", "category"),
+    MemoryType.DOMAIN_KNOWLEDGE: ("agent", "domain", "fact", "subject", "attribute", "user_id"),
+    MemoryType.HEURISTIC: ("agent", "condition", "strategy", "category", "user_id"),
+    MemoryType.RULE: ("agent", "rule", "trigger", "why", "reach", "user_id"),
+    MemoryType.ANTI_PATTERN: ("agent", "pattern", "why_bad", "better_alternative", "condition", "category", "user_id"),
 }
 
 
@@ -80,10 +80,17 @@ def episode(engine: Engine, given: Given) -> Episode:
         feedback=validate.optional_text("feedback", given.get("feedback")),
         retrieval=validate.optional_text("retrieval_id", given.get("retrieval_id")),
         idempotency_key=None if key is None else validate.name("idempotency_key", key),
-        user=validate.optional_text("user_id", given.get("user_id")) or "",
+        user=_user(given),
+        shared=bool(given.get("shared")),
         tags=validate.names("tags", given.get("tags")),
         metadata=validate.metadata(given.get("metadata")),
     )
+
+
+def _user(given: Given) -> str:
+    """Whose it is; empty: nobody's in particular."""
+    named = given.get("user_id")
+    return validate.name("user_id", named) if validate.optional_text("user_id", named) else ""
 
 
 def conversation(engine: Engine, given: Given) -> Conversation:
@@ -96,7 +103,7 @@ def conversation(engine: Engine, given: Given) -> Conversation:
         agent=agent(engine, given.get("agent")),
         session=validate.name("session_id", given.get("session_id")),
         turns=tuple(turn for turn in said if turn is not None),
-        user=validate.optional_text("user_id", given.get("user_id")) or "",
+        user=_user(given),
         title=_title(given.get("title")),
         provenance=provenance,
         tags=validate.names("tags", given.get("tags")),
@@ -170,6 +177,7 @@ def _knowledge(engine: Engine, given: Given, common: dict[str, Any]) -> Draft:
     return Draft(
         kind=MemoryType.DOMAIN_KNOWLEDGE,
         agent=agent(engine, given.get("agent")),
+        user=_user(given),
         body={"domain": domain, "fact": fact, **_key(given, "subject", "attribute"), **_metadata(given)},
         category=domain,
         **common,
@@ -194,6 +202,7 @@ def _rule(engine: Engine, given: Given, common: dict[str, Any]) -> Teaching:
     return Teaching(
         id=new_id("tea"),
         agent=agent(engine, given.get("agent")),
+        user=_user(given),
         rule=validate.text("rule", given.get("rule"), RULE_CHARS),
         trigger=validate.optional_text("trigger", given.get("trigger")) or "",
         why=validate.optional_text("why", given.get("why")) or "",
@@ -220,6 +229,7 @@ def _heuristic(engine: Engine, given: Given, common: dict[str, Any]) -> Statemen
         agent=agent(engine, given.get("agent")),
         condition=validate.text("condition", given.get("condition")),
         strategy=validate.text("strategy", given.get("strategy")),
+        user=_user(given),
         body={"metadata": validate.metadata(given.get("metadata"))},
         category=validate.optional_text("category", given.get("category")) or "",
         **common,
@@ -237,6 +247,7 @@ def _anti_pattern(engine: Engine, given: Given, common: dict[str, Any]) -> State
         agent=agent(engine, given.get("agent")),
         condition=validate.optional_text("condition", given.get("condition")) or "",
         strategy=validate.text("pattern", given.get("pattern")),
+        user=_user(given),
         body=body,
         category=validate.optional_text("category", given.get("category")) or "",
         **common,

@@ -22,7 +22,7 @@ DEFAULT_PATH = Path(".alma") / "config.yaml"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _AGENT = ("domain", "can_learn", "cannot_learn", "share_with", "inherit_from", "min_occurrences_for_heuristic")
 _RETRIEVAL = ("weights", "recency_half_life_days", "max_preferences", "keep_retrievals")
-_LEARNING = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern")
+_LEARNING = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "share_between_users")
 _TOP = (
     "project_id", "storage", "storage_dir", "db_name", "storage_options",
     "embedding_provider", "embedding_dim", "embedding", "model", "agents", "retrieval", "learning",

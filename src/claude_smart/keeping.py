@@ -13,8 +13,8 @@ from typing import Any
 
 from alma.engine import keep as keeping
 from alma.engine.admit import commit, key_of
-from alma.engine.context import Engine
 from alma.engine.rules import AGENT, Teaching, teaching
+from alma.engine.tombstones import buried
 from alma.errors import BusyError, NotFoundError, StorageError, ValidationError, unknown
 from alma.hooks.drain import is_taken_in
 from alma.hooks.locks import held as held_lock
@@ -211,7 +211,8 @@ def import_(args: Namespace, desk: Desk) -> int:
     with desk.memory() as memory:
         engine = desk.engine(memory)
         held = {_content(one.body) for one in rules(engine, Status.ACTIVE, Status.CANDIDATE)}
-        gone = _deleted(engine)
+        # A file that still has a rule that was forgotten here does not bring it back.
+        gone = buried(engine, map(_key, given))
         forgotten = [one for one in given if _key(one) in gone]
         fresh = [one for one in given if _key(one) not in gone and _content(_body(one)) not in held]
         taught = commit(engine, teaching(engine, fresh)) if fresh else []
@@ -234,12 +235,6 @@ def _body(one: Teaching) -> dict[str, Any]:
 
 def _key(one: Teaching) -> str:
     return key_of(MemoryType.RULE, AGENT, "", _body(one))
-
-
-def _deleted(engine: Engine) -> set[str]:
-    """The keys of the rules that were forgotten here. A file that still has them does not bring them back."""
-    where = Where(kinds={"tombstone"}, projects={engine.project, EVERYWHERE}, statuses={Status.ACTIVE})
-    return {one.key for one in engine.store.scan(where)}
 
 
 def _text(path: str) -> str:
@@ -359,7 +354,9 @@ def _erase_project(desk: Desk) -> int:
     with desk.memory() as memory:
         store = desk.engine(memory).store
         ids = [record.id for record in store.scan(Where(projects={desk.project}))]
-        return store.delete(ids)
+        erased = store.delete(ids)
+        memory.alma.vacuum()
+        return erased
 
 
 def _project_of(path: str) -> str:

@@ -13,7 +13,7 @@ from ..domains import SCHEMA_KIND, govern_as_kept
 from ..engine import validate
 from ..engine.settings import Settings
 from ..errors import ScopeError, ValidationError
-from ..ports import Countable, Searchable, Store
+from ..ports import Countable, Searchable, Store, Vacuumable
 from ..types.query import Hit, Where
 from ..types.record import Record
 from ..types.rules import EVERYWHERE
@@ -109,7 +109,9 @@ def fenced(store: Store, projects: Collection[str]) -> Store:
     The domain schemas that a store keeps for all its projects were written by people of other projects, and stay out.
     """
     abilities: list[type] = [
-        able for port, able in ((Searchable, _Searching), (Countable, _Counting)) if isinstance(store, port)
+        able
+        for port, able in ((Searchable, _Searching), (Countable, _Counting), (Vacuumable, _Vacuuming))
+        if isinstance(store, port)
     ]
     kind = type("Fence", (*abilities, _Fence), {})
     return cast(Store, kind(store, frozenset(projects)))
@@ -170,6 +172,11 @@ class _Searching(_Fence):
 class _Counting(_Fence):
     def count(self, where: Where) -> Mapping[tuple[str, str, str], int]:
         return cast(Countable, self._store).count(self._within(where))
+
+
+class _Vacuuming(_Fence):
+    def vacuum(self) -> None:
+        cast(Vacuumable, self._store).vacuum()
 
 
 def _is_shared_schema(record: Record) -> bool:

@@ -26,7 +26,7 @@ else:
 
 _LEARN = (
     "agent", "task", "outcome", "strategy_used", "task_type", "duration_ms", "error_message", "feedback",
-    "retrieval_id", "idempotency_key", "user_id", "tags",
+    "retrieval_id", "idempotency_key", "user_id", "shared", "tags",
 )  # fmt: skip
 _ALIKE = ("task", "agent", "user_id", "top_k", "mode", "types", "max_tokens")
 _WHOLE = ("tags", "since", "until", "as_of", "level", "progressive")
@@ -63,7 +63,8 @@ def _register_learn(commands: Subparsers) -> None:
     parser.add_argument("--feedback", metavar="F", help="what the user said about it")
     parser.add_argument("--retrieval-id", metavar="R", help="the retrieval whose memories were followed")
     parser.add_argument("--idempotency-key", metavar="K", help="calls with the same key are counted once")
-    parser.add_argument("--user", metavar="U", dest="user_id", help="for whom it was done")
+    parser.add_argument("--user", metavar="U", dest="user_id", help="for whom it was done; what is learned is theirs")
+    parser.add_argument("--shared", action="store_true", default=None, help="let it count for what all users see")
     add_tags(parser)
     parser.add_argument("--metadata", metavar="JSON", help="a JSON object of your own")
     parser.add_argument(

@@ -146,7 +146,7 @@ _ADDING = {
     ),
 }
 _ADDABLE: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
-    "knowledge": ("add a fact", "add_knowledge", ("agent", "domain", "fact"), ("subject", "attribute")),
+    "knowledge": ("add a fact", "add_knowledge", ("agent", "domain", "fact"), ("subject", "attribute", "user_id")),
     "preference": (
         "add what a user wants; it stands in every retrieval for them",
         "add_preference",
@@ -157,19 +157,19 @@ _ADDABLE: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
         "state a strategy; outcomes will count for or against it",
         "add_heuristic",
         ("agent", "condition", "strategy"),
-        ("category",),
+        ("category", "user_id"),
     ),
     "rule": (
         "state what is to be done or not done",
         "add_rule",
         ("agent", "rule"),
-        ("trigger", "why", "reach"),
+        ("trigger", "why", "reach", "user_id"),
     ),
     "anti-pattern": (
         "state what not to do, and why",
         "add_anti_pattern",
         ("agent", "pattern", "why_bad"),
-        ("better_alternative", "condition", "category"),
+        ("better_alternative", "condition", "category", "user_id"),
     ),
 }
 

@@ -6,7 +6,7 @@ room for the others. Within a sort the strongest come first: what is believed, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from heapq import nsmallest
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from ..engine.inject.escape import escape
 from ..engine.inject.prompt import tokens
 from ..engine.text import shorten
 from ..types.kinds import MemoryType, Result
-from ..types.query import Where
+from ..types.query import Where, visible_users
 from ..types.record import Record, Status
 from ..types.rules import EVERYWHERE
 
@@ -70,15 +70,16 @@ def _sorts(engine: Engine, agent: str, user: str | None) -> list[Sort]:
     # A day is as fine as it has to be; with the very moment in it, ties would be broken another way each time.
     now = engine.clock().replace(hour=0, minute=0, second=0, microsecond=0)
     own = engine.scopes.readable(agent)
+    seen = visible_users(user)
     ranked = _Ranked(engine, now)
     return [
-        Sort("Where you left off", 4, _left_off(engine, agent)),
+        Sort("Where you left off", 4, _left_off(engine, agent, user)),
         Sort("What your user wants", 2, ranked.lines(MemoryType.USER_PREFERENCE, _wish, users={user}) if user else []),
-        Sort("What you were taught", 2, ranked.rules(own)),
-        Sort("What works", 2, ranked.lines(MemoryType.HEURISTIC, _strategy, agents=own)),
-        Sort("What to avoid", 1, ranked.lines(MemoryType.ANTI_PATTERN, _warning, agents=own)),
-        Sort("What you know", 1, ranked.lines(MemoryType.DOMAIN_KNOWLEDGE, _fact, agents=own)),
-        Sort("What happened last", 1, _latest(engine, agent)),
+        Sort("What you were taught", 2, ranked.rules(own, seen)),
+        Sort("What works", 2, ranked.lines(MemoryType.HEURISTIC, _strategy, agents=own, users=seen)),
+        Sort("What to avoid", 1, ranked.lines(MemoryType.ANTI_PATTERN, _warning, agents=own, users=seen)),
+        Sort("What you know", 1, ranked.lines(MemoryType.DOMAIN_KNOWLEDGE, _fact, agents=own, users=seen)),
+        Sort("What happened last", 1, _latest(engine, agent, seen)),
     ]
 
 
@@ -99,12 +100,13 @@ class _Ranked:
         )
         return self._best(self._engine.store.scan(where, _WEIGHED), told)
 
-    def rules(self, agents: tuple[str, ...]) -> list[str]:
+    def rules(self, agents: tuple[str, ...], users: Collection[str]) -> list[str]:
         """What was said for one session holds in no other."""
         where = Where(
             kinds={MemoryType.RULE},
             projects={self._engine.project, EVERYWHERE},
             agents=agents,
+            users=users,
             sessions={""},
             statuses={Status.ACTIVE},
             valid_at=self._engine.clock(),
@@ -147,9 +149,15 @@ def _fact(record: Record) -> str:
     return str(record.body["fact"])
 
 
-def _left_off(engine: Engine, agent: str) -> list[str]:
+def _left_off(engine: Engine, agent: str, user: str | None) -> list[str]:
     """The last handoff, in four lines."""
-    where = Where(kinds={"handoff"}, projects={engine.project}, agents={agent}, statuses={Status.ACTIVE})
+    where = Where(
+        kinds={"handoff"},
+        projects={engine.project},
+        agents={agent},
+        users=visible_users(user),
+        statuses={Status.ACTIVE},
+    )
     found = max(engine.store.scan(where, 20), key=lambda one: (one.body["ended_at"], one.id), default=None)
     if found is None:
         return []
@@ -161,8 +169,14 @@ def _left_off(engine: Engine, agent: str) -> list[str]:
     return [_line(line) for line in told]
 
 
-def _latest(engine: Engine, agent: str) -> list[str]:
-    where = Where(kinds={MemoryType.OUTCOME}, projects={engine.project}, agents={agent}, statuses={Status.ACTIVE})
+def _latest(engine: Engine, agent: str, users: Collection[str]) -> list[str]:
+    where = Where(
+        kinds={MemoryType.OUTCOME},
+        projects={engine.project},
+        agents={agent},
+        users=users,
+        statuses={Status.ACTIVE},
+    )
     return list(dict.fromkeys(_line(_outcome(one)) for one in engine.store.scan(where, 10)))
 
 

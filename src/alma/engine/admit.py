@@ -24,6 +24,7 @@ from ..types.vector import Vector
 from .context import Engine
 from .drafts import Draft
 from .text import fingerprint
+from .tombstones import find_tombstones
 
 T = TypeVar("T")
 
@@ -153,7 +154,7 @@ def inserting(engine: Engine, drafts: Sequence[Draft]) -> Attempting:
 
     def attempt() -> tuple[list[Record], list[Record]]:
         held = _held(engine, screened)
-        stones = _tombstones(engine, [draft.key for draft in screened])
+        stones = find_tombstones(engine, [draft.key for draft in screened])
         batch = _Batch(engine, held, set(stones))
         out = [batch.add(draft, embedded) for draft, embedded in zip(screened, vectors, strict=True)]
         lifted = [stones[key] for key in batch.wanted if key in stones]
@@ -211,19 +212,6 @@ def _held(engine: Engine, drafts: Iterable[Draft]) -> dict[str, Record]:
     return {record.key: record for record in engine.store.scan(where)}
 
 
-def _tombstones(engine: Engine, keys: Iterable[str]) -> dict[str, Record]:
-    wanted = {key for key in keys if key}
-    if not wanted:
-        return {}
-    where = Where(kinds={"tombstone"}, projects={engine.project}, keys=wanted, statuses={Status.ACTIVE})
-    return {record.key: record for record in engine.store.scan(where)}
-
-
-def buried(engine: Engine, keys: Iterable[str]) -> set[str]:
-    """Which of these keys belong to a memory that was deleted and must not come back by itself."""
-    return set(_tombstones(engine, keys))
-
-
 def revise(engine: Engine, record: Record, **changes: Any) -> Record:
     """The next version of a record."""
     return replace(record, updated_at=engine.clock(), version=record.version + 1, **changes)
@@ -245,11 +233,19 @@ def rewrite(engine: Engine, record: Record, body: Mapping[str, Any], **changes: 
     )
 
 
-def change(engine: Engine, record: Record, verb: str, why: str = "", before: Mapping[str, Any] | None = None) -> Record:
-    """A line of a record's history."""
+def change(
+    engine: Engine,
+    record: Record,
+    verb: str,
+    why: str = "",
+    before: Mapping[str, Any] | None = None,
+    quoted: str = "",
+) -> Record:
+    """A line of a record's history. `quoted` is the id of another record whose words stand in `why`."""
     body = {"record": record.id, "verb": verb, "why": why, "before": dict(before or {})}
     draft = Draft(kind="change", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.SYSTEM))
-    return build(engine, draft, (), links=(record.id,), project=record.project)
+    links = (record.id, quoted) if quoted else (record.id,)
+    return build(engine, draft, (), links=links, project=record.project)
 
 
 def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]]) -> T:

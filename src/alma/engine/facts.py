@@ -104,7 +104,7 @@ class _Course:
             self._put(revise(self._engine, held, **ended))
         words = by.body[_WORDS[MemoryType(by.kind)]]
         self.history.append(
-            change(self._engine, held, "superseded", f"a later fact: {words}", {"status": str(held.status)})
+            change(self._engine, held, "superseded", f"a later fact: {words}", {"status": str(held.status)}, by.id)
         )
 
     def _put(self, record: Record) -> Record:

@@ -25,6 +25,7 @@ from .context import Engine
 from .drafts import Draft
 from .search import by_meaning, by_words
 from .text import content_words, is_common, shorten, stem, stems
+from .tombstones import find_tombstones
 
 AGENT = "claude-code"
 """Whom the rules of a coding agent belong to."""
@@ -58,6 +59,8 @@ class Teaching:
     avoid: tuple[str, ...] = ()
     session: str = ""
     agent: str = AGENT
+    user: str = ""
+    """Whose rule it is; empty: everybody's."""
     sure: bool = True
     """Whether it holds at once; else it waits until it is repeated, confirmed or reviewed."""
     at: datetime | None = None
@@ -114,6 +117,7 @@ def _prepared(engine: Engine, one: Teaching) -> _Prepared:
     draft = Draft(
         kind=MemoryType.RULE,
         agent=one.agent,
+        user=one.user,
         session="" if one.reach in _LONG_LIVED else one.session,
         body=body,
         provenance=Provenance(_ORIGINS[one.source], trust, one.episodes, str(one.source)),
@@ -308,22 +312,30 @@ class _Lesson:
                         valid_to=now if held.valid_from is None or held.valid_from < now else None,
                     )
                 )
-                self._note(held, "superseded", f"a later rule contradicts it: {record.body['rule']}", held)
+                self._note(held, "superseded", f"a later rule contradicts it: {record.body['rule']}", held, record.id)
                 gone.append(held.id)
         return tuple(gone)
 
     def end(self, record: Record) -> None:
-        self._supersede(record, self._near(record.agent, record.key, record.body, record.vectors))
+        self._supersede(record, self._near((record.agent, record.user), record.key, record.body, record.vectors))
 
     # -- what is held
 
     def _alike(self, one: _Prepared) -> list[Record]:
-        return self._near(one.draft.agent, one.draft.key, one.draft.body, one.vectors)
+        return self._near((one.draft.agent, one.draft.user), one.draft.key, one.draft.body, one.vectors)
 
-    def _near(self, agent: str, key: str, body: Mapping[str, Any], vectors: tuple[Vector, ...]) -> list[Record]:
-        """Rules of the same place that might be the same or contradict it, likeliest first."""
-        engine = self._engine
-        where = Where(kinds={MemoryType.RULE}, projects={engine.project, EVERYWHERE}, agents={agent}, statuses=_LIVE)
+    def _near(
+        self, owner: tuple[str, str], key: str, body: Mapping[str, Any], vectors: tuple[Vector, ...]
+    ) -> list[Record]:
+        """Rules of the same agent and user that might be the same or contradict it, likeliest first."""
+        engine, (agent, user) = self._engine, owner
+        where = Where(
+            kinds={MemoryType.RULE},
+            projects={engine.project, EVERYWHERE},
+            agents={agent},
+            users={user},
+            statuses=_LIVE,
+        )
         found = dict.fromkeys(record.id for record in engine.store.scan(replace(where, keys={key})))
         for text in (f"{body['trigger']} {body['rule']}", *body["prefer"], *body["avoid"]):
             found |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
@@ -331,7 +343,7 @@ class _Lesson:
             found |= dict.fromkeys(hit.id for hit in by_meaning(engine, vectors, where, _ALIKE))
         fresh = [name for name, record in self._changed.items() if record.kind == MemoryType.RULE]
         held = {record.id: record for record in engine.store.get(list(found))} | self._changed
-        return [held[name] for name in dict.fromkeys((*found, *fresh)) if name in held and held[name].status in _LIVE]
+        return [held[name] for name in dict.fromkeys((*found, *fresh)) if name in held and where.accepts(held[name])]
 
     def _same(self, one: _Prepared, held: Record) -> bool:
         from .rule_pairs import same_rule
@@ -341,22 +353,16 @@ class _Lesson:
         return held.key == one.draft.key or same_rule(one.draft.body, held.body)
 
     def _stone(self, one: _Prepared) -> Record | None:
-        where = Where(
-            kinds={"tombstone"},
-            projects={self._engine.project, EVERYWHERE},
-            keys={one.draft.key},
-            statuses={Status.ACTIVE},
-        )
-        return next(iter(self._engine.store.scan(where, 1)), None)
+        return find_tombstones(self._engine, [one.draft.key]).get(one.draft.key)
 
     def _put(self, record: Record) -> None:
         held = self._changed.get(record.id)
         # Changed twice before it is put once: the store takes one step.
         self._changed[record.id] = record if held is None else replace(record, version=held.version)
 
-    def _note(self, record: Record, verb: str, why: str, before: Record) -> None:
+    def _note(self, record: Record, verb: str, why: str, before: Record, quoted: str = "") -> None:
         told = {"status": str(before.status), "reach": before.body.get("reach"), "rule": before.body.get("rule")}
-        self._history.append(change(self._engine, record, verb, clean(shorten(why, _SAID_CHARS)), told))
+        self._history.append(change(self._engine, record, verb, clean(shorten(why, _SAID_CHARS)), told, quoted))
 
 
 def contradicted(engine: Engine, record: Record) -> list[Record]:

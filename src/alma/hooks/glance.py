@@ -135,7 +135,7 @@ class Glance:
         return [found[id] for id in wanted if id in found]
 
     def _found(self, project: str) -> dict[int, str]:
-        select = "SELECT id, project FROM scope WHERE project IN (?, ?) AND kind = 'rule'"
+        select = "SELECT id, project FROM scope WHERE project IN (?, ?) AND kind = 'rule' AND user = ''"
         return dict(_fetched(self._db, select, (project, EVERYWHERE)))
 
     def _rules(self, where: str, params: Sequence[Any], limit: int) -> list[Rule]:

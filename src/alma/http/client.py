@@ -199,6 +199,7 @@ class RemoteALMA:
         *,
         idempotency_key: str | None = None,
         user_id: str | None = None,
+        shared: bool = False,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Outcome:
@@ -268,6 +269,7 @@ class RemoteALMA:
         *,
         subject: str | None = None,
         attribute: str | None = None,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> DomainKnowledge:
@@ -282,6 +284,7 @@ class RemoteALMA:
         category: str | None = None,
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Heuristic:
@@ -298,6 +301,7 @@ class RemoteALMA:
         category: str | None = None,
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AntiPattern:
@@ -313,6 +317,7 @@ class RemoteALMA:
         reach: str = "project",
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Rule:
@@ -336,6 +341,11 @@ class RemoteALMA:
 
     def delete(self, memory_id: str) -> None:
         self._asked("delete", {"memory_id": memory_id})
+
+    def erase_user(self, user_id: str) -> dict[str, int]:
+        """As `ALMA.erase_user`."""
+        counts: dict[str, int] = self._asked("erase_user", {"user_id": user_id})["counts"]
+        return counts
 
     def history(self, memory_id: str) -> list[dict[str, Any]]:
         changes = self._several(Change, "history", {"memory_id": memory_id})
@@ -378,7 +388,7 @@ class RemoteALMA:
         gone: ForgottenMemories = decoded(ForgottenMemories, self._asked("forget", said(locals())))
         return Forgotten(gone.ids)
 
-    def get_stats(self, agent: str | None = None) -> Stats:
+    def get_stats(self, agent: str | None = None, user_id: str | None = None) -> Stats:
         return cast("Stats", self._asked("stats", said(locals())))
 
     # -- how it is asked

@@ -117,7 +117,8 @@ def everything(engine: Engine, kinds: Iterable[str], ids: Iterable[str]) -> dict
 
 
 def _entries(engine: Engine, kinds: Iterable[str]) -> dict[str, Entry]:
-    where = Where(kinds=set(kinds), projects={engine.project, EVERYWHERE})
+    # The files are the project's: what belongs to one user is not written there.
+    where = Where(kinds=set(kinds), projects={engine.project, EVERYWHERE}, users={""})
     found: dict[str, Entry] = {}
     for record in sorted(engine.store.scan(where), key=lambda one: (one.status is not Status.ACTIVE, one.id)):
         made = entry(record)

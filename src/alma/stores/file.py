@@ -105,6 +105,11 @@ class FileStore:
         if progress is not None:
             progress(1, 1)
 
+    def vacuum(self) -> None:
+        """Write the file anew without deleted records and old versions."""
+        with self._writing():
+            self._compact()
+
     def close(self) -> None:
         with self._mutex:
             self._closed = True

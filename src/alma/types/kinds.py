@@ -53,6 +53,8 @@ class Memory:
     id: str
     agent: str
     project_id: str
+    user_id: str = ""
+    """Whose it is; empty: it belongs to nobody in particular, and every user sees it."""
     status: str = "active"
     confidence: float = 1.0
     confidence_interval: tuple[float, float] = (1.0, 1.0)
@@ -200,6 +202,7 @@ def _common(record: Record, belief: Belief) -> dict[str, Any]:
         "id": record.id,
         "agent": record.agent,
         "project_id": record.project,
+        "user_id": record.user,
         "status": str(record.status),
         "confidence": belief.mean,
         "confidence_interval": (belief.low, belief.high),
@@ -254,7 +257,6 @@ def _preference(record: Record, belief: Belief) -> UserPreference:
     body = record.body
     return UserPreference(
         **_common(record, belief),
-        user_id=record.user,
         category=body["category"],
         preference=body["preference"],
         source=record.provenance.source,
@@ -499,7 +501,7 @@ _ALL = (
     # Its id is made from the idempotency key, so that two processes cannot both write the first one.
     Kind("receipt", "rcp", ("arguments", "outcome")),
     Kind("change", "chg", ("record", "verb", "why", "before")),
-    Kind("tombstone", "tom", ("record", "kind")),
+    Kind("tombstone", "tom", ("record", "kind", "salt")),
     Kind("marker", "mrk", ("value",)),
 )
 

@@ -39,23 +39,32 @@ def learning(engine: Engine, episodes: Sequence[Episode], times: Sequence[dateti
     moments = [_back_then(engine, at) for at in times or [None] * len(drafts)]
     claims = [claim_receipt(engine, episode) for episode in episodes]
 
+    owners = [group_owner(engine, episode.user, shared=episode.shared) for episode in episodes]
+
     def attempt() -> tuple[list[Record], list[Record]]:
         groups = Groups(engine)
         history: list[Record] = []
         receipts = Receipts(engine, claims)
         outcomes: list[Record] = []
         recorded: list[Record] = []
-        for episode, draft, (own, shared), then, claim in zip(episodes, drafts, pairs, moments, claims, strict=True):
+        for episode, draft, owner, (own, shared), then, claim in zip(
+            episodes, drafts, owners, pairs, moments, claims, strict=True
+        ):
             outcome = receipts.find_outcome(claim)
             if outcome is None:
                 _check_retrieval(engine, episode)
-                outcome = _fold(then, groups, draft, own, shared, history)
+                outcome = _fold(then, groups, draft, owner, own, shared, history)
                 receipts.add(claim, outcome)
                 recorded.append(outcome)
             outcomes.append(outcome)
         return outcomes, [*recorded, *receipts.added, *groups.changed(), *history]
 
     return attempt
+
+
+def group_owner(engine: Engine, user: str, *, shared: bool = False) -> str:
+    """Return whose strategy group an outcome or a lesson of a user counts for; empty: that of nobody in particular."""
+    return "" if shared or engine.settings.share_between_users else user
 
 
 def _back_then(engine: Engine, at: datetime | None) -> Engine:
@@ -111,12 +120,13 @@ def _fold(
     engine: Engine,
     groups: Groups,
     draft: Draft,
+    owner: str,
     own: tuple[Vector, ...],
     shared: tuple[Vector, ...],
     history: list[Record],
 ) -> Record:
     body = draft.body
-    attempt = Attempt(draft.agent, body["strategy"], body["task"], body["task_type"], shared)
+    attempt = Attempt(draft.agent, body["strategy"], body["task"], body["task_type"], shared, owner)
     result = Result(body["outcome"])
     group = groups.find_or_make(attempt)
     worked = works(group, engine.clock())

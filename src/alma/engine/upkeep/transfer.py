@@ -19,8 +19,10 @@ from ...types.query import Where
 from ...types.record import Provenance, Record, Status, Trust, to_json
 from ...types.rules import EVERYWHERE
 from ...types.times import now, to_iso
-from ..admit import buried, clean, commit
+from ..admit import clean, commit
 from ..context import Engine
+from ..erase import salt_marker
+from ..tombstones import SALT_MARKER, buried, buried_ids, key_of_deleted, read_salts
 from .reindex import reindex, unseen
 from .sound import HERE_ONLY, sound
 
@@ -178,6 +180,9 @@ def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 def _fitted(engine: Engine, record: Record, trusted: bool) -> Record:
     """Without secrets, with vectors of this store's embedder only, and no more believed than the file is."""
+    if record.kind == "tombstone":
+        # It holds no words, and its salt reads like a secret.
+        return record
     body, text = clean(dict(record.body)), clean(record.text)
     changed = body != record.body or text != record.text
     fitted = replace(record, body=body, text=text) if changed else record
@@ -208,7 +213,8 @@ def _judged(engine: Engine, batch: Sequence[Record], trusted: bool) -> tuple[Tak
     """What becomes of each, and those that are to be written."""
     newest = {record.id: record for record in sorted(batch, key=lambda one: one.version)}
     held = {record.id: record for record in engine.store.get(list(newest))}
-    gone = buried(engine, {record.key for record in newest.values() if record.key})
+    memories = [record for record in newest.values() if record.kind != "tombstone"]
+    gone = buried(engine, map(key_of_deleted, memories)) | buried_ids(engine, [record.id for record in memories])
     said = _said(engine, newest.values())
     fresh, counts = [], Taken()
     for record in newest.values():
@@ -216,7 +222,24 @@ def _judged(engine: Engine, batch: Sequence[Record], trusted: bool) -> tuple[Tak
         counts = _sum(counts, one)
         if one.added or one.updated:
             fresh.append(record)
-    return counts, fresh
+    return counts, [*fresh, *_new_salts(engine, fresh)]
+
+
+def _new_salts(engine: Engine, fresh: Sequence[Record]) -> list[Record]:
+    """The store's salts with those that the tombstones of a file were made with."""
+    known = read_salts(engine)
+    told = dict.fromkeys(str(one.body.get("salt") or "") for one in fresh if one.kind == "tombstone")
+    new = [salt for salt in told if len(salt) == 32 and _is_hex(salt) and salt not in known]
+    if not new:
+        return []
+    held = engine.store.get([SALT_MARKER])
+    if not held:
+        return [salt_marker(engine, new)]
+    return [replace(held[0], body={"value": [*known, *new]}, version=held[0].version + 1)]
+
+
+def _is_hex(text: str) -> bool:
+    return all(sign in "0123456789abcdef" for sign in text)
 
 
 def _one(record: Record, held: Record | None, gone: set[str], said: dict[Said, str], trusted: bool) -> Taken:
@@ -224,7 +247,7 @@ def _one(record: Record, held: Record | None, gone: set[str], said: dict[Said, s
         return Taken(left_out=1)
     if held is not None:
         return Taken(updated=1) if trusted and record.version > held.version else Taken(known=1)
-    if record.kind != "tombstone" and record.key in gone:
+    if not gone.isdisjoint((record.id, key_of_deleted(record))):
         return Taken(erased=1)
     if record.kind in _ALONE and said.get(_what(record), record.id) != record.id:
         return Taken(known=1)

@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...errors import ReadOnlyError
+from ...errors import BusyError, ReadOnlyError
 from ...types.kinds import KINDS
 from ...types.query import Hit, Where
 from ...types.record import Record
@@ -160,11 +160,19 @@ class SQLiteStore:
             return check.stats(db, self.path)
 
     def vacuum(self) -> None:
-        """Give unused space back and leave no trace of deleted words."""
+        """Leave no byte of deleted records in the file, and give unused space back.
+
+        The word index is built anew (its segments keep deleted terms until they are merged), every page is rewritten,
+        and the write-ahead log is emptied. BusyError when another connection still reads from that log.
+        """
         with self._db.use() as db:
-            db.execute("INSERT INTO words (words) VALUES ('optimize')")
+            db.execute("INSERT INTO words (words) VALUES ('rebuild')")
             db.execute("VACUUM")
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise BusyError(
+                f"another process reads {self.path}, so its log still holds old content; vacuum again later"
+            )
 
     def backup(self, target: str | os.PathLike[str], progress: backup.Progress | None = None) -> None:
         """Copy what the file holds at this moment to a new file, while others read and write."""
