@@ -183,7 +183,10 @@ class _Batch:
         if known.id in self._fresh:
             return replace(known, tags=tags)
         status = known.status if draft.provenance.trust is Trust.UNTRUSTED else Status.ACTIVE
-        return revise(self._engine, known, tags=tags, status=status)
+        # Said by somebody who is trusted more, it is theirs.
+        heavier = draft.provenance.weight > known.provenance.weight
+        provenance = draft.provenance if heavier else known.provenance
+        return revise(self._engine, known, tags=tags, status=status, provenance=provenance)
 
 
 def _held(engine: Engine, drafts: Iterable[Draft]) -> dict[str, Record]:

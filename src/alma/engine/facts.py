@@ -14,7 +14,7 @@ from typing import Any
 
 from ..types.kinds import MemoryType
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Record, Status
 from .admit import Attempting, change, inserting, revise
 from .context import Engine
 from .drafts import Draft
@@ -22,7 +22,6 @@ from .search import by_words
 
 _ALIKE = 16
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
-_SAY = {Origin.USER: 3, Origin.CORRECTION: 3, Origin.AGENT: 2, Origin.IMPORT: 1, Origin.MODEL: 1}
 
 
 def admitting(engine: Engine, drafts: Sequence[Draft]) -> Attempting:
@@ -61,7 +60,7 @@ class _Course:
             return
         against = [held for held in self._alike(record) if _conflict(record, held)]
         for held in against:
-            if _weight(held.provenance) > _weight(record.provenance):
+            if held.provenance.weight > record.provenance.weight:
                 body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": held.id}}
                 self._put(replace(record, status=Status.CANDIDATE, body=body))
                 return
@@ -129,7 +128,3 @@ def _conflict(record: Record, held: Record) -> bool:
 
 def _begun(record: Record) -> datetime:
     return record.valid_from or record.created_at
-
-
-def _weight(provenance: Provenance) -> int:
-    return 0 if provenance.trust is Trust.UNTRUSTED else _SAY.get(provenance.origin, 1)

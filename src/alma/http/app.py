@@ -21,7 +21,7 @@ from alma import __version__
 
 from ..api import Effect, Operation, operations
 from ..api.checking import checked
-from ..api.elsewhere import from_elsewhere
+from ..api.elsewhere import from_elsewhere, relay_sources
 from ..api.plain import plain
 from ..api.projects import Projects
 from ..api.schema import RESULT, is_object
@@ -107,7 +107,8 @@ class Service:
             raise Refusal(404, "NotFound", "there is no such operation; GET /v1/operations lists them")
         if request.method != "POST":
             raise plainly(405, {"allow": "POST"})
-        arguments = from_elsewhere(operation, checked(operation, decoded(await _body(request))))
+        given = checked(operation, decoded(await _body(request)))
+        arguments = from_elsewhere(operation, relay_sources(operation, given))
         call: Call = request.scope[CALL]
         return _json(await self._aside(partial(self._done, call, _wanted(request), operation, arguments)))
 

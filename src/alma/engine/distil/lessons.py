@@ -8,6 +8,7 @@ from typing import Any
 
 from ...types.kinds import KINDS, MemoryType
 from ...types.query import Where
+from ...types.quoting import quote_output
 from ...types.record import Origin, Provenance, Record, Status, Trust
 from ..admit import build, buried, change
 from ..context import Engine
@@ -19,7 +20,6 @@ from .groups import Attempt, Groups, fits, lesson_id
 
 MAX_ERRORS = 5
 _ERROR_CHARS = 240
-_WHY_CHARS = 600
 _FEW = 12
 _NEAREST = 6
 _KINDS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
@@ -129,11 +129,8 @@ def _body(case: Case, kind: MemoryType) -> dict[str, Any]:
 
 
 def why_bad(group: Record) -> str:
-    errors = group.body["errors"]
-    if errors:
-        return shorten("; ".join(reversed(errors)), _WHY_CHARS)
     seen = group.evidence
-    return f"failed {seen.failures} of {seen.results} times"
+    return quote_output(*reversed(group.body["errors"])) or f"failed {seen.failures} of {seen.results} times"
 
 
 def alternative(case: Case, but: tuple[str, ...]) -> str:
