@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,6 +71,14 @@ def test_it_edits_in_its_own_name(talk: Talk, alma: ALMA) -> None:
     assert answer.is_error
     assert "only a person" in answer.content[0].text
     assert alma.get(rule.id).rule == "Use pnpm"
+
+
+def test_rules_in_files_it_imports_wait(talk: Talk, alma: ALMA, tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("- Name tests after behaviour\n")
+    given = {"path": "AGENTS.md", "root": str(tmp_path), "all_items": True}
+    for trusted in ({}, {"trusted": True}):
+        call(talk, "alma_import_rules", **given, **trusted)
+    assert [one.status for one in alma.list("rule", status=None)] == ["candidate"]
 
 
 def test_an_unknown_source_is_an_error(talk: Talk) -> None:

@@ -91,8 +91,8 @@ def _form(case: Case, kind: MemoryType, name: str) -> list[Record]:
 def _update(case: Case, held: Record, says: Standing) -> list[Record]:
     status = _status(held, says)
     body = held.body
-    # What a person wrote or edited stays as they wrote it; only its evidence and standing move.
-    if status is Status.ACTIVE and held.provenance.origin is not Origin.USER:
+    # What somebody stated or edited stays as they wrote it; only its evidence and standing move.
+    if status is Status.ACTIVE and not _is_stated(held):
         body = {**held.body, **_body(case, MemoryType(held.kind)), "metadata": held.body.get("metadata", {})}
     evidence = held.evidence.with_results_of(case.group.evidence)
     record = replace(held, evidence=evidence, status=status, body=body, text=KINDS[held.kind].text(body))
@@ -106,8 +106,12 @@ def _update(case: Case, held: Record, says: Standing) -> list[Record]:
 def _status(held: Record, says: Standing) -> Status:
     if held.status in _SETTLED or (held.body.get("put_away") and held.status is not Status.ACTIVE):
         return held.status
-    unrefuted = says is Standing.OPEN and held.status is Status.ACTIVE and held.provenance.origin is Origin.USER
+    unrefuted = says is Standing.OPEN and held.status is Status.ACTIVE and _is_stated(held)
     return Status.ACTIVE if says == held.kind or unrefuted else Status.ARCHIVED
+
+
+def _is_stated(lesson: Record) -> bool:
+    return lesson.provenance.origin is not Origin.OUTCOME
 
 
 def _because(group: Record) -> str:
@@ -164,7 +168,7 @@ def advise(case: Case, turned: bool) -> None:
     groups, group = case.groups, case.group
     found = _warnings(case)
     for warning in groups.get([one.id for one in found], found):
-        told = warning.provenance.origin is Origin.USER or (warning.body["better_alternative"] and not turned)
+        told = _is_stated(warning) or (warning.body["better_alternative"] and not turned)
         if told or group.id in warning.links or not fits(case.attempt, warning):
             continue
         better = alternative(case, warning.links)
