@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .engine import validate
@@ -20,8 +21,6 @@ from .types.rules import Reach, RuleSource
 Given = Mapping[str, Any]
 Proposal = Draft | Statement | Teaching
 
-_BY_A_PERSON = frozenset({"user_stated", "explicit_instruction", "user", "correction"})
-_FROM_OUTSIDE = frozenset({"tool_output", "web_page", "file", "document", "email"})
 _LEARN = (
     "agent", "task", "outcome", "strategy_used", "task_type", "duration_ms", "error_message", "feedback",
     "retrieval_id", "idempotency_key", "user_id", "shared", "tags", "metadata",
@@ -97,7 +96,10 @@ def conversation(engine: Engine, given: Given) -> Conversation:
     """The arguments of `add_episode`."""
     _known("an episode", given, _EPISODE)
     turns = validate.many("turns", given.get("turns", ()))
-    provenance = _heard(validate.name("source", given.get("source") or "conversation"))
+    provenance = validate.provenance("source", given.get("source") or "conversation")
+    if provenance.trust is not Trust.UNTRUSTED:
+        # That it was said is certain; whether it is true is another matter.
+        provenance = replace(provenance, origin=Origin.IMPORT, trust=Trust.LEARNED)
     said = [_said(f"turns[{at}]", one, provenance) for at, one in enumerate(turns)]
     return Conversation(
         agent=agent(engine, given.get("agent")),
@@ -113,13 +115,6 @@ def conversation(engine: Engine, given: Given) -> Conversation:
 
 def _title(given: object) -> str:
     return validate.text("title", given, _MAX_TITLE) if validate.optional_text("title", given) else ""
-
-
-def _heard(source: str) -> Provenance:
-    """That it was said is certain; whether it is true is another matter, and from outside it waits for a person."""
-    if source in _FROM_OUTSIDE:
-        return Provenance(Origin.TOOL, Trust.UNTRUSTED, source=source)
-    return Provenance(Origin.IMPORT, Trust.LEARNED, source=source)
 
 
 def _said(label: str, given: Given, provenance: Provenance) -> Said | None:
@@ -155,7 +150,7 @@ def proposal(engine: Engine, given: Given) -> Proposal:
     _known(f"a {kind}", given, (*_ADD[kind], "type", "source", "tags", "metadata"))
     common: dict[str, Any] = {
         "tags": validate.names("tags", given.get("tags")),
-        "provenance": _provenance(validate.name("source", given.get("source") or "user_stated")),
+        "provenance": validate.provenance("source", given.get("source") or "user_stated"),
     }
     return _PROPOSE[kind](engine, given, common)
 
@@ -201,6 +196,8 @@ def _rule(engine: Engine, given: Given, common: dict[str, Any]) -> Teaching:
     by_person = provenance.origin is Origin.USER
     return Teaching(
         id=new_id("tea"),
+        provenance=provenance,
+        at=engine.clock(),
         agent=agent(engine, given.get("agent")),
         user=_user(given),
         rule=validate.text("rule", given.get("rule"), RULE_CHARS),
@@ -208,8 +205,8 @@ def _rule(engine: Engine, given: Given, common: dict[str, Any]) -> Teaching:
         why=validate.optional_text("why", given.get("why")) or "",
         reach=_lasting(given.get("reach") or Reach.PROJECT),
         source=RuleSource.NOTE if by_person else RuleSource.IMPORT,
-        # What comes from elsewhere waits for a person.
-        sure=provenance.trust is not Trust.UNTRUSTED,
+        # Only a person's words become a rule at once; what anybody else writes waits for a person.
+        sure=by_person,
         tags=common["tags"],
         metadata=validate.metadata(given.get("metadata")),
     )
@@ -261,13 +258,6 @@ _PROPOSE: Mapping[MemoryType, Callable[[Engine, Given, dict[str, Any]], Proposal
     MemoryType.ANTI_PATTERN: _anti_pattern,
     MemoryType.RULE: _rule,
 }
-
-
-def _provenance(source: str) -> Provenance:
-    if source in _FROM_OUTSIDE:
-        return Provenance(Origin.TOOL, Trust.UNTRUSTED, source=source)
-    origin = Origin.USER if source in _BY_A_PERSON else Origin.AGENT
-    return Provenance(origin, Trust.TRUSTED, source=source)
 
 
 def memory_type(given: MemoryType | str | None) -> MemoryType | None:

@@ -402,9 +402,19 @@ class ALMA:
         return memory
 
     def update(
-        self, memory_id: str, /, *, status: str | None = None, tags: Iterable[str] | None = None, **fields: Any
+        self,
+        memory_id: str,
+        /,
+        *,
+        status: str | None = None,
+        tags: Iterable[str] | None = None,
+        source: str = "user",
+        **fields: Any,
     ) -> Memory:
-        """Change a memory's own fields (such as `fact=...`), its status or its tags; its history keeps the old."""
+        """Change a memory's own fields (such as `fact=...`), its status or its tags; its history keeps the old.
+
+        `source` says who makes the change. Only a person (`user`) may change the words of a rule.
+        """
         told: dict[str, Any] = {name: _CHECKS.get(name, validate.text)(name, value) for name, value in fields.items()}
         if not told and status is None and tags is None:
             raise ValidationError("nothing to update: pass a field, status or tags")
@@ -414,6 +424,7 @@ class ALMA:
             told,
             None if status is None else validate.choice("status", status, Status),
             None if tags is None else validate.names("tags", tags),
+            validate.provenance("source", source),
         )
         return view(record, self.engine.clock())
 

@@ -175,7 +175,7 @@ def add_preference(
     user_id: Annotated[str, About("whose preference it is")],
     category: Annotated[str, About("such as code_style or communication")],
     preference: Annotated[str, About("what the user wants, in a sentence")],
-    source: words.Source = "explicit_instruction",
+    source: words.Source = words.AGENT,
     attribute: Annotated[str | None, About("the key, such as indentation: replaces the older preference of it")] = None,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
@@ -194,7 +194,7 @@ def add_knowledge(
     agent: words.Agent,
     domain: Annotated[str, About("what it is about, such as deployment")],
     fact: Annotated[str, About("the fact, in a sentence that can be understood alone")],
-    source: words.Source = "user_stated",
+    source: words.Source = words.AGENT,
     subject: Annotated[str | None, About("what the fact is about, such as billing; needs attribute")] = None,
     attribute: Annotated[str | None, About("the key, such as database: replaces the older fact of it")] = None,
     user_id: words.Owner = None,
@@ -216,7 +216,7 @@ def add_heuristic(
     condition: Annotated[str, About("when it applies: the sort of task")],
     strategy: Annotated[str, About("what to do then")],
     category: Annotated[str | None, About("what it is about, where that is declared")] = None,
-    source: words.Source = "user_stated",
+    source: words.Source = words.AGENT,
     user_id: words.Owner = None,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
@@ -235,7 +235,7 @@ def add_anti_pattern(
     better_alternative: Annotated[str, About("what to do instead")] = "",
     condition: Annotated[str, About("when it applies; empty: always")] = "",
     category: Annotated[str | None, About("what it is about, where that is declared")] = None,
-    source: words.Source = "user_stated",
+    source: words.Source = words.AGENT,
     user_id: words.Owner = None,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
@@ -253,12 +253,15 @@ def add_rule(
     trigger: Annotated[str, About("when it applies; empty: always")] = "",
     why: Annotated[str, About("why")] = "",
     reach: Annotated[str, About("how far it reaches", ("project", "always"))] = "project",
-    source: words.Source = "user_stated",
+    source: words.Source = words.AGENT,
     user_id: words.Owner = None,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
 ) -> Rule:
-    """Keep a rule that a person gave. A later rule that contradicts it takes its place."""
+    """Propose a rule. It holds once a person accepts it; a person's own (source 'user') holds at once.
+
+    A later rule that contradicts it takes its place.
+    """
     given = {name: value for name, value in locals().items() if name != "alma"}
     return alma.add_rule(**given)
 
@@ -368,9 +371,13 @@ def update_memory(
     fields: Annotated[dict[str, Any] | None, About("its own fields to change, such as {'fact': '…'}")] = None,
     status: words.StatusOf = None,
     tags: words.Tags = None,
+    source: words.Source = words.AGENT,
 ) -> Memory:
-    """Change a memory's fields, status or tags. Its history keeps the old ones."""
-    return alma.update(memory_id, status=status, tags=tags, **(fields or {}))
+    """Change a memory's fields, status or tags. Its history keeps the old ones.
+
+    Only a person changes the words of a rule.
+    """
+    return alma.update(memory_id, status=status, tags=tags, source=source, **(fields or {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def _fitting(args: argparse.Namespace) -> None:
 
 def _from_text(args: argparse.Namespace, alma: ALMA) -> api.Learnt:
     name = args.name or ("standard input" if args.file == "-" else Path(args.file).name)
-    return api.learn_from_text(alma, read(args.file), args.agent, name=name, **given(args, *_BOTH))
+    return api.learn_from_text(alma, read(args.file), args.agent, name=name, source="user", **given(args, *_BOTH))
 
 
 def _from_conversation(args: argparse.Namespace, alma: ALMA) -> api.Learnt:
@@ -146,7 +146,7 @@ def _from_conversation(args: argparse.Namespace, alma: ALMA) -> api.Learnt:
     if not messages:
         raise ValidationError(f"{args.file} holds no message; nothing was recorded")
     told = given(args, *_BOTH, "session_id", "save_episode")
-    return api.learn_from_conversation(alma, [message for _, message in messages], args.agent, **told)
+    return api.learn_from_conversation(alma, [message for _, message in messages], args.agent, source="user", **told)
 
 
 # -- usage

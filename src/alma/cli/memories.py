@@ -11,6 +11,7 @@ from ..errors import NotFoundError, ValidationError
 from ..types.kinds import Episode, Memory, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status
+from ..types.sources import SOURCES
 from .draw import listing
 from .draw_one import card
 from .episodes import register_episode
@@ -124,14 +125,18 @@ def _register_add(commands: Subparsers) -> None:
         parser.set_defaults(operation=operation, names=(*needed, *optional))
         for argument in needed:
             parser.add_argument(_option(argument), dest=argument, metavar="TEXT", required=True)
-        for argument in (*optional, "source"):
+        for argument in optional:
             parser.add_argument(_option(argument), dest=argument, metavar="TEXT")
+        # A person types this.
+        said = "explicit_instruction" if name == "preference" else "user_stated"
+        parser.add_argument("--source", metavar="S", default=said, help=_SOURCE)
         add_tags(parser)
         parser.add_argument("--metadata", metavar="JSON", help="a JSON object of your own")
     register_episode(kinds)
     register_many(kinds)
 
 
+_SOURCE = f"where it comes from: {', '.join(SOURCES)} (default: user); tool and content wait for your review"
 _CONVERSATION = "alma add episode chat.jsonl --agent ops --session 2026-05-07"
 _FILE = "alma add many facts.jsonl --agent ops"
 _ADDING = {
@@ -210,7 +215,7 @@ def _register_update(commands: Subparsers) -> None:
 def update(args: argparse.Namespace, out: Output) -> int:
     fields = _pairs(args.fields)
     with opened(args) as alma:
-        memory = api.update_memory(alma, args.id, fields, args.status, args.tags)
+        memory = api.update_memory(alma, args.id, fields, args.status, args.tags, source="user")
     return _changed(out, "updated", memory)
 
 

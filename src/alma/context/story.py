@@ -15,11 +15,13 @@ from ..engine.context import Engine
 from ..engine.evidence import strength
 from ..engine.inject.escape import escape
 from ..engine.inject.prompt import tokens
+from ..engine.inject.quote import quote_data
 from ..engine.text import shorten
-from ..types.kinds import MemoryType, Result
+from ..types.kinds import MemoryType, Result, quoted_why
 from ..types.query import Where, visible_users
 from ..types.record import Record, Status
 from ..types.rules import EVERYWHERE
+from ..types.sources import QUOTED
 
 _WEIGHED = 10_000
 """So many of each sort are weighed, the newest: some 40 µs each."""
@@ -115,7 +117,15 @@ class _Ranked:
 
     def _best(self, records: Iterable[Record], told: Told) -> list[str]:
         ranked = nsmallest(_TOLD, records, key=lambda one: (-round(strength(one, self._now), 6), one.id))
-        return list(dict.fromkeys(_line(told(one)) for one in ranked))
+        return list(dict.fromkeys(_shown(one, told(one)) for one in ranked))
+
+
+def _shown(record: Record, text: str) -> str:
+    """What comes from programs and files is quoted; a rule from there was accepted by a person."""
+    origin = record.provenance.canonical_source
+    if origin in QUOTED and record.kind != MemoryType.RULE:
+        return quote_data(text, origin, _LINE_CHARS)
+    return _line(text)
 
 
 def _line(text: str) -> str:
@@ -141,7 +151,7 @@ def _strategy(record: Record) -> str:
 
 
 def _warning(record: Record) -> str:
-    why = f" ({record.body['why_bad']})" if record.body["why_bad"] else ""
+    why = f" ({quoted_why(record)})" if record.body["why_bad"] else ""
     return _when(record.body["condition"], f"not {shorten(record.body['pattern'], _LINE_CHARS // 2)}{why}")
 
 

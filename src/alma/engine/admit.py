@@ -198,9 +198,12 @@ class _Batch:
         tags = tuple(dict.fromkeys((*known.tags, *draft.tags)))
         if known.id in self._fresh:
             return replace(known, tags=tags)
-        is_confirmed = draft.provenance.trust is not Trust.UNTRUSTED and self._engine.may_activate(known)
-        status = Status.ACTIVE if is_confirmed else known.status
-        return revise(self._engine, known, tags=tags, status=status)
+        may_change = draft.provenance.trust is not Trust.UNTRUSTED and self._engine.may_activate(known)
+        status = Status.ACTIVE if may_change else known.status
+        # Said by somebody who is trusted more, it is theirs.
+        is_heavier = may_change and draft.provenance.weight > known.provenance.weight
+        provenance = draft.provenance if is_heavier else known.provenance
+        return revise(self._engine, known, tags=tags, status=status, provenance=provenance)
 
 
 def _held(engine: Engine, drafts: Iterable[Draft]) -> dict[str, Record]:

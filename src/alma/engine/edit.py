@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import NotFoundError, ValidationError, unknown
-from ..types.kinds import KINDS, READABLE_KINDS, MemoryType
+from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, quoted_why
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
 from .admit import Attempting, allow, build, change, clean, commit, key_of, revise, rewrite, screen
@@ -70,21 +70,17 @@ def _strategy(draft: Draft) -> str:
     return str(draft.body.get("strategy") or draft.body.get("pattern"))
 
 
-# Who has more say; what was learned or came from elsewhere has least.
-_SAY = {Origin.USER: 2, Origin.AGENT: 1}
-
-
 def _stated(engine: Engine, groups: Groups, draft: Draft, group: Record) -> list[Record]:
     """The lesson as it is told now, and the lines of history that follow."""
     name = lesson_id(group, draft.kind)
     held = groups.get([name])
-    if held and _weight(held[0].provenance) > _weight(draft.provenance):
+    if held and held[0].provenance.weight > draft.provenance.weight:
         # Nobody overrules somebody who is trusted more; they may only confirm.
         groups.put(held[0])
         return []
     groups.put(group)
     overruled = _overrule(engine, groups, group, draft.kind)
-    body = {**(held[0].body if held else {}), **{field: value for field, value in draft.body.items() if value}}
+    body = {**(_readable(held[0]) if held else {}), **{field: value for field, value in draft.body.items() if value}}
     body = {**draft.body, **body}
     stones = _find_stones(engine, groups, draft, name)
     by_person = draft.provenance.origin is Origin.USER
@@ -117,10 +113,6 @@ def _find_stones(engine: Engine, groups: Groups, draft: Draft, name: str) -> lis
     return [stone for stone in found if stone.status is Status.ACTIVE]
 
 
-def _weight(provenance: Provenance) -> int:
-    return -1 if provenance.trust is Trust.UNTRUSTED else _SAY.get(provenance.origin, 0)
-
-
 def _overrule(engine: Engine, groups: Groups, group: Record, kind: str) -> list[Record]:
     """Of the same strategy there is never a recommendation and a warning at once: what is told now holds."""
     other = MemoryType.ANTI_PATTERN if kind == MemoryType.HEURISTIC else MemoryType.HEURISTIC
@@ -148,7 +140,12 @@ def find(engine: Engine, memory_id: str) -> Record:
 
 
 def update(
-    engine: Engine, memory_id: str, fields: Mapping[str, Any], status: Status | None, tags: tuple[str, ...] | None
+    engine: Engine,
+    memory_id: str,
+    fields: Mapping[str, Any],
+    status: Status | None,
+    tags: tuple[str, ...] | None,
+    editor: Provenance,
 ) -> Record:
     def attempt() -> tuple[Record, list[Record]]:
         held = find(engine, memory_id)
@@ -159,16 +156,14 @@ def update(
         changes: dict[str, Any] = {} if status is None else {"status": status}
         if tags is not None:
             changes["tags"] = tags
-        body = {**held.body, **told}
+        body = {**_readable(held), **told}
         if held.kind == MemoryType.RULE:
             body = dressed(body)
         if status is not None:
             # A lesson that a person put away stays away, whatever is learned.
             body["put_away"] = status is not Status.ACTIVE
         if told.keys() - {"metadata"}:
-            # What a person has edited is theirs; learning moves its evidence, not its words.
-            origin = replace(held.provenance, origin=Origin.USER)
-            fresh = rewrite(engine, held, body, provenance=origin, key=_key(held, body), **changes)
+            fresh = rewrite(engine, held, body, provenance=_edited_by(held, editor), key=_key(held, body), **changes)
         else:
             fresh = revise(engine, held, body=body, **changes)
         followed = along(engine, held, **changes) if held.kind == MemoryType.EPISODE and changes else []
@@ -176,6 +171,26 @@ def update(
         return fresh, [fresh, *followed, change(engine, fresh, "edited", before=before)]
 
     return commit(engine, attempt)
+
+
+def _edited_by(held: Record, editor: Provenance) -> Provenance:
+    """What a person has edited is theirs; learning moves its evidence, not its words."""
+    if editor.origin is Origin.USER:
+        return replace(held.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
+    if held.kind == MemoryType.RULE:
+        raise ValidationError(
+            "only a person changes the words of a rule (source 'user'); add_rule proposes another one"
+        )
+    if held.provenance.trust is Trust.UNTRUSTED:
+        return held.provenance
+    return replace(held.provenance, origin=editor.origin, trust=editor.trust)
+
+
+def _readable(held: Record) -> dict[str, Any]:
+    """The body of a record that becomes a person's: what a program gave as a reason stays quoted."""
+    if held.kind == MemoryType.ANTI_PATTERN:
+        return {**held.body, "why_bad": quoted_why(held)}
+    return {**held.body, "why": quoted_why(held)} if held.kind == MemoryType.RULE else dict(held.body)
 
 
 def _editable(held: Record, fields: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from ..reading.port import About, Pair
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Record, Status
 from .admit import Attempting, change, explicit_key, inserting, revise
 from .context import Engine
 from .drafts import Draft
@@ -27,7 +27,6 @@ from .text import normalise
 
 _ALIKE = 16
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
-_SAY = {Origin.USER: 3, Origin.CORRECTION: 3, Origin.AGENT: 2, Origin.IMPORT: 1, Origin.MODEL: 1}
 
 
 def admitting(engine: Engine, drafts: Sequence[Draft], compare_texts: bool = True) -> Attempting:
@@ -78,7 +77,7 @@ class _Course:
         # A key given later takes over what was stated without one.
         against = list({held.id: held for held in (*keyed, *same)}.values())
         for held in against:
-            if _weight(held.provenance) > _weight(record.provenance):
+            if held.provenance.weight > record.provenance.weight:
                 body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": held.id}}
                 self._put(replace(record, status=Status.CANDIDATE, body=body))
                 return
@@ -170,7 +169,3 @@ def _is_later(held: Record, record: Record) -> bool:
 
 def _begun(record: Record) -> datetime:
     return record.valid_from or record.created_at
-
-
-def _weight(provenance: Provenance) -> int:
-    return 0 if provenance.trust is Trust.UNTRUSTED else _SAY.get(provenance.origin, 1)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..types.kinds import MemoryType
+from ..types.quoting import quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
 from .admit import build, clean, commit
@@ -236,9 +237,11 @@ def _of_fixed(story: Story, fixed: Fixed) -> Teaching | None:
 def _of_signal(story: Story, signal: Signal) -> Teaching | None:
     """A refusal or an edit says something was wrong, seldom what: it waits until it comes again."""
     if signal.name == "denied":
-        what = shorten(signal.what or signal.tool, _TASK_CHARS // 2)
+        what = shorten((signal.what or signal.tool).replace("`", "'"), _TASK_CHARS // 2)
         reason = signal.text.rpartition(f"{signal.what}`")[2].lstrip("`: ") if signal.what else signal.text
-        return _waiting(story, signal, f"Do not try `{what}`: it was not permitted", RuleSource.DENIAL, reason)
+        return _waiting(
+            story, signal, f"Do not try `{what}`: it was not permitted", RuleSource.DENIAL, quote_output(reason)
+        )
     found = edits.swap(signal.text, signal.what) if signal.name == "edited" else None
     if found is None:
         return None

@@ -25,7 +25,8 @@ MOST_RULES = 20
 _SAID_CHARS = 600
 _PART_CHARS = 240
 _RULE_CHARS = 300
-_TAUGHT = {RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.EDIT, RuleSource.DENIAL}
+_TAUGHT = {RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.EDIT}
+"""What a program refused is no word of the user."""
 
 SYSTEM = """You review notes that a coding assistant's memory took of what its user said. For each note decide whether \
 the user stated something that should hold in later sessions (a correction of how the assistant works, a preference, a \

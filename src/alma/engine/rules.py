@@ -17,8 +17,9 @@ from typing import Any
 from ..types.ids import new_id
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
+from ..types.quoting import is_quoted_output, quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.rules import EVERYWHERE, Reach, RuleSource
+from ..types.rules import EVERYWHERE, MACHINE_TAUGHT, Reach, RuleSource
 from ..types.vector import Vector
 from .admit import Attempting, build, change, clean, key_of, revise, screen
 from .context import Engine
@@ -64,13 +65,16 @@ class Teaching:
     sure: bool = True
     """Whether it holds at once; else it waits until it is repeated, confirmed or reviewed."""
     at: datetime | None = None
+    provenance: Provenance | None = None
+    """Where it came from, if `source` does not say it."""
     episodes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def explicit(self) -> bool:
-        return self.source in (RuleSource.NOTE, RuleSource.IMPORT)
+        """Whether somebody who may make rules wrote it down as one."""
+        return self.sure and self.source in (RuleSource.NOTE, RuleSource.IMPORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ def _prepared(engine: Engine, one: Teaching) -> _Prepared:
         user=one.user,
         session="" if one.reach in _LONG_LIVED else one.session,
         body=body,
-        provenance=Provenance(_ORIGINS[one.source], trust, one.episodes, str(one.source)),
+        provenance=one.provenance or Provenance(_ORIGINS[one.source], trust, one.episodes, str(one.source)),
         tags=one.tags,
     )
     screened = screen(engine, draft)
@@ -153,9 +157,16 @@ def line(body: Mapping[str, Any]) -> str:
     """One line of Markdown that cannot break out of its list."""
     from .inject.escape import escape
 
-    trigger, rule, why = (escape(str(body[name])) for name in ("trigger", "rule", "why"))
+    trigger, rule = (escape(str(body[name])) for name in ("trigger", "rule"))
+    why = str(body["why"])
+    if why and body.get("source") in MACHINE_TAUGHT and not is_quoted_output(why):
+        why = quote_output(why)
+    why = escape(why)
     when = f"**{_plain_start(trigger)}:** " if trigger and not _says_it(rule, trigger) else ""
     because = f" *Why:* {why}" if why and why.lower() not in rule.lower() else ""
+    if len(when + rule + because) > LINE_CHARS and is_quoted_output(why):
+        # Cut in two, a quotation would not end where it should.
+        because = ""
     return shorten(f"{when}{rule}{because}", LINE_CHARS)
 
 
@@ -256,7 +267,8 @@ class _Lesson:
     def _again(self, one: _Prepared, held: Record) -> Taught:
         given, metadata = one.teaching, dict(held.body.get("metadata", {}))
         sources = list(metadata.get("sources", ()))
-        if given.id in sources:
+        if given.id in sources or (given.source is RuleSource.IMPORT and not given.sure):
+            # A page or an agent that says it again is no second voice.
             return Taught(given, held, "known")
         metadata |= {"sources": [*sources, given.id][-_SOURCES:], "repeats": int(metadata.get("repeats", 0)) + 1}
         body = {**held.body, "metadata": metadata}
@@ -279,8 +291,7 @@ class _Lesson:
         if may_activate and given.explicit and given.sure:
             body |= {"source": str(given.source), "rule": one.draft.body["rule"], "put_away": False}
             changes["status"] = Status.ACTIVE
-            if held.provenance.trust is Trust.UNTRUSTED:
-                # Who states it now vouches for it.
+            if one.draft.provenance.weight > held.provenance.weight:
                 changes["provenance"] = one.draft.provenance
         body = dressed(body)
         key = key_of(held.kind, held.agent, held.user, body)
@@ -390,14 +401,11 @@ def _lasts(one: _Prepared) -> bool:
 
 def _confirms(given: Teaching, held: Record) -> bool:
     """Whether a repetition makes a rule of what was waiting."""
-    if given.explicit and given.sure:
+    if given.explicit:
         return True
     if given.source is RuleSource.DENIAL:
         # What refuses is a machine, and it refuses again what is tried again.
         return False
-    if given.source is RuleSource.IMPORT:
-        # A page that says it again is no second voice.
-        return given.sure
     if given.source is RuleSource.FIX:
         return given.sure or given.session != held.body["metadata"].get("session")
     return given.sure or given.reach in _LONG_LIVED

@@ -16,7 +16,7 @@ from ..engine.text import fingerprint
 from ..engine.tombstones import buried, find_tombstones
 from ..types.kinds import KINDS, MemoryType, Result
 from ..types.query import Where
-from ..types.record import Provenance, Record, Status, Trust
+from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
 from .types import Extracted, Kind
 
@@ -200,6 +200,8 @@ def _forbids(text: str) -> bool:
 def _teaching(place: Place, item: Becoming) -> rules.Teaching:
     preferred = item.field("label") == "preference"
     reach = Reach(item.field("reach", Reach.PROJECT))
+    spoken = RuleSource.PREFERENCE if preferred else RuleSource.CORRECTION
+    by_person = item.provenance.origin is Origin.USER
     return rules.Teaching(
         id=item.mark,
         agent=place.agent,
@@ -207,11 +209,12 @@ def _teaching(place: Place, item: Becoming) -> rules.Teaching:
         trigger=item.field("trigger"),
         why=item.field("why"),
         reach=reach if reach in (Reach.PROJECT, Reach.ALWAYS) else Reach.PROJECT,
-        source=RuleSource.PREFERENCE if preferred else RuleSource.CORRECTION,
+        source=spoken if by_person else RuleSource.IMPORT,
+        provenance=None if by_person else item.provenance,
         said=item.found.quote,
         session=place.session,
         user=_owner(place),
-        sure=item.found.confidence >= _SURE,
+        sure=by_person and item.found.confidence >= _SURE,
         at=item.found.at,
         episodes=(place.episode,) if place.episode else (),
         tags=item.tags,

@@ -28,6 +28,8 @@ APPLICATION_ID = 0x414C4D41
 VERSION = 1
 """The format of the file that the statements below are written for."""
 EVERYWHERE = "everywhere"
+_MACHINE_TAUGHT = ("fix", "denial")
+_OUTPUT = " *Why:* program output: `"
 NEWEST = 400
 _BUSY_SECONDS = 0.03
 # The plus keeps the planner away from an index that selects half of all rules, where another selects a few.
@@ -58,7 +60,11 @@ class Rule:
     @property
     def line(self) -> str:
         """As it is shown: made when the rule was written, and one line whatever happened to it since."""
-        return " ".join(str(self.body.get("line", "")).split())[:400]
+        line = " ".join(str(self.body.get("line", "")).split())[:400]
+        if self.body.get("source") in _MACHINE_TAUGHT and _OUTPUT not in line:
+            # Earlier versions wrote what a program printed as the reason.
+            line = line.partition(" *Why:* ")[0]
+        return line
 
     def names(self, field: str) -> list[str]:
         given = self.body.get(field)

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from ..api import Effect, Operation, operations
 from ..api.checking import checked
-from ..api.elsewhere import from_elsewhere
+from ..api.elsewhere import from_elsewhere, relay_sources
 from ..api.plain import plain
 from ..api.projects import Projects
 from ..api.schema import RESULT, is_object
@@ -108,7 +108,8 @@ class Service:
             raise Refusal(404, "NotFound", "there is no such operation; GET /v1/operations lists them")
         if request.method != "POST":
             raise plainly(405, {"allow": "POST"})
-        arguments = from_elsewhere(operation, checked(operation, decoded(await self._body(request))))
+        given = checked(operation, decoded(await self._body(request)))
+        arguments = from_elsewhere(operation, relay_sources(operation, given))
         call: Call = request.scope[CALL]
         if not _may_approve(call):
             arguments = refuse_vouching(operation, arguments)

@@ -333,10 +333,17 @@ class RemoteALMA:
         return self._one(Memory, "get", locals())
 
     def update(
-        self, memory_id: str, /, *, status: str | None = None, tags: Iterable[str] | None = None, **fields: Any
+        self,
+        memory_id: str,
+        /,
+        *,
+        status: str | None = None,
+        tags: Iterable[str] | None = None,
+        source: str = "user",
+        **fields: Any,
     ) -> Memory:
         """As `ALMA.update`."""
-        given = {"memory_id": memory_id, "status": status, "tags": tags, "fields": fields or None}
+        given = {"memory_id": memory_id, "status": status, "tags": tags, "source": source, "fields": fields or None}
         return self._one(Memory, "update", given)
 
     def delete(self, memory_id: str) -> None:

@@ -132,7 +132,7 @@ def _said(turn: Message, source: str) -> Said:
     """That it was said is certain, and it is only ever quoted. What somebody else wrote for a model waits for a
     person."""
     doubted = turn.voice in (Voice.OTHER, Voice.TOOL) and suspicious(turn.text)
-    trust = Provenance(Origin.TOOL, Trust.UNTRUSTED, source=source)
+    trust = Provenance(Origin.CONTENT, Trust.UNTRUSTED, source=source)
     heard = Provenance(Origin.IMPORT, Trust.LEARNED, source=source)
     return Said(speaker=turn.speaker, text=turn.text, at=turn.at, id=turn.id, provenance=trust if doubted else heard)
 

@@ -14,7 +14,7 @@ import mcp_types as types
 from ..api import Effect, Operation, operations
 from ..api.checking import checked
 from ..api.confining import Roots
-from ..api.elsewhere import from_elsewhere
+from ..api.elsewhere import from_elsewhere, relay_sources
 from ..api.operation import PROGRESS
 from ..api.plain import plain
 from ..api.schema import RESULT, Schema, input_schema, is_object, is_told, output_schema, told_once
@@ -105,7 +105,7 @@ class Offer:
         )
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        made = checked(self.operation, arguments, self.defaults)
+        made = relay_sources(self.operation, checked(self.operation, arguments, self.defaults))
         if not self.may_approve:
             made = refuse_vouching(self.operation, made)
         return from_elsewhere(self.operation, made) if self.roots is None else self.roots.confine(self.operation, made)

@@ -10,7 +10,7 @@ from ..engine.context import Engine
 from ..engine.drafts import Draft
 from ..engine.evidence import believe
 from ..engine.text import stems
-from ..types.kinds import MemoryType
+from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
@@ -75,6 +75,8 @@ def entry(record: Record) -> Entry:
 def words_of(record: Record) -> Words:
     """What a reader needs; a trigger or reason that only says the rule over again is left out."""
     said = {part: str(record.body.get(field) or "") for part, field in PARTS[record.kind].items()}
+    if "why" in said:
+        said["why"] = quoted_why(record)
     words = Words(**said).folded()
     if record.kind == MemoryType.ANTI_PATTERN:
         return replace(words, text=f"{_AVOID}{words.text}")
@@ -144,7 +146,7 @@ class Wanted:
             return ""
         if record.provenance.trust is Trust.UNTRUSTED:
             return "it comes from an untrusted source"
-        if record.provenance.trust is not Trust.TRUSTED and _planted(one):
+        if record.provenance.trust is not Trust.TRUSTED and read_as_planted(one.words):
             return "nobody said it, and it reads like an instruction that was planted"
         if record.project == EVERYWHERE and not self.everywhere:
             return "it holds in all projects, not only in this one"
@@ -154,11 +156,12 @@ class Wanted:
         return f"it has {size:,} characters, and an item has at most {LONGEST:,}" if size > LONGEST else None
 
 
-def _planted(one: Entry) -> bool:
+def read_as_planted(words: Words) -> bool:
+    """Whether the words read like an instruction that somebody planted for the model."""
     # Loaded here: its patterns take a while to compile, and most rules were said by a person.
     from ..engine.inject.escape import suspicious
 
-    return bool(suspicious(one.words.line()))
+    return bool(suspicious(words.line()))
 
 
 def _proven(record: Record, low: float) -> bool:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from ..engine.context import Engine
 from ..engine.evidence import believe
 from ..engine.text import shorten
-from ..types.kinds import MemoryType
+from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where, visible_users
-from ..types.record import Record, Status
+from ..types.record import Record, Status, Trust
 from ..types.rules import EVERYWHERE
 from ..types.scope import MemoryScope
 
@@ -122,10 +122,12 @@ def _warnings(engine: Engine, agent: str, user: str | None) -> list[str]:
 
 
 def _warning(record: Record) -> str:
-    why = f" ({record.body['why_bad']})" if record.body["why_bad"] else ""
+    why = f" ({quoted_why(record)})" if record.body["why_bad"] else ""
     return shorten(f"Not: {record.body['pattern']}{why}", _CHARS)
 
 
 def _believed(engine: Engine, records: Iterable[Record]) -> list[Record]:
     now = engine.clock()
-    return sorted(records, key=lambda one: (-round(believe(one, now).mean, 6), one.id))
+    # These lines are instructions, and the text of programs and files is none.
+    trusted = [one for one in records if one.provenance.trust is not Trust.UNTRUSTED or one.kind == MemoryType.RULE]
+    return sorted(trusted, key=lambda one: (-round(believe(one, now).mean, 6), one.id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,8 +11,9 @@ from typing import Any
 
 from . import speech
 from .evidence import Belief
-from .record import Record
-from .rules import Reach, RuleSource
+from .quoting import is_quoted_output, quote_output
+from .record import Origin, Record
+from .rules import MACHINE_TAUGHT, Reach, RuleSource
 from .times import from_iso, from_micros
 
 Body = Mapping[str, Any]
@@ -56,6 +58,8 @@ class Memory:
     user_id: str = ""
     """Whose it is; empty: it belongs to nobody in particular, and every user sees it."""
     status: str = "active"
+    origin: str = "user"
+    """Where it came from: user, agent, tool, content or import. What comes from tool and content is only quoted."""
     confidence: float = 1.0
     confidence_interval: tuple[float, float] = (1.0, 1.0)
     created_at: datetime
@@ -204,6 +208,7 @@ def _common(record: Record, belief: Belief) -> dict[str, Any]:
         "project_id": record.project,
         "user_id": record.user,
         "status": str(record.status),
+        "origin": record.provenance.canonical_source,
         "confidence": belief.mean,
         "confidence_interval": (belief.low, belief.high),
         "created_at": record.created_at,
@@ -283,11 +288,26 @@ def _anti_pattern(record: Record, belief: Belief) -> AntiPattern:
         **_common(record, belief),
         pattern=body["pattern"],
         condition=body["condition"],
-        why_bad=body["why_bad"],
+        why_bad=quoted_why(record),
         better_alternative=body["better_alternative"],
         occurrence_count=record.evidence.failures,
         last_seen=_last_result(record),
     )
+
+
+_COUNT = re.compile(r"failed \d+ of \d+ times")
+
+
+def quoted_why(record: Record) -> str:
+    """Return the reason of a warning or a rule, quoted where a program gave it.
+
+    New ones are quoted when they are written; earlier versions stored what the program printed as it was.
+    """
+    learned = record.kind == "anti_pattern" and record.provenance.origin is Origin.OUTCOME
+    why = str(record.body["why" if record.kind == "rule" else "why_bad"] or "")
+    if not learned and not (record.kind == "rule" and record.body["source"] in MACHINE_TAUGHT):
+        return why
+    return why if is_quoted_output(why) or _COUNT.fullmatch(why) else quote_output(why)
 
 
 def _rule(record: Record, belief: Belief) -> Rule:
@@ -297,7 +317,7 @@ def _rule(record: Record, belief: Belief) -> Rule:
         **common,
         rule=body["rule"],
         trigger=body["trigger"],
-        why=body["why"],
+        why=quoted_why(record),
         reach=Reach(body["reach"]),
         source=RuleSource(body["source"]),
         said=body["said"],

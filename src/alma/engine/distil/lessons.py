@@ -8,6 +8,7 @@ from typing import Any
 
 from ...types.kinds import KINDS, MemoryType
 from ...types.query import Where
+from ...types.quoting import quote_output
 from ...types.record import Origin, Provenance, Record, Status, Trust
 from ..admit import build, change
 from ..context import Engine
@@ -20,7 +21,6 @@ from .groups import Attempt, Groups, fits, lesson_id
 
 MAX_ERRORS = 5
 _ERROR_CHARS = 240
-_WHY_CHARS = 600
 _FEW = 12
 _NEAREST = 6
 _KINDS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
@@ -100,8 +100,8 @@ def _form(case: Case, kind: MemoryType, name: str) -> list[Record]:
 def _update(case: Case, held: Record, says: Standing) -> list[Record]:
     status = _status(held, says)
     body = held.body
-    # What a person wrote or edited stays as they wrote it; only its evidence and standing move.
-    if status is Status.ACTIVE and held.provenance.origin is not Origin.USER:
+    # What somebody stated or edited stays as they wrote it; only its evidence and standing move.
+    if status is Status.ACTIVE and not _is_stated(held):
         body = {**held.body, **describe_lesson(case, MemoryType(held.kind)), "metadata": held.body.get("metadata", {})}
     evidence = held.evidence.with_results_of(case.group.evidence)
     record = replace(held, evidence=evidence, status=status, body=body, text=KINDS[held.kind].text(body))
@@ -115,8 +115,12 @@ def _update(case: Case, held: Record, says: Standing) -> list[Record]:
 def _status(held: Record, says: Standing) -> Status:
     if held.status in _SETTLED or (held.body.get("put_away") and held.status is not Status.ACTIVE):
         return held.status
-    unrefuted = says is Standing.OPEN and held.status is Status.ACTIVE and held.provenance.origin is Origin.USER
+    unrefuted = says is Standing.OPEN and held.status is Status.ACTIVE and _is_stated(held)
     return Status.ACTIVE if says == held.kind or unrefuted else Status.ARCHIVED
+
+
+def _is_stated(lesson: Record) -> bool:
+    return lesson.provenance.origin is not Origin.OUTCOME
 
 
 def _because(group: Record) -> str:
@@ -139,11 +143,8 @@ def describe_lesson(case: Case, kind: MemoryType) -> dict[str, Any]:
 
 
 def why_bad(group: Record) -> str:
-    errors = group.body["errors"]
-    if errors:
-        return shorten("; ".join(reversed(errors)), _WHY_CHARS)
     seen = group.evidence
-    return f"failed {seen.failures} of {seen.results} times"
+    return quote_output(*reversed(group.body["errors"])) or f"failed {seen.failures} of {seen.results} times"
 
 
 def alternative(case: Case, but: tuple[str, ...]) -> str:
@@ -181,7 +182,7 @@ def advise(case: Case, turned: bool) -> None:
     groups, group = case.groups, case.group
     found = _warnings(case)
     for warning in groups.get([one.id for one in found], found):
-        told = warning.provenance.origin is Origin.USER or (warning.body["better_alternative"] and not turned)
+        told = _is_stated(warning) or (warning.body["better_alternative"] and not turned)
         if told or group.id in warning.links or not fits(case.attempt, warning):
             continue
         better = alternative(case, warning.links)
