@@ -62,7 +62,7 @@ _OPEN = Pattern(r"[bBrRuU]?(?P<q>\\?[\"'`])")
 _BARE = Pattern(r"[^\s\"'`]{1,200}")
 _REST = Pattern(r"[\w+/=.~-]*")
 _CUT = Pattern(r"[&;,](?=[\w.\- ]{0,40}=|$)|;|\\[nrt\"]|</|[,)\]}>.:]+$")
-_DOTTED = Pattern(r"[\w.-]+$")
+_DOTTED = Pattern(r"(?<![\w.-])(?:[\w-]{1,40}\.){2,6}$")
 _UUID = Pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 
 
@@ -100,10 +100,9 @@ def _to_its_end(text: str, start: int, end: int) -> Span:
     return start, rest.end() if rest else end
 
 
-def _is_property(text: str, name_start: int, value_end: int) -> bool:
-    """Whether this is a line of a properties file: `spring.datasource.password=…` and nothing else."""
-    line = text[max(text.rfind("\n", 0, name_start) + 1, name_start - 80) : name_start]
-    return "." in line and _DOTTED.match(line) is not None and text[value_end : value_end + 1] in ("", "\n", "\r")
+def _is_property(text: str, name_start: int, value: str) -> bool:
+    """Whether this is a setting of a properties file, such as `spring.datasource.password=…`."""
+    return has_digit(value) and _DOTTED.search(text[max(0, name_start - 80) : name_start]) is not None
 
 
 def _assigned(match: re.Match[str]) -> Span | None:
@@ -127,7 +126,7 @@ def _assigned(match: re.Match[str]) -> Span | None:
         and sign["op"] == "="
         and not sign["sp"]
         and start == sign.end()
-        and (match[0].isupper() or "--" in head or _is_property(text, match.start(), end))
+        and (match[0].isupper() or "--" in head or _is_property(text, match.start(), value))
     )
     if sign["op"] == "," and (not has_digit(value) or is_technical(value)):
         return None
