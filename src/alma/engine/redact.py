@@ -37,7 +37,21 @@ _TELLING = (
     *("pass", "token", "secret", "key", "pw", "://", "auth", "cookie", "bearer", "sess", "cred", "pin", "-u", "jwt"),
     *("sid", "login", "basic", "salt", "otp", "csrf", "xsrf", "_pat", "mnemonic", "seed", "recovery", "backup"),
     *("value=", "mysql", "mariadb", "mongo", "redis-cli", "ldap", "7z", "zip", "smb", "rpcclient", "openssl"),
-    *("kennwort", "contrase", "senha", "wachtwoord", "mdp", "пароль", "密码", "密碼", "口令", "パスワード", "비밀번호"),
+    *(
+        "kennwort",
+        "contrase",
+        "clave",
+        "d'ordine",
+        "senha",
+        "wachtwoord",
+        "mdp",
+        "пароль",
+        "密码",
+        "密碼",
+        "口令",
+        "パスワード",
+        "비밀번호",
+    ),
     *("kty", "private", "net use", "%40", " code", "sudo -s"),
 )
 _INVISIBLE = Pattern(

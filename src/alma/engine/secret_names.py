@@ -119,7 +119,8 @@ def _assigned(match: re.Match[str]) -> Span | None:
     if not found:
         return None
     start, end, bare = found
-    value = text[start:end]
+    # A shell's `--password='two words'`.
+    value = text[start:end] if bare or "--" not in head else text[start:end].replace(" ", "")
     # NAME=value as in a shell or --name=value: code and prose are not written so.
     terse = (
         bare
@@ -212,7 +213,7 @@ NAMES: tuple[Rule, ...] = (
     Rule(
         "url_password",
         ("%40",),
-        r"%3[aA]%2[fF]%2[fF][^\s%&@\"'<>]{1,80}%3[aA](?P<s>(?:[^\s%&@\"'<>]|%(?!40|2[fF])[0-9A-Fa-f]{2}){1,128})%40",
+        r"(?:://|%3[aA]%2[fF]%2[fF])[^\s%&@:/\"'<>]{1,80}%3[aA](?P<s>(?:[^\s%&@\"'<>]|%(?!40|2[fF])[0-9A-Fa-f]{2}){1,128})%40",
         lambda match: None if is_placeholder(match["s"]) else match.span("s"),
     ),
     Rule("url_token", ("://",), r"://(?P<s>[\w-]{20,100})@(?=\w)", _url_token, needs="@"),

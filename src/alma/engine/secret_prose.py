@@ -18,8 +18,8 @@ _PREPOSITIONS = (
 )
 _LINK = (
     rf"(?:(?: (?:{_PREPOSITIONS})(?: [\w./@'’-]{{1,40}}){{1,4}}?)?"
-    r"(?:[^\S\n]{0,2}(?P<sign>:)[^\S\n]{1,3}|[^\S\n](?P<dash>[-–—])[^\S\n]"
-    r"| (?P<is>is|was|are|becomes|changed to|set to|to|est|ist|lautet|war|es|era|è|é|это)"
+    r"(?:[^\S\n]{0,2}(?P<sign>:)[^\S\n]{1,3}|[^\S\n](?P<dash>[-–—]|->|=>|→)[^\S\n]"
+    r"|(?P<is>['’]s| (?:is|was|are|becomes|will be|changed to|set to|to|est|ist|lautet|war|es|era|è|é|это))"
     r"(?: (?:now|still|just|currently|set to|jetzt|noch))?:?[^\S\n]{1,2})|[^\S\n])"
 )
 _SEEMS_CODE = Pattern(r"[{}()<>;=\[\]$]")
@@ -29,7 +29,7 @@ _ASKED_FOR = Pattern(r"\b(?:forgot|reset|change|incorrect|wrong|enter|confirm|in
 _BARE = Pattern(r"[^\s\"'`”“»«]{1,200}")
 _WORDS = Pattern(r"[a-z]{2,20}(?:[ -][a-z]{2,20}){2,11}(?=[.,;!?)]*(?:\s*(?:\n|$)|[.,;!?)]\s))")
 _CLAUSE_END = Pattern(
-    r"[.,;!?)]{0,3}(?:\s*(?:\n|$)|(?<=[.,;!?)])\s|\s(?:[/|(–—-]|(?:if|and|but|until|so|for|please|or|now|thanks|btw)\b))"
+    r"[.,;!?)]{0,3}(?:\s*(?:\n|$)|(?<=[.,;!?)])\s|\s(?:[/|(–—-]|(?:if|and|but|until|so|for|please|now|thanks|btw)\b))"
 )
 _DESCRIBES = Pattern(r"(?:ed|ing|able|ible|(?<!f)ly|ful|less|ous|[st]ive|ent|ary|ory|ical|est)$", re.I)
 _EMAIL = Pattern(r"[^\s@]+@[^\s@]+\.[a-z]{2,}$", re.I)
@@ -97,7 +97,8 @@ def _find_password(match: re.Match[str]) -> Span | None:
         value = text[slice(*quoted)]
         words = value.lower().split()
         if len(words) > 1:
-            is_value = _FUNCTION_WORDS.isdisjoint(words) and (is_said or len(words) > 2)
+            is_phrase = "phrase" in (match["en"] or "").lower() and not _is_description(words[0])
+            is_value = (is_phrase or _FUNCTION_WORDS.isdisjoint(words)) and (is_said or len(words) > 2)
         else:
             is_value = is_said and len(value) >= 4 and not _is_description(value.lower())
         return quoted if is_value and not is_placeholder(value) and not is_reference(value) else None
@@ -154,15 +155,24 @@ _CODES = ("door", "gate", "alarm", "entry", "access", "security", "unlock", "saf
 PROSE: tuple[Rule, ...] = (
     Rule(
         "password",
-        ("pass", "pw", "mdp", "kennwort", "contrase", "senha", "wachtwoord", "пароль"),
+        ("as the pass", "as my pass", "as your pass", "as pass"),
+        r"(?i:(?<!\w)(?:use|enter|type|take|choose|set)) [\"'`“]?(?P<s>[!-~]{4,60}?)[\"'`”]? "
+        r"(?i:as (?:(?:the|my|your) )?pass)",
+        lambda match: match.span("s") if _is_opaque_value(match["s"], "password") else None,
+        folds=True,
+    ),
+    Rule(
+        "password",
+        ("pass", "pw", "mdp", "kennwort", "contrase", "clave", "d'ordine", "senha", "wachtwoord", "пароль"),
         r"(?i:(?<!\w)(?:(?P<en>password|passwd|pass ?phrase|pass ?code|pwd|pw|pass)"
-        r"|mot de passe|phrase de passe|mdp|passwort|kennwort|contrase[ñn]a|senha|palavra[- ]passe|wachtwoord|пароль)"
+        r"|mot de passe|phrase de passe|mdp|passwort|kennwort|contrase[ñn]a|clave|parola d'ordine|senha"
+        r"|palavra[- ]passe|wachtwoord|пароль)"
         rf"{_LINK})",
         _find_password,
         folds=True,
         starts=at_matches(
-            r"p(?<!\w.)(?:ass|w|alavra[- ]passe|hrase de passe)|m(?<!\w.)(?:ot de passe|dp)|kennwort|contrase[ñn]a"
-            r"|senha|wachtwoord|пароль"
+            r"p(?<!\w.)(?:ass|w|alavra[- ]passe|hrase de passe|arola d')|m(?<!\w.)(?:ot de passe|dp)|kennwort"
+            r"|contrase[ñn]a|clave|senha|wachtwoord|пароль"
         ),
     ),
     Rule(

@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 _AT_ONCE = 16
 """So many operations run at the same time; others wait for their turn."""
+_AT_ONCE_PER_TOKEN = 4
+"""So many operations of one token run at the same time, so that its slow calls leave room for other clients."""
 _BODY_SECONDS = 30.0
 _JSON = "application/json"
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"]
@@ -62,6 +64,7 @@ class Service:
         self._projects = projects
         self._operations = offered()
         self.metrics = Metrics()
+        self._token_limiters: dict[str, anyio.CapacityLimiter] = {}
         self._around: Mapping[str, Callable[[Request], Any]] = {
             "/health": self._health,
             "/ready": self._ready,
@@ -109,7 +112,8 @@ class Service:
             raise plainly(405, {"allow": "POST"})
         arguments = from_elsewhere(operation, checked(operation, decoded(await _body(request))))
         call: Call = request.scope[CALL]
-        return _json(await self._aside(partial(self._done, call, _wanted(request), operation, arguments)))
+        async with self._limit_token(call):
+            return _json(await self._aside(partial(self._done, call, _wanted(request), operation, arguments)))
 
     def _done(self, call: Call, project: str | None, operation: Operation, arguments: Mapping[str, Any]) -> bytes:
         assert call.token is not None
@@ -181,6 +185,13 @@ class Service:
     @cached_property
     def _limiter(self) -> anyio.CapacityLimiter:
         return anyio.CapacityLimiter(_AT_ONCE)
+
+    def _limit_token(self, call: Call) -> anyio.CapacityLimiter:
+        assert call.token is not None
+        name = call.token.name
+        if name not in self._token_limiters:
+            self._token_limiters[name] = anyio.CapacityLimiter(_AT_ONCE_PER_TOKEN)
+        return self._token_limiters[name]
 
     async def _aside(self, work: Callable[[], T]) -> T:
         """In a thread, so that others are served meanwhile. What has begun is finished, whoever waits for it."""
