@@ -19,7 +19,7 @@ from .types.scope import MemoryScope, Scopes
 
 DEFAULT_PATH = Path(".alma") / "config.yaml"
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]{0,1000}))?\}")
 _AGENT = ("domain", "can_learn", "cannot_learn", "share_with", "inherit_from", "min_occurrences_for_heuristic")
 _RETRIEVAL = ("weights", "recency_half_life_days", "max_preferences", "keep_retrievals")
 _LEARNING = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "share_between_users")

@@ -126,7 +126,7 @@ def _conversation(story: Story, turns: Sequence[Any]) -> Conversation:
     return Conversation(
         agent=AGENT,
         session=story.session,
-        title=shorten(first, _TITLE_CHARS),
+        title=shorten(clean(first), _TITLE_CHARS),
         provenance=said,
         turns=tuple(
             Said(speaker=turn.speaker, text=turn.text, at=_moment(turn.at), id=turn.id, provenance=said)
@@ -173,7 +173,7 @@ def _of_note(story: Story, note: Note) -> Teaching | None:
     reading = read(note.about, "")
     return Teaching(
         id=note.id,
-        rule=reading.rule or shorten(note.about, _TASK_CHARS),
+        rule=reading.rule or shorten(clean(note.about), _TASK_CHARS),
         trigger=reading.trigger,
         why=reading.why,
         reach=Reach.PROJECT if reading.reach in (Reach.ONCE, Reach.SESSION) else reading.reach,
@@ -225,7 +225,7 @@ def _of_fixed(story: Story, fixed: Fixed) -> Teaching | None:
         source=RuleSource.FIX,
         prefer=lesson.prefer,
         avoid=lesson.avoid,
-        said=shorten(f"{fixed.failed} → {fixed.worked}", _TASK_CHARS),
+        said=shorten(clean(f"{fixed.failed} → {fixed.worked}"), _TASK_CHARS),
         session=story.session,
         # With edits in between it may have been these that helped; and a name that was mistyped once need not be again.
         sure=lesson.lasting and not fixed.edits,
@@ -237,7 +237,7 @@ def _of_fixed(story: Story, fixed: Fixed) -> Teaching | None:
 def _of_signal(story: Story, signal: Signal) -> Teaching | None:
     """A refusal or an edit says something was wrong, seldom what: it waits until it comes again."""
     if signal.name == "denied":
-        what = shorten((signal.what or signal.tool).replace("`", "'"), _TASK_CHARS // 2)
+        what = shorten(clean(signal.what or signal.tool).replace("`", "'"), _TASK_CHARS // 2)
         reason = signal.text.rpartition(f"{signal.what}`")[2].lstrip("`: ") if signal.what else signal.text
         return _waiting(
             story, signal, f"Do not try `{what}`: it was not permitted", RuleSource.DENIAL, quote_output(reason)
@@ -257,7 +257,7 @@ def _waiting(story: Story, signal: Signal, rule: str, source: RuleSource, why: s
         why=why,
         reach=Reach.PROJECT,
         source=source,
-        said=shorten(signal.text, _TASK_CHARS),
+        said=shorten(clean(signal.text), _TASK_CHARS),
         session=story.session,
         sure=False,
         at=_moment(signal.at),
@@ -318,7 +318,7 @@ def _rules(engine: Engine, ids: Sequence[str]) -> list[Record]:
 
 
 def _retrieval(engine: Engine, story: Story, shown: Shown) -> Record:
-    body = clean({"task": shorten(shown.text, _TASK_CHARS), "mode": f"hook:{shown.where}"}) | {
+    body = clean({"task": shorten(clean(shown.text), _TASK_CHARS), "mode": f"hook:{shown.where}"}) | {
         "shown": list(shown.rules)
     }
     draft = Draft(kind="retrieval", agent=AGENT, session=story.session, body=body, provenance=Provenance(Origin.SYSTEM))

@@ -105,12 +105,12 @@ class _Prepared:
 
 def _prepared(engine: Engine, one: Teaching) -> _Prepared:
     body = {
-        "rule": shorten(one.rule, RULE_CHARS),
-        "trigger": shorten(one.trigger, _PART_CHARS),
-        "why": shorten(one.why, _PART_CHARS),
+        "rule": shorten(clean(one.rule), RULE_CHARS),
+        "trigger": shorten(clean(one.trigger), _PART_CHARS),
+        "why": shorten(clean(one.why), _PART_CHARS),
         "reach": str(one.reach),
         "source": str(one.source),
-        "said": shorten(one.said, _SAID_CHARS),
+        "said": shorten(clean(one.said), _SAID_CHARS),
         "prefer": list(one.prefer),
         "avoid": list(one.avoid),
         "metadata": {**one.metadata, "sources": [one.id], "repeats": 0},
@@ -373,7 +373,7 @@ class _Lesson:
 
     def _note(self, record: Record, verb: str, why: str, before: Record, quoted: str = "") -> None:
         told = {"status": str(before.status), "reach": before.body.get("reach"), "rule": before.body.get("rule")}
-        self._history.append(change(self._engine, record, verb, clean(shorten(why, _SAID_CHARS)), told, quoted))
+        self._history.append(change(self._engine, record, verb, shorten(clean(why), _SAID_CHARS), told, quoted))
 
 
 def contradicted(engine: Engine, record: Record) -> list[Record]:

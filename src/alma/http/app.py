@@ -38,6 +38,8 @@ T = TypeVar("T")
 
 _AT_ONCE = 16
 """So many operations run at the same time; others wait for their turn."""
+_AT_ONCE_PER_TOKEN = 4
+"""So many operations of one token run at the same time, so that its slow calls leave room for other clients."""
 _JSON = "application/json"
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"]
 _PREFIX = "/v1/"
@@ -63,6 +65,7 @@ class Service:
         self._body_seconds = body_seconds
         self._operations = offered()
         self.metrics = Metrics()
+        self._token_limiters: dict[str, anyio.CapacityLimiter] = {}
         self._around: Mapping[str, Callable[[Request], Any]] = {
             "/health": self._health,
             "/ready": self._ready,
@@ -113,7 +116,8 @@ class Service:
         call: Call = request.scope[CALL]
         if not _may_approve(call):
             arguments = refuse_vouching(operation, arguments)
-        return _json(await self._aside(partial(self._done, call, _wanted(request), operation, arguments)))
+        async with self._limit_token(call):
+            return _json(await self._aside(partial(self._done, call, _wanted(request), operation, arguments)))
 
     async def _body(self, request: Request) -> bytes:
         try:
@@ -197,6 +201,13 @@ class Service:
     @cached_property
     def _limiter(self) -> anyio.CapacityLimiter:
         return anyio.CapacityLimiter(_AT_ONCE)
+
+    def _limit_token(self, call: Call) -> anyio.CapacityLimiter:
+        assert call.token is not None
+        name = call.token.name
+        if name not in self._token_limiters:
+            self._token_limiters[name] = anyio.CapacityLimiter(_AT_ONCE_PER_TOKEN)
+        return self._token_limiters[name]
 
     async def _aside(self, work: Callable[[], T]) -> T:
         """In a thread, so that others are served meanwhile. What has begun is finished, whoever waits for it."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import arguments
 from ..engine import validate
+from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.text import shorten
 from ..engine.view import view
@@ -313,7 +314,7 @@ class SessionManager(Home):
 
 
 def _goal(given: object) -> str:
-    return shorten(validate.optional_text("goal", given) or "", weighing.GOAL_CHARS)
+    return shorten(clean(validate.optional_text("goal", given) or ""), weighing.GOAL_CHARS)
 
 
 def _outcome(label: str, given: str | None) -> LastOutcome | None:

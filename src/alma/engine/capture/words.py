@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..admit import clean
+
 _PERSONS = frozenset({"", "user", "sdk", "typed", "queued", "suggestion_accepted"})
 """Sources of a prompt behind which stands a person. A host that does not say means one."""
 
@@ -129,7 +131,13 @@ def typed(text: str) -> str:
 
 
 def cut(text: str, most: int, tail: float = 0.5) -> str:
-    """The text in at most so many characters: its beginning and its end, that part of it which `tail` says."""
+    """The text in at most so many characters: its beginning and its end, that part of it which `tail` says.
+
+    Secrets are taken out before the cut: half of one would not be recognised later.
+    """
+    if len(text) <= most:
+        return text
+    text = str(clean(text))
     if len(text) <= most:
         return text
     mark = " … "

@@ -265,7 +265,7 @@ def _keep(asked: Asked, made: MemorySlice) -> str | None:
         kind="retrieval",
         agent=request.agent,
         user=request.user or "",
-        body=clean({"task": shorten(request.task, _NOTE_CHARS), "mode": str(request.mode)}) | {"shown": shown},
+        body=clean({"task": shorten(clean(request.task), _NOTE_CHARS), "mode": str(request.mode)}) | {"shown": shown},
         provenance=Provenance(Origin.SYSTEM),
     )
     record = build(engine, draft, (), links=tuple(shown))

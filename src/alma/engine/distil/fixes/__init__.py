@@ -43,6 +43,7 @@ class Lesson:
 
 def lesson(failed: str, error: str, worked: str) -> Lesson | None:
     """What another form of a command teaches, if it teaches anything."""
+    failed, error, worked = (redact(text).text for text in (failed, error, worked))
     failed, error, worked = failed[:_MOST_CHARS], _ends(error), worked[:_MOST_CHARS]
     before, after = parse(failed), parse(worked)
     if not before.main or not after.main:
