@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 from alma.engine.context import Engine
+from alma.engine.observations import OBSERVATION
+from alma.engine.rules import is_old_fix
 from alma.errors import ALMAError, ConfigError, NotFoundError, ValidationError
 from alma.hooks.drain import Memory
 from alma.hooks.place import NoPlace, Place, find
@@ -83,6 +85,12 @@ def rules(engine: Engine, *statuses: Status, projects: frozenset[str] | None = N
         projects=projects or {engine.project, EVERYWHERE},
         statuses=statuses or None,
     )
+    return [one for one in engine.store.scan(where) if not is_old_fix(one)][::-1]
+
+
+def observations(engine: Engine) -> list[Record]:
+    """What agents did in this project that failed and then worked, oldest first."""
+    where = Where(kinds={OBSERVATION}, projects={engine.project}, statuses={Status.ACTIVE, Status.CANDIDATE})
     return list(engine.store.scan(where))[::-1]
 
 
@@ -97,13 +105,17 @@ def named(found: list[Record], name: str) -> Record:
     if not wanted:
         raise ValidationError("say which rule: its id, the end of it, or words that are in it")
     exact = [one for one in found if one.id == wanted or (len(wanted) >= 4 and one.id.endswith(wanted))]
-    meant = exact or [one for one in found if wanted in str(one.body["rule"]).lower()] or _by_words(found, wanted)
+    meant = exact or [one for one in found if wanted in _words(one).lower()] or _by_words(found, wanted)
     if not meant:
         raise NotFoundError(f"no rule here means {name!r}; `claude-smart show` lists them with their ids")
     if len(meant) > 1:
-        listed = "\n".join(f"  [{short(one.id)}] {one.body['rule']}" for one in meant[:10])
+        listed = "\n".join(f"  [{short(one.id)}] {_words(one)}" for one in meant[:10])
         raise ValidationError(f"{len(meant)} rules could be meant by {name!r}; name one by its id:\n{listed}")
     return meant[0]
+
+
+def _words(record: Record) -> str:
+    return str(record.body["rule" if record.kind == MemoryType.RULE else "line"])
 
 
 def _by_words(found: list[Record], wanted: str) -> list[Record]:

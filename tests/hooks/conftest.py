@@ -34,6 +34,7 @@ class Host:
         self.cwd = cwd
         self.place = Place(str(home))
         self.environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "CLAUDE_SMART_HOME": str(home)}
+        self.environ["CLAUDE_CODE_ENTRYPOINT"] = "cli"
 
     def raw(self, given: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-I", "-S", HOOK, *arguments]

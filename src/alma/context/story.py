@@ -15,6 +15,7 @@ from ..engine.context import Engine
 from ..engine.evidence import strength
 from ..engine.inject.escape import escape
 from ..engine.inject.prompt import tokens
+from ..engine.rules import is_old_fix
 from ..engine.text import shorten
 from ..types.kinds import MemoryType, Result
 from ..types.query import Where
@@ -109,7 +110,8 @@ class _Ranked:
             statuses={Status.ACTIVE},
             valid_at=self._engine.clock(),
         )
-        return self._best(self._engine.store.scan(where, _WEIGHED), _rule)
+        held = self._engine.store.scan(where, _WEIGHED)
+        return self._best((one for one in held if not is_old_fix(one)), _rule)
 
     def _best(self, records: Iterable[Record], told: Told) -> list[str]:
         ranked = nsmallest(_TOLD, records, key=lambda one: (-round(strength(one, self._now), 6), one.id))

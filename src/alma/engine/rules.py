@@ -1,10 +1,11 @@
-"""Rules: what a person's corrections, notes and repaired mistakes teach, and what becomes of them.
+"""Rules: what a person's corrections and notes teach, and what becomes of them.
 
-A rule that is taught again is the same rule, said once more: a candidate becomes active by it, and what held for one
-session holds for the project when others need it too. What was said of one moment ("no, the other file") is no rule of
-the project however often it is said. A rule that contradicts an older one of the same place takes its place; what a
-machine found out takes the place of nothing that a person said. One that was deleted stays away unless its person
-states it anew. Each teaching has an id, and is counted once, however often it is told.
+A rule that is taught again is the same rule, said once more: a candidate becomes active when it is said in a form that
+leaves no doubt, and what held for one session holds for the project when others need it too. What was said of one
+moment ("no, the other file") is no rule of the project however often it is said. A rule that contradicts an older one
+of the same place takes its place; what a machine found out takes the place of nothing that a person said. One that was
+deleted stays away unless its person states it anew. Each teaching has an id, and is counted once, however often it is
+told.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _SPOKEN = frozenset((RuleSource.NOTE, RuleSource.CORRECTION, RuleSource.PREFEREN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teaching:
-    """What one turn, note or repaired mistake teaches."""
+    """What one turn or note teaches."""
 
     id: str
     """Of what taught it; the same id teaches once."""
@@ -108,15 +109,13 @@ def _prepared(engine: Engine, one: Teaching) -> _Prepared:
         "avoid": list(one.avoid),
         "metadata": {**one.metadata, "sources": [one.id], "repeats": 0},
     }
-    untrusted = one.source is RuleSource.FIX
+    trust = Trust.LEARNED if one.source is RuleSource.MODEL else Trust.TRUSTED
     draft = Draft(
         kind=MemoryType.RULE,
         agent=one.agent,
         session="" if one.reach in _LONG_LIVED else one.session,
         body=body,
-        provenance=Provenance(
-            _ORIGINS[one.source], Trust.LEARNED if untrusted else Trust.TRUSTED, one.episodes, str(one.source)
-        ),
+        provenance=Provenance(_ORIGINS[one.source], trust, one.episodes, str(one.source)),
         tags=one.tags,
     )
     screened = screen(engine, draft)
@@ -129,12 +128,16 @@ _ORIGINS = {
     RuleSource.NOTE: Origin.USER,
     RuleSource.CORRECTION: Origin.CORRECTION,
     RuleSource.PREFERENCE: Origin.CORRECTION,
-    RuleSource.FIX: Origin.OUTCOME,
     RuleSource.EDIT: Origin.CORRECTION,
     RuleSource.DENIAL: Origin.CORRECTION,
     RuleSource.MODEL: Origin.MODEL,
     RuleSource.IMPORT: Origin.IMPORT,
 }
+
+
+def is_old_fix(record: Record) -> bool:
+    """Whether an earlier version stored what an agent worked out as a rule. It is an observation, and nobody's rule."""
+    return record.kind == MemoryType.RULE and record.body.get("source") == RuleSource.FIX
 
 
 # -- how it reads
@@ -267,7 +270,7 @@ class _Lesson:
             body["reach"] = str(Reach.ALWAYS)
             changes |= {"project": EVERYWHERE}
             verb = "promoted"
-        if held.status is not Status.ACTIVE and not held.body.get("put_away") and _confirms(given, held):
+        if held.status is not Status.ACTIVE and not held.body.get("put_away") and _confirms(given):
             changes["status"] = Status.ACTIVE
             verb = "confirmed" if verb == "repeated" else verb
         if given.explicit and given.sure:
@@ -377,7 +380,7 @@ def _lasts(one: _Prepared) -> bool:
     return bool(given.prefer and given.avoid) or stands_alone(given.rule)
 
 
-def _confirms(given: Teaching, held: Record) -> bool:
+def _confirms(given: Teaching) -> bool:
     """Whether a repetition makes a rule of what was waiting."""
     if given.explicit and given.sure:
         return True
@@ -387,9 +390,11 @@ def _confirms(given: Teaching, held: Record) -> bool:
     if given.source is RuleSource.IMPORT:
         # A page that says it again is no second voice.
         return given.sure
-    if given.source is RuleSource.FIX:
-        return given.sure or given.session != held.body["metadata"].get("session")
-    return given.sure or given.reach in _LONG_LIVED
+    if given.source is RuleSource.EDIT:
+        # A person who changes the same thing again means it.
+        return given.reach in _LONG_LIVED
+    # Heard again in words that were in doubt before, it is still in doubt.
+    return given.sure
 
 
 def _may_end(record: Record, held: Record) -> bool:

@@ -23,8 +23,10 @@ from ..engine.capture import transcript
 from ..engine.context import Engine
 from ..engine.distil import fixes
 from ..engine.keep import Kept, Mark, keep, mark_of
+from ..engine.observations import adopt_old_fixes
 from ..engine.rules import Taught
 from ..errors import ALMAError
+from ..types.record import Record
 from ..types.rules import EVERYWHERE
 from . import journal, log
 from .locks import held
@@ -48,6 +50,7 @@ class Memory:
                 embedding_provider="none" if words_only else "auto",
             )
         )
+        adopt_old_fixes(self.alma.engine)
 
     def engine(self, project: str) -> Engine:
         return replace(self.alma.engine, project=project)
@@ -73,6 +76,7 @@ class Report:
     followed: int = 0
     violated: int = 0
     taught: list[Taught] = field(default_factory=list)
+    observed: list[Record] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     busy: bool = False
     """Somebody else is draining; they look again before they end."""
@@ -85,6 +89,7 @@ class Report:
         self.followed += kept.followed
         self.violated += kept.violated
         self.taught += kept.taught
+        self.observed += kept.observed
 
 
 def drain(place: Place, session: str | None = None, *, memory: Memory | None = None, wait: float = 0.0) -> Report:
