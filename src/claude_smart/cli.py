@@ -23,6 +23,7 @@ _HOMES = {
     "forget": "learning",
     "review": "learning",
     "restore": "learning",
+    "project": "projects",
     "status": "keeping",
     "usage": "keeping",
     "pause": "keeping",
@@ -105,6 +106,9 @@ def _about_rules(commands: _Commands) -> None:  # type: ignore[type-arg]
 
 
 def _about_data(commands: _Commands) -> None:  # type: ignore[type-arg]
+    project = _command(commands, "project", "which project this folder belongs to; answer where that is in doubt")
+    project.add_argument("--share", metavar="KEY", help="share the rules of this project")
+    project.add_argument("--separate", action="store_true", help="keep this folder a project of its own")
     _command(commands, "status", "what is kept, and whether it is learning")
     _command(commands, "usage", "what the model was asked for, if it was allowed")
     for name, help in (

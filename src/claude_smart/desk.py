@@ -17,8 +17,9 @@ from alma.engine.observations import OBSERVATION
 from alma.engine.rules import is_old_fix
 from alma.errors import ALMAError, ConfigError, NotFoundError, ValidationError
 from alma.hooks.drain import Memory
+from alma.hooks.identity import find_project
 from alma.hooks.place import NoPlace, Place, find
-from alma.hooks.project import identify, writable
+from alma.hooks.project import locate, writable
 from alma.hooks.settings import DEFAULTS, read, wrong
 from alma.hooks.wake import ask
 from alma.types.kinds import MemoryType
@@ -36,6 +37,7 @@ class Desk:
     session: str
     as_json: bool
     out: TextIO
+    folder: str = ""
 
     def say(self, text: str = "") -> None:
         """For people; programs read what `tell` gives."""
@@ -49,6 +51,9 @@ class Desk:
 
     @contextmanager
     def memory(self) -> Iterator[Memory]:
+        """Open the store. Where something may be stored, the working copy is remembered."""
+        if self.folder:
+            find_project(self.place, locate(self.folder))
         with Memory(self.place) as opened:
             yield opened
 
@@ -63,7 +68,8 @@ def desk(as_json: bool = False, project: str | None = None, folder: str | None =
         raise ConfigError(str(error)) from error
     here = writable(folder or os.environ.get("CLAUDE_PROJECT_DIR") or _folder())
     session = os.environ.get("CLAUDE_CODE_SESSION_ID", "")
-    return Desk(place, project or identify(here), session, as_json, sys.stdout)
+    key = find_project(place, locate(here), remember=False)
+    return Desk(place, project or key, session, as_json, sys.stdout, here)
 
 
 def own_words(error: ALMAError) -> str:

@@ -97,7 +97,7 @@ def _unattended() -> str:
         return ""
     waits = "It waits for `claude-smart review`. " if attendance is Attendance.UNKNOWN else ""
     return (
-        f"Not kept as a rule: this session's entry point is {line['entry'] or 'unknown'!r}, which is not a terminal, an "
+        f"Not kept as a rule: this session's entry point is {line['entry'] or 'unknown'!r}, not a terminal, an "
         f"editor or the desktop app. {waits}Set CLAUDE_SMART_ATTENDED=1 if a person types here."
     )
 

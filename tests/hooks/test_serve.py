@@ -211,7 +211,7 @@ def test_its_own_drains_do_not_keep_it_alive(place, run_worker, monkeypatch):
 
 
 def test_requests_of_hooks_keep_it_alive(place, run_worker, monkeypatch):
-    made, thread = run_worker(idle=1.0)
+    _, thread = run_worker(idle=1.0)
     for _ in range(10):
         time.sleep(0.2)
         assert wake.ask(place, {"op": "recall", "project": "p", "session": "s", "text": "t"}, 2.0)["ok"]

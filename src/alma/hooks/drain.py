@@ -29,6 +29,7 @@ from ..errors import ALMAError
 from ..types.record import Record
 from ..types.rules import EVERYWHERE
 from . import journal, log
+from .identity import find_moved
 from .locks import held
 from .place import Place
 
@@ -173,14 +174,15 @@ def _one(place: Place, memory: Memory, path: str) -> tuple[Kept | None, bool]:
     read = read_journal(path)
     if read is None:
         return None, False
-    engine = memory.engine(read.story.project or EVERYWHERE)
+    project = find_moved(place, read.story.project)
+    engine = memory.engine(project or EVERYWHERE)
     mark = mark_of(engine, read.story.session)
     if mark.file == read.file and mark.offset >= read.size:
         return None, False
     seen = _complete(place, read, mark if mark.file == read.file else Mark())
     if seen:
         read = read_journal(path) or read
-    kept = keep(engine, read.story, Mark(read.file, read.size, max(seen, mark.transcript)))
+    kept = keep(engine, replace(read.story, project=project), Mark(read.file, read.size, max(seen, mark.transcript)))
     return kept, read.story.ended
 
 
