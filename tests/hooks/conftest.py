@@ -108,7 +108,7 @@ def teach(home: Path) -> Teach:
             "why": given.get("why", ""),
             "reach": "session" if given.get("session") else "project",
             "source": given.get("source", "correction"),
-            "said": rule,
+            "said": given.get("said", rule),
             "prefer": list(given.get("prefer", ())),
             "avoid": list(given.get("avoid", ())),
             "metadata": {"sources": [], "repeats": given.get("repeats", 0)},
