@@ -17,9 +17,11 @@ from alma.engine.rules import AGENT, Teaching, teaching
 from alma.engine.tombstones import buried
 from alma.errors import BusyError, NotFoundError, StorageError, ValidationError, unknown
 from alma.hooks.drain import is_taken_in
+from alma.hooks.identity import find_copy, forget_copies
 from alma.hooks.locks import held as held_lock
 from alma.hooks.place import own_files
 from alma.hooks.privacy import public
+from alma.hooks.project import locate
 from alma.hooks.settings import DEFAULTS
 from alma.types.kinds import MemoryType
 from alma.types.query import Where
@@ -43,6 +45,8 @@ def status(args: Namespace, desk: Desk) -> int:
     held = state["rules"]
     stopped = "paused everywhere" if state["paused_everywhere"] else "paused here" if state["paused"] else "learning"
     desk.say(f"project    {desk.project} ({stopped})")
+    if state["question"]:
+        desk.say(f"           perhaps the same as {state['question']}: claude-smart project")
     desk.say(f"rules      {held['active']} active, {held['candidate']} waiting for review, {held['put_away']} put away")
     desk.say(f"turns      {state['turns']} of {state['sessions']} sessions kept")
     desk.say(f"journals   {state['journals']} ({_size(state['journal_bytes'])}), {state['pending']} not taken in yet")
@@ -59,6 +63,7 @@ def _state(desk: Desk) -> dict[str, Any]:
     state: dict[str, Any] = {
         "project": desk.project,
         "home": place.home,
+        "question": find_copy(place, locate(desk.folder), remember=False).asked if desk.folder else "",
         "paused": desk.project in stop["projects"],
         "paused_everywhere": bool(stop["everywhere"]),
         "rules": {"active": 0, "candidate": 0, "put_away": 0},
@@ -349,6 +354,7 @@ def _erase_project(desk: Desk) -> int:
     for path in own_files(desk.place, ".jsonl", ".done"):
         if _project_of(path) == desk.project:
             _remove(path)
+    forget_copies(desk.place, desk.project)
     if not os.path.exists(desk.place.db):
         return 0
     with desk.memory() as memory:
@@ -381,6 +387,7 @@ def _erase_everything(desk: Desk) -> int:
         if os.path.exists(path):
             os.remove(path)
             erased = erased or 1
+    forget_copies(desk.place)
     return erased
 
 

@@ -16,6 +16,7 @@ from ..engine.evidence import strength
 from ..engine.inject.escape import escape
 from ..engine.inject.prompt import tokens
 from ..engine.inject.quote import quote_data
+from ..engine.rules import is_old_fix
 from ..engine.text import shorten
 from ..types.kinds import MemoryType, Result, quoted_why
 from ..types.query import Where, visible_users
@@ -113,7 +114,8 @@ class _Ranked:
             statuses={Status.ACTIVE},
             valid_at=self._engine.clock(),
         )
-        return self._best(self._engine.store.scan(where, _WEIGHED), _rule)
+        held = self._engine.store.scan(where, _WEIGHED)
+        return self._best((one for one in held if not is_old_fix(one)), _rule)
 
     def _best(self, records: Iterable[Record], told: Told) -> list[str]:
         ranked = nsmallest(_TOLD, records, key=lambda one: (-round(strength(one, self._now), 6), one.id))

@@ -1,10 +1,11 @@
-"""Rules: what a person's corrections, notes and repaired mistakes teach, and what becomes of them.
+"""Rules: what a person's corrections and notes teach, and what becomes of them.
 
-A rule that is taught again is the same rule, said once more: a candidate becomes active by it, and what held for one
-session holds for the project when others need it too. What was said of one moment ("no, the other file") is no rule of
-the project however often it is said. A rule that contradicts an older one of the same place takes its place; what a
-machine found out takes the place of nothing that a person said. One that was deleted stays away unless its person
-states it anew. Each teaching has an id, and is counted once, however often it is told.
+A rule that is taught again is the same rule, said once more: a candidate becomes active when it is said in a form that
+leaves no doubt, and what held for one session holds for the project when others need it too. What was said of one
+moment ("no, the other file") is no rule of the project however often it is said. A rule that contradicts an older one
+of the same place takes its place; what a machine found out takes the place of nothing that a person said. One that was
+deleted stays away unless its person states it anew. Each teaching has an id, and is counted once, however often it is
+told.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _SPOKEN = frozenset((RuleSource.NOTE, RuleSource.CORRECTION, RuleSource.PREFEREN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teaching:
-    """What one turn, note or repaired mistake teaches."""
+    """What one turn or note teaches."""
 
     id: str
     """Of what taught it; the same id teaches once."""
@@ -115,9 +116,10 @@ def _prepared(engine: Engine, one: Teaching) -> _Prepared:
         "avoid": list(one.avoid),
         "metadata": {**one.metadata, "sources": [one.id], "repeats": 0},
     }
-    # What a page or a tool says comes as an import that is not sure; a repaired command is what a machine found out.
+    # What a page or a tool says comes as an import that is not sure.
     outside = one.source is RuleSource.IMPORT and not one.sure
-    trust = Trust.UNTRUSTED if outside else Trust.LEARNED if one.source is RuleSource.FIX else Trust.TRUSTED
+    learned = one.source in (RuleSource.FIX, RuleSource.MODEL)
+    trust = Trust.UNTRUSTED if outside else Trust.LEARNED if learned else Trust.TRUSTED
     draft = Draft(
         kind=MemoryType.RULE,
         agent=one.agent,
@@ -137,12 +139,16 @@ _ORIGINS = {
     RuleSource.NOTE: Origin.USER,
     RuleSource.CORRECTION: Origin.CORRECTION,
     RuleSource.PREFERENCE: Origin.CORRECTION,
-    RuleSource.FIX: Origin.OUTCOME,
     RuleSource.EDIT: Origin.CORRECTION,
     RuleSource.DENIAL: Origin.CORRECTION,
     RuleSource.MODEL: Origin.MODEL,
     RuleSource.IMPORT: Origin.IMPORT,
 }
+
+
+def is_old_fix(record: Record) -> bool:
+    """Whether an earlier version stored what an agent worked out as a rule. It is an observation, and nobody's rule."""
+    return record.kind == MemoryType.RULE and record.body.get("source") == RuleSource.FIX
 
 
 # -- how it reads
@@ -285,7 +291,7 @@ class _Lesson:
             verb = "promoted"
         may_activate = self._engine.may_activate(held)
         is_waiting = held.status is not Status.ACTIVE and not held.body.get("put_away")
-        if may_activate and is_waiting and _confirms(given, held):
+        if may_activate and is_waiting and _confirms(given):
             changes["status"] = Status.ACTIVE
             verb = "confirmed" if verb == "repeated" else verb
         if may_activate and given.explicit and given.sure:
@@ -399,16 +405,21 @@ def _lasts(one: _Prepared) -> bool:
     return bool(given.prefer and given.avoid) or stands_alone(given.rule)
 
 
-def _confirms(given: Teaching, held: Record) -> bool:
+def _confirms(given: Teaching) -> bool:
     """Whether a repetition makes a rule of what was waiting."""
     if given.explicit:
         return True
     if given.source is RuleSource.DENIAL:
         # What refuses is a machine, and it refuses again what is tried again.
         return False
-    if given.source is RuleSource.FIX:
-        return given.sure or given.session != held.body["metadata"].get("session")
-    return given.sure or given.reach in _LONG_LIVED
+    if given.source is RuleSource.IMPORT:
+        # A page that says it again is no second voice.
+        return given.sure
+    if given.source is RuleSource.EDIT:
+        # A person who changes the same thing again means it.
+        return given.reach in _LONG_LIVED
+    # Heard again in words that were in doubt before, it is still in doubt.
+    return given.sure
 
 
 def _may_end(record: Record, held: Record) -> bool:

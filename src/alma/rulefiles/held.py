@@ -9,6 +9,7 @@ from ..engine.admit import build, revise
 from ..engine.context import Engine
 from ..engine.drafts import Draft
 from ..engine.evidence import believe
+from ..engine.rules import is_old_fix
 from ..engine.text import stems
 from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where
@@ -144,6 +145,8 @@ class Wanted:
             return ""
         if self.agent not in (None, record.agent) or (record.valid_to is not None and record.valid_to <= now):
             return ""
+        if is_old_fix(record):
+            return "an agent worked it out, and no person accepted it"
         if record.provenance.trust is Trust.UNTRUSTED:
             return "it comes from an untrusted source"
         if record.provenance.trust is not Trust.TRUSTED and read_as_planted(one.words):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ..engine.context import Engine
 from ..engine.evidence import believe
+from ..engine.rules import is_old_fix
 from ..engine.text import shorten
 from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where, visible_users
@@ -84,7 +85,7 @@ def _rules(engine: Engine, agent: str, user: str | None) -> list[str]:
         statuses={Status.ACTIVE},
         valid_at=engine.clock(),
     )
-    return [_when(one) for one in _believed(engine, engine.store.scan(where, _READ))]
+    return [_when(one) for one in _believed(engine, engine.store.scan(where, _READ)) if not is_old_fix(one)]
 
 
 def _when(rule: Record) -> str:

@@ -429,6 +429,14 @@ _ALL = (
         editable=("rule", "trigger", "why"),
         unique=("rule",),
     ),
+    # A command that failed and another form of it that worked: what an agent did, for hooks to quote. It is no rule.
+    Kind(
+        "observation",
+        "obs",
+        ("failed", "worked", "failures", "successes", "trigger", "source", "prefer", "avoid", "concern", "line"),
+        _joined("trigger", "failed", "worked"),
+        unique=("failed", "worked"),
+    ),
     # A strategy group gathers the results of one way of doing one sort of task, whatever they say; the heuristic or
     # anti-pattern formed from it has the group's evidence and links to it.
     Kind(

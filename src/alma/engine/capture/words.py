@@ -115,6 +115,14 @@ def command(words: str) -> Command | None:
     return Command(name if ours else found[1].lower(), (found[2] or "").strip(), ours)
 
 
+def note(given: str) -> str:
+    """The note in the words after a command of ours; empty when they are options only. `-- ` ends the options."""
+    told = given.strip()
+    if told == "--" or told.startswith("-- "):
+        return told[2:].strip()
+    return told if any(not word.startswith("-") for word in told.split()) else ""
+
+
 def plain(prompt: str) -> str:
     """A prompt as it is compared: a command is the same with and without the name of its plug-in."""
     found = command(prompt.strip())

@@ -19,6 +19,7 @@ from ...types.vector import Vector, cosine
 from ..admit import build, clean, commit, marker, mismatch
 from ..context import Engine
 from ..drafts import Draft
+from ..rules import is_old_fix
 from ..search import by_meaning, by_words, closeness
 from ..text import coverage, shorten, stems
 from ..view import view
@@ -124,7 +125,7 @@ def _pool(asked: Asked) -> list[Candidate]:
     return [
         Candidate(record, _closeness(asked, record, close), said.get(record.id, 0.0))
         for record in {record.id: record for record in records}.values()
-        if record.status is not Status.SUPERSEDED or record.valid_to is not None
+        if (record.status is not Status.SUPERSEDED or record.valid_to is not None) and not is_old_fix(record)
     ]
 
 

@@ -123,7 +123,18 @@ def _lines(text: str) -> tuple[list[str], int]:
             printed += 1
         else:
             kept.append(plain)
-    return (kept, printed) if not _is_continued(kept, printed) else ([], printed)
+    return (kept, printed) if not _is_continued(kept, printed) else (_first_lines(text), printed)
+
+
+def above_printout(text: str) -> str:
+    """What stands above the first line that a program printed: with a traceback pasted below, what the person said."""
+    lines = text.split("\n")
+    first = next((at for at, line in enumerate(lines) if line.strip() and _is_printed(line)), len(lines))
+    return "\n".join(lines[:first])
+
+
+def _first_lines(text: str) -> list[str]:
+    return [line.strip() for line in above_printout(text).split("\n") if line.strip()]
 
 
 def _is_printed(line: str) -> bool:
