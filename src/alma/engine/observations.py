@@ -15,7 +15,7 @@ from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import RuleSource
-from .admit import build, buried, change, commit, revise, screen
+from .admit import build, change, commit, revise, screen
 from .capture.mends import Fixed
 from .context import Engine
 from .distil import fixes
@@ -24,6 +24,7 @@ from .inject.escape import escape, suspicious
 from .rules import AGENT
 from .safety import find_weakening
 from .text import shorten
+from .tombstones import buried
 
 OBSERVATION = "observation"
 _COMMAND_CHARS = 160

@@ -407,7 +407,7 @@ def _lasts(one: _Prepared) -> bool:
 
 def _confirms(given: Teaching) -> bool:
     """Whether a repetition makes a rule of what was waiting."""
-    if given.explicit:
+    if given.explicit and given.sure:
         return True
     if given.source is RuleSource.DENIAL:
         # What refuses is a machine, and it refuses again what is tried again.

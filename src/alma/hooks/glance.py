@@ -60,17 +60,13 @@ class Rule:
     @property
     def line(self) -> str:
         """As it is shown: made when the rule was written, and one line whatever happened to it since."""
-<<<<<<< HEAD
+        if self.is_observation and "failed" not in self.body:
+            return self._old_fix()
         line = " ".join(str(self.body.get("line", "")).split())[:400]
         if self.body.get("source") in _MACHINE_TAUGHT and _OUTPUT not in line:
             # Earlier versions wrote what a program printed as the reason.
             line = line.partition(" *Why:* ")[0]
         return line
-=======
-        if self.is_observation and "failed" not in self.body:
-            return self._old_fix()
-        return " ".join(str(self.body.get("line", "")).split())[:400]
->>>>>>> smart
 
     @property
     def is_observation(self) -> bool:
@@ -162,11 +158,9 @@ class Glance:
         return [found[id] for id in wanted if id in found]
 
     def _found(self, project: str) -> dict[int, str]:
-<<<<<<< HEAD
-        select = "SELECT id, project FROM scope WHERE project IN (?, ?) AND kind = 'rule' AND user = ''"
-=======
-        select = "SELECT id, project FROM scope WHERE project IN (?, ?) AND kind IN ('rule', 'observation')"
->>>>>>> smart
+        select = (
+            "SELECT id, project FROM scope WHERE project IN (?, ?) AND kind IN ('rule', 'observation') AND user = ''"
+        )
         return dict(_fetched(self._db, select, (project, EVERYWHERE)))
 
     def _rules(self, where: str, params: Sequence[Any], limit: int) -> list[Rule]:

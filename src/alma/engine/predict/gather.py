@@ -307,8 +307,8 @@ def _alike(ground: Ground, task: str, closest: float | None) -> float:
         return 1.0
     if closest is None:
         return _by_words(ground.task, task)
-    contrary = ground.judging and closest >= _TELLING and not same_task(ground.task, task, closest)
-    return 0.0 if contrary else closest
+    is_contrary = ground.judging and closest >= _TELLING and not same_task(ground.task, task, closest)
+    return 0.0 if is_contrary else closest
 
 
 def _by_words(task: str, other: str) -> float:
