@@ -183,7 +183,7 @@ class Kind:
     unique: tuple[str, ...] = ()
     """The fields that make it the same memory when it is told again; none: every one is a new one."""
     passing: bool = False
-    """A note that a power cut may take. A killed process never takes anything that was acknowledged."""
+    """A note that a power cut may take, and that may wait in memory while others write."""
 
 
 def _common(record: Record, belief: Belief) -> dict[str, Any]:
