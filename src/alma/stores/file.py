@@ -48,6 +48,7 @@ else:
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FEW = 64
 """A file with so few entries is not worth writing anew."""
 _MARK = 64
@@ -61,10 +62,15 @@ class FileStore:
         self._closed = False
         self._forget()
         with _translated(self.path):
-            if not self.path.exists():
-                make_private_folder(self.path.parent)
-            os.close(_private(self.path, os.O_APPEND | os.O_WRONLY))
-            _sync_folder(self.path.parent)
+            try:
+                if not self.path.exists():
+                    make_private_folder(self.path.parent)
+                os.close(_private(self.path, os.O_APPEND | os.O_WRONLY))
+                _sync_folder(self.path.parent)
+            except OSError as error:
+                # Where it cannot be written it can still be read.
+                if error.errno not in _READ_ONLY or not self.path.exists():
+                    raise
         with self._reading():
             pass
 
@@ -247,7 +253,7 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def _translate(error: OSError, path: Path) -> StorageError:
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+    if error.errno in _READ_ONLY:
         return ReadOnlyError(f"{path} cannot be written ({error.strerror}); check its owner and mode")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFullError(f"no room left to write {path}; nothing was changed; free some space and try again")

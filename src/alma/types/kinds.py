@@ -198,7 +198,7 @@ class Kind:
     keys: tuple[str, ...] = ()
     """The optional fields of an explicit key: within the first unique field, a key has one active value."""
     passing: bool = False
-    """A note that a power cut may take. A killed process never takes anything that was acknowledged."""
+    """A note that a power cut may take, and that may wait in memory while others write."""
 
 
 def _common(record: Record, belief: Belief) -> dict[str, Any]:
