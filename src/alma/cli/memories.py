@@ -11,7 +11,6 @@ from ..errors import NotFoundError, ValidationError
 from ..types.kinds import Episode, Memory, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status
-from ..types.sources import SOURCES
 from .draw import listing
 from .draw_one import card
 from .episodes import register_episode
@@ -19,7 +18,7 @@ from .many import register_many
 from .marks import counted
 from .opening import Later, opened
 from .output import Output
-from .parser import Subparsers, add_choice, add_tags, command, given, listed
+from .parser import Subparsers, add_choice, add_source, add_tags, command, given, listed
 from .reading import json_of
 
 if TYPE_CHECKING:
@@ -127,16 +126,13 @@ def _register_add(commands: Subparsers) -> None:
             parser.add_argument(_option(argument), dest=argument, metavar="TEXT", required=True)
         for argument in optional:
             parser.add_argument(_option(argument), dest=argument, metavar="TEXT")
-        # A person types this.
-        said = "explicit_instruction" if name == "preference" else "user_stated"
-        parser.add_argument("--source", metavar="S", default=said, help=_SOURCE)
+        add_source(parser, "explicit_instruction" if name == "preference" else "user_stated")
         add_tags(parser)
         parser.add_argument("--metadata", metavar="JSON", help="a JSON object of your own")
     register_episode(kinds)
     register_many(kinds)
 
 
-_SOURCE = f"where it comes from: {', '.join(SOURCES)} (default: user); tool and content wait for your review"
 _CONVERSATION = "alma add episode chat.jsonl --agent ops --session 2026-05-07"
 _FILE = "alma add many facts.jsonl --agent ops"
 _ADDING = {
@@ -210,12 +206,13 @@ def _register_update(commands: Subparsers) -> None:
     parser.add_argument("fields", metavar="FIELD=VALUE", nargs="*")
     add_choice(parser, "--status", _STATUSES, metavar="S")
     add_tags(parser)
+    parser.add_argument("--source", metavar="S", default="user", help="who makes the change (default: user)")
 
 
 def update(args: argparse.Namespace, out: Output) -> int:
     fields = _pairs(args.fields)
     with opened(args) as alma:
-        memory = api.update_memory(alma, args.id, fields, args.status, args.tags, source="user")
+        memory = api.update_memory(alma, args.id, fields, args.status, args.tags, args.source)
     return _changed(out, "updated", memory)
 
 

@@ -58,7 +58,7 @@ def _register_import(commands: Subparsers) -> None:
         """
         alma import memory.jsonl --dry-run
         alma import memory.jsonl --trusted      # my own export: take it in exactly as it is
-        gunzip -c memory.jsonl.gz | alma import -
+        gunzip -c memory.jsonl.gz | alma import - --trusted
         """,
     )
     parser.add_argument("file", metavar="FILE", help="what `alma export` wrote ('-': standard input)")
