@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ import pytest
 from starlette.testclient import TestClient
 from tests.api.samples import BEFORE, SAMPLES, world
 from tests.cli import test_reached
-from tests.conftest import Clock
 from tests.http.conftest import make_site
 from tests.mcp.conftest import Lent
 
@@ -32,6 +32,7 @@ from alma.stores.sqlite import SQLiteStore
 from mcp import Client
 
 FOLDER = Path(__file__).parent
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 UPDATE = bool(os.environ.get("ALMA_UPDATE_GOLDEN"))
 _ID = re.compile(r"\b([a-z]{3})_[0-9a-z]{20,40}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?|\d{4}-\d\d-\d\d")
@@ -63,7 +64,7 @@ class Normaliser:
         text = text.replace(self._folder, "<folder>")
         text = _ID.sub(lambda match: self._names.setdefault(match[0], f"<{match[1]} {len(self._names)}>"), text)
         text = _DIGEST.sub("<digest>", text)
-        # The clock of these tests starts on 2026-03-01; every other day comes from the machine's clock.
+        # The clock of these tests stands at 2026-03-01; every other day comes from the machine's clock.
         return _TIME.sub(lambda match: "<time>" if self._times or match[0][:7] != "2026-03" else match[0], text)
 
 
@@ -111,7 +112,7 @@ def test_operation_answers_as_before(name: str, tmp_path: Path, monkeypatch: pyt
         folder.mkdir()
         monkeypatch.setenv("GOLDEN_FOLDER", str(folder))
         monkeypatch.chdir(folder)
-        with ALMA(SQLiteStore(folder / "alma.db"), HashEmbedder(), project_id="app", clock=Clock()) as alma:
+        with ALMA(SQLiteStore(folder / "alma.db"), HashEmbedder(), project_id="app", clock=lambda: NOW) as alma:
             prepared = world(alma, str(folder))
             if name in BEFORE:
                 call_library(alma, BEFORE[name], SAMPLES[BEFORE[name]](prepared))

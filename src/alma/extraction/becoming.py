@@ -152,16 +152,19 @@ def _draft(place: Place, item: Becoming) -> Draft:
     return Draft(
         kind=MemoryType.DOMAIN_KNOWLEDGE,
         agent=place.agent,
-        user=item.user if domain == "user" else _owner(place),
+        user=item.user if domain == "user" else _owner(place, item),
         session=place.session,
         body={"domain": domain, "fact": item.field("fact", item.text), "metadata": dict(item.told)},
         **common,
     )
 
 
-def _owner(place: Place) -> str:
-    """Whose a lesson, rule or fact from this conversation is; empty: nobody's in particular."""
-    return learn.group_owner(place.engine, place.user or "")
+def _owner(place: Place, item: Becoming) -> str:
+    """Whose a lesson, rule or fact from this conversation is; empty: nobody's in particular.
+
+    What others said in a file that a project brought is not the user's.
+    """
+    return learn.group_owner(place.engine, item.user) if item.user == place.user else ""
 
 
 def _when(engine: Engine, at: datetime | None) -> datetime | None:
@@ -186,7 +189,7 @@ def _statement(place: Place, item: Becoming) -> Statement:
         agent=place.agent,
         condition=item.field("condition", item.field("trigger")),
         strategy=strategy,
-        user=_owner(place),
+        user=_owner(place, item),
         body=body,
         provenance=item.provenance,
         tags=item.tags,
@@ -213,7 +216,7 @@ def _teaching(place: Place, item: Becoming) -> rules.Teaching:
         provenance=None if by_person else item.provenance,
         said=item.found.quote,
         session=place.session,
-        user=_owner(place),
+        user=_owner(place, item),
         sure=by_person and item.found.confidence >= _SURE,
         at=item.found.at,
         episodes=(place.episode,) if place.episode else (),
