@@ -235,8 +235,11 @@ def change(engine: Engine, record: Record, verb: str, why: str = "", before: Map
     return build(engine, draft, (), links=(record.id,), project=record.project)
 
 
-def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]]) -> T:
-    """Put what `attempt` builds; when another writer was faster, build it anew from what is there now."""
+def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]], *, patient: bool = True) -> T:
+    """Put what `attempt` builds; when another writer was faster, build it anew from what is there now.
+
+    A store does not wait long to write notes alone. Unless `patient`, the BusyError is the caller's to handle.
+    """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     pause = 0.001
     while True:
@@ -252,10 +255,13 @@ def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]]) ->
                 raise BusyError(
                     f"other writers were faster for {_PATIENCE_SECONDS:.0f} s; nothing was written, try again"
                 ) from conflict
-            time.sleep(random.uniform(0, pause))
-            pause = min(pause * 2, 0.05)
+        except BusyError:
+            if not patient or time.monotonic() > deadline or not all(KINDS[one.kind].passing for one in records):
+                raise
         finally:
             engine.notes.settle(notes, stored=stored)
+        time.sleep(random.uniform(0, pause))
+        pause = min(pause * 2, 0.05)
 
 
 def _claim(engine: Engine, records: Sequence[Record]) -> list[Record]:
