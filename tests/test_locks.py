@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from alma import ALMA, ALMAError
+from alma.api.transfer import export_to, import_from
 from alma.embedders.hash import HashEmbedder
 from alma.stores.sqlite import SQLiteStore
 
@@ -114,6 +116,17 @@ class TestRetrievalsBesideAWriter:
         assert failures == []
         assert alma.get_stats()["retrieval_count"] == 60
         assert alma.retrieve(TASK, "dev").heuristics[0].occurrence_count == 23
+
+    def test_an_import_of_retrievals_waits_for_a_writer(self, tmp_path: Path) -> None:
+        with ALMA(SQLiteStore(tmp_path / "from.db"), HashEmbedder()) as source:
+            source.retrieve(TASK, "dev")
+            export_to(source, tmp_path / "export.jsonl")
+        with ALMA(SQLiteStore(tmp_path / "to.db"), HashEmbedder()) as target, ThreadPoolExecutor() as pool:
+            with writing(tmp_path / "to.db"), (tmp_path / "export.jsonl").open(encoding="utf-8") as file:
+                taken = pool.submit(import_from, target, file, "the export")
+                time.sleep(0.5)
+            taken.result(60)
+            assert target.get_stats()["retrieval_count"] == 1
 
     def test_the_command_line_does_not_wait_either(self, tmp_path: Path) -> None:
         (tmp_path / ".alma").mkdir(mode=0o700)

@@ -251,8 +251,11 @@ def change(
     return build(engine, draft, (), links=links, project=record.project)
 
 
-def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]]) -> T:
-    """Put what `attempt` builds; when another writer was faster, build it anew from what is there now."""
+def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]], *, patient: bool = True) -> T:
+    """Put what `attempt` builds; when another writer was faster, build it anew from what is there now.
+
+    A store does not wait long to write notes alone. Unless `patient`, the BusyError is the caller's to handle.
+    """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     pause = 0.001
     while True:
@@ -269,10 +272,13 @@ def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]]) ->
                 raise BusyError(
                     f"other writers were faster for {_PATIENCE_SECONDS:.0f} s; nothing was written, try again"
                 ) from conflict
-            time.sleep(random.uniform(0, pause))
-            pause = min(pause * 2, 0.05)
+        except BusyError:
+            if not patient or time.monotonic() > deadline or not all(KINDS[one.kind].passing for one in records):
+                raise
         finally:
             engine.notes.settle(notes, stored=stored)
+        time.sleep(random.uniform(0, pause))
+        pause = min(pause * 2, 0.05)
 
 
 def _refuse_promotion(engine: Engine, records: Sequence[Record]) -> None:

@@ -271,7 +271,7 @@ def _keep(asked: Asked, made: MemorySlice) -> str | None:
     )
     record = build(engine, draft, (), links=tuple(shown))
     try:
-        return commit(engine, lambda: (record.id, [record]))
+        return commit(engine, lambda: (record.id, [record]), patient=False)
     except BusyError:
         engine.notes.add(record)
         return record.id
