@@ -73,17 +73,17 @@ def serve_http() -> None:
     serve(Options(port=0))
 
 
-def make_http_token() -> None:
-    from alma.mcp.http import _beside
+def serve_mcp() -> None:
+    from alma.mcp.command import Options, run
 
-    _beside(None)
+    run(Options(transport="http", port=0))
 
 
 OPENERS: dict[str, Callable[[], object]] = {
     "a feature": lambda: ProgressTracker("shop").close(),
     "open_default": lambda: open_default().close(),
     "the MCP server": lambda: configured(None)().close(),
-    "the MCP server over HTTP": make_http_token,
+    "the MCP server over HTTP": serve_mcp,
     "the HTTP service": serve_http,
 }
 

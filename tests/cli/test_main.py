@@ -252,7 +252,7 @@ def test_ctrl_c_is_130(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_warnings_of_the_library_go_to_standard_error(project: Path, run: Run) -> None:
-    ran = run("feedback", "no-such-memory", "up", "--json")
+    ran = run("shown", "no-such-memory", "--json")
     assert ran.err.startswith("warning: ")
 
 
