@@ -147,6 +147,23 @@ class TestTeaching:
         assert "<system>" not in record.body["line"]
 
 
+class TestOldFixes:
+    """Earlier versions stored what an agent worked out as a rule: it is nobody's rule, and no face shows it as one."""
+
+    @pytest.fixture
+    def fixed(self, alma: ALMA) -> ALMA:
+        [made] = teach(alma, told("t1", "Push with `git push --force`"))
+        assert made.record is not None
+        body = {**made.record.body, "source": "fix"}
+        alma.engine.store.put([replace(made.record, body=body, version=made.record.version + 1)])
+        return alma
+
+    def test_it_is_not_retrieved(self, fixed: ALMA) -> None:
+        found = fixed.retrieve("push with git push --force", "claude-code")
+        assert found.rules == []
+        assert "--force" not in found.to_prompt()
+
+
 class TestContradiction:
     def test_the_later_rule_takes_the_place_of_the_older(self, alma: ALMA) -> None:
         teach(alma, told("t1", "Use pnpm, not npm", **PNPM))
