@@ -26,19 +26,13 @@ def from_elsewhere(operation: Operation, arguments: Mapping[str, Any]) -> dict[s
 
 
 def relay_sources(operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments as an agent may give them.
-
-    A person's words are recorded as relayed by the agent, and files count as somebody else's.
-    """
-    given = {**arguments, **_FOR_AGENTS.get(operation.name, {})}
+    """Return the arguments as an agent may give them: a person's words are recorded as relayed by the agent."""
+    given = dict(arguments)
     if "source" in given:
         given["source"] = _relayed(given["source"])
     if operation.name == "add_many":
         given["memories"] = [{**one, "source": _relayed(one.get("source") or AGENT)} for one in given["memories"]]
     return given
-
-
-_FOR_AGENTS: Mapping[str, Mapping[str, Any]] = {"import_rules": {"trusted": False}, "ingest": {"own": False}}
 
 
 def _relayed(source: Any) -> Any:

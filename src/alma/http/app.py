@@ -111,11 +111,10 @@ class Service:
             raise Refusal(404, "NotFound", "there is no such operation; GET /v1/operations lists them")
         if request.method != "POST":
             raise plainly(405, {"allow": "POST"})
-        given = checked(operation, decoded(await self._body(request)))
-        arguments = from_elsewhere(operation, relay_sources(operation, given))
+        arguments = from_elsewhere(operation, checked(operation, decoded(await self._body(request))))
         call: Call = request.scope[CALL]
         if not _may_approve(call):
-            arguments = refuse_vouching(operation, arguments)
+            arguments = refuse_vouching(operation, relay_sources(operation, arguments))
         async with self._limit_token(call):
             return _json(await self._aside(partial(self._done, call, _wanted(request), operation, arguments)))
 

@@ -105,9 +105,9 @@ class Offer:
         )
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        made = relay_sources(self.operation, checked(self.operation, arguments, self.defaults))
+        made = checked(self.operation, arguments, self.defaults)
         if not self.may_approve:
-            made = refuse_vouching(self.operation, made)
+            made = refuse_vouching(self.operation, relay_sources(self.operation, made))
         return from_elsewhere(self.operation, made) if self.roots is None else self.roots.confine(self.operation, made)
 
     def call(self, alma: ALMA, arguments: Mapping[str, Any], report: Report | None = None) -> types.CallToolResult:
