@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
+from alma import ALMA
 from alma.api import operations
 from alma.mcp.tools import CORE_NAMES
 from mcp import Client
@@ -135,9 +136,9 @@ def test_files_of_the_project_are_read(call: Call, project: Path) -> None:
     ],
 )
 def test_rules_are_written_where_agents_read_them(
-    call: Call, project: Path, to: str, path: str | None, written: str
+    alma: ALMA, call: Call, project: Path, to: str, path: str | None, written: str
 ) -> None:
-    call("add_rule", agent="dev", rule="Use pnpm instead of npm")
+    alma.add_rule("dev", "Use pnpm instead of npm")
     result = call("export_rules", to=to, **({} if path is None else {"path": path}))
     assert not result.is_error, result.content
     assert "pnpm" in (project / written).read_text()
@@ -151,11 +152,11 @@ def test_rules_are_written_nowhere_else(call: Call, project: Path, path: str) ->
     assert {one: one.read_bytes() for one in project.rglob("*") if one.is_file()} == before
 
 
-def test_several_roots(call: Call, project: Path) -> None:
+def test_several_roots(alma: ALMA, call: Call, project: Path) -> None:
     roots = [project, project.parent / "outside"]
     path = str(roots[1] / "notes.md")
     assert not call("ingest", roots, path=path, agent="dev", dry_run=True).is_error
-    call("add_rule", agent="dev", rule="Use pnpm instead of npm")
+    alma.add_rule("dev", "Use pnpm instead of npm")
     assert not call("export_rules", roots, to="agents-md", path=str(roots[1] / "AGENTS.md")).is_error
     assert (roots[1] / "AGENTS.md").exists()
 
@@ -218,5 +219,5 @@ def test_the_lists_are_short(talk: Talk) -> None:
     async def work(client: Client) -> int:
         return len((await client.list_tools()).model_dump_json(by_alias=True, exclude_none=True))
 
-    assert talk(work, tools="core") < 10_000
+    assert talk(work, tools="core") < 11_000
     assert talk(work, tools="default") < 30_000

@@ -53,6 +53,9 @@ SECRETS = [
     "the secret is {p9Xw2LkQ77vb}",
     "the api key is {k7Hs92LmQpZ04xTb}",
     "our token is {9fQ2xLm47TbZk0Rw}",
+    "note=my password is {marzipan}",
+    "my password's {hunter23}",
+    "use {Papaya-12} as the password",
     # -- said in other languages
     "le mot de passe est {soleil2024}",
     "Mon mot de passe est « {chaton} ».",

@@ -22,7 +22,8 @@ _LINK = (
     r"|(?P<is>['’]s| (?:is|was|are|becomes|will be|changed to|set to|to|est|ist|lautet|war|es|era|è|é|это))"
     r"(?: (?:now|still|just|currently|set to|jetzt|noch))?:?[^\S\n]{1,2})|[^\S\n])"
 )
-_SEEMS_CODE = Pattern(r"[{}()<>;=\[\]$]")
+# Not `name=`: a field is redacted together with its name, as `name=text`.
+_SEEMS_CODE = Pattern(r"[{}()<>;\[\]$]|\s=\s|==")
 _LISTS_USER = Pattern(r"(?:user(?:name)?|login|account|e-?mail|id)\s{0,2}[:=]", re.I)
 _OWNED = Pattern(r"\b(?:my|our|your|the|his|her|their|new|old|admin|root)\b[\w' -]*$", re.I)
 _ASKED_FOR = Pattern(r"\b(?:forgot|reset|change|incorrect|wrong|enter|confirm|invalid|no|missing)\s*$", re.I)

@@ -34,7 +34,7 @@ def _safe(line: str) -> str:
     try:
         from .trim import told
 
-        return told(line, 2 * _LINE, 0)
+        return told(line, 8 * _LINE, 0)
     except ImportError:
         # A half-removed installation.
         return line.partition(" ")[0]
