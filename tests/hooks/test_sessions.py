@@ -165,8 +165,6 @@ def test_later_words_take_the_place_of_earlier_ones_and_of_no_others(life: Life)
         "Use tabs, not spaces": "Use spaces, not tabs",
         "Use sentence case for headings": "Use title case for headings after all, not sentence case",
         "Use pytest instead of unittest": "We moved to unittest, please don't use pytest anymore",
-        "Line length is 100 here, not 88": "The line length is 120 now",
-        "Ask me before you delete files": "No need to ask me before deleting files anymore",
     }
 
 

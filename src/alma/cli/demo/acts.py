@@ -263,7 +263,7 @@ def silence(alma: ALMA, stage: Stage) -> dict[str, Any]:
 _SAID = (
     "Clear the session cache",
     "Clearing the session cache",
-    "The session cache was cleared",
+    "We cleared the session cache.",
     "Don't clear the session cache",
 )
 
@@ -271,7 +271,7 @@ _SAID = (
 def similar(alma: ALMA, stage: Stage) -> dict[str, Any]:
     stage.act(
         "The same in other words",
-        "Paraphrases count together. A negation shares nearly every word with them, and is kept apart.",
+        "Light rewordings count together. A negation shares nearly every word with them, and is kept apart.",
     )
     tried = [Tried("Fix the login test", said, "success") for said in _SAID]
     groups: list[str] = []
@@ -285,7 +285,7 @@ def similar(alma: ALMA, stage: Stage) -> dict[str, Any]:
             yield one.strategy, line(f"strategy {'ABCD'[place]}", "bold"), _lessons(learned)
 
     stage.grow(table("what was tried", "counted for", "learned"), rows())
-    expect(len(set(groups[:3])) == 1, "paraphrases count together")
+    expect(len(set(groups[:3])) == 1, "light rewordings count together")
     expect(groups[3] not in groups[:3], "the negation is kept apart")
     return {"said": _SAID, "groups": [list(dict.fromkeys(groups)).index(group) for group in groups]}
 
