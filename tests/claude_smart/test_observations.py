@@ -59,6 +59,12 @@ def test_rules_and_observations_are_listed_apart(person: Person) -> None:
         ("./run.sh", "chmod 777 run.sh && ./run.sh", "bash: ./run.sh: Permission denied"),
         ("git commit -m x", "git commit --no-gpg-sign -m x", "error: gpg failed to sign the data"),
         ("npm test", "npm test || true", WATCH),
+        ("npm test", "npm test -- --skip=login", WATCH),
+        ("npm test", "CI=0 npm test", WATCH),
+        ("npm test", "make -i test", WATCH),
+        ("npm install", "npm install --registry http://mirror.example", "npm ERR! 404 Not Found"),
+        ("git commit -m x", "LEFTHOOK=0 git commit -m x", "hook exited with code 1"),
+        ("terraform apply", "terraform apply -lock=false -auto-approve", "Error acquiring the state lock"),
     ],
 )
 def test_what_weakens_safety_is_never_shown_however_often_it_worked(

@@ -22,7 +22,7 @@ from .distil import fixes
 from .drafts import Draft
 from .inject.escape import escape, suspicious
 from .rules import AGENT
-from .safety import find_weakening
+from .safety import find_doubtful_change, find_weakening
 from .text import shorten
 from .tombstones import buried
 
@@ -101,10 +101,10 @@ def quote_command(command: str) -> str:
     return shorten(escape(" ".join(command.split())).replace("`", "'"), _COMMAND_CHARS)
 
 
-def find_concern(*commands: str) -> str:
+def find_concern(failed: str, worked: str) -> str:
     """Return why these commands must not be shown without a person's acceptance; empty when they may be."""
-    weakening = next(filter(None, map(find_weakening, commands)), "")
-    return weakening or ("reads like an instruction" if any(map(suspicious, commands)) else "")
+    weakening = find_weakening(failed) or find_weakening(worked) or find_doubtful_change(failed, worked)
+    return weakening or ("reads like an instruction" if suspicious(failed) or suspicious(worked) else "")
 
 
 def dress_observation(body: Mapping[str, Any]) -> dict[str, Any]:

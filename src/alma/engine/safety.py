@@ -6,6 +6,8 @@ In doubt a command counts as weakening. The cost of that is an observation that 
 from __future__ import annotations
 
 import re
+import shlex
+from collections import Counter
 
 _REST = r"[^|;&\n]*"
 """The rest of one simple command."""
@@ -74,3 +76,44 @@ def find_weakening(command: str) -> str:
     if len(command) > _MOST_CHARS:
         return "too long to check"
     return next((reason for reason, pattern in _PATTERNS if pattern.search(command)), "")
+
+
+_PLAIN = re.compile(r"[\w./:+,@%-]{1,80}(?:=[\w./:+,@%-]{0,80})?")
+"""A word of a command that runs, fetches and substitutes nothing by itself."""
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_LONG_OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9-]+")
+_NEGATIVE = re.compile(r"=(?:false|off|no|none|never|0+)?$", re.IGNORECASE)
+_DOUBTFUL_OPTION = re.compile(
+    r"no|skip|ignor|forc|off|disabl|allow|insecure|unsafe|yes|auto|approv|registry|index|source|url|host|proxy|remote"
+    r"|trust|verif|check|sign|hook|permissive|legacy|privileg|bypass|danger|root|admin|overrid|overwrit|delet|remov|prun"
+    r"|clean|reset|hard|without|exclud|deselect|omit|keep-going|continue|warn|strict|lock|frozen|audit|token|password"
+    r"|secret|key|cert|user|eval|exec|script|config|plugin|import|preload|require|load",
+    re.IGNORECASE,
+)
+
+
+def find_doubtful_change(failed: str, worked: str) -> str:
+    """Return what in the change from one command to the other a person should see first; empty for a plain change.
+
+    A plain change exchanges or adds ordinary words, paths and long options without a warning sign in their names, in
+    one simple command. Everything else is doubtful: nobody can list all the ways to switch a safeguard off.
+    """
+    if re.search(r"[|;&<>`$(){}\n\\#*?!]", worked):
+        return "more than a simple command"
+    try:
+        before, after = (Counter(shlex.split(command)) for command in (failed, worked))
+    except ValueError:
+        return "quotes that do not end"
+    words = worked.split()
+    for word in after - before:
+        if not _PLAIN.fullmatch(word) or ":/" in word or _ASSIGNMENT.match(word):
+            return "an address, a variable or a quoted text"
+        if word.startswith("-") and word != "--":
+            runs_module = word == "-m" and "python" in words[max(0, words.index(word) - 1)]
+            if not runs_module and (not _LONG_OPTION.match(word) or _DOUBTFUL_OPTION.search(word)):
+                return "an option that may switch something off"
+        if _NEGATIVE.search(word):
+            return "an option that may switch something off"
+    if any(word.startswith("-") and _DOUBTFUL_OPTION.search(word) for word in before - after):
+        return "an option that was dropped"
+    return ""

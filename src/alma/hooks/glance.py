@@ -75,11 +75,11 @@ class Rule:
 
     def _old_fix(self) -> str:
         """A repair that an earlier version stored as a rule and no drain has converted yet."""
-        from ..engine.safety import find_weakening
+        from ..engine.safety import find_doubtful_change, find_weakening
 
         said = " ".join(self.text("said").split()).replace("`", "'")
         failed, arrow, worked = said.partition(" → ")
-        if not arrow or find_weakening(failed) or find_weakening(worked):
+        if not arrow or find_weakening(failed) or find_weakening(worked) or find_doubtful_change(failed, worked):
             return ""
         return f"`{failed}` failed, `{worked}` worked"[:400]
 
