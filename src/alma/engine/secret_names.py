@@ -288,7 +288,7 @@ NAMES: tuple[Rule, ...] = (
     Rule(
         "password",
         ("--password-stdin", "sudo -S"),
-        r"(?<!\w)(?:echo|printf)\s(?:-\w+\s)?(?=[^\n|]{1,100}\|[^\n|]{0,200}(?:--password-stdin|sudo\s-S))",
+        r"(?<!\w)(?:echo|printf)\s(?:-\w+\s)?(?=[^\n|]{1,100}\|[^\n|]{0,200}(?:--password-stdin|sudo -S))",
         _after("password", alone=False),
         needs="|",
     ),

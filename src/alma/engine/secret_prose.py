@@ -184,7 +184,8 @@ PROSE: tuple[Rule, ...] = (
         r"[\"'`“„«]?\s?(?P<s>\d{4,8}[#*]?)(?![\w-]|[.,:]\d)",
         _find_pin,
         folds=True,
-        starts=at_matches(rf"(?:code )?pin(?![a-bd-mo-z])|(?:{'|'.join(_CODES)}) code"),
+        # Looked for without being consumed: "security code pin" holds three beginnings.
+        starts=at_matches(rf"(?=(?:code )?pin(?![a-bd-mo-z])|(?:{'|'.join(_CODES)}) code)"),
     ),
     Rule(
         "",

@@ -41,7 +41,8 @@ def titled(piece: Piece) -> str:
 
 
 def _dressed(text: str) -> str:
-    plain = _MARK.sub(" ", _EMPHASIS.sub(r"\2", " ".join(text.split()))).strip()
+    # A title is much shorter; marks beyond this do not matter.
+    plain = _MARK.sub(" ", _EMPHASIS.sub(r"\2", " ".join(text.split())[: 20 * TITLE_CHARS])).strip()
     plain = _TAIL.sub("", plain) or plain
     plain = plain.rstrip(".!;:,… ") or plain
     plain = _fitted(plain)
