@@ -36,7 +36,8 @@ _acquired: list[Holder] = []
 
 def hold_at_fork(holder: H) -> H:
     """Return `holder`; from now on a fork waits for it. Locks named here must not be held while taking another."""
-    _holders.add(holder)
+    with _forking:
+        _holders.add(holder)
     return holder
 
 
