@@ -34,6 +34,7 @@ _ALIVE = re.compile(
     re.M | re.I,
 )
 _DATE = re.compile(r" \(\d{4}-\d\d-\d\d\)$")
+_QUOTED = re.compile(r"“(.*)” \(quoted from [^()]*\)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ def _shown(alma: ALMA, agent: str, told: DomainKnowledge, text: str) -> Handled:
         alma.update(told.id, status="active")
     prompt = alma.retrieve(told.fact, agent).to_prompt()
     line = _DATE.sub("", prompt.partition("\n")[2].removeprefix("- "))
+    if quoted := _QUOTED.fullmatch(line):
+        line = quoted[1]
     if told.fact != text:
         return Handled("redact", line)
     return Handled("pass" if line == text else "escape", line)

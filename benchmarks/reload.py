@@ -69,6 +69,8 @@ def prepare(folder: Path, records: int) -> int:
     (folder / ".alma").mkdir()
     (folder / ".alma" / "config.yaml").write_text(_CONFIG, encoding="utf-8")
     embedder, texts = Mixed(), Texts()
+    # Opened by its folder first, so that alma knows that it was made here.
+    ALMA.quickstart(_PROJECT, storage_dir=folder / ".alma").close()
     with ALMA(SQLiteStore(folder / ".alma" / "alma.db"), embedder, project_id=_PROJECT) as alma, filling(embedder):
         _work(alma, records // 50)
         _sessions(alma, records // 100)

@@ -22,32 +22,32 @@ def shown(alma: ALMA, **options: Any) -> list[str]:
 
 @pytest.mark.parametrize("seconds", [2, 86_400])
 def test_a_fact_that_arrives_later_holds(alma: ALMA, clock: Any, seconds: int) -> None:
-    old = alma.add_domain_knowledge("dev", "ops", "The deploy window is 9 to 17 h")
+    old = alma.add_domain_knowledge("dev", "ops", "The deploy window is 9 to 17 h", attribute="window")
     clock.pass_days(-seconds / 86_400)
-    new = alma.add_domain_knowledge("dev", "ops", "The deploy window is 8 to 18 h")
+    new = alma.add_domain_knowledge("dev", "ops", "The deploy window is 8 to 18 h", attribute="window")
     assert (new.status, alma.get(old.id).status) == ("active", "superseded")
     assert shown(alma) == [new.fact]
     clock.pass_days(-seconds / 86_400)
     assert shown(alma) == [new.fact], "it holds although its time is still ahead"
-    last = alma.add_domain_knowledge("dev", "ops", "The deploy window is 7 to 19 h")
+    last = alma.add_domain_knowledge("dev", "ops", "The deploy window is 7 to 19 h", attribute="window")
     assert [one.id for one in alma.list("domain_knowledge")] == [last.id]
     assert shown(alma) == [last.fact]
     assert alma.history(old.id)[-1]["verb"] == "superseded"
 
 
 def test_a_preference_that_arrives_later_holds(alma: ALMA, clock: Any) -> None:
-    alma.add_user_preference("ana", "editor", "My editor is vim")
+    alma.add_user_preference("ana", "editor", "My editor is vim", attribute="editor")
     clock.pass_days(-2 / 86_400)
-    new = alma.add_user_preference("ana", "editor", "My editor is emacs")
+    new = alma.add_user_preference("ana", "editor", "My editor is emacs", attribute="editor")
     assert new.status == "active"
     assert [one.id for one in alma.retrieve("Open a file", "dev", "ana").preferences] == [new.id]
 
 
 def test_what_held_before_is_found_with_as_of(alma: ALMA, clock: Any) -> None:
-    old = alma.add_domain_knowledge("dev", "ops", "The deploy window is 9 to 17 h")
+    old = alma.add_domain_knowledge("dev", "ops", "The deploy window is 9 to 17 h", attribute="window")
     clock.pass_days(1)
     between = clock()
     clock.pass_days(1)
-    new = alma.add_domain_knowledge("dev", "ops", "The deploy window is 8 to 18 h")
+    new = alma.add_domain_knowledge("dev", "ops", "The deploy window is 8 to 18 h", attribute="window")
     assert shown(alma, as_of=between) == [old.fact]
     assert shown(alma) == [new.fact]

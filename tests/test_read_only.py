@@ -79,6 +79,8 @@ def store_file(folder: Path) -> Path:
 def run_command(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "alma", "--json", *args]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ALMA")}
+    # Mounted elsewhere, it is a folder that this machine has not seen before.
+    environ["ALMA_CONFIG"] = str(folder / ".alma" / "config.yaml")
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=60)
 
 

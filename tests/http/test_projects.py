@@ -131,7 +131,7 @@ def test_a_bound_token_makes_nothing_that_holds_everywhere(two: Site) -> None:
     rule = {"agent": "dev", "rule": "Use pnpm instead of npm", "reach": "always"}
     assert two.post("add_rule", rule, name="clerk").status_code == 403
     assert two.post("create_domain", {"name": "gardening"}, name="clerk").status_code == 403
-    held = two.post("add_rule", rule).json()["id"]
+    held = two.post("add_rule", {**rule, "source": "user"}).json()["id"]
     assert two.post("update", {"memory_id": held, "status": "archived"}, name="clerk").status_code == 403
     assert two.post("delete", {"memory_id": held}, name="clerk").status_code == 403
     assert two.post("get", {"memory_id": held}).json()["status"] == "active"

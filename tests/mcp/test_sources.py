@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,27 @@ from typing import Any
 import pytest
 
 from alma import ALMA
+from alma.mcp.server import build
 from mcp import Client
 
+from .conftest import Lent, answer_to, unwrapped
+
 Talk = Callable[..., Any]
+
+
+@pytest.fixture
+def talk(alma: ALMA) -> Talk:
+    """Runs some work with a client of a server that nobody started with --approve."""
+
+    def talked(work: Any, **options: Any) -> Any:
+        async def run() -> Any:
+            held = Lent(lambda: alma, may_approve=False)
+            async with Client(build(held, **{"tools": "all", **options}), mode="legacy") as client:
+                return await answer_to(work, client)
+
+        return unwrapped(asyncio.run(run()))
+
+    return talked
 
 
 def call(talk: Talk, name: str, **arguments: Any) -> Any:
@@ -76,8 +95,14 @@ def test_it_edits_in_its_own_name(talk: Talk, alma: ALMA) -> None:
 def test_rules_in_files_it_imports_wait(talk: Talk, alma: ALMA, tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("- Name tests after behaviour\n")
     given = {"path": "AGENTS.md", "root": str(tmp_path), "all_items": True}
-    for trusted in ({}, {"trusted": True}):
-        call(talk, "alma_import_rules", **given, **trusted)
+
+    async def work(client: Client) -> Any:
+        first = await client.call_tool("alma_import_rules", given)
+        return first, await client.call_tool("alma_import_rules", {**given, "trusted": True})
+
+    first, vouched = talk(work, roots=lambda: [tmp_path])
+    assert not first.is_error, first
+    assert "only a person" in vouched.content[0].text
     assert [one.status for one in alma.list("rule", status=None)] == ["candidate"]
 
 

@@ -7,10 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from alma import ALMA
+from alma.engine.inject.escape import suspicious
 from alma.errors import ALMAError
 from alma.rulefiles import export, import_
 from alma.rulefiles.block import BEGIN, END
@@ -69,6 +70,8 @@ def test_export_and_import_change_nothing(given_rules: list[tuple[str, str, str]
 def test_edited_imported_exported_gives_the_edited_text(
     given_rules: list[tuple[str, str, str]], fresh: str, data: st.DataObject
 ) -> None:
+    # What reads like a planted instruction waits for review, whoever wrote it.
+    assume(not suspicious(fresh))
     with tempfile.TemporaryDirectory() as root, filled(given_rules) as alma:
         file = Path(root) / "AGENTS.md"
         export(alma, "agents-md", root=root)
