@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ports": {"types", "errors"},
     "stores": {"ports", "types", "errors"},
     "embedders": {"ports", "types", "errors"},
-    "reading": {"types", "errors"},
+    "reading": {"ports", "types", "errors"},
     "engine": {"reading", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
     "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
