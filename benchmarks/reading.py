@@ -179,7 +179,8 @@ def score_families(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
             label: sum(is_same for (_, kind), is_same in zip(pairs, merged, strict=True) if kind == label)
             for label in ("opposite", "variant", "different")
         }
-        yield f"  {name}: same F1 {describe(answers, lambda one: one.f1)} on {len(pairs)} pairs; merged wrongly: {wrong}"
+        f1 = describe(answers, lambda one: one.f1)
+        yield f"  {name}: same F1 {f1} on {len(pairs)} pairs; merged wrongly: {wrong}"
 
 
 SCORES: dict[str, Callable[[ModelReader, Sequence[Row]], Iterator[str]]] = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ..errors import ScopeError, unknown
 from ..ports import Clock, Embedder, Store
 from ..reading.local import LocalReader
-from ..reading.port import Reader
+from ..reading.port import Comparer
 from ..types import times
 from ..types.scope import MemoryScope, Scopes
 from ..types.vector import Vector
@@ -66,7 +66,7 @@ class Engine:
     scopes: Scopes = field(default_factory=lambda: Scopes({}))
     settings: Settings = field(default_factory=Settings)
     clock: Clock = times.now
-    reader: Reader = field(default_factory=LocalReader)
+    reader: Comparer = field(default_factory=LocalReader)
     """Compares texts that are written: strategies, facts."""
 
     @property

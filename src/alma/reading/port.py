@@ -177,7 +177,13 @@ class Dropped:
         self.counts[reason] = self.counts.get(reason, 0) + 1
 
 
-class Reader(Protocol):
+class Comparer(Protocol):
+    def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
+        """Return one relation for each pair, in order."""
+        ...
+
+
+class Reader(Comparer, Protocol):
     """Reads natural language. It proposes; the engine decides, counts and can undo."""
 
     def find_rules(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[RuleProposal]:
@@ -186,10 +192,6 @@ class Reader(Protocol):
 
     def find_memories(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[MemoryProposal]:
         """Return what a conversation tells that is worth keeping."""
-        ...
-
-    def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
-        """Return one relation for each pair, in order."""
         ...
 
     def explain_repairs(self, repairs: Sequence[Repair]) -> list[Observation]:
