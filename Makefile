@@ -1,9 +1,12 @@
 # `make demo` and `make test` need Python 3.11 or newer and nothing else: they set everything up themselves.
+# `make demo` installs alma and its local embedder only; `make test` and `make check` install the rest.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV ?= .venv
 BIN = $(VENV)/bin
+# Two markers in one environment: what `make demo` needs, and what tests and checks need besides.
 READY = $(VENV)/.ready
+READY_DEV = $(VENV)/.ready-dev
 
 .PHONY: help setup demo test check bench bench-promises bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
 	bench-locomo bench-learning format test-all clean
@@ -27,20 +30,31 @@ help:
 	@echo "make bench-locomo      DATA=locomo10.json        what it finds again of talks between people"
 	@echo "make bench-learning    DATA=folder               whether it learns the right thing"
 
-setup: $(READY)
+setup: $(READY_DEV)
 
-$(READY): pyproject.toml constraints.txt
+# $(1): the extras to install, with commas between them
+define install
 	@test -n "$(PYTHON)" || { echo "alma needs Python 3.11 or newer; none was found" >&2; exit 1; }
+	@echo "Installing alma with '$(1)' into $(VENV) ..."
 	@if command -v uv >/dev/null 2>&1; then \
 		uv venv --quiet --allow-existing --python "$(PYTHON)" "$(VENV)" && \
-		VIRTUAL_ENV="$(VENV)" uv pip install --quiet --python "$(BIN)/python" -c constraints.txt -e '.[all,dev]'; \
+		VIRTUAL_ENV="$(VENV)" uv pip install --python "$(BIN)/python" -c constraints.txt -e '.[$(1)]'; \
 	else \
 		"$(PYTHON)" -m venv "$(VENV)" && \
-		"$(BIN)/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'; \
+		"$(BIN)/python" -m pip install --disable-pip-version-check -c constraints.txt -e '.[$(1)]'; \
 	fi
+endef
+comma := ,
+
+$(READY): pyproject.toml constraints.txt
+	$(call install,local)
 	@touch $(READY)
 
-demo: setup
+$(READY_DEV): pyproject.toml constraints.txt
+	$(call install,all$(comma)dev)
+	@touch $(READY) $(READY_DEV)
+
+demo: $(READY)
 	@$(BIN)/alma demo
 
 test: setup

@@ -23,6 +23,14 @@ settings.register_profile("alma", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("alma")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def register_of_trust(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the tests trust and create is not recorded among the folders of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
 class Clock:
     """A clock that goes a second further each time it is read, and further when told."""
 

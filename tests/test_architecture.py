@@ -23,6 +23,8 @@ BELOW_APP = {
     "embedders",
     "models",
     "domains",
+    "folders",
+    "trust_register",
 }
 FEATURES = {
     "confidence",
@@ -39,12 +41,17 @@ FEATURES = {
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "types": {"errors"},
+    # What a fork waits for; needed wherever there is a lock.
+    "forks": set(),
+    "types": {"errors", "forks"},
     "ports": {"types", "errors"},
-    "stores": {"ports", "types", "errors"},
-    "embedders": {"ports", "types", "errors"},
+    # The folder that holds a memory, and whether its user trusts it.
+    "folders": set(),
+    "trust_register": {"errors"},
+    "stores": {"forks", "folders", "ports", "types", "errors"},
+    "embedders": {"forks", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
-    "engine": {"reading", "ports", "types", "errors"},
+    "engine": {"forks", "reading", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
     "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
     "progress": {"opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
@@ -54,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "context": {"engine", "types", "errors", "arguments", "core"},
     "confidence": {"engine", "ports", "types", "errors", "arguments", "core"},
     "extraction": {"opening", "engine", "ports", "types", "errors", "arguments", "progress", "core", "app"},
-    "graph": {"opening", "engine", "ports", "types", "errors", "core", "app"},
+    "graph": {"opening", "engine", "ports", "types", "errors", "folders", "core", "app"},
     "ingestion": {"opening", "engine", "ports", "types", "errors", "arguments", "extraction", "graph", "core", "app"},
     "rulefiles": {"opening", "engine", "ports", "types", "errors", "arguments", "core", "app"},
     # How a feature comes by a memory that it was not given.
@@ -62,24 +69,30 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Files that people write, and sockets that others may reach: shared by the doors.
     "jsonc": {"errors"},
     "listening": {"errors"},
+    "connections": set(),
     "arguments": {"engine", "ports", "types", "errors"},
     # `ALMA.from_config` is wired by app when it is called; nothing else of core may reach up.
     "core": {"engine", "ports", "types", "errors", "arguments", "app", "harness", "http"},
-    "aio": {"core", "ports"},
-    "config": {"engine", "types", "errors"},
+    "aio": {"core", "ports", "http"},
+    "config": {"engine", "types", "errors", "trust_register"},
     "app": BELOW_APP,
     "doctor": BELOW_APP | {"app"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
-    "models": {"engine", "ports", "types", "errors"},
+    "models": {"engine", "ports", "types", "errors", "folders"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
     "hooks": {"app", "config", "core", "engine", "models", "ports", "types", "errors"},
     "api": FEATURES | {"app", "models", "core", "engine", "ports", "types", "errors"},
-    "mcp": {"jsonc", "listening", "api", "app", "config", "core", "types", "errors"},
-    "http": {"listening", "api", "app", "config", "core", "types", "errors"},
-    "cli": {"mcp", "http", "api", "app", "config", "core", "doctor", "types", "errors"},
+    "mcp": {
+        *("jsonc", "listening", "connections", "folders", "trust_register"),
+        *("api", "app", "config", "core", "types", "errors"),
+    },
+    "http": {
+        *("listening", "connections", "folders", "trust_register", "api", "app", "config", "core", "types", "errors"),
+    },
+    "cli": {"mcp", "http", "api", "app", "config", "core", "doctor", "folders", "trust_register", "types", "errors"},
 }
 # The engine's steps run one way: nothing later calls anything earlier.
-STANDARD_ONLY = {"types", "errors"}
+STANDARD_ONLY = {"types", "errors", "forks"}
 LATE = {("core", "app"), ("core", "harness"), ("core", "http")} | {
     (feature, owner) for feature in (FEATURES | {"opening"}) for owner in ("app", "core")
 }
@@ -170,6 +183,32 @@ def test_values_need_only_the_standard_library(name: str) -> None:
 def test_only_stores_and_embedders_touch_numpy() -> None:
     users = {layer(file) for file in module_files() if any(n.split(".")[0] == "numpy" for n, _ in imports(file))}
     assert users <= {"stores", "embedders"}
+
+
+def test_onnxruntime_is_imported_in_one_place() -> None:
+    """It reports to a collector unless that is switched off before the import."""
+    root = SOURCE.parent.parent
+    folders = ("src", "tools", "benchmarks", "examples", "tests")
+    files = [file for folder in folders for file in (root / folder).rglob("*.py")]
+    importing = [str(file.relative_to(root)) for file in files if _imports_onnxruntime(file)]
+    assert importing == ["src/alma/embedders/local.py"]
+
+
+def _imports_onnxruntime(file: Path) -> bool:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in (
+            "import_module",
+            "importorskip",
+        ):
+            names = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]
+        if any(name.partition(".")[0] == "onnxruntime" for name in names):
+            return True
+    return False
 
 
 def test_nothing_heavy_is_imported_while_loading() -> None:

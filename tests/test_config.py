@@ -8,7 +8,7 @@ import pytest
 from alma import ALMA
 from alma.app import find_config
 from alma.config import expand, load
-from alma.errors import ConfigError, EmbedderMismatchError
+from alma.errors import ConfigError, EmbedderMismatchError, ScopeError
 
 SEED = """
 alma:
@@ -118,12 +118,36 @@ def test_the_nearest_configuration_is_found(config: Path, monkeypatch: pytest.Mo
     assert find_config("given.yaml") == Path("given.yaml")
 
 
-def test_a_wanted_inheritance_without_consent_is_said(config: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_inheriting_from_an_agent_that_does_not_share_is_refused(config: Path) -> None:
     config.write_text(SEED.replace("[junior_dev, qa_agent]", "[qa_agent]"))
+    with pytest.raises(ConfigError, match=r"add 'junior_dev' to agents\.senior_dev\.share_with"):
+        ALMA.from_config(config)
+    assert not (config.parent / "alma.db").exists()
+
+
+def test_agents_at_the_top_of_the_file_are_obeyed(config: Path) -> None:
+    """As the product's description prints them: beside the key `alma`."""
+    agents = "agents:\n  senior_dev:\n    share_with: [junior_dev]\n  junior_dev:\n    inherit_from: [senior_dev]\n"
+    config.write_text(f"alma:\n  project_id: p\n  embedding_provider: hash\n{agents}")
     with ALMA.from_config(config) as alma:
-        assert "does not share" in caplog.text
         alma.add_domain_knowledge("senior_dev", "d", "Tokens expire")
-        assert alma.retrieve("Tokens expire", "junior_dev").total_items == 0
+        assert alma.retrieve("Tokens expire", "junior_dev").total_items == 1
+        with pytest.raises(ScopeError, match="stranger"):
+            alma.add_domain_knowledge("stranger", "d", "Tokens expire")
+
+
+def test_agents_in_both_places_must_be_the_same(config: Path) -> None:
+    config.write_text("alma: {project_id: p, agents: {a: {}}}\nagents: {a: {}}\n")
+    assert [agent.agent_name for agent in load(config).agents] == ["a"]
+    config.write_text("alma: {project_id: p, agents: {a: {}}}\nagents: {b: {}}\n")
+    with pytest.raises(ConfigError, match="`agents` is at the top of the file and under `alma`"):
+        load(config)
+
+
+def test_an_unknown_key_beside_alma_is_named(config: Path) -> None:
+    config.write_text("alma: {project_id: p}\nagnets: {a: {}}\n")
+    with pytest.raises(ConfigError, match=r"'agnets'. Did you mean 'agents'\? Valid: alma, agents"):
+        load(config)
 
 
 def test_another_embedder_than_the_stores_is_an_error_that_says_how_to_reindex(config: Path) -> None:

@@ -82,7 +82,7 @@ class TestLearning:
         learn(alma, "failure", strategy="Rolling update", error_message="sessions dropped")
         [found] = alma.list("anti_pattern")
         assert isinstance(found, AntiPattern)
-        assert found.why_bad == "sessions dropped; health check failed"
+        assert found.why_bad == "program output: `sessions dropped`, `health check failed`"
         assert found.better_alternative == "Blue-green deployment"
         assert found.occurrence_count == 2
 

@@ -176,7 +176,7 @@ def test_a_store_of_a_newer_alma(config: Path) -> None:
     with sqlite3.connect(config.parent / "alma.db") as db:
         db.execute("PRAGMA user_version = 999")
     db.close()
-    assert failed(config)["store"].fix == "pip install --upgrade alma-memory"
+    assert failed(config)["store"].fix.startswith("update alma: git pull")
 
 
 def test_another_embedder(config: Path) -> None:
@@ -215,7 +215,7 @@ def test_no_embedder_installed_is_worth_a_warning(config: Path, monkeypatch: pyt
     configure(config, "embedding_provider: auto")
     embedder = found(config)["embedder"]
     assert embedder.state == "warning"
-    assert "pip install 'alma-memory[local]'" in embedder.fix
+    assert "pip install '.[local]'" in embedder.fix
 
 
 @pytest.mark.parametrize(
@@ -240,9 +240,7 @@ def test_memory_storage_is_warned_of(config: Path) -> None:
 
 def test_inheriting_without_consent(config: Path) -> None:
     configure(config, "embedding_provider: hash\nagents: {a: {}, b: {inherit_from: [a]}}")
-    sharing = found(config)["sharing"]
-    assert sharing.state == "warning"
-    assert sharing.fix.startswith("add 'b' to share_with of 'a'")
+    assert "add 'b' to agents.a.share_with" in failed(config)["configuration"].detail
 
 
 @pytest.mark.parametrize(("free", "state"), [(10, "failed"), (100 * 2**20, "warning"), (2**40, "ok")])

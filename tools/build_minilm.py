@@ -32,12 +32,14 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import tokenizers
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from alma.embedders.local import import_onnxruntime
 from alma.embedders.wordpiece import APART, DROP, HANGUL, INNER, LONGEST_TOKEN, SPACE, SURROGATES, Characters
+
+onnxruntime = import_onnxruntime()
 
 Array = NDArray[Any]
 Weights = Mapping[str, Array]
@@ -397,7 +399,7 @@ def attention(graph: Graph, weights: Weights, kind: Float | Int8, index: int, x:
     return graph.op("MultiHeadAttention", outs, f"{name}.attention", domain=MICROSOFT, num_heads=HEADS)
 
 
-def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+def session(model: onnx.ModelProto) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

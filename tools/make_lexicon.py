@@ -1,4 +1,4 @@
-"""Build the judge's lexicon from WordNet and the embedder's word vectors.
+"""Build the lexicon from WordNet and the embedder's word vectors.
 
     python tools/make_lexicon.py --wordnet DIR --vocab vocab.txt --vectors vectors.npz --out lexicon.txt.gz
 

@@ -7,19 +7,25 @@ import functools
 from collections.abc import Callable, Coroutine
 from os import PathLike
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from .core import ALMA
 from .ports import Model
+
+if TYPE_CHECKING:
+    from .http.client import RemoteALMA
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def _awaited(method: Callable[Concatenate[ALMA, P], R]) -> Callable[Concatenate[AsyncALMA, P], Coroutine[Any, Any, R]]:
+    """The method of that name of whichever memory it is, in a thread."""
+
     @functools.wraps(method)
     async def call(self: AsyncALMA, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await asyncio.to_thread(method, self.alma, *args, **kwargs)
+        bound: Callable[P, R] = getattr(self.alma, method.__name__)
+        return await asyncio.to_thread(bound, *args, **kwargs)
 
     return cast("Callable[Concatenate[AsyncALMA, P], Coroutine[Any, Any, R]]", call)
 
@@ -29,15 +35,19 @@ def _as_it_is(method: Callable[Concatenate[ALMA, P], R]) -> Callable[Concatenate
 
     @functools.wraps(method)
     def call(self: AsyncALMA, *args: P.args, **kwargs: P.kwargs) -> R:
-        return method(self.alma, *args, **kwargs)
+        bound: Callable[P, R] = getattr(self.alma, method.__name__)
+        return bound(*args, **kwargs)
 
     return cast("Callable[Concatenate[AsyncALMA, P], R]", call)
 
 
 class AsyncALMA:
-    """The same memory for asyncio: every method of `ALMA`, awaited, run in a worker thread; `learns` decorates."""
+    """The same memory for asyncio: every method of `ALMA`, awaited, run in a worker thread; `learns` decorates.
 
-    def __init__(self, alma: ALMA) -> None:
+    It takes a memory that is open here, or one that is served elsewhere: `AsyncALMA(ALMA.connect(url, token))`.
+    """
+
+    def __init__(self, alma: ALMA | RemoteALMA) -> None:
         self.alma = alma
 
     @classmethod
@@ -54,7 +64,7 @@ class AsyncALMA:
 
     @property
     def model(self) -> Model | None:
-        return self.alma.model
+        return self.alma.model if isinstance(self.alma, ALMA) else None
 
     retrieve = _awaited(ALMA.retrieve)
     learn = _awaited(ALMA.learn)
@@ -72,12 +82,14 @@ class AsyncALMA:
     list = _awaited(ALMA.list)
     update = _awaited(ALMA.update)
     delete = _awaited(ALMA.delete)
+    erase_user = _awaited(ALMA.erase_user)
     history = _awaited(ALMA.history)
     record_usage = _awaited(ALMA.record_usage)
     record_feedback = _awaited(ALMA.record_feedback)
     forget = _awaited(ALMA.forget)
     get_stats = _awaited(ALMA.get_stats)
     reindex = _awaited(ALMA.reindex)
+    vacuum = _awaited(ALMA.vacuum)
     close = _awaited(ALMA.close)
 
     async def __aenter__(self) -> Self:

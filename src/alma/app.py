@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import os
+import shlex
 from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .config import DEFAULT_PATH, Config, load
+from . import trust_register
+from .config import DEFAULT_PATH, Config, load, load_found
 from .core import ALMA
 from .domains import govern_as_kept
 from .embedders import registry as embedders
 from .engine import admit
 from .engine.context import Engine
-from .errors import ConfigError
+from .errors import ConfigError, UntrustedConfigError
 from .ports import Model
 from .stores import registry as stores
 from .types.model import ModelSettings
@@ -24,7 +25,9 @@ from .types.model import ModelSettings
 if TYPE_CHECKING:
     from .models.usage import Usage
 
-_LOG = logging.getLogger("alma")
+TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
+"""What the servers keep beside a configuration."""
+_IN_A_FILE = ("sqlite", "file")
 
 
 def open_config(path: str | PathLike[str]) -> ALMA:
@@ -38,6 +41,9 @@ def open_quickstart(project_id: str, storage_dir: str | PathLike[str]) -> ALMA:
 def open_memory(config: Config, *, matching: bool = True) -> ALMA:
     """Open what a configuration describes; `matching=False` also opens a store that another embedder filled."""
     embedder = embedders.create(config.embedding_provider, dim=config.embedding_dim, options=config.embedding)
+    if config.storage in _IN_A_FILE and not config.path.exists():
+        # Before it exists: another process that finds it must not take it for a stranger's.
+        trust_register.record_created_files(config.path)
     store = stores.create(config.storage, path=config.path, options=config.storage_options)
     alma = ALMA(
         store,
@@ -55,14 +61,6 @@ def open_memory(config: Config, *, matching: bool = True) -> ALMA:
             alma.close()
             raise
     govern_as_kept(alma)
-    for heir, owner in alma.engine.scopes.unanswered():
-        _LOG.warning(
-            "agent %r inherits from %r, who does not share with it: add %r to share_with of %r",
-            heir,
-            owner,
-            heir,
-            owner,
-        )
     return alma
 
 
@@ -81,12 +79,12 @@ def model_usage(alma: ALMA, config: Config, *, days: int = 30) -> Usage:
 
 def open_default(project_id: str | None = None) -> ALMA:
     """What is configured here (as for the command line), perhaps for another project; else a folder `.alma`."""
-    try:
-        config = load(find_config())
-    except ConfigError:
-        if os.environ.get("ALMA_CONFIG") or DEFAULT_PATH.exists():
-            raise
-        config = Config(project_id=project_id or "default", storage_dir=Path(".alma").resolve())
+    if os.environ.get("ALMA_CONFIG") or _find_nearest() is not None:
+        _, config = read_config()
+    else:
+        config = Config(project_id=project_id or "default", storage_dir=Path.cwd() / ".alma")
+        if not trust_register.is_trusted(Path.cwd(), b""):
+            _refuse_foreign_store(config.path, Path.cwd())
     return open_memory(config if project_id is None else replace(config, project_id=project_id))
 
 
@@ -100,10 +98,47 @@ def _check_embedder(alma: ALMA) -> None:
 def find_config(given: str | None = None) -> Path:
     """The configuration file: the one given, $ALMA_CONFIG, or the nearest `.alma/config.yaml` up from here."""
     named = given or os.environ.get("ALMA_CONFIG")
-    if named:
-        return Path(named)
+    path = Path(named) if named else _find_nearest()
+    if path is None:
+        raise ConfigError(f"there is no {DEFAULT_PATH} here or above; `alma init` writes one, --config names another")
+    return path
+
+
+def read_config(given: str | None = None) -> tuple[Path, Config]:
+    """Find the configuration and load it: a file that the user named in full, a found one as far as it is trusted."""
+    path = find_config(given)
+    if given or os.environ.get("ALMA_CONFIG"):
+        return path, load(path)
+    config = load_found(path)
+    if foreign := trust_register.find_foreign_files(list_data_files(path, config)):
+        raise _describe_foreign_files(foreign, path.parent.parent)
+    return path, config
+
+
+def list_data_files(path: Path, config: Config) -> list[Path]:
+    """The files inside a project's folder that hold its memory or its tokens."""
+    files = [config.path, *(path.parent / name for name in TOKEN_FILES)]
+    return [file for file in files if file.is_file() and _is_inside(file, path.parent.parent)]
+
+
+def _refuse_foreign_store(store: Path, folder: Path) -> None:
+    if not _is_inside(store, folder) or (store.exists() and trust_register.find_foreign_files([store])):
+        raise _describe_foreign_files([store], folder)
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def _describe_foreign_files(files: list[Path], folder: Path) -> UntrustedConfigError:
+    """Memories and tokens that came with a repository are not this user's."""
+    return UntrustedConfigError(
+        f"alma has no record of creating {', '.join(map(str, files))} on this machine: it may have come with the "
+        f"folder. If you trust it, run: alma trust {shlex.quote(str(folder))}"
+    )
+
+
+def _find_nearest() -> Path | None:
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / DEFAULT_PATH).is_file():
-            return folder / DEFAULT_PATH
-    raise ConfigError(f"there is no {DEFAULT_PATH} here or above; `alma init` writes one, --config names another")
+    paths = (folder / DEFAULT_PATH for folder in (here, *here.parents))
+    return next((path for path in paths if path.is_file()), None)

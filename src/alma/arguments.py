@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .engine import validate
@@ -20,21 +21,19 @@ from .types.rules import Reach, RuleSource
 Given = Mapping[str, Any]
 Proposal = Draft | Statement | Teaching
 
-_BY_A_PERSON = frozenset({"user_stated", "explicit_instruction", "user", "correction"})
-_FROM_OUTSIDE = frozenset({"tool_output", "web_page", "file", "document", "email"})
 _LEARN = (
     "agent", "task", "outcome", "strategy_used", "task_type", "duration_ms", "error_message", "feedback",
-    "retrieval_id", "user_id", "tags", "metadata",
+    "retrieval_id", "idempotency_key", "user_id", "shared", "tags", "metadata",
 )  # fmt: skip
 _EPISODE = ("agent", "session_id", "turns", "user_id", "title", "source", "tags", "metadata")
 _MAX_TITLE = 500
 _TURN = ("speaker", "text", "at", "id", "role", "content")
 _ADD: Mapping[MemoryType, tuple[str, ...]] = {
     MemoryType.USER_PREFERENCE: ("user_id", "category", "preference", "attribute"),
-    MemoryType.DOMAIN_KNOWLEDGE: ("agent", "domain", "fact", "subject", "attribute"),
-    MemoryType.HEURISTIC: ("agent", "condition", "strategy", "category"),
-    MemoryType.RULE: ("agent", "rule", "trigger", "why", "reach"),
-    MemoryType.ANTI_PATTERN: ("agent", "pattern", "why_bad", "better_alternative", "condition", "category"),
+    MemoryType.DOMAIN_KNOWLEDGE: ("agent", "domain", "fact", "subject", "attribute", "user_id"),
+    MemoryType.HEURISTIC: ("agent", "condition", "strategy", "category", "user_id"),
+    MemoryType.RULE: ("agent", "rule", "trigger", "why", "reach", "user_id"),
+    MemoryType.ANTI_PATTERN: ("agent", "pattern", "why_bad", "better_alternative", "condition", "category", "user_id"),
 }
 
 
@@ -68,7 +67,7 @@ def request(engine: Engine, given: Given) -> Request:
 def episode(engine: Engine, given: Given) -> Episode:
     """The arguments of `learn`."""
     _known("learn", given, _LEARN)
-    duration = given.get("duration_ms")
+    duration, key = given.get("duration_ms"), given.get("idempotency_key")
     return Episode(
         agent=agent(engine, given.get("agent")),
         task=validate.text("task", given.get("task")),
@@ -79,23 +78,34 @@ def episode(engine: Engine, given: Given) -> Episode:
         error=validate.output("error_message", given.get("error_message")),
         feedback=validate.optional_text("feedback", given.get("feedback")),
         retrieval=validate.optional_text("retrieval_id", given.get("retrieval_id")),
-        user=validate.optional_text("user_id", given.get("user_id")) or "",
+        idempotency_key=None if key is None else validate.name("idempotency_key", key),
+        user=_user(given),
+        shared=bool(given.get("shared")),
         tags=validate.names("tags", given.get("tags")),
         metadata=validate.metadata(given.get("metadata")),
     )
+
+
+def _user(given: Given) -> str:
+    """Whose it is; empty: nobody's in particular."""
+    named = given.get("user_id")
+    return validate.name("user_id", named) if validate.optional_text("user_id", named) else ""
 
 
 def conversation(engine: Engine, given: Given) -> Conversation:
     """The arguments of `add_episode`."""
     _known("an episode", given, _EPISODE)
     turns = validate.many("turns", given.get("turns", ()))
-    provenance = _heard(validate.name("source", given.get("source") or "conversation"))
+    provenance = validate.provenance("source", given.get("source") or "conversation")
+    if provenance.trust is not Trust.UNTRUSTED:
+        # That it was said is certain; whether it is true is another matter.
+        provenance = replace(provenance, origin=Origin.IMPORT, trust=Trust.LEARNED)
     said = [_said(f"turns[{at}]", one, provenance) for at, one in enumerate(turns)]
     return Conversation(
         agent=agent(engine, given.get("agent")),
         session=validate.name("session_id", given.get("session_id")),
         turns=tuple(turn for turn in said if turn is not None),
-        user=validate.optional_text("user_id", given.get("user_id")) or "",
+        user=_user(given),
         title=_title(given.get("title")),
         provenance=provenance,
         tags=validate.names("tags", given.get("tags")),
@@ -105,13 +115,6 @@ def conversation(engine: Engine, given: Given) -> Conversation:
 
 def _title(given: object) -> str:
     return validate.text("title", given, _MAX_TITLE) if validate.optional_text("title", given) else ""
-
-
-def _heard(source: str) -> Provenance:
-    """That it was said is certain; whether it is true is another matter, and from outside it waits for a person."""
-    if source in _FROM_OUTSIDE:
-        return Provenance(Origin.TOOL, Trust.UNTRUSTED, source=source)
-    return Provenance(Origin.IMPORT, Trust.LEARNED, source=source)
 
 
 def _said(label: str, given: Given, provenance: Provenance) -> Said | None:
@@ -147,7 +150,7 @@ def proposal(engine: Engine, given: Given) -> Proposal:
     _known(f"a {kind}", given, (*_ADD[kind], "type", "source", "tags", "metadata"))
     common: dict[str, Any] = {
         "tags": validate.names("tags", given.get("tags")),
-        "provenance": _provenance(validate.name("source", given.get("source") or "user_stated")),
+        "provenance": validate.provenance("source", given.get("source") or "user_stated"),
     }
     return _PROPOSE[kind](engine, given, common)
 
@@ -169,6 +172,7 @@ def _knowledge(engine: Engine, given: Given, common: dict[str, Any]) -> Draft:
     return Draft(
         kind=MemoryType.DOMAIN_KNOWLEDGE,
         agent=agent(engine, given.get("agent")),
+        user=_user(given),
         body={"domain": domain, "fact": fact, **_key(given, "subject", "attribute"), **_metadata(given)},
         category=domain,
         **common,
@@ -192,14 +196,17 @@ def _rule(engine: Engine, given: Given, common: dict[str, Any]) -> Teaching:
     by_person = provenance.origin is Origin.USER
     return Teaching(
         id=new_id("tea"),
+        provenance=provenance,
+        at=engine.clock(),
         agent=agent(engine, given.get("agent")),
+        user=_user(given),
         rule=validate.text("rule", given.get("rule"), RULE_CHARS),
         trigger=validate.optional_text("trigger", given.get("trigger")) or "",
         why=validate.optional_text("why", given.get("why")) or "",
         reach=_lasting(given.get("reach") or Reach.PROJECT),
         source=RuleSource.NOTE if by_person else RuleSource.IMPORT,
-        # What comes from elsewhere waits for a person.
-        sure=provenance.trust is not Trust.UNTRUSTED,
+        # Only a person's words become a rule at once; what anybody else writes waits for a person.
+        sure=by_person,
         tags=common["tags"],
         metadata=validate.metadata(given.get("metadata")),
     )
@@ -219,6 +226,7 @@ def _heuristic(engine: Engine, given: Given, common: dict[str, Any]) -> Statemen
         agent=agent(engine, given.get("agent")),
         condition=validate.text("condition", given.get("condition")),
         strategy=validate.text("strategy", given.get("strategy")),
+        user=_user(given),
         body={"metadata": validate.metadata(given.get("metadata"))},
         category=validate.optional_text("category", given.get("category")) or "",
         **common,
@@ -236,6 +244,7 @@ def _anti_pattern(engine: Engine, given: Given, common: dict[str, Any]) -> State
         agent=agent(engine, given.get("agent")),
         condition=validate.optional_text("condition", given.get("condition")) or "",
         strategy=validate.text("pattern", given.get("pattern")),
+        user=_user(given),
         body=body,
         category=validate.optional_text("category", given.get("category")) or "",
         **common,
@@ -249,13 +258,6 @@ _PROPOSE: Mapping[MemoryType, Callable[[Engine, Given, dict[str, Any]], Proposal
     MemoryType.ANTI_PATTERN: _anti_pattern,
     MemoryType.RULE: _rule,
 }
-
-
-def _provenance(source: str) -> Provenance:
-    if source in _FROM_OUTSIDE:
-        return Provenance(Origin.TOOL, Trust.UNTRUSTED, source=source)
-    origin = Origin.USER if source in _BY_A_PERSON else Origin.AGENT
-    return Provenance(origin, Trust.TRUSTED, source=source)
 
 
 def memory_type(given: MemoryType | str | None) -> MemoryType | None:

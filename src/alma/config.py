@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import trust_register
 from .engine.settings import Settings, Weights
-from .errors import ConfigError, ValidationError, unknown
+from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
 from .types.model import Limits, ModelSettings, Prices
-from .types.scope import MemoryScope
+from .types.scope import MemoryScope, Scopes
 
 DEFAULT_PATH = Path(".alma") / "config.yaml"
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]{0,1000}))?\}")
 _AGENT = ("domain", "can_learn", "cannot_learn", "share_with", "inherit_from", "min_occurrences_for_heuristic")
 _RETRIEVAL = ("weights", "recency_half_life_days", "max_preferences", "keep_retrievals")
-_LEARNING = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern")
+_LEARNING = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "share_between_users")
 _TOP = (
     "project_id", "storage", "storage_dir", "db_name", "storage_options",
     "embedding_provider", "embedding_dim", "embedding", "model", "agents", "retrieval", "learning",
 )  # fmt: skip
+_STORE_DEFAULTS = {"storage_dir": ".alma", "db_name": "alma.db"}
+_BESIDE_ALMA = ("agents",)
+"""What may be at the top of the file, beside the key `alma`."""
+_WITHOUT_TRUST = (
+    "project_id", "storage", "storage_dir", "db_name", "embedding_provider", "embedding_dim",
+    "agents", "retrieval", "learning",
+)  # fmt: skip
+_STORAGE_WITHOUT_TRUST = ("sqlite", "file")
+_EMBEDDING_WITHOUT_TRUST = ("auto", "local", "hash", "mock", "none")
 _MODEL = tuple(ModelSettings.__slots__)
 _BUDGET = tuple(Limits.__slots__)
 _PRICES = tuple(Prices.__slots__)
@@ -49,13 +61,70 @@ class Config:
 
 
 def load(path: str | os.PathLike[str]) -> Config:
-    """The configuration in a YAML file, under its key `alma` or at the top."""
+    """Load a YAML file that the user named: it may set everything and read the environment."""
     file = Path(path)
-    data = _read(file)
-    try:
-        return _config(data.get("alma", data) if isinstance(data, Mapping) else data, _base(file))
-    except (ConfigError, ValidationError) as error:
-        raise ConfigError(f"{file}: {error}") from error
+    with _naming(file):
+        top = _gather_top(_parse_yaml(_read_file(file)))
+        return _config(expand(top, os.environ), _base(file))
+
+
+def load_found(path: str | os.PathLike[str]) -> Config:
+    """Load the `.alma/config.yaml` of a folder in which nobody named it.
+
+    Unless the user trusts the folder with this content, the file may only set what stays inside the folder: anything
+    else is an UntrustedConfigError.
+    """
+    file = Path(path)
+    content = _read_file(file)
+    folder = file.parent.parent
+    with _naming(file):
+        if trust_register.is_trusted(folder, content):
+            return _config(expand(_gather_top(_parse_yaml(content)), os.environ), _base(file))
+        top = _gather_top(_parse_yaml(content, aliases=False))
+        restricted = _find_restricted_settings(top, file)
+        if restricted:
+            raise UntrustedConfigError(
+                f"its folder is not trusted with this content, so it may not set {', '.join(restricted)}. "
+                f"Read it; if you trust it, run: alma trust {shlex.quote(str(folder))}"
+            )
+        return _config(top, _base(file))
+
+
+def list_restricted_settings(path: str | os.PathLike[str]) -> list[str]:
+    """Return what a configuration sets that it may set only in a trusted folder, or when the user names it."""
+    file = Path(path)
+    with _naming(file):
+        return _find_restricted_settings(_gather_top(_parse_yaml(_read_file(file))), file)
+
+
+def _find_restricted_settings(top: Mapping[str, Any], file: Path) -> list[str]:
+    folder = Path(os.path.realpath(file.parent.parent))
+    restricted = [key for key in _TOP if key not in _WITHOUT_TRUST and top.get(key)]
+    restricted += [f"${{{name}}}" for name in dict.fromkeys(_find_variables(top))]
+    for key, valid in (("storage", _STORAGE_WITHOUT_TRUST), ("embedding_provider", _EMBEDDING_WITHOUT_TRUST)):
+        if top.get(key, valid[0]) not in valid:
+            restricted.append(f"{key}: {top[key]!r} (without trust: {', '.join(valid)})")
+    if os.path.realpath(file) != str(folder / DEFAULT_PATH):
+        restricted.append("settings of another folder, to which it is a symbolic link")
+    storage_dir, db_name = (str(top.get(key, default)) for key, default in _STORE_DEFAULTS.items())
+    store = _under(folder, storage_dir) / db_name
+    if not Path(os.path.realpath(store)).is_relative_to(folder):
+        restricted.append(f"a store outside {folder} ({store})")
+    elif any(Path(f"{store}{suffix}").is_symlink() for suffix in ("", "-wal", "-shm", "-journal")):
+        restricted.append(f"a store whose files are symbolic links ({store})")
+    return restricted
+
+
+def _find_variables(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from (variable[1] for variable in _VARIABLE.finditer(value))
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _find_variables(name)
+            yield from _find_variables(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _find_variables(item)
 
 
 def _base(file: Path) -> Path:
@@ -64,21 +133,51 @@ def _base(file: Path) -> Path:
     return folder.parent if folder.name == ".alma" else folder
 
 
-def _read(file: Path) -> Any:
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Name the file in what is wrong with it."""
+    try:
+        yield
+    except (ConfigError, ValidationError) as error:
+        kind = UntrustedConfigError if isinstance(error, UntrustedConfigError) else ConfigError
+        raise kind(f"{file}: {error}") from error
+
+
+def _read_file(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"there is no configuration file {file}; `alma init` writes one") from None
+    except OSError as error:
+        raise ConfigError(f"the configuration file {file} cannot be read: {error}") from error
+
+
+def _parse_yaml(content: bytes, *, aliases: bool = True) -> Any:
+    """Without aliases, a few lines cannot stand for millions of values."""
     import yaml
 
     try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"there is no configuration file {file}; `alma init` writes one") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the configuration file {file} cannot be read: {error}") from error
-    try:
-        return expand(yaml.safe_load(text) or {}, os.environ)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{file} is not valid YAML: {error}") from error
-    except ConfigError as error:
-        raise ConfigError(f"{file}: {error}") from error
+        text = content.decode("utf-8")
+        if not aliases and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise UntrustedConfigError("aliases (`*name`) are not read from a file that is not trusted")
+        return yaml.safe_load(text) or {}
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"not valid YAML: {error}") from error
+
+
+def _gather_top(data: Any) -> dict[str, Any]:
+    """The keys of the file, whether they are under `alma` or at the top; `agents` may be beside `alma`."""
+    if not isinstance(data, Mapping) or "alma" not in data:
+        return _section("alma", data, _TOP)
+    for key in data:
+        if key != "alma" and key not in _BESIDE_ALMA:
+            valid = ("alma", *_BESIDE_ALMA)
+            raise ConfigError(f"{unknown('key at the top', key, valid)} Other keys belong under `alma`.")
+    top = _section("alma", data["alma"], _TOP)
+    for key in _BESIDE_ALMA:
+        if key in data and top.setdefault(key, data[key]) != data[key]:
+            raise ConfigError(f"`{key}` is at the top of the file and under `alma`, with different content; keep one")
+    return top
 
 
 def expand(value: Any, environment: Mapping[str, str]) -> Any:
@@ -100,15 +199,14 @@ def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
     return held
 
 
-def _config(data: Any, base: Path) -> Config:
-    top = _section("alma", data, _TOP)
+def _config(top: Mapping[str, Any], base: Path) -> Config:
     if "project_id" not in top:
         raise ConfigError("project_id is missing; it names the project whose memory this is")
     retrieval = _section("retrieval", top.get("retrieval"), _RETRIEVAL)
     learning = _section("learning", top.get("learning"), _LEARNING)
     weights = _section("retrieval.weights", retrieval.pop("weights", None), tuple(Weights.__slots__))
     plain = {name: _CHECKS[name](name, value) for name, value in top.items() if name in _CHECKS}
-    folder = _under(base, plain.pop("storage_dir", ".alma"))
+    folder = _under(base, plain.pop("storage_dir", _STORE_DEFAULTS["storage_dir"]))
     return Config(
         **plain,
         storage_dir=folder,
@@ -154,7 +252,13 @@ def _agents(data: Any) -> tuple[MemoryScope, ...]:
         return ()
     if not isinstance(data, Mapping):
         raise ConfigError(f"agents must be a mapping from agent names to their settings, not {data!r}")
-    return tuple(_agent(_text("agent name", name), settings) for name, settings in data.items())
+    agents = tuple(_agent(_text("agent name", name), settings) for name, settings in data.items())
+    for heir, owner in Scopes({scope.agent_name: scope for scope in agents}).unanswered():
+        raise ConfigError(
+            f"agents.{heir} inherits from {owner!r}, which does not share with it: add {heir!r} to "
+            f"agents.{owner}.share_with, or remove {owner!r} from agents.{heir}.inherit_from"
+        )
+    return agents
 
 
 def _agent(name: str, data: Any) -> MemoryScope:

@@ -19,6 +19,7 @@ from .engine.judge import FeedbackReport
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.settings import Settings
 from .engine.stats import Stats, stats
+from .engine.upkeep import erase_user as erasing
 from .engine.upkeep import forget as forgetting
 from .engine.upkeep import reindex as reindexing
 from .engine.upkeep.forget import Forgotten as Forgotten
@@ -131,7 +132,8 @@ class ALMA:
         return self._model(self.engine) if callable(self._model) else self._model
 
     def close(self) -> None:
-        """Let go of the store; what was written stays written."""
+        """Close the store. Notes about retrievals that are still waiting for another writer are written first."""
+        self.engine.notes.flush(self.engine.store)
         self.engine.store.close()
         if self.engine.encoder is not None:
             self.engine.encoder.embedder.close()
@@ -168,6 +170,8 @@ class ALMA:
         and sure), 'broad', 'recent' or 'learning' (what worked and what did not). `types`, `tags`, `since` and `until`
         filter; `as_of` asks what was known at that moment. Conversations come back as episodes with their telling
         turns, or with `level='turn'` as single turns. With `progressive` the prompt holds summaries and ids.
+
+        It finds what belongs to `user_id` and what belongs to nobody in particular; without `user_id`, only the latter.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         return retrieve_memories(self.engine, arguments.request(self.engine, given))
@@ -184,13 +188,19 @@ class ALMA:
         feedback: str | None = None,
         retrieval_id: str | None = None,
         *,
+        idempotency_key: str | None = None,
         user_id: str | None = None,
+        shared: bool = False,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Record how a task went; strategies and warnings follow by themselves.
 
-        `outcome` is 'success', 'partial' or 'failure'.
+        `outcome` is 'success', 'partial' or 'failure'. Calls with the same `idempotency_key` are counted once, also
+        across processes; a repeated call returns the stored outcome. The same key with other arguments is an error.
+        Without a key, identical calls with the same `retrieval_id` are counted once. With a `user_id` the outcome and
+        what is learned from it belong to that user; with `shared` it counts for the strategies and warnings that all
+        users see instead.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         return self.learn_many([given])[0]
@@ -278,6 +288,7 @@ class ALMA:
         *,
         subject: str | None = None,
         attribute: str | None = None,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> DomainKnowledge:
@@ -285,7 +296,8 @@ class ALMA:
 
         With `attribute`, and perhaps `subject` (such as "billing" and "database"), it replaces the older fact of that
         agent, domain and key, unless that one is trusted more: then the new one waits as a candidate. The
-        older fact stays in history with the time it held. Without a key it is added.
+        older fact stays in history with the time it held. Without a key it is added. With a `user_id` it is retrieved
+        for that user only.
         """
         return self._add(DomainKnowledge, locals())
 
@@ -297,6 +309,7 @@ class ALMA:
         category: str | None = None,
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Heuristic:
@@ -313,6 +326,7 @@ class ALMA:
         category: str | None = None,
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AntiPattern:
@@ -328,6 +342,7 @@ class ALMA:
         reach: str = "project",
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Rule:
@@ -387,9 +402,19 @@ class ALMA:
         return memory
 
     def update(
-        self, memory_id: str, /, *, status: str | None = None, tags: Iterable[str] | None = None, **fields: Any
+        self,
+        memory_id: str,
+        /,
+        *,
+        status: str | None = None,
+        tags: Iterable[str] | None = None,
+        source: str = "user",
+        **fields: Any,
     ) -> Memory:
-        """Change a memory's own fields (such as `fact=...`), its status or its tags; its history keeps the old."""
+        """Change a memory's own fields (such as `fact=...`), its status or its tags; its history keeps the old.
+
+        `source` says who makes the change. Only a person (`user`) may change the words of a rule.
+        """
         told: dict[str, Any] = {name: _CHECKS.get(name, validate.text)(name, value) for name, value in fields.items()}
         if not told and status is None and tags is None:
             raise ValidationError("nothing to update: pass a field, status or tags")
@@ -399,12 +424,24 @@ class ALMA:
             told,
             None if status is None else validate.choice("status", status, Status),
             None if tags is None else validate.names("tags", tags),
+            validate.provenance("source", source),
         )
         return view(record, self.engine.clock())
 
     def delete(self, memory_id: str) -> None:
-        """Erase a memory; it will not be learned again by itself."""
+        """Erase a memory with its history and everything that repeats its words. It is not learned again by itself.
+
+        `vacuum` removes the last traces from the store's files. Killed in the middle, the same call finishes the work.
+        """
         edit.delete(self.engine, validate.name("memory_id", memory_id))
+
+    def erase_user(self, user_id: str) -> dict[str, int]:
+        """Erase everything of a user in this project, and vacuum; how many memories of each kind it was.
+
+        Conversations, outcomes, lessons, rules, preferences, facts, their history, the notes of what was retrieved for
+        the user, and tombstones: all that carries the user's id.
+        """
+        return erasing.erase_user(self.engine, validate.name("user_id", user_id))
 
     def history(self, memory_id: str) -> list[dict[str, Any]]:
         """What happened to a memory since it was made, oldest first."""
@@ -467,13 +504,18 @@ class ALMA:
             return Forgotten([record.id for record in forgetting.forgettable(self.engine, policy)])
         return Forgotten(forgetting.forget(self.engine, policy))
 
-    def get_stats(self, agent: str | None = None) -> Stats:
-        """How much is stored: by type, by status, by agent."""
-        return stats(self.engine, None if agent is None else arguments.agent(self.engine, agent))
+    def get_stats(self, agent: str | None = None, user_id: str | None = None) -> Stats:
+        """How much is stored: by type, by status, by agent. With `user_id`: of what that user sees."""
+        user = None if user_id is None else validate.name("user_id", user_id)
+        return stats(self.engine, None if agent is None else arguments.agent(self.engine, agent), user)
 
     def reindex(self, progress: reindexing.Progress = reindexing.unseen) -> int:
         """Embed everything anew with the configured embedder; resumes where an earlier run stopped."""
         return reindexing.reindex(self.engine, progress)
+
+    def vacuum(self) -> None:
+        """Leave no byte of deleted memories in the store's files, and give their space back."""
+        erasing.vacuum(self.engine)
 
     # Last, because within the class its name hides the builtin.
     def list(
@@ -485,7 +527,7 @@ class ALMA:
         tag: str | None = None,
         limit: int = 50,
     ) -> Memories:
-        """Memories, newest first; `status=None` for all of them."""
+        """Memories of all users, newest first; `user_id` for one user's own, `status=None` for every status."""
         where = Where(
             kinds=MEMORY_KINDS if memory_type is None else {validate.choice("type", memory_type, MemoryType)},
             projects={self.engine.project, EVERYWHERE},

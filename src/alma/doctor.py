@@ -21,8 +21,8 @@ from pathlib import Path
 
 from alma import __version__
 
-from .app import find_config
-from .config import Config, load
+from .app import TOKEN_FILES, read_config
+from .config import Config
 from .core import ALMA
 from .embedders import registry as embedders
 from .embedders.local import EXTRA
@@ -37,17 +37,17 @@ from .errors import (
     NewerStoreError,
     ReadOnlyError,
     StorageError,
+    UntrustedConfigError,
+    install_command,
 )
 from .ports import Checkable, Countable, Embedder, Store
 from .stores import registry as stores
 from .types.query import Where
 from .types.record import Status
-from .types.scope import Scopes
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 
 _IN_A_FILE = ("sqlite", "file")
-_TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 _OLDEST_PYTHON = (3, 11)
 _LITTLE_ROOM = 500 * 2**20
 _NO_ROOM = 50 * 2**20
@@ -72,13 +72,12 @@ def diagnose(config_path: str | PathLike[str] | None = None) -> list[Check]:
 def _checks(config_path: str | PathLike[str] | None) -> Iterator[Check]:
     yield _versions()
     try:
-        path = find_config(None if config_path is None else os.fspath(config_path))
-        config = load(path)
+        path, config = read_config(None if config_path is None else os.fspath(config_path))
     except ALMAError as error:
         yield Check("configuration", FAILED, str(error), _fix(error))
         return
     yield Check("configuration", OK, f"{path} (project {config.project_id!r})")
-    yield from _consent(config)
+    yield Check("sharing", OK, f"{len(config.agents)} agents declared" if config.agents else "any agent may learn")
     yield from _each("permissions", lambda: _permissions(config))
     yield from _each("tokens", lambda: _tokens(path.resolve().parent))
     yield from _each("disk space", lambda: [_room(config)])
@@ -113,9 +112,10 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
 
 
 _FIXES: tuple[tuple[type[BaseException], str], ...] = (
+    (UntrustedConfigError, "read the configuration; if you trust it, run `alma trust`"),
     (ConfigError, "correct the configuration, or write a new one: alma init --force"),
     (MissingExtraError, "install it as the message says, or set embedding_provider: auto"),
-    (NewerStoreError, "pip install --upgrade alma-memory"),
+    (NewerStoreError, "update alma: git pull, then pip install . (in the checkout of alma)"),
     (ReadOnlyError, "make the file and its folder yours: chown, chmod 700 the folder, chmod 600 the file"),
     (CorruptStoreError, "restore a backup, or move the file away to begin with an empty memory"),
     (StorageError, "check the path, its owner and its mode"),
@@ -138,20 +138,6 @@ def _versions() -> Check:
     if sys.version_info < _OLDEST_PYTHON:
         return Check("versions", FAILED, running, "alma needs Python 3.11 or newer")
     return Check("versions", OK, running)
-
-
-def _consent(config: Config) -> Iterator[Check]:
-    scopes = Scopes({scope.agent_name: scope for scope in config.agents})
-    missing = scopes.unanswered()
-    for heir, owner in missing:
-        yield Check(
-            "sharing",
-            WARNING,
-            f"agent {heir!r} inherits from {owner!r}, who does not share with it, so it reads nothing from there",
-            f"add {heir!r} to share_with of {owner!r}, or remove it from inherit_from",
-        )
-    if not missing:
-        yield Check("sharing", OK, f"{len(config.agents)} agents declared" if config.agents else "any agent may learn")
 
 
 def _permissions(config: Config) -> Iterator[Check]:
@@ -192,7 +178,7 @@ def _room(config: Config) -> Check:
 
 def _tokens(folder: Path) -> Iterator[Check]:
     """Nothing is said where none was ever made."""
-    files = [folder / name for name in _TOKEN_FILES if (folder / name).is_file()]
+    files = [folder / name for name in TOKEN_FILES if (folder / name).is_file()]
     open_ones = [file for file in files if os.name == "posix" and _mode(file) & 0o077]
     for file in open_ones:
         detail = f"{file} can be read by others (mode {_mode(file):04o})"
@@ -234,7 +220,7 @@ def _embedder(config: Config) -> tuple[Embedder | None, Check]:
     if embedder is None:
         if provider == "none":
             return None, Check("embedder", OK, "none: memories are found by words only, as configured")
-        fix = f"pip install 'alma-memory[{EXTRA}]', then: alma reindex"
+        fix = f"{install_command(EXTRA)}, then: alma reindex"
         return None, Check("embedder", WARNING, "none installed: memories are found by words only", fix)
     return embedder, _guarded("embedder", lambda: _tried(embedder))
 

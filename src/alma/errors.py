@@ -2,6 +2,7 @@
 
 ALMAError
  ├─ ConfigError             a configuration names something that does not exist or does not fit
+ │   └─ UntrustedConfigError    it was found in a folder that is not trusted; says how to trust it
  ├─ ValidationError         an argument is not usable; says which and what is valid
  ├─ ScopeError              an agent may not learn or read this
  ├─ NotFoundError           no such memory
@@ -31,8 +32,16 @@ from collections.abc import Iterable
 class ALMAError(Exception):
     """The root of every exception that alma raises on purpose."""
 
+    neutral = ""
+    """What callers on other machines read instead of the message, which may name files of this one; empty: the
+    message itself."""
+
 
 class ConfigError(ALMAError):
+    neutral = "the server's configuration does not allow this"
+
+
+class UntrustedConfigError(ConfigError):
     pass
 
 
@@ -50,21 +59,23 @@ class NotFoundError(ALMAError, LookupError):
 
 class MissingExtraError(ALMAError, ImportError):
     def __init__(self, package: str, extra: str, what: str = "This") -> None:
-        super().__init__(f"{what} needs the package `{package}`: pip install 'alma-memory[{extra}]'")
+        super().__init__(f"{what} needs the package `{package}`: {install_command(extra)}")
         self.package = package
         self.extra = extra
 
 
 class EmbeddingError(ALMAError):
-    pass
+    neutral = "the embedder failed"
 
 
 class EmbedderMismatchError(EmbeddingError):
-    pass
+    neutral = ""
 
 
 class ModelError(ALMAError):
     """`spent` is (tokens in, tokens out, cost) as far as it is known; None when nobody can tell."""
+
+    neutral = "the language model gave no answer that can be used"
 
     def __init__(self, message: str, spent: tuple[int, int, float] | None = None) -> None:
         super().__init__(message)
@@ -84,35 +95,40 @@ class ModelOutputError(ModelError):
 
 
 class OverBudgetError(ModelError):
-    pass
+    neutral = ""
 
 
 class StorageError(ALMAError):
-    pass
+    neutral = "the store could not do it"
 
 
 class ConflictError(StorageError):
-    pass
+    neutral = ""
 
 
 class BusyError(StorageError):
-    pass
+    neutral = "the store stayed locked by others for too long; nothing was written, try again"
 
 
 class ReadOnlyError(StorageError):
-    pass
+    neutral = "the store cannot be written"
 
 
 class StorageFullError(StorageError):
-    pass
+    neutral = "the store has no room left"
 
 
 class CorruptStoreError(StorageError):
-    pass
+    neutral = "the store is damaged"
 
 
 class NewerStoreError(StorageError):
-    pass
+    neutral = "the store was written by a newer version of alma"
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra. The name on the package index belongs to another project."""
+    return f"pip install '.[{extra}]' (in the checkout of alma)"
 
 
 def unknown(what: str, given: object, valid: Iterable[str]) -> str:

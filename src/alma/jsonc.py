@@ -15,11 +15,11 @@ from typing import Any
 
 from .errors import ConfigError
 
-_STRING = r'"(?:[^"\\]|\\.)*"'
-_REMARK = r"//[^\n\r]*|/\*.*?\*/"
-_SKIP = re.compile(rf"(?:[ \t\r\n\ufeff]|{_REMARK})*", re.DOTALL)
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+_REMARK = r"//[^\n\r]*+|(?>/\*.*?\*/)"
+_SKIP = re.compile(rf"(?:[ \t\r\n\ufeff]|{_REMARK})*+", re.DOTALL)
 _TOKEN = re.compile(rf"{_STRING}|{_REMARK}|,", re.DOTALL)
-_ENDS = re.compile(rf"(?:[ \t\r\n]|{_REMARK})*[}}\]]", re.DOTALL)
+_ENDS = re.compile(rf"(?:[ \t\r\n]|{_REMARK})*+[}}\]]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

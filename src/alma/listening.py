@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ipaddress
 import os
 import socket
@@ -14,6 +15,27 @@ from .errors import ConfigError
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 """The names of this machine that nobody else can call."""
 _WAITING = 2048
+REQUEST_SECONDS = 30.0
+"""So long may the headers of a request, and then its body, take to arrive."""
+CONNECTIONS = 512
+
+
+def add_limits(parser: argparse._ActionsContainer) -> None:
+    """The options that limit connections, the same for both servers."""
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=REQUEST_SECONDS,
+        help=f"drop a request whose headers or body take longer to arrive; default: {REQUEST_SECONDS:g}",
+    )
+    parser.add_argument(
+        "--max-connections",
+        metavar="N",
+        type=int,
+        default=CONNECTIONS,
+        help=f"open connections, of which one address gets a quarter; default: {CONNECTIONS}",
+    )
 
 
 def is_local(host: str) -> bool:
@@ -38,6 +60,13 @@ def refuse_the_world(host: str, certificate: str | None, insecure: bool, allowed
         raise ConfigError(
             "say with --allowed-host by which name clients reach this machine, such as memory.example.org"
         )
+
+
+def refuse_senseless(timeout: float, connections: int) -> None:
+    if not timeout > 0:
+        raise ConfigError(f"--timeout must be more than 0 seconds, not {timeout:g}")
+    if connections < 1:
+        raise ConfigError(f"--max-connections must be at least 1, not {connections}")
 
 
 def refuse_unfit(certificate: str | None, key: str | None) -> None:

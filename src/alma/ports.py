@@ -77,6 +77,17 @@ class Copyable(Protocol):
         """Copy what is held at this moment to a new file; `progress` is told how much is done, and of how much."""
 
 
+@runtime_checkable
+class Vacuumable(Protocol):
+    """A store whose file may still hold what was deleted until it is written anew."""
+
+    def vacuum(self) -> None:
+        """Leave no byte of deleted records in the store's files, and give their space back.
+
+        BusyError when another process keeps the old content in use; call again once it has finished.
+        """
+
+
 class Embedder(Protocol):
     @property
     def name(self) -> str:

@@ -22,6 +22,8 @@ _HOMES = {
     "tag": "learning",
     "forget": "learning",
     "review": "learning",
+    "restore": "learning",
+    "project": "projects",
     "status": "keeping",
     "usage": "keeping",
     "pause": "keeping",
@@ -97,9 +99,16 @@ def _about_rules(commands: _Commands) -> None:  # type: ignore[type-arg]
     review.add_argument("--reject", nargs="+", metavar="ID", default=[])
     review.add_argument("--accept-all", action="store_true")
     review.add_argument("--reject-all", action="store_true")
+    review.add_argument("--everywhere", action="store_true", help="what is accepted holds in all projects")
+    restore = _command(commands, "restore", "bring back a rule that was replaced or put away")
+    restore.add_argument("what", nargs="+", metavar="RULE")
+    restore.add_argument("--yes", action="store_true", help="also if that replaces a rule of all projects")
 
 
 def _about_data(commands: _Commands) -> None:  # type: ignore[type-arg]
+    project = _command(commands, "project", "which project this folder belongs to; answer where that is in doubt")
+    project.add_argument("--share", metavar="KEY", help="share the rules of this project")
+    project.add_argument("--separate", action="store_true", help="keep this folder a project of its own")
     _command(commands, "status", "what is kept, and whether it is learning")
     _command(commands, "usage", "what the model was asked for, if it was allowed")
     for name, help in (
@@ -117,8 +126,33 @@ def _about_data(commands: _Commands) -> None:  # type: ignore[type-arg]
     clear.add_argument("--yes", action="store_true", help="do not ask")
 
 
+_NOTE_OPTIONS = {"--json": 0, "--project": 1, "--everywhere": 0, "--from-history": 0, "--folder": 1, "--days": 1}
+"""The options of `learn` and `tag`, and how many values each takes."""
+
+
+def separate_note(arguments: Sequence[str]) -> list[str]:
+    """Put `--` before the note of `learn` and `tag`, so that a note may begin with `--` or hold an option's name."""
+    if not arguments or arguments[0] not in ("learn", "tag") or {"-h", "--help"} & set(arguments):
+        return list(arguments)
+    options, note = [arguments[0]], []
+    rest = list(arguments[1:])
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            note += rest
+            break
+        if word.partition("=")[0] in _NOTE_OPTIONS:
+            options.append(word)
+            for _ in range(_NOTE_OPTIONS.get(word, 0)):
+                options += rest[:1]
+                del rest[:1]
+        else:
+            note.append(word)
+    return [*options, "--", *note] if note else options
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(arguments)
+    args = parser().parse_args(separate_note(sys.argv[1:] if arguments is None else arguments))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a sign shows another in its place.

@@ -13,10 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 from alma.engine.context import Engine
+from alma.engine.observations import OBSERVATION
+from alma.engine.rules import is_old_fix
 from alma.errors import ALMAError, ConfigError, NotFoundError, ValidationError
 from alma.hooks.drain import Memory
+from alma.hooks.identity import find_project
 from alma.hooks.place import NoPlace, Place, find
-from alma.hooks.project import identify, writable
+from alma.hooks.project import locate, writable
 from alma.hooks.settings import DEFAULTS, read, wrong
 from alma.hooks.wake import ask
 from alma.types.kinds import MemoryType
@@ -34,6 +37,7 @@ class Desk:
     session: str
     as_json: bool
     out: TextIO
+    folder: str = ""
 
     def say(self, text: str = "") -> None:
         """For people; programs read what `tell` gives."""
@@ -47,6 +51,9 @@ class Desk:
 
     @contextmanager
     def memory(self) -> Iterator[Memory]:
+        """Open the store. Where something may be stored, the working copy is remembered."""
+        if self.folder:
+            find_project(self.place, locate(self.folder))
         with Memory(self.place) as opened:
             yield opened
 
@@ -61,7 +68,8 @@ def desk(as_json: bool = False, project: str | None = None, folder: str | None =
         raise ConfigError(str(error)) from error
     here = writable(folder or os.environ.get("CLAUDE_PROJECT_DIR") or _folder())
     session = os.environ.get("CLAUDE_CODE_SESSION_ID", "")
-    return Desk(place, project or identify(here), session, as_json, sys.stdout)
+    key = find_project(place, locate(here), remember=False)
+    return Desk(place, project or key, session, as_json, sys.stdout, here)
 
 
 def own_words(error: ALMAError) -> str:
@@ -83,6 +91,12 @@ def rules(engine: Engine, *statuses: Status, projects: frozenset[str] | None = N
         projects=projects or {engine.project, EVERYWHERE},
         statuses=statuses or None,
     )
+    return [one for one in engine.store.scan(where) if not is_old_fix(one)][::-1]
+
+
+def observations(engine: Engine) -> list[Record]:
+    """What agents did in this project that failed and then worked, oldest first."""
+    where = Where(kinds={OBSERVATION}, projects={engine.project}, statuses={Status.ACTIVE, Status.CANDIDATE})
     return list(engine.store.scan(where))[::-1]
 
 
@@ -97,13 +111,17 @@ def named(found: list[Record], name: str) -> Record:
     if not wanted:
         raise ValidationError("say which rule: its id, the end of it, or words that are in it")
     exact = [one for one in found if one.id == wanted or (len(wanted) >= 4 and one.id.endswith(wanted))]
-    meant = exact or [one for one in found if wanted in str(one.body["rule"]).lower()] or _by_words(found, wanted)
+    meant = exact or [one for one in found if wanted in _words(one).lower()] or _by_words(found, wanted)
     if not meant:
         raise NotFoundError(f"no rule here means {name!r}; `claude-smart show` lists them with their ids")
     if len(meant) > 1:
-        listed = "\n".join(f"  [{short(one.id)}] {one.body['rule']}" for one in meant[:10])
+        listed = "\n".join(f"  [{short(one.id)}] {_words(one)}" for one in meant[:10])
         raise ValidationError(f"{len(meant)} rules could be meant by {name!r}; name one by its id:\n{listed}")
     return meant[0]
+
+
+def _words(record: Record) -> str:
+    return str(record.body["rule" if record.kind == MemoryType.RULE else "line"])
 
 
 def _by_words(found: list[Record], wanted: str) -> list[Record]:

@@ -139,6 +139,7 @@ class _Scratch:
         kept = ("PATH", "SYSTEMROOT", "HOME", "USERPROFILE", "TEMP", "TMP")
         environ = {name: value for name, value in os.environ.items() if name.upper() in kept}
         environ |= {"CLAUDE_SMART_HOME": self.place.home, "CLAUDE_SMART_BACKEND_AUTOSTART": "0"}
+        environ["CLAUDE_SMART_ATTENDED"] = "1"
         done = subprocess.run(
             [sys.executable, "-I", "-S", _HOOK],
             input=json.dumps(given).encode(),

@@ -19,8 +19,10 @@ from alma.engine.keep import mark_of, teachings
 from alma.engine.rules import Taught, Teaching, teaching
 from alma.errors import NotFoundError
 from alma.hooks.drain import Memory
+from alma.hooks.identity import find_project
+from alma.hooks.place import Place
 from alma.hooks.privacy import public
-from alma.hooks.project import identify
+from alma.hooks.project import locate
 from alma.types.record import Status
 from alma.types.rules import EVERYWHERE, Reach
 
@@ -48,15 +50,15 @@ def from_history(args: Namespace, desk: Desk) -> int:
     files = [one for one in history.sessions(folder) if newest is None or one.modified >= newest]
     found = _Found()
     with desk.memory() as memory:
-        for place, one in enumerate(files, 1):
-            _progress(desk, place, len(files), found)
-            _take_in(memory, one, found)
+        for number, one in enumerate(files, 1):
+            _progress(desk, number, len(files), found)
+            _take_in(desk.place, memory, one, found)
     _progress_done(desk)
     _report(desk, found)
     return 0
 
 
-def _take_in(memory: Memory, one: history.HistoryFile, found: _Found) -> None:
+def _take_in(place: Place, memory: Memory, one: history.HistoryFile, found: _Found) -> None:
     if mark_of(memory.engine(EVERYWHERE), one.session).offset:
         # It was recorded as it happened, and taught what it had to teach.
         return
@@ -66,7 +68,7 @@ def _take_in(memory: Memory, one: history.HistoryFile, found: _Found) -> None:
         return
     found.sessions += 1
     found.turns += len(story.turns)
-    project = identify(one.cwd) if one.cwd else ""
+    project = find_project(place, locate(one.cwd), remember=False) if one.cwd else ""
     proposed = [_proposal(given) for given in teachings(story, 0) if given.reach in (Reach.PROJECT, Reach.ALWAYS)]
     if project and proposed:
         engine = memory.engine(project)

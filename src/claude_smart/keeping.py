@@ -13,13 +13,15 @@ from typing import Any
 
 from alma.engine import keep as keeping
 from alma.engine.admit import commit, key_of
-from alma.engine.context import Engine
 from alma.engine.rules import AGENT, Teaching, teaching
+from alma.engine.tombstones import buried
 from alma.errors import BusyError, NotFoundError, StorageError, ValidationError, unknown
 from alma.hooks.drain import is_taken_in
+from alma.hooks.identity import find_copy, forget_copies
 from alma.hooks.locks import held as held_lock
 from alma.hooks.place import own_files
 from alma.hooks.privacy import public
+from alma.hooks.project import locate
 from alma.hooks.settings import DEFAULTS
 from alma.types.kinds import MemoryType
 from alma.types.query import Where
@@ -43,6 +45,8 @@ def status(args: Namespace, desk: Desk) -> int:
     held = state["rules"]
     stopped = "paused everywhere" if state["paused_everywhere"] else "paused here" if state["paused"] else "learning"
     desk.say(f"project    {desk.project} ({stopped})")
+    if state["question"]:
+        desk.say(f"           perhaps the same as {state['question']}: claude-smart project")
     desk.say(f"rules      {held['active']} active, {held['candidate']} waiting for review, {held['put_away']} put away")
     desk.say(f"turns      {state['turns']} of {state['sessions']} sessions kept")
     desk.say(f"journals   {state['journals']} ({_size(state['journal_bytes'])}), {state['pending']} not taken in yet")
@@ -59,6 +63,7 @@ def _state(desk: Desk) -> dict[str, Any]:
     state: dict[str, Any] = {
         "project": desk.project,
         "home": place.home,
+        "question": find_copy(place, locate(desk.folder), remember=False).asked if desk.folder else "",
         "paused": desk.project in stop["projects"],
         "paused_everywhere": bool(stop["everywhere"]),
         "rules": {"active": 0, "candidate": 0, "put_away": 0},
@@ -211,7 +216,8 @@ def import_(args: Namespace, desk: Desk) -> int:
     with desk.memory() as memory:
         engine = desk.engine(memory)
         held = {_content(one.body) for one in rules(engine, Status.ACTIVE, Status.CANDIDATE)}
-        gone = _deleted(engine)
+        # A file that still has a rule that was forgotten here does not bring it back.
+        gone = buried(engine, map(_key, given))
         forgotten = [one for one in given if _key(one) in gone]
         fresh = [one for one in given if _key(one) not in gone and _content(_body(one)) not in held]
         taught = commit(engine, teaching(engine, fresh)) if fresh else []
@@ -234,12 +240,6 @@ def _body(one: Teaching) -> dict[str, Any]:
 
 def _key(one: Teaching) -> str:
     return key_of(MemoryType.RULE, AGENT, "", _body(one))
-
-
-def _deleted(engine: Engine) -> set[str]:
-    """The keys of the rules that were forgotten here. A file that still has them does not bring them back."""
-    where = Where(kinds={"tombstone"}, projects={engine.project, EVERYWHERE}, statuses={Status.ACTIVE})
-    return {one.key for one in engine.store.scan(where)}
 
 
 def _text(path: str) -> str:
@@ -354,12 +354,15 @@ def _erase_project(desk: Desk) -> int:
     for path in own_files(desk.place, ".jsonl", ".done"):
         if _project_of(path) == desk.project:
             _remove(path)
+    forget_copies(desk.place, desk.project)
     if not os.path.exists(desk.place.db):
         return 0
     with desk.memory() as memory:
         store = desk.engine(memory).store
         ids = [record.id for record in store.scan(Where(projects={desk.project}))]
-        return store.delete(ids)
+        erased = store.delete(ids)
+        memory.alma.vacuum()
+        return erased
 
 
 def _project_of(path: str) -> str:
@@ -384,6 +387,7 @@ def _erase_everything(desk: Desk) -> int:
         if os.path.exists(path):
             os.remove(path)
             erased = erased or 1
+    forget_copies(desk.place)
     return erased
 
 

@@ -1,4 +1,4 @@
-"""The commands about rules: show, learn, tag, forget, review."""
+"""The commands about rules: show, learn, tag, forget, review, restore."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import os
 import uuid
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from alma.engine import edit
 from alma.engine.admit import change, commit, revise
 from alma.engine.context import Engine
-from alma.engine.rules import Taught, Teaching, teaching
-from alma.errors import StorageError, ValidationError
+from alma.engine.observations import OBSERVATION, delete_observation
+from alma.engine.rules import Taught, Teaching, contradicted, teaching
+from alma.errors import NotFoundError, StorageError, ValidationError
 from alma.hooks.drain import Report, drain, refine
 from alma.hooks.privacy import public
+from alma.types.kinds import MemoryType
 from alma.types.record import Record, Status
 from alma.types.rules import EVERYWHERE, Reach, RuleSource
 from alma.types.times import now
 
-from .desk import Desk, named, rules, short, shown
+from .desk import Desk, named, observations, rules, short, shown
 
 _PATIENCE = 20.0
 _LIVE = (Status.ACTIVE, Status.CANDIDATE)
@@ -36,17 +39,36 @@ def show(args: Namespace, desk: Desk) -> int:
         return 0
     with desk.memory() as memory:
         found = rules(desk.engine(memory))
+        seen = observations(desk.engine(memory))
     text = _playbook(desk, args.session or desk.session)
     waiting = [one for one in found if one.status is Status.CANDIDATE]
     desk.say(text or "No rule was learned for this project yet.")
     if args.all:
         _list(desk, "Waiting for review", waiting)
-        _list(desk, "Put away", [one for one in found if one.status not in _LIVE])
+        _list(desk, "Put away (claude-smart restore ID brings one back)", [o for o in found if o.status not in _LIVE])
+        _list_observations(desk, seen)
     elif waiting:
         desk.say(f"\n{_counted(len(waiting), 'possible rule')} waiting: claude-smart review")
     listed = found if args.all else [one for one in found if one.status is Status.ACTIVE]
-    desk.tell({"project": desk.project, "playbook": text, "rules": [shown(one) for one in listed]})
+    observed = [_observed(one) for one in seen if args.all or one.status is Status.ACTIVE]
+    desk.tell(
+        {"project": desk.project, "playbook": text, "rules": [shown(one) for one in listed], "observations": observed}
+    )
     return 0
+
+
+def _list_observations(desk: Desk, found: Sequence[Record]) -> None:
+    if found:
+        desk.say("\nSeen in sessions, said by nobody (claude-smart review --accept ID makes one a rule)")
+    for one in found:
+        concern = f", not shown: {one.body['concern']}" if one.body["concern"] else ""
+        waits = ", seen in one session only" if not concern and one.status is Status.CANDIDATE else ""
+        desk.say(f"- [{short(one.id)}] {one.body['line']}{concern}{waits}")
+
+
+def _observed(record: Record) -> dict[str, Any]:
+    names = ("failed", "worked", "failures", "successes", "concern")
+    return {"id": record.id, "status": str(record.status), **{name: record.body[name] for name in names}}
 
 
 def _playbook(desk: Desk, session: str) -> str:
@@ -64,7 +86,8 @@ def _list(desk: Desk, heading: str, found: Sequence[Record]) -> None:
         desk.say(f"\n{heading}")
     for one in found:
         where = {EVERYWHERE: ", everywhere"}.get(one.project, "")
-        desk.say(f"- [{short(one.id)}] {one.body['line']} ({one.status}{where}, {one.body['source']})")
+        instead = f" by [{short(one.superseded_by)}]" if one.superseded_by else ""
+        desk.say(f"- [{short(one.id)}] {one.body['line']} ({one.status}{instead}{where}, {one.body['source']})")
 
 
 # -- learn, tag
@@ -94,9 +117,12 @@ def _told(desk: Desk, report: Report) -> None:
     else:
         sessions = _counted(report.sessions, "session")
         desk.say(f"Took in {_counted(report.turns, 'turn')} of {sessions}.")
-    for one in report.taught:
-        if (text := sentence(one)) is not None:
+    for taught in report.taught:
+        if (text := sentence(taught)) is not None:
             desk.say(text)
+    for one in report.observed:
+        if one.status is Status.ACTIVE:
+            desk.say(f"- seen, not said: {one.body['line']} [{short(one.id)}]")
     if report.sessions and not any(one.record for one in report.taught):
         desk.say("No rule in it.")
     for problem in report.problems:
@@ -107,6 +133,7 @@ def _told(desk: Desk, report: Report) -> None:
             "turns": report.turns,
             "busy": report.busy,
             "learned": [_outcome(one) for one in report.taught],
+            "observed": [_observed(one) for one in report.observed],
             "problems": report.problems,
         }
     )
@@ -199,19 +226,18 @@ def forget(args: Namespace, desk: Desk) -> int:
     """Erase a rule; it is not learned again by itself."""
     with desk.memory() as memory:
         engine = desk.engine(memory)
-        found = rules(engine)
-        meant = [named(found, " ".join(args.what))]
-        for one in meant:
-            edit.delete(_home(engine, one), one.id)
-    for one in meant:
-        desk.say(f"Forgotten: {one.body['rule']}")
-    desk.tell({"forgotten": [shown(one) for one in meant]})
+        meant = named([*rules(engine), *observations(engine)], " ".join(args.what))
+        if meant.kind == OBSERVATION:
+            delete_observation(_home(engine, meant), meant)
+        else:
+            edit.delete(_home(engine, meant), meant.id)
+    is_rule = meant.kind != OBSERVATION
+    desk.say(f"Forgotten: {meant.body['rule' if is_rule else 'line']}")
+    desk.tell({"forgotten": [shown(meant) if is_rule else _observed(meant)]})
     return 0
 
 
 def _home(engine: Engine, record: Record) -> Engine:
-    from dataclasses import replace
-
     return replace(engine, project=record.project)
 
 
@@ -233,14 +259,15 @@ def review(args: Namespace, desk: Desk) -> int:
 def _decide(args: Namespace, desk: Desk, engine: Engine, waiting: list[Record]) -> int:
     if not waiting and not args.accept and not args.reject:
         return _show_waiting(desk, waiting)
-    yes = waiting if args.accept_all else [named(waiting, name) for name in args.accept]
+    seen = observations(engine)
+    yes = waiting if args.accept_all else [named([*waiting, *seen], name) for name in args.accept]
     no = waiting if args.reject_all else [named(waiting, name) for name in args.reject]
     both = {one.id for one in yes} & {one.id for one in no}
     if both:
         raise ValidationError(f"{', '.join(sorted(both))} cannot be both accepted and rejected")
     for one in yes:
-        accept(engine, one)
-        desk.say(f"Accepted: {one.body['rule']}")
+        rule = accept(engine, one, everywhere=args.everywhere)
+        desk.say(f"Accepted{' everywhere' if rule.project == EVERYWHERE else ''}: {rule.body['rule']}")
     for one in no:
         edit.delete(_home(engine, one), one.id)
         desk.say(f"Rejected: {one.body['rule']}")
@@ -248,19 +275,113 @@ def _decide(args: Namespace, desk: Desk, engine: Engine, waiting: list[Record]) 
     return 0
 
 
-def accept(engine: Engine, record: Record) -> None:
-    """A person's yes makes it a rule, and ends what it contradicts."""
-    from alma.engine.rules import contradicted
+def accept(engine: Engine, record: Record, *, everywhere: bool = False) -> Record:
+    """Make a lasting rule of a candidate or an observation, because a person said yes; end what it contradicts."""
+    if record.kind == OBSERVATION:
+        return _accept_observation(engine, record, everywhere=everywhere)
 
-    def attempt() -> tuple[None, list[Record]]:
+    def attempt() -> tuple[Record, list[Record]]:
         held = engine.store.get([record.id])
         if not held or held[0].status is Status.ACTIVE:
-            return None, []
-        home = _home(engine, held[0])
-        fresh = revise(home, held[0], status=Status.ACTIVE)
-        return None, [fresh, change(home, fresh, "accepted", "by review"), *contradicted(home, fresh)]
+            return record, []
+        return _activate(engine, held[0], "accepted", everywhere=everywhere)
 
-    commit(engine, attempt)
+    return commit(engine, attempt)
+
+
+def _activate(engine: Engine, held: Record, verb: str, *, everywhere: bool = False) -> tuple[Record, list[Record]]:
+    """The rule as it holds from now on, in the project or everywhere, and what changes with it.
+
+    What a person accepts or restores is meant to last, though it was first said of one moment or session.
+    """
+    reach = Reach.ALWAYS if everywhere or held.project == EVERYWHERE else Reach.PROJECT
+    home = replace(engine, project=EVERYWHERE if reach is Reach.ALWAYS else held.project)
+    fresh = revise(
+        home,
+        held,
+        body={**held.body, "reach": str(reach), "put_away": False},
+        status=Status.ACTIVE,
+        session="",
+        project=home.project,
+        superseded_by="",
+        valid_to=None,
+    )
+    before = {"status": str(held.status), "reach": held.body["reach"]}
+    return fresh, [fresh, change(home, fresh, verb, "by a person", before), *contradicted(home, fresh)]
+
+
+def _accept_observation(engine: Engine, record: Record, *, everywhere: bool) -> Record:
+    body = record.body
+    rule = Teaching(
+        id=f"accepted:{record.id}",
+        rule=f"Run `{body['worked']}` instead of `{body['failed']}`",
+        trigger=body["trigger"],
+        reach=Reach.ALWAYS if everywhere else Reach.PROJECT,
+        source=RuleSource.NOTE,
+        prefer=tuple(body["prefer"]),
+        avoid=tuple(body["avoid"]),
+        said=body["line"],
+        at=now(),
+    )
+    [taught] = commit(engine, teaching(engine, [rule]))
+    commit(
+        engine, lambda: (None, [revise(engine, one, status=Status.RETIRED) for one in engine.store.get([record.id])])
+    )
+    if taught.record is None:
+        raise ValidationError(f"{record.id} could not be made a rule; write it down with claude-smart tag")
+    return taught.record
+
+
+# -- restore
+
+
+def restore(args: Namespace, desk: Desk) -> int:
+    """Bring back a rule that was replaced or put away; the rule that replaced it is replaced in turn."""
+    with desk.memory() as memory:
+        engine = desk.engine(memory)
+        found = [one for one in rules(engine) if one.status not in _LIVE]
+        if not found:
+            raise ValidationError("no rule here was replaced or put away; `claude-smart show --all` lists every rule")
+        meant = named(found, " ".join(args.what))
+        ended = _ending(engine, meant)
+        wide = [one for one in ended if one.project == EVERYWHERE and meant.project != EVERYWHERE]
+        if wide and not args.yes and not _agrees(desk, meant, wide[0]):
+            return 1
+
+        def attempt() -> tuple[Record, list[Record]]:
+            held = engine.store.get([meant.id])
+            if not held:
+                raise NotFoundError(f"{meant.id} was deleted meanwhile")
+            fresh, records = _activate(engine, held[0], "restored")
+            changed = {one.id for one in records}
+            for one in engine.store.get([one.id for one in ended if one.id not in changed]):
+                gone = revise(engine, one, status=Status.SUPERSEDED, superseded_by=fresh.id)
+                why = f"a person restored: {fresh.body['rule']}"
+                records += [gone, change(engine, gone, "superseded", why, {"status": str(one.status)})]
+            return fresh, records
+
+        fresh = commit(engine, attempt)
+    desk.say(f"Restored: {fresh.body['rule']}")
+    for one in ended:
+        desk.say(f"It replaces: {one.body['rule']} [{short(one.id)}]")
+    desk.tell({"restored": shown(fresh), "replaced": [one.id for one in ended]})
+    return 0
+
+
+def _ending(engine: Engine, rule: Record) -> list[Record]:
+    """The rules in force that ended this one, or that it contradicts."""
+    home = replace(engine, project=rule.project)
+    against = [one for one in contradicted(home, rule) if one.status is Status.SUPERSEDED]
+    wanted = dict.fromkeys([*filter(None, [rule.superseded_by]), *(one.id for one in against)])
+    return [one for one in engine.store.get(list(wanted)) if one.kind == MemoryType.RULE and one.status in _LIVE]
+
+
+def _agrees(desk: Desk, rule: Record, wide: Record) -> bool:
+    """A rule of this project must not end one of all projects unless its person says so."""
+    said = f"[{short(wide.id)}] {wide.body['rule']!r} holds in all projects and contradicts it"
+    if desk.as_json or not (os.isatty(0) and os.isatty(1)):
+        raise ValidationError(f"{said}; pass --yes to replace it everywhere, or forget it first")
+    return input(f"{said}. Replace it everywhere? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _show_waiting(desk: Desk, waiting: list[Record]) -> int:
@@ -279,9 +400,10 @@ def _ask_each(desk: Desk, engine: Engine, waiting: list[Record]) -> int:
     for place, one in enumerate(waiting, 1):
         desk.say(f"\n{place} of {len(waiting)}: {one.body['line']}")
         desk.say(f"  from: {one.body['said']}")
-        answer = input("  [y]es, a rule / [n]o, forget it / [Enter] later / [q]uit: ").strip().lower()
-        if answer.startswith("y"):
-            accept(engine, one)
+        question = "  [y]es, in this project / [e]verywhere / [n]o, forget it / [Enter] later / [q]uit: "
+        answer = input(question).strip().lower()
+        if answer.startswith(("y", "e")):
+            accept(engine, one, everywhere=answer.startswith("e"))
         elif answer.startswith("n"):
             edit.delete(_home(engine, one), one.id)
         elif answer.startswith("q"):

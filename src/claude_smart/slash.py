@@ -14,6 +14,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from alma.engine.capture.attendance import Attendance, find_attendance
+from alma.engine.capture.words import note
+from alma.hooks.account import entry_point
 from alma.hooks.place import Place, find
 from alma.hooks.run import answer as record
 from alma.types.record import Status
@@ -51,7 +54,7 @@ def reply(event: Mapping[str, Any], raw: bytes, place: Place) -> dict[str, Any]:
     words = str(event.get("command_args", "")).strip()
     text = _run(_command(name, words))
     if words and name in ("tag", "learn"):
-        text = _kept(words) or text
+        text = _kept(note(words)) or _unattended() or text
     answer: dict[str, Any] = {
         "hookSpecificOutput": {
             "hookEventName": "UserPromptExpansion",
@@ -78,12 +81,25 @@ def _command(name: str, said: str) -> list[str]:
     return {"show": ["show"], "forget": ["show", "--all"]}.get(name, ["learn"])
 
 
-def _kept(note: str) -> str:
+def _kept(said: str) -> str:
     """The rule that the note has become, whoever took it in: another process may have been quicker."""
     at = desk()
     with at.memory() as memory:
-        found = [one for one in rules(at.engine(memory), Status.ACTIVE) if one.body["rule"] == note]
+        found = [one for one in rules(at.engine(memory), Status.ACTIVE) if one.body["rule"] == said]
     return f"Kept as a rule [{short(found[-1].id)}]: {found[-1].body['line']}" if found else ""
+
+
+def _unattended() -> str:
+    """Why a note was not kept, where the session is not known to be a person's."""
+    line = entry_point(os.environ)
+    attendance = find_attendance(line["entry"], declared=line.get("attended", False))
+    if attendance is Attendance.PERSON:
+        return ""
+    waits = "It waits for `claude-smart review`. " if attendance is Attendance.UNKNOWN else ""
+    return (
+        f"Not kept as a rule: this session's entry point is {line['entry'] or 'unknown'!r}, not a terminal, an "
+        f"editor or the desktop app. {waits}Set CLAUDE_SMART_ATTENDED=1 if a person types here."
+    )
 
 
 def _run(arguments: Sequence[str]) -> str:

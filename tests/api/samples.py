@@ -78,6 +78,7 @@ SAMPLES: dict[str, Arguments] = {
     "get": lambda w: {"memory_id": w.heuristic},
     "update": lambda w: {"memory_id": w.fact, "fields": {"fact": "The deploy window is 8 to 18 h"}},
     "delete": lambda w: {"memory_id": w.fact},
+    "erase_user": lambda w: {"user_id": "ana"},
     "history": lambda w: {"memory_id": w.heuristic},
     "forget": lambda w: {"dry_run": True},
     "stats": lambda w: {},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,7 @@ from tests.api.samples import BEFORE, SAMPLES, world
 
 from alma import ALMA
 from alma.api import Effect, operations
+from alma.api.confining import Roots
 from alma.api.schema import Definitions, described
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ALMAError
@@ -25,7 +26,7 @@ from alma.mcp.tools import Offer, offered
 from alma.stores.memory import MemoryStore
 from alma.types.kinds import Memory
 
-OFFERS = list(offered().values())
+OFFERS = list(offered("all").values())
 
 each = pytest.mark.parametrize("offer", OFFERS, ids=lambda offer: offer.operation.name)
 
@@ -53,7 +54,8 @@ def test_its_sample_fits_what_it_takes_and_its_answer_what_it_gives(offer: Offer
         arguments = SAMPLES[name](made)
         told = {key: value for key, value in arguments.items() if value is not None}
         Draft202012Validator(offer.definition.input_schema).validate(told)
-        result = offer.call(alma, offer.check(arguments))
+        confined = replace(offer, roots=Roots([tmp_path]))
+        result = offer.call(alma, confined.check(arguments))
     answer = json.loads(json.dumps(result.structured_content, allow_nan=False))
     Draft202012Validator(offer.definition.output_schema).validate(answer)
 
@@ -74,7 +76,7 @@ def test_its_hints_follow_from_its_effect(offer: Offer) -> None:
 
 
 def test_what_a_model_must_know_is_in_the_schema() -> None:
-    schema = offered()["alma_learn"].definition.input_schema
+    schema = offered("all")["alma_learn"].definition.input_schema
     assert schema["required"] == ["agent", "task", "outcome", "strategy_used"]
     assert schema["properties"]["outcome"]["enum"] == ["success", "partial", "failure"]
     assert schema["properties"]["duration_ms"] == {"type": "integer", "description": "how long it took"}
@@ -86,20 +88,20 @@ def test_what_a_model_must_know_is_in_the_schema() -> None:
 
 
 def schema_of(operation: str, parameter: str) -> dict[str, Any]:
-    found: dict[str, Any] = offered()[f"alma_{operation}"].definition.input_schema["properties"][parameter]
+    found: dict[str, Any] = offered("all")[f"alma_{operation}"].definition.input_schema["properties"][parameter]
     return found
 
 
 def test_an_agent_that_is_known_need_not_be_named() -> None:
-    schema = offered(agent="dev")["alma_learn"].definition.input_schema
+    schema = offered("all", "dev")["alma_learn"].definition.input_schema
     assert "agent" not in schema["required"]
     assert schema["properties"]["agent"]["default"] == "dev"
     # Where it only narrows, nobody is meant who is not named.
-    assert "default" not in offered(agent="dev")["alma_list"].definition.input_schema["properties"]["agent"]
+    assert "default" not in offered("all", "dev")["alma_list"].definition.input_schema["properties"]["agent"]
 
 
 def test_descriptions_speak_of_tools_by_their_names() -> None:
-    assert "`alma_learn`" in (offered()["alma_retrieve"].definition.description or "")
+    assert "`alma_learn`" in (offered("all")["alma_retrieve"].definition.description or "")
     assert "alma_start_session" in schema_of("end_session", "session_id")["description"]
 
 

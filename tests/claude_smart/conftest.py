@@ -36,6 +36,8 @@ class Person:
     folder: Path
     capture: pytest.CaptureFixture[str]
     told: int = field(default=0)
+    entry: str = "cli"
+    """How the host was started."""
 
     @property
     def place(self) -> Place:
@@ -67,6 +69,7 @@ class Person:
             "project": identify(str(self.folder)),
             "cwd": str(self.folder),
             "agent_id": "",
+            "entry": self.entry,
             "data": data,
         }
         journal.append(self.place, session, line)

@@ -1,4 +1,4 @@
-"""show, learn, tag, forget and review, as typed."""
+"""show, learn, tag, forget, review and restore, as typed."""
 
 from __future__ import annotations
 
@@ -120,3 +120,97 @@ def test_a_folder_that_is_gone_is_told(person: Person) -> None:
     os.chdir(gone)
     gone.rmdir()
     assert "was removed" in person.fails("show")
+
+
+# -- accepting what was said once
+
+
+ONCE = "no, call it load_settings"
+
+
+def test_what_was_said_once_lasts_when_a_person_accepts_it(person: Person) -> None:
+    person.talks("s1", "write the loader", ONCE)
+    person.types("learn")
+    [waiting] = person.types("review", "--json").json["waiting"]
+    assert waiting["reach"] == "once"
+    assert person.types("review", "--accept", waiting["id"]).code == 0
+    [rule] = person.rules()
+    assert (rule["status"], rule["reach"], rule["session"]) == ("active", "project", "")
+    assert "load_settings" in person.types("show", "--session", "another").out
+
+
+def test_what_is_accepted_may_hold_everywhere(person: Person) -> None:
+    proposed(person, "Use ruff")
+    assert person.types("review", "--accept", "ruff", "--everywhere").code == 0
+    [rule] = person.rules("--project", "name:other")
+    assert (rule["rule"], rule["reach"]) == ("Use ruff", "always")
+
+
+# -- bringing back what was replaced
+
+
+def test_a_rule_that_was_replaced_is_listed_and_restored(person: Person) -> None:
+    person.types("tag", "Use pnpm, not npm")
+    person.types("tag", "Use npm, not pnpm")
+    assert [rule["rule"] for rule in person.rules()] == ["Use npm, not pnpm"]
+    listed = person.types("show", "--all").out
+    assert "Use pnpm, not npm (superseded by [" in listed
+    [old] = [rule for rule in person.rules("--all") if rule["status"] == "superseded"]
+    said = person.types("restore", old["id"][-8:])
+    assert said.out.startswith("Restored: Use pnpm, not npm\nIt replaces: Use npm, not pnpm [")
+    assert [rule["rule"] for rule in person.rules()] == ["Use pnpm, not npm"]
+    assert "Use pnpm, not npm" in person.types("show").out
+    assert person.types("restore", "npm, not pnpm").code == 0
+    assert [rule["rule"] for rule in person.rules()] == ["Use npm, not pnpm"]
+
+
+def test_what_replaced_it_everywhere_is_asked_about(person: Person, answers: Callable[..., None]) -> None:
+    person.types("tag", "Use pnpm, not npm")
+    person.types("tag", "Use npm, not pnpm", "--everywhere")
+    assert "holds in all projects" in person.fails("restore", "pnpm, not npm")
+    answers("n")
+    assert person.types("restore", "pnpm, not npm").code == 1
+    assert [rule["rule"] for rule in person.rules()] == ["Use npm, not pnpm"]
+    answers("y")
+    assert person.types("restore", "pnpm, not npm").code == 0
+    assert [rule["rule"] for rule in person.rules()] == ["Use pnpm, not npm"]
+
+
+def test_where_nothing_was_replaced_nothing_is_restored(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    assert "no rule here was replaced" in person.fails("restore", "tabs")
+
+
+# -- notes that look like options
+
+
+@pytest.mark.parametrize("command", ["tag", "learn"])
+@pytest.mark.parametrize(
+    "note",
+    [
+        ["--no-verify is never allowed"],
+        ["--no-verify", "is", "never", "allowed"],
+        ["--", "--no-verify is never allowed"],
+    ],
+)
+def test_a_note_may_begin_with_dashes(person: Person, command: str, note: list[str]) -> None:
+    assert person.types(command, *note).code == 0
+    assert [rule["rule"] for rule in person.rules()] == ["--no-verify is never allowed"]
+
+
+def test_options_of_the_command_are_not_part_of_the_note(person: Person) -> None:
+    assert person.types("tag", "never", "use", "--force", "--everywhere").code == 0
+    assert [rule["rule"] for rule in person.rules("--project", "name:other")] == ["never use --force"]
+
+
+@pytest.mark.parametrize("words", ["--no-verify is never allowed", "-- --no-verify is never allowed"])
+def test_a_note_by_slash_command_may_begin_with_dashes(person: Person, words: str) -> None:
+    person.tells("s1", "UserPromptExpansion", command_name="smart:learn", command_args=words, prompt="")
+    person.types("learn")
+    assert [rule["rule"] for rule in person.rules()] == ["--no-verify is never allowed"]
+
+
+def test_options_after_a_slash_command_are_no_note(person: Person) -> None:
+    person.tells("s1", "UserPromptExpansion", command_name="smart:learn", command_args="--from-history", prompt="")
+    person.types("learn")
+    assert person.rules("--all") == []

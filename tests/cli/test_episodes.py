@@ -138,23 +138,23 @@ class TestSeeing:
 
 class TestFinding:
     def test_retrieve_shows_the_telling_turns(self, talked: str, run: Run) -> None:
-        out = " ".join(run("retrieve", *ASK).out.split())
+        out = " ".join(run("retrieve", *ASK, "--user", "ana").out.split())
         for part in ("what was said before", "Two regions", "Ana: We move the billing", "3 turns, 2026-05-07", talked):
             assert part in out
-        [memory] = run("retrieve", *ASK, "--json").json["memories"]
+        [memory] = run("retrieve", *ASK, "--user", "ana", "--json").json["memories"]
         assert (memory["type"], memory["id"]) == ("episode", talked)
         assert memory["turns"][0]["text"] == TURNS[0]["text"]
 
     def test_single_turns(self, talked: str, run: Run) -> None:
-        memories = run("retrieve", *ASK, "--level", "turn", "--json").json["memories"]
+        memories = run("retrieve", *ASK, "--user", "ana", "--level", "turn", "--json").json["memories"]
         assert {memory["type"] for memory in memories} == {"turn"}
         assert memories[0]["text"] == TURNS[1]["content"]
-        out = run("retrieve", *ASK, "--level", "turn", "--explain").out
+        out = run("retrieve", *ASK, "--user", "ana", "--level", "turn", "--explain").out
         assert all(part in out for part in ("what was said before", memories[0]["id"], "similarity"))
 
     def test_progressive_is_a_prompt_of_summaries(self, talked: str, run: Run) -> None:
-        full = run("retrieve", *ASK, "--prompt").out
-        brief = run("retrieve", *ASK, "--prompt", "--progressive").out
+        full = run("retrieve", *ASK, "--user", "ana", "--prompt").out
+        brief = run("retrieve", *ASK, "--user", "ana", "--prompt", "--progressive").out
         assert f"[{talked}]" in brief
         assert "gives the whole." in brief
         assert f"[{talked}]" not in full
@@ -181,7 +181,7 @@ class TestFinding:
         ],
     )
     def test_the_filters(self, talked: str, run: Run, options: tuple[str, ...], many: int) -> None:
-        assert len(run("retrieve", *ASK, *options, "--json").json["memories"]) == many
+        assert len(run("retrieve", *ASK, "--user", "ana", *options, "--json").json["memories"]) == many
 
     @pytest.mark.parametrize(
         ("options", "message"),

@@ -266,6 +266,7 @@ def test_what_was_asked_and_what_is_left(project: Path, run: Run) -> None:
         model = Budgeted(Told(), alma.engine, Limits(calls=5))
         for _ in range(2):
             model.ask(Prompt(system="What?", text="This.", schema={"type": "object"}))
+    run("trust")
     ran = run("usage", "--days", "1")
     assert "asked: openai tiny" in ran.out
     assert "left of today's budget: 3 of 5 calls" in ran.out

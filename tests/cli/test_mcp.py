@@ -76,7 +76,7 @@ def test_without_the_extra_it_is_named(project: Path) -> None:
     """
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "alma-memory[mcp]" in done.stderr
+    assert "'.[mcp]" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -165,6 +165,7 @@ def _memories(call: Calls) -> None:
     call("health")
     call("update", fact, "fact=The window is shut")
     call("delete", fact, "--yes")
+    call("erase-user", "ana", "--yes")
     call("forget", "--dry-run")
     call("stats")
     call("confidence", "assess", "Slowly", "--task", "Deploy", *ops)

@@ -37,6 +37,7 @@ def test_start_prints_the_id_and_a_briefing(project: Path, run: Run) -> None:
 
 def test_start_looks_at_the_code(project: Path, run: Run) -> None:
     (project / "shop.py").write_text("x = 1\n")
+    (project / "notes.txt").write_text("not committed\n")
     out = run("session", "start", *HELENA).out
     assert "the code" in out
     assert "shop (1 Python) at" in out
@@ -51,6 +52,7 @@ def test_a_repository_is_told_of(project: Path, run: Run) -> None:
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no git")
     (project / "shop.py").write_text("x = 1\n")
+    (project / "notes.txt").write_text("not committed\n")
     subprocess.run(["git", "add", "shop.py"], check=True)
     subprocess.run([*git, "commit", "-qm", "Begin the shop"], check=True)
     out = run("session", "start", *HELENA).out

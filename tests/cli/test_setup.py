@@ -32,7 +32,7 @@ def test_init_writes_one_private_file_and_says_what_is_next(folder: Path, run: R
     ran = run("init")
     assert ran.code == 0
     assert [line.split()[1] for line in ran.out.splitlines()[1:]] == ["learn", "retrieve"]
-    assert [path.name for path in folder.rglob("*")] == [".alma", "config.yaml"]
+    assert sorted(path.name for path in folder.rglob("*")) == [".alma", ".gitignore", "config.yaml"]
     assert (mode(folder / ".alma"), mode(folder / ".alma" / "config.yaml")) == (0o700, 0o600)
     config = load(folder / ".alma" / "config.yaml")
     assert (config.project_id, config.storage, config.embedding_provider) == ("My shop", "sqlite", "auto")
@@ -80,7 +80,7 @@ def test_init_elsewhere_keeps_the_database_beside_it(folder: Path, run: Run) -> 
 def test_a_project_id_that_would_not_load_is_not_written(folder: Path, run: Run) -> None:
     ran = run("init", "--project-id", "${NOT_SET_ANYWHERE}")
     assert ran.code == 1
-    assert not list((folder / ".alma").iterdir())
+    assert [path.name for path in (folder / ".alma").iterdir()] == [".gitignore"]
 
 
 def test_init_where_nothing_can_be_written(folder: Path, run: Run) -> None:

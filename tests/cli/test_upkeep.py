@@ -107,8 +107,17 @@ def test_vacuum_names_the_space(project: Path, deployed: dict[str, str], run: Ru
     assert run("list", "--json").json["count"] == 5
 
 
-def test_a_store_without_unused_space_says_so(project: Path, run: Run) -> None:
+def test_vacuum_writes_a_file_of_lines_anew(project: Path, run: Run) -> None:
     (project / ".alma" / "config.yaml").write_text("project_id: shop\nembedding_provider: hash\nstorage: file\n")
-    ran = run("vacuum")
-    assert (ran.code, ran.out) == (1, "")
-    assert "nothing to vacuum; storage: sqlite can" in ran.err
+    made = run("add", "knowledge", "--agent", "dev", "--domain", "x", "--fact", "Unmistakable", "--json").json
+    run("delete", made["memory"]["id"], "--yes")
+    assert run("vacuum", "--json").json["bytes_freed"] > 0
+    assert not any(b"Unmistakable" in file.read_bytes() for file in (project / ".alma").iterdir())
+
+
+def test_erase_user_asks_and_counts(project: Path, run: Run, answering: Callable[[str], None]) -> None:
+    run("add", "preference", "--user", "ana", "--category", "tone", "--preference", "Short")
+    answering("n\n")
+    assert run("erase-user", "ana").out == "nothing was erased\n"
+    assert run("erase-user", "ana", "--yes").out == "erased 1 memory of ana (1 user_preference)\n"
+    assert run("erase-user", "ana", "--yes", "--json").json == {"user_id": "ana", "counts": {}}

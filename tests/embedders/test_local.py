@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +19,8 @@ from alma.embedders.local import FOLDER, LocalEmbedder
 from alma.errors import EmbeddingError, MissingExtraError
 from alma.types.vector import codes, cosine, quantize
 
-pytest.importorskip("onnxruntime")
+if importlib.util.find_spec("onnxruntime") is None:
+    pytest.skip("onnxruntime is not installed", allow_module_level=True)
 
 TEXTS = [f"Memory number {n} is about {topic}." for n in range(4) for topic in ("tea", "a slow database query", "jazz")]
 
@@ -127,7 +131,7 @@ def test_missing_file_says_how_to_get_it(copy: Path) -> None:
 @pytest.mark.parametrize("package", local.PACKAGES)
 def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=rf"`{package}`: pip install 'alma-memory\[local\]'"):
+    with pytest.raises(MissingExtraError, match=rf"`{package}`: pip install '\.\[local\]'"):
         LocalEmbedder().embed(["tea"])
 
 
@@ -147,3 +151,39 @@ def test_import_and_construction_load_nothing_heavy() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert out.strip() == "[]"
+
+
+@pytest.fixture
+def tracer() -> str:
+    found = shutil.which("strace")
+    if found is None or subprocess.run([found, "-o", os.devnull, "true"], check=False).returncode:
+        pytest.skip("NOT PROVEN HERE that the embedder contacts nobody: strace is missing or not permitted")
+    return found
+
+
+def test_running_it_opens_no_socket_and_writes_nothing(tracer: str, tmp_path: Path) -> None:
+    """onnxruntime looks up its collector a few seconds after the import, from a thread of its own."""
+    home, trace = tmp_path / "home", tmp_path / "trace"
+    home.mkdir()
+    script = (
+        "import time; from alma.embedders.local import LocalEmbedder; embedder = LocalEmbedder();"
+        "embedder.embed(['tea']); time.sleep(8); print(len(embedder.embed(['jazz'])[0]))"
+    )
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    command = [tracer, "-f", "-qq", "-e", "trace=network,file", "-o", str(trace)]
+    ran = subprocess.run(
+        [*command, sys.executable, "-B", "-c", script],
+        env={**environ, "PYTHONPATH": str(Path(local.__file__).parent.parent.parent)},
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.stdout == "384\n"
+    calls = trace.read_text(errors="replace").splitlines()
+    assert any("model.onnx" in line for line in calls), "the tracer did not see the model being read"
+    assert [line for line in calls if "AF_INET" in line] == []
+    writing = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|\b(mkdir|rename|creat|unlink|link)(at)?2?\(")
+    assert [line for line in calls if writing.search(line) and "/dev/" not in line] == []
+    assert list(home.rglob("*")) == []

@@ -42,7 +42,7 @@ def test_auto_without_packages_is_words_only_and_says_so_once(
     with caplog.at_level(logging.WARNING, "alma"):
         assert [create("auto", dim=None, options={}) for _ in range(3)] == [None] * 3
     assert len(caplog.records) == 1
-    assert "pip install 'alma-memory[local]'" in caplog.text
+    assert "pip install '.[local]'" in caplog.text
 
 
 def test_unknown_name_suggests_and_lists() -> None:

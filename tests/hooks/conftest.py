@@ -34,6 +34,7 @@ class Host:
         self.cwd = cwd
         self.place = Place(str(home))
         self.environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "CLAUDE_SMART_HOME": str(home)}
+        self.environ["CLAUDE_CODE_ENTRYPOINT"] = "cli"
 
     def raw(self, given: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-I", "-S", HOOK, *arguments]
@@ -107,7 +108,7 @@ def teach(home: Path) -> Teach:
             "why": given.get("why", ""),
             "reach": "session" if given.get("session") else "project",
             "source": given.get("source", "correction"),
-            "said": rule,
+            "said": given.get("said", rule),
             "prefer": list(given.get("prefer", ())),
             "avoid": list(given.get("avoid", ())),
             "metadata": {"sources": [], "repeats": given.get("repeats", 0)},

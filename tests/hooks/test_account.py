@@ -24,6 +24,7 @@ def test_a_line_says_when_where_and_what() -> None:
         "project": "git:x",
         "cwd": "/w",
         "agent_id": "",
+        "entry": "",
         "data": {"prompt": "hi", "prompt_id": "p1", "source": "user"},
     }
 

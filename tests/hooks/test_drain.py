@@ -48,6 +48,7 @@ class Person:
             "project": self.project,
             "cwd": "/w/app",
             "agent_id": "",
+            "entry": "cli",
             "data": data,
         }
         journal.append(self.place, self.session, line)
@@ -209,15 +210,15 @@ class TestLearning:
         drain(place)
         assert active(place) == ["Run make check!"]
 
-    def test_a_failure_that_was_made_good_becomes_a_rule(self, place: Place, person: Person) -> None:
+    def test_a_failure_that_was_made_good_is_an_observation_and_no_rule(self, place: Place, person: Person) -> None:
         person.event("UserPromptSubmit", prompt="run it", prompt_id="p1")
         person.runs("python app.py", "Exit code 127\nbash: python: command not found")
         person.runs("python3 app.py")
         person.event("Stop", last_assistant_message="It runs.", prompt_id="p1")
         drain(place)
-        [rule] = held(place, "rule", statuses={Status.ACTIVE})
-        assert rule.body["source"] == "fix"
-        assert "python3" in rule.body["rule"]
+        assert held(place, "rule") == []
+        [seen] = held(place, "observation", statuses={Status.ACTIVE})
+        assert seen.body["line"] == "`python app.py` failed once, `python3 app.py` worked once"
 
     def test_ordinary_work_teaches_nothing(self, place: Place, person: Person) -> None:
         for prompt in ("run the tests", "fix the login bug", "why does this fail?", "thanks", "yes, go on"):

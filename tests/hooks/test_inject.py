@@ -113,3 +113,15 @@ def test_five_rules_at_most_in_time(place: Place, teach: Teach) -> None:
     assert len(telling.rules) == 5
     assert telling.text.count("\n- ") == 5
     assert inject.timely([], settings.read(place)).text == ""
+
+
+def test_what_an_earlier_version_learned_from_a_repair_is_no_rule_of_the_user(place: Place, teach: Teach) -> None:
+    """As the hook finds it right after an update, before any drain has run."""
+    teach("Use tabs")
+    teach("Use `npm test -- --run`", said="npm test → npm test -- --run", source="fix")
+    teach("Use `git push --force`", said="git push → git push --force", source="fix")
+    rules, _, seen = told(place).partition("## Seen in earlier sessions")
+    assert "Use tabs" in rules
+    assert "npm test" not in rules
+    assert "`npm test` failed, `npm test -- --run` worked" in seen
+    assert "--force" not in rules + seen

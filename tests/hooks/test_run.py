@@ -262,6 +262,7 @@ def test_a_byte_order_mark_does_no_harm(host: Any) -> None:
 
 
 def test_a_session_id_that_is_a_path_stays_in_its_folder(host: Any) -> None:
+    host.send("SessionStart", source="startup")
     before = {path for path in host.home.parent.rglob("*") if host.home not in path.parents}
     for session in ("../../escaped", "/tmp/escaped-journal", "a\0b", "..", "x" * 5000):
         host.send("Stop", session, last_assistant_message="x")

@@ -202,6 +202,22 @@ def test_a_large_one_ends(place, run_worker, monkeypatch):
     assert not thread.is_alive()
 
 
+def test_its_own_drains_do_not_keep_it_alive(place, run_worker, monkeypatch):
+    monkeypatch.setattr(serve, "ROUND_SECONDS", 0.05)
+    made, thread = run_worker(idle=1.0)
+    thread.join(10)
+    assert not thread.is_alive()
+    assert made._duties.drains > 3
+
+
+def test_requests_of_hooks_keep_it_alive(place, run_worker, monkeypatch):
+    _, thread = run_worker(idle=1.0)
+    for _ in range(10):
+        time.sleep(0.2)
+        assert wake.ask(place, {"op": "recall", "project": "p", "session": "s", "text": "t"}, 2.0)["ok"]
+    assert thread.is_alive()
+
+
 def test_what_belongs_to_another_is_left_alone(place, run_worker):
     _, thread = run_worker(idle=1.0)
     other = {"kind": "unix", "address": "elsewhere", "token": "of another"}

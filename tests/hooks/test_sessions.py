@@ -18,6 +18,7 @@ from alma.hooks.glance import EVERYWHERE, Glance, Rule
 from alma.hooks.place import Place
 from alma.types.query import Where
 from alma.types.record import Record, Status
+from claude_smart.learning import accept
 
 DATA = Path(__file__).with_name("data")
 HOST = "git:example.org"
@@ -43,7 +44,9 @@ class Sitting:
         self.at += 20
         id = f"{self.session}-{self.number}"
         line = {"v": 1, "id": id, "at": self.at, "event": name, "session": self.session, "project": self.project}
-        journal.append(self.place, self.session, {**line, "cwd": "/w/app", "agent_id": "", "data": data})
+        journal.append(
+            self.place, self.session, {**line, "cwd": "/w/app", "agent_id": "", "entry": "cli", "data": data}
+        )
         return id
 
     def play(self, kind: str, told: str) -> None:
@@ -85,6 +88,9 @@ class Life:
     place: Place
     expected: dict[str, tuple[str, str]]
     rules: list[Record]
+    reviewed: set[str]
+    """The rules that waited, and that the person accepted after the session."""
+    observations: list[Record]
 
     def of(self, kinds: str) -> Iterator[tuple[str, Record | None]]:
         """Each turn of some kinds with the rule that came of it."""
@@ -110,12 +116,18 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
                 sittings[-1].event("SessionStart", source="startup")
             elif kind != "#":
                 sittings[-1].play(kind, told)
+        reviewed: set[str] = set()
         with Memory(place) as memory:
+            store = memory.alma.engine.store
             for one in sorted(sittings, key=lambda one: one.at):
                 one.event("SessionEnd", reason="other")
                 assert drain(place, one.session, memory=memory).problems == []
-            rules = list(memory.alma.engine.store.scan(Where(kinds={"rule"})))
-        yield Life(place, {id: wanted for one in sittings for id, wanted in one.expected.items()}, rules)
+                meant = {id for id, (kind, _) in one.expected.items() if kind == "P"}
+                for rule in store.scan(Where(kinds={"rule"}, statuses={Status.CANDIDATE})):
+                    if meant & set(rule.body["metadata"]["sources"]):
+                        reviewed.add(accept(memory.engine(one.project), rule).id)
+            rules, seen = (list(store.scan(Where(kinds={kind}))) for kind in ("rule", "observation"))
+        yield Life(place, {id: told for one in sittings for id, told in one.expected.items()}, rules, reviewed, seen)
 
 
 def test_no_rule_lasts_that_was_not_meant_to(life: Life) -> None:
@@ -124,11 +136,11 @@ def test_no_rule_lasts_that_was_not_meant_to(life: Life) -> None:
     assert [rule.body["line"] for _, rule in life.of("XOSf") if rule is not None and lasts(rule)] == []
 
 
-def test_most_of_what_was_meant_to_last_does(life: Life) -> None:
-    """At first 80 of 117 did, and one of those said the contrary of what was meant."""
-    found = [(id, rule) for id, rule in life.of("P")]
-    assert sum(lasts(rule) for _, rule in found) >= 0.70 * len(found)
-    assert sum(rule is not None for _, rule in found) >= 0.90 * len(found)
+def test_most_of_what_was_meant_to_last_is_found_and_what_is_explicit_holds_at_once(life: Life) -> None:
+    found = [rule for _, rule in life.of("P")]
+    assert sum(rule is not None for rule in found) >= 0.90 * len(found)
+    at_once = [rule for rule in found if rule is not None and lasts(rule) and rule.id not in life.reviewed]
+    assert len(at_once) >= 0.25 * len(found)
 
 
 def test_a_rule_says_what_was_said(life: Life) -> None:
@@ -138,9 +150,12 @@ def test_a_rule_says_what_was_said(life: Life) -> None:
             assert all(piece in told for piece in life.expected[id][1].split(" / ")), rule.body["line"]
 
 
-def test_mends_that_come_again_last(life: Life) -> None:
-    found = [rule for _, rule in life.of("F")]
-    assert sum(lasts(rule) for rule in found) >= 0.7 * len(found)
+def test_repairs_are_observed_and_become_no_rules(life: Life) -> None:
+    assert not any(rule for _, rule in life.of("F$"))
+    assert not any(rule.body["source"] == "fix" for rule in life.rules)
+    counted = {f"fix:{source}" for one in life.observations for source in one.body["metadata"]["sources"]}
+    wanted = [id for id, (kind, _) in life.expected.items() if kind == "F"]
+    assert sum(id in counted for id in wanted) >= 0.7 * len(wanted)
 
 
 def test_later_words_take_the_place_of_earlier_ones_and_of_no_others(life: Life) -> None:
@@ -150,7 +165,6 @@ def test_later_words_take_the_place_of_earlier_ones_and_of_no_others(life: Life)
         "Use tabs, not spaces": "Use spaces, not tabs",
         "Use sentence case for headings": "Use title case for headings after all, not sentence case",
         "Use pytest instead of unittest": "We moved to unittest, please don't use pytest anymore",
-        "Ask me before you delete files": "No need to ask me before deleting files anymore",
     }
 
 

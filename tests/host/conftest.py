@@ -212,6 +212,8 @@ class Person:
             "HOME": str(self.home),
             "PATH": f"{self.home / 'bin'}{os.pathsep}{os.defpath}",
             "CLAUDE_SMART_BACKEND_AUTOSTART": "0",
+            # Every session here is a headless run; it stands for one in which a person types.
+            "CLAUDE_SMART_ATTENDED": "1",
             "CLAUDE_SMART_USE_LOCAL_EMBEDDING": "0",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_TELEMETRY": "1",

@@ -84,7 +84,7 @@ def test_what_holds_for_a_session_is_there_again_when_it_is_resumed_or_compacted
     assert "French" in started(person.says("go on", shop, resume=first.id))
 
 
-def test_a_command_that_failed_and_then_worked_in_another_form_becomes_a_rule(person: Any) -> None:
+def test_a_command_that_failed_and_then_worked_in_another_form_is_shown_as_seen(person: Any) -> None:
     shop = person.project("shop")
     tool = person.home / "bin" / "suite"
     tool.write_text(
@@ -103,8 +103,21 @@ def test_a_command_that_failed_and_then_worked_in_another_form_becomes_a_rule(pe
     )
     assert said.result == "All 12 pass."
     person.learn()
-    (rule,) = [rule for rule in person.rules(shop) if rule["source"] == "fix"]
-    assert "suite --run" in rule["rule"]
+    assert person.rules(shop) == []
+    told = started(person.says("hello", shop))
+    assert "`suite` failed once, `suite --run` worked once" in told
+    assert "The user taught these" not in told
+
+
+def test_a_headless_run_teaches_nothing(person: Any) -> None:
+    shop = person.project("shop")
+    person.more["CLAUDE_SMART_ATTENDED"] = ""
+    first = person.says("install the packages", shop, {"text": "I ran npm install."})
+    person.says(CORRECTION, shop, resume=first.id)
+    person.says("/smart:tag always use npm", shop)
+    assert {line["entry"] for line in person.journal(first.id)[1:]} == {"sdk-cli"}
+    person.learn()
+    assert person.rules(shop) == []
 
 
 def test_ten_sessions_at_once_in_one_repository_lose_nothing(person: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import sys
@@ -14,7 +15,7 @@ import httpx
 import pytest
 from tests.api.samples import World
 
-from alma import ALMA
+from alma import ALMA, AsyncALMA
 from alma.api import operations
 from alma.api.decoding import decoded
 from alma.api.plain import plain
@@ -48,7 +49,7 @@ def remote(site: Site) -> Iterator[RemoteALMA]:
 
 
 def test_it_has_the_methods_of_a_memory_that_is_open_here() -> None:
-    left_out = {"engine", "model", "from_config", "quickstart", "connect", "reindex"}
+    left_out = {"engine", "model", "from_config", "quickstart", "connect", "reindex", "vacuum"}
     for name, method in inspect.getmembers(ALMA):
         if name.startswith("_") or name in left_out:
             continue
@@ -109,7 +110,7 @@ def test_all_that_is_told_comes_back_as_it_is_held(remote: RemoteALMA, site: Sit
         assert remote.get(one.id) == site.alma.get(one.id)
     assert remote.get(made[5].id).turns[0].said_at == datetime(2026, 5, 1, tzinfo=UTC)
     assert made[-1].outcome is Result.FAILURE
-    assert {one.id for one in remote.list(limit=100)} == {one.id for one in made}
+    assert {one.id for one in remote.list(status=None, limit=100)} == {one.id for one in made}
     assert [type(one) for one in remote.list("domain_knowledge")] == [DomainKnowledge, DomainKnowledge]
 
 
@@ -264,7 +265,7 @@ def test_certificates_that_are_none(tmp_path: Path) -> None:
 
 def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'alma-memory\[http\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[http\]'"):
         ALMA.connect("http://127.0.0.1:9", "alma_token")
 
 
@@ -373,3 +374,78 @@ def test_the_quick_start_runs_against_a_served_memory(served: Any) -> None:
     assert "Cleared session cache" not in prompts[0]
     assert "Cleared session cache" in prompts[1]
     assert "worked 3 of 3 times" in prompts[3]
+
+
+# -- repeated calls
+
+
+DEPLOYED = {"agent": "dev", "task": "Deploy", "outcome": "success", "strategy_used": "Blue-green deployment"}
+
+
+def test_a_repeated_key_is_counted_once(remote: RemoteALMA, site: Site) -> None:
+    made = remote.learn(**DEPLOYED, idempotency_key="job-1")
+    assert remote.learn(**DEPLOYED, idempotency_key="job-1") == made
+    assert remote.learn_many([{**DEPLOYED, "idempotency_key": "job-1"}]) == [made]
+    assert site.post("learn", {**DEPLOYED, "idempotency_key": "job-1"}).json()["id"] == made.id
+    with pytest.raises(ValidationError, match="other arguments"):
+        remote.learn(**{**DEPLOYED, "task": "Another"}, idempotency_key="job-1")
+    assert len(site.alma.list("outcome")) == 1
+
+
+@pytest.mark.parametrize(("key", "sent"), [(None, 1), ("job-1", 2)])
+def test_only_a_call_with_a_key_is_sent_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch, key: str | None, sent: int
+) -> None:
+    """The answer got lost: without a key nobody can know whether the call was counted."""
+
+    class Lossy(Within):
+        calls = 0
+
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            answer = super().handle_request(request)
+            Lossy.calls += 1
+            if Lossy.calls == 1:
+                raise httpx.ReadError("the connection broke")
+            return answer
+
+    monkeypatch.setattr(asking, "_PAUSE", 0.0)
+    with ALMA.connect(f"https://{HOST}", site.secrets["admin"], transport=Lossy(site)) as lossy:
+        if key is None:
+            with pytest.raises(StorageError, match="not known"):
+                lossy.learn(**DEPLOYED)
+        else:
+            lossy.learn(**DEPLOYED, idempotency_key=key)
+    assert Lossy.calls == sent
+    assert len(site.alma.list("outcome")) == 1
+
+
+def test_the_async_face_works_over_the_remote_client(remote: RemoteALMA, site: Site) -> None:
+    async def work() -> MemorySlice:
+        async with AsyncALMA(remote) as face:
+            empty = await face.retrieve("Deploy", "dev")
+            assert not empty
+            assert (empty.to_prompt(), bool(empty.retrieval_id)) == ("", True)
+            for number in range(3):
+                await face.learn(**DEPLOYED, retrieval_id=empty.retrieval_id, idempotency_key=f"job-{number}")
+            assert (await face.get_stats())["by_type"]["outcome"] == 3
+            assert (face.project_id, face.model) == ("app", None)
+
+            @face.learns("dev", task="Deploy", strategy="Canary")
+            async def deploy() -> str:
+                return "done"
+
+            assert await deploy() == "done"
+            return await face.retrieve("Deploy", "dev")
+
+    assert asyncio.run(work()).heuristics
+    assert len(site.alma.list("outcome")) == 4
+
+
+def test_a_key_replaces_the_older_value(remote: RemoteALMA) -> None:
+    old = remote.add_domain_knowledge("dev", "api", "It listens on 80", subject="gateway", attribute="port")
+    new = remote.add_domain_knowledge("dev", "api", "It listens on 81", subject="gateway", attribute="port")
+    assert (new.subject, new.attribute) == ("gateway", "port")
+    assert remote.get(old.id).status == "superseded"
+    remote.add_user_preference("zoe", "style", "Indent with tabs", attribute="indentation")
+    kept = remote.add_user_preference("zoe", "style", "Indent with spaces", attribute="indentation")
+    assert [one.id for one in remote.list("user_preference", user_id="zoe")] == [kept.id]

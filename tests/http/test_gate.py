@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from alma.http import app, tokens
+from alma.http import tokens
 from alma.http.gate import Limits, Rules
 from alma.http.refusal import Refusal
 
@@ -30,7 +30,7 @@ def error(answer: httpx.Response) -> dict[str, str]:
 # -- the token
 
 
-@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics", "/openapi.json", "/v1/operations", "/nowhere", "/"])
+@pytest.mark.parametrize("path", ["/metrics", "/openapi.json", "/v1/operations", "/v1/stats", "/nowhere", "/"])
 def test_without_a_token_nothing_is_told(site: Site, path: str) -> None:
     with site.client() as client:
         del client.headers["authorization"]
@@ -55,6 +55,36 @@ def test_two_tokens_in_one_request_are_none(site: Site) -> None:
         assert client.post("/v1/stats", headers=httpx.Headers(pairs)).status_code == 401
 
 
+@pytest.mark.parametrize(("path", "told"), [("/health", {"status": "ok"}), ("/ready", {"ready": True})])
+def test_a_health_check_needs_no_token(site: Site, path: str, told: dict[str, Any]) -> None:
+    with site.client() as client:
+        del client.headers["authorization"]
+        assert client.get(path).json() == told
+        assert client.get(path, headers={"authorization": "Bearer wrong"}).json() == told
+        assert client.get(path, headers={"host": "evil.example"}).status_code == 421
+        assert client.get(path, headers={"origin": "https://evil.example"}).status_code == 403
+
+
+def test_health_checks_have_a_rate_limit_of_their_own(tmp_path: Path) -> None:
+    site = make_site(tmp_path, Rules(hosts=frozenset({HOST}), rate=0.001, burst=2))
+    assert [site.client().get("/ready").status_code for _ in range(3)] == [200, 200, 429]
+    assert site.post("stats").status_code == 200
+    site.alma.close()
+
+
+def test_an_expired_token_is_refused_with_the_reason(site: Site) -> None:
+    secret = tokens.add(site.tokens, "guest", "read", expires="1h")
+    site.secrets["guest"] = secret
+    assert site.post("stats", name="guest").status_code == 200
+    held = json.loads(site.tokens.read_text())
+    held["tokens"][-1]["expires_at"] = "2020-01-31T12:00:00+00:00"
+    site.tokens.write_text(json.dumps(held))
+    answer = site.post("stats", name="guest")
+    assert answer.status_code == 401
+    assert "'guest' expired on 2020-01-31 12:00 UTC" in error(answer)["message"]
+    assert 'error="invalid_token"' in answer.headers["www-authenticate"]
+
+
 def test_a_revoked_token_is_refused_at_once(site: Site) -> None:
     site.token("guest")
     assert site.post("stats", name="guest").status_code == 200
@@ -74,7 +104,12 @@ def test_a_damaged_token_file_opens_nothing_and_tells_nothing(site: Site) -> Non
 
 @pytest.mark.parametrize(
     ("scope", "allowed"),
-    [("read", {"stats"}), ("write", {"stats", "add_knowledge"}), ("admin", {"stats", "add_knowledge", "delete"})],
+    [
+        ("read", {"stats"}),
+        ("write", {"stats", "add_knowledge"}),
+        ("approve", {"stats", "add_knowledge"}),
+        ("admin", {"stats", "add_knowledge", "delete"}),
+    ],
 )
 def test_a_scope_is_kept(site: Site, scope: str, allowed: set[str]) -> None:
     site.token("one", scope)
@@ -201,15 +236,17 @@ def test_a_request_that_does_not_say_its_size_is_counted(small: Site) -> None:
     assert small.alma.get_stats()["total_count"] == 0
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(small: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "_BODY_SECONDS", 0.05)
+def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
+    site = make_site(tmp_path, Rules(hosts=frozenset({HOST}), body_seconds=0.05, rate=0))
 
     async def pieces() -> AsyncIterator[bytes]:
         yield b'{"agent": '
         await asyncio.sleep(5)
 
-    answer = asyncio.run(sent(small, pieces()))
+    answer = asyncio.run(sent(site, pieces()))
     assert (answer.status_code, error(answer)["type"]) == (408, "TooSlow")
+    assert answer.headers["connection"] == "close"
+    site.alma.close()
 
 
 def test_who_asks_too_often_waits(tmp_path: Path) -> None:

@@ -137,6 +137,25 @@ def test_a_bound_token_makes_nothing_that_holds_everywhere(two: Site) -> None:
     assert two.post("get", {"memory_id": held}).json()["status"] == "active"
 
 
+def test_a_bound_token_sees_no_domain_schemas_of_others(two: Site) -> None:
+    two.post("create_domain", {"name": "secret_launch", "description": "What the launch is about"})
+    two.post("create_domain", {"name": "retail", "learning_categories": ["shelves"]})
+    two.post("use_domain", {"name": "retail"}, **in_project("shop"))
+    everything = {one["name"] for one in two.post("list_domains").json()["result"]}
+    assert {"secret_launch", "retail", "coding"} <= everything
+    seen = {one["name"]: one["in_use"] for one in two.post("list_domains", name="clerk").json()["result"]}
+    assert "secret_launch" not in seen
+    assert "coding" in seen
+    assert seen["retail"]
+    refused = two.post("get_domain", {"name": "secret_launch"}, name="clerk")
+    assert refused.status_code == 400
+    assert "launch" not in refused.text.replace("'secret_launch'", "")
+    assert two.post("use_domain", {"name": "secret_launch"}, name="clerk").status_code == 400
+    assert two.post("get_domain", {"name": "retail"}, name="clerk").json()["learning_categories"] == ["shelves"]
+    assert two.post("use_domain", {"name": "retail"}, name="clerk").status_code == 200
+    assert two.post("delete_domain", {"name": "secret_launch"}, name="clerk").status_code == 404
+
+
 def test_what_holds_everywhere_is_seen_and_may_be_judged(two: Site) -> None:
     held = two.post("add_rule", {"agent": "dev", "rule": "Use pnpm instead of npm", "reach": "always"}).json()["id"]
     assert two.post("get", {"memory_id": held}, name="clerk").status_code == 200

@@ -65,7 +65,7 @@ def test_a_port_that_is_taken_is_told(served: Served, tmp_path: Path) -> None:
 def test_without_its_packages_it_says_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "alma.http.app", raising=False)
-    with pytest.raises(MissingExtraError, match=r"pip install 'alma-memory\[http\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[http\]'"):
         serving.serve(Options())
 
 
@@ -80,7 +80,8 @@ def test_on_the_command_line_what_is_wrong_is_told(capsys: pytest.CaptureFixture
 def test_it_serves_with_the_token_that_it_made(served: Served) -> None:
     headers = {"authorization": f"Bearer {served.token}"}
     assert httpx.get(f"{served.url}/ready", headers=headers, trust_env=False).json() == {"ready": True}
-    assert httpx.get(f"{served.url}/ready", trust_env=False).status_code == 401
+    assert httpx.get(f"{served.url}/ready", trust_env=False).json() == {"ready": True}
+    assert httpx.get(f"{served.url}/metrics", trust_env=False).status_code == 401
     foreign = {**headers, "host": "evil.example"}
     assert httpx.get(f"{served.url}/ready", headers=foreign, trust_env=False).status_code == 421
     assert "server" not in httpx.get(f"{served.url}/health", headers=headers, trust_env=False).headers

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def test_a_running_server_sees_what_changed(file: Path) -> None:
         (("",), "name"),
         (("x" * 101,), "name"),
         (("line\nbreak",), "name"),
-        (("b", "owner"), "Valid: read, write, admin"),
+        (("b", "owner"), "Valid: read, write, approve, admin"),
         (("b", "read", [""]), "project"),
     ],
 )
@@ -139,6 +140,48 @@ def test_what_cannot_be_made_is_refused(file: Path, arguments: tuple[str, ...], 
     with pytest.raises(ValidationError, match=told):
         tokens.add(file, *arguments)
     assert len(tokens.listed(file)) == 1
+
+
+@pytest.mark.parametrize(("given", "days"), [("30d", 30), ("2w", 14), ("1y", 365), ("48h", 2), (" 30D ", 30)])
+def test_a_token_may_expire(file: Path, given: str, days: int) -> None:
+    tokens.add(file, "guest", expires=given)
+    [held] = tokens.listed(file)
+    assert held.expires_at is not None
+    assert abs(held.expires_at - held.created_at - timedelta(days=days)) < timedelta(minutes=1)
+    assert not held.is_expired
+
+
+@pytest.mark.parametrize("given", ["2999-01-31", "2999-01-31T12:00", "2999-01-31T12:00:00+02:00"])
+def test_it_may_expire_at_a_date(file: Path, given: str) -> None:
+    tokens.add(file, "guest", expires=given)
+    assert str(tokens.listed(file)[0].expires_at).startswith("2999-01-31")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("soon", "such as 12h"),
+        ("", "such as 12h"),
+        ("30", "such as 12h"),
+        ("-3d", "such as 12h"),
+        ("2001-01-31", "future"),
+        ("0d", "future"),
+        ("99999y", "such as 12h"),
+    ],
+)
+def test_no_other_time_is_taken(file: Path, given: str, told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        tokens.add(file, "guest", expires=given)
+
+
+def test_a_file_of_before_has_tokens_that_do_not_expire(file: Path) -> None:
+    secret = tokens.add(file, "guest")
+    held = json.loads(file.read_text())
+    del held["tokens"][0]["expires_at"]
+    file.write_text(json.dumps(held))
+    found = Tokens(file).find(secret)
+    assert found is not None
+    assert not found.is_expired
 
 
 def test_nobody_revokes_what_is_not_there(file: Path) -> None:
@@ -173,4 +216,4 @@ def test_a_lock_that_was_left_behind_is_taken_over(file: Path) -> None:
 
 
 def test_a_scope_holds_those_before_it() -> None:
-    assert [Scope.WRITE.holds(one) for one in Scope] == [True, True, False]
+    assert [Scope.WRITE.holds(one) for one in Scope] == [True, True, False, False]

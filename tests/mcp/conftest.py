@@ -105,7 +105,7 @@ def talk(alma: ALMA) -> Talk:
 
     def talked(work: Work[T], mode: str = "legacy", **options: Any) -> T:
         async def run() -> T | MCPError:
-            async with Client(build(Lent(lambda: alma), **options), mode=mode) as client:
+            async with Client(build(Lent(lambda: alma), **{"tools": "all", **options}), mode=mode) as client:
                 return await answer_to(work, client)
 
         return unwrapped(asyncio.run(run()))
@@ -136,7 +136,7 @@ class Site:
 
 @pytest.fixture
 def site(place: Place) -> Iterator[Site]:
-    command = [*place.command, "--transport", "http", "--port", "0"]
+    command = [*place.command, "--tools", "all", "--transport", "http", "--port", "0"]
     environ = {**os.environ, "ALMA_MCP_TOKEN": TOKEN}
     with subprocess.Popen(command, cwd=place.folder, env=environ, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -302,7 +302,7 @@ def test_the_command_shows_what_changes_and_does_it(here: Machine) -> None:
 def test_a_portable_entry_holds_in_every_clone(here: Machine, tmp_path: Path) -> None:
     run("install", "--client", "cursor", "--yes", "--portable")
     entry = json.loads((here.folder / ".cursor" / "mcp.json").read_text())["mcpServers"]["alma"]
-    assert [entry["command"], *entry["args"]] == ["alma", "mcp", "--config", ".alma/config.yaml"]
+    assert [entry["command"], *entry["args"]] == ["alma", "mcp", "--config", ".alma/config.yaml", "--tools", "core"]
     other = tmp_path / "other.yaml"
     other.write_text("alma:\n  project_id: app\n")
     with pytest.raises(ConfigError, match="leave out --portable"):
@@ -312,10 +312,10 @@ def test_a_portable_entry_holds_in_every_clone(here: Machine, tmp_path: Path) ->
 def test_for_all_projects_each_finds_its_own(here: Machine) -> None:
     run("install", "--client", "gemini", "--scope", "user", "--yes")
     entry = json.loads((here.home / ".gemini" / "settings.json").read_text())["mcpServers"]["alma"]
-    assert entry["args"] == ["-m", "alma.mcp"]
+    assert entry["args"] == ["-m", "alma.mcp", "--tools", "core"]
     run("install", "--client", "claude-desktop", "--yes")
     entry = json.loads((here.settings("Claude") / "claude_desktop_config.json").read_text())["mcpServers"]["alma"]
-    assert entry["args"][2:] == ["--config", str(here.folder / ".alma" / "config.yaml")]
+    assert entry["args"][2:] == ["--config", str(here.folder / ".alma" / "config.yaml"), "--tools", "core"]
 
 
 def test_programs_are_told_in_json_and_are_not_asked(here: Machine) -> None:

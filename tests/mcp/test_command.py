@@ -103,7 +103,7 @@ def test_without_the_package_the_extra_is_named(place: Place) -> None:
     code = "import sys; sys.modules['mcp_types'] = None; from alma.mcp.command import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 2
-    assert "pip install 'alma-memory[mcp]'" in done.stderr
+    assert "pip install '.[mcp]'" in done.stderr
 
 
 def test_a_small_set_and_an_agent(place: Place) -> None:

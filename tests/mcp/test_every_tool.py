@@ -15,20 +15,26 @@ from mcp import Client
 from .conftest import Place, Site, Talk
 
 
-def order() -> list[str]:
+def offered(files: bool) -> list[str]:
+    """The names of the tools; over HTTP there are none that work on files."""
+    return [name for name, one in operations().items() if one.for_models and (files or not one.on_files)]
+
+
+def order(files: bool) -> list[str]:
     """All of them in one world: what undoes something comes right after it, what erases comes last."""
     after: dict[str, list[str]] = {}
     for name, before in BEFORE.items():
         after.setdefault(before, []).append(name)
-    doing = [name for name, one in operations().items() if one.for_models and name not in BEFORE]
-    told = [one for name in doing for one in (name, *after.get(name, ()))]
+    doing = [name for name in offered(files) if name not in BEFORE]
+    told = [one for name in doing for one in (name, *after.get(name, ())) if one in offered(files)]
     return sorted(told, key=lambda name: operations()[name].effect is Effect.ERASES)
 
 
-async def everything(client: Client, world: World) -> dict[str, CallToolResult]:
+async def everything(client: Client, world: World, *, files: bool = True) -> dict[str, CallToolResult]:
     listed = [tool.name for tool in (await client.list_tools()).tools]
-    assert listed == [f"alma_{name}" for name, one in operations().items() if one.for_models]
-    return {name: await client.call_tool(f"alma_{name}", SAMPLES[name](world)) for name in order()}
+    assert listed == [f"alma_{name}" for name in offered(files)]
+    samples = SAMPLES if files else {**SAMPLES, "link_artifact": lambda w: {"run_id": "run-1", "location": "s3://b/a"}}
+    return {name: await client.call_tool(f"alma_{name}", samples[name](world)) for name in order(files)}
 
 
 def assert_well(results: dict[str, CallToolResult]) -> None:
@@ -48,13 +54,13 @@ def test_there_is_a_sample_for_each_tool() -> None:
 
 
 def test_over_stdio(place: Place) -> None:
-    assert_well(place.over_stdio(lambda client: everything(client, place.world)))
+    assert_well(place.over_stdio(lambda client: everything(client, place.world), "--tools", "all"))
 
 
 def test_over_http(site: Site) -> None:
-    assert_well(site.talk(lambda client: everything(client, site.place.world)))
+    assert_well(site.talk(lambda client: everything(client, site.place.world, files=False)))
 
 
 def test_without_a_handshake(alma: ALMA, talk: Talk, tmp_path: Path) -> None:
     made = world(alma, str(tmp_path))
-    assert_well(talk(lambda client: everything(client, made), mode="auto"))
+    assert_well(talk(lambda client: everything(client, made), mode="auto", roots=lambda: [tmp_path]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 from pathlib import Path
@@ -68,6 +69,38 @@ def posted(web: TestClient, body: Any = None, **headers: str | None) -> httpx2.R
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     sent = {name: value for name, value in {**HEADERS, **named}.items() if value is not None}
     return web.post("/mcp", content=json.dumps(body or HELLO), headers=sent)
+
+
+def test_an_error_names_no_path_of_the_server(site: Site) -> None:
+    [store] = site.place.folder.rglob("alma.db")
+    for file in store.parent.glob("alma.db*"):
+        file.unlink()
+    store.write_bytes(b"nonsense " * 1000)
+
+    async def work(client: Client) -> list[str]:
+        results = [await client.call_tool(f"alma_{name}", {}) for name in ("stats", "health", "list")]
+        return [str(one.content[0].text) for one in results]
+
+    for told in site.talk(work):
+        assert "the store is damaged" in told
+        assert str(site.place.folder) not in told
+        assert "alma.db" not in told
+
+
+def test_half_a_request_is_not_waited_for(place: Place) -> None:
+    command = [*place.command, "--transport", "http", "--port", "0", "--timeout", "0.5"]
+    environ = {**os.environ, "ALMA_MCP_TOKEN": TOKEN}
+    with subprocess.Popen(command, cwd=place.folder, env=environ, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[-1].removeprefix("http://").partition("/")[0]
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=SECONDS) as connection:
+                connection.sendall(b"POST /mcp HTTP/1.1\r\nHost: ")
+                assert b"408" in connection.recv(65536)
+        finally:
+            process.terminate()
+            process.wait(SECONDS)
 
 
 def test_with_the_token_it_answers(web: TestClient) -> None:

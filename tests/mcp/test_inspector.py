@@ -67,15 +67,15 @@ def inspector(tmp_path: Path) -> Iterator[Inspector]:
         made.run("mcpdo", "daemon", "stop")
 
 
-def listed(inspector: Inspector, *target: str) -> None:
+def listed(inspector: Inspector, names: Sequence[str], *target: str) -> None:
     done = inspector.run("cli", "--method", "tools/list", "--strict", *target)
     assert done.returncode == 0, done.stderr
-    assert [tool["name"] for tool in json.loads(done.stdout)["tools"]] == list(offered())
+    assert [tool["name"] for tool in json.loads(done.stdout)["tools"]] == names
     assert "Warning:" not in done.stderr, "a schema that some clients do not understand"
 
 
 def chosen() -> Sequence[str]:
-    names = order()
+    names = order(files=False)
     return names if os.environ.get(EVERY) == "every" else [name for name in names if name in CORE_NAMES]
 
 
@@ -96,14 +96,15 @@ def _well(name: str, answer: dict[str, Any]) -> None:
 
 
 def test_over_stdio(inspector: Inspector, place: Place) -> None:
-    listed(inspector, "--", *place.command)
-    inspector.connected("--", *place.command)
+    listed(inspector, list(offered()), "--", *place.command)
+    listed(inspector, list(offered("all")), "--", *place.command, "--tools", "all")
+    inspector.connected("--", *place.command, "--tools", "all")
     call_all(inspector, place)
 
 
 def test_over_http(inspector: Inspector, site: Site) -> None:
     header = ["--header", f"Authorization: Bearer {TOKEN}"]
-    listed(inspector, "--transport", "http", "--server-url", site.url, *header)
+    listed(inspector, list(offered("all", roots=None)), "--transport", "http", "--server-url", site.url, *header)
     inspector.connected("--transport", "http", "--server-url", site.url, *header)
     call_all(inspector, site.place)
     refused = inspector.run("cli", "--stored-auth-only", "--method", "tools/list", "--server-url", site.url)

@@ -163,6 +163,15 @@ def test_an_agent_that_is_known_need_not_be_named(alma: ALMA, talk: Talk) -> Non
     assert "missing argument 'agent'" in text(talk(call("learn", **arguments)))
 
 
+def test_a_repeated_key_is_counted_once(alma: ALMA, talk: Talk) -> None:
+    made = [talk(call("learn", **LEARN, idempotency_key="job-1")).structured_content["id"] for _ in range(2)]
+    assert made[0] == made[1]
+    other = talk(call("learn", **{**LEARN, "task": "Another task"}, idempotency_key="job-1"))
+    assert other.is_error
+    assert "other arguments" in text(other)
+    assert len(alma.list("outcome")) == 1
+
+
 # -- what goes wrong
 
 
@@ -403,3 +412,14 @@ def test_names_are_completed(alma: ALMA, talk: Talk) -> None:
         return names, ids, none
 
     assert talk(work) == (["Ops"], [fact.id], [])
+
+
+def test_a_key_replaces_the_older_value(alma: ALMA, talk: Talk) -> None:
+    fact = {"agent": "dev", "domain": "api", "subject": "gateway", "attribute": "port"}
+    old = talk(call("add_knowledge", **fact, fact="The gateway listens on 80")).structured_content
+    new = talk(call("add_knowledge", **fact, fact="The gateway listens on 81")).structured_content
+    assert (alma.get(old["id"]).status, alma.get(new["id"]).status) == ("superseded", "active")
+    wish = {"user_id": "zoe", "category": "style", "attribute": "indentation"}
+    for preference in ("Indent with tabs", "Indent with spaces"):
+        talk(call("add_preference", **wish, preference=preference))
+    assert [one.preference for one in alma.list("user_preference", user_id="zoe")] == ["Indent with spaces"]

@@ -154,7 +154,7 @@ def test_its_budget_holds(litellm, engine, prompt):
 
 def test_it_is_an_extra(engine, prompt, monkeypatch):
     monkeypatch.setattr(lite.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"needs the package `litellm`: pip install 'alma-memory\[litellm\]'"):
+    with pytest.raises(MissingExtraError, match=r"needs the package `litellm`: pip install '\.\[litellm\]'"):
         ask(engine, prompt)
 
 

@@ -50,9 +50,9 @@ def test_what_was_taught_is_a_constraint_or_a_gate(alma: ALMA) -> None:
     assert found.quality_gates == ["Run the linter before every commit"]
 
 
-def test_the_only_users_wishes_hold_and_of_several_the_named_ones(alma: ALMA) -> None:
+def test_the_wishes_of_the_named_user_hold(alma: ALMA) -> None:
     alma.add_user_preference(user_id="ann", category="output", preference="short answers")
-    assert of(alma).constraints == ["ann wants: short answers"]
+    assert of(alma, "ann").constraints == ["ann wants: short answers"]
     alma.add_user_preference(user_id="bob", category="output", preference="long answers")
     assert of(alma).constraints == []
     assert of(alma, "bob").constraints == ["bob wants: long answers"]

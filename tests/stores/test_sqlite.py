@@ -116,7 +116,7 @@ def test_a_failed_migration_leaves_the_old_file(path, monkeypatch):
 def test_a_newer_file_is_refused(path):
     SQLiteStore(path).close()
     plain(path, "PRAGMA user_version = 99")
-    with pytest.raises(NewerStoreError, match="pip install -U"):
+    with pytest.raises(NewerStoreError, match="update alma"):
         SQLiteStore(path)
 
 
@@ -432,7 +432,7 @@ def test_without_numpy_only_nearest_is_missing(store, monkeypatch):
     store.put([make_record(text="word", vectors=(vector(1),))])
     assert store.match("word", Where(), 1)
     monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.raises(MissingExtraError, match=r"alma-memory\[local\]"):
+    with pytest.raises(MissingExtraError, match=r"'\.\[local\]"):
         store.nearest(vector(1), Where(), 1)
     monkeypatch.undo()
     assert store.nearest(vector(1), Where(), 1)

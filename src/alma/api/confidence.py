@@ -20,13 +20,14 @@ def assess_confidence(
     strategy: Annotated[str, About("what one thinks of doing")],
     context: Context,
     agent: words.Agent,
+    user_id: words.User = None,
 ) -> ConfidenceSignal:
     """How likely a strategy is to work in this situation, from what was tried before.
 
     Gives the predicted chance with its interval, risks and opportunities with the memories they come from, and a
     recommendation: strong_yes, yes, neutral, caution or avoid.
     """
-    return ConfidenceEngine(alma).assess_strategy(strategy, context, agent)
+    return ConfidenceEngine(alma).assess_strategy(strategy, context, agent, user_id=user_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,10 @@ def rank_strategies(
     context: Context,
     agent: words.Agent,
     explore: Annotated[bool, About("give what was tried little its turn")] = False,
+    user_id: words.User = None,
 ) -> Ranked:
     """Which of several strategies to take in this situation, best first."""
-    ranked = ConfidenceEngine(alma).rank_strategies(strategies, context, agent, explore)
+    ranked = ConfidenceEngine(alma).rank_strategies(strategies, context, agent, explore, user_id)
     return Ranked([signal for _, signal in ranked])
 
 

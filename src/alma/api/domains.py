@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ..core import ALMA
-from ..domains import DomainMemoryFactory, DomainSchema, govern, schema_of
+from ..domains import DomainMemoryFactory, DomainSchema, assign, govern, schema_of
 from . import words
 from .operation import About, Effect, operation
 
@@ -81,11 +81,10 @@ def create_domain(
 @operation(Effect.CHANGES, idempotent=True)
 def use_domain(alma: ALMA, name: Name) -> DomainSchema:
     """Let this project follow a domain schema from now on: it gates what may be learned."""
-    factory = DomainMemoryFactory(alma)
-    schema = factory.get_schema(name)
-    # The first remembers it for those who open this project later, the second holds for this memory from now on.
-    factory.create_alma(schema, alma.project_id)
+    schema = get_domain(alma, name)
+    # The first holds for this memory from now on, the second remembers it for those who open this project later.
     govern(alma, schema)
+    assign(alma.engine, schema)
     return schema
 
 

@@ -1,4 +1,4 @@
-"""Whoever calls from another machine names no files of this one."""
+"""What callers may not claim: paths of this machine when they are on another, and a person's own words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ValidationError
+from ..types.sources import RELAYED, find_source
 from .operation import Operation, Parameter
+from .words import AGENT
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|urn:")
 
@@ -21,6 +23,20 @@ def from_elsewhere(operation: Operation, arguments: Mapping[str, Any]) -> dict[s
             if not one.needed:
                 given.setdefault(one.name, None)
     return given
+
+
+def relay_sources(operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments as an agent may give them: a person's words are recorded as relayed by the agent."""
+    given = dict(arguments)
+    if "source" in given:
+        given["source"] = _relayed(given["source"])
+    if operation.name == "add_many":
+        given["memories"] = [{**one, "source": _relayed(one.get("source") or AGENT)} for one in given["memories"]]
+    return given
+
+
+def _relayed(source: Any) -> Any:
+    return RELAYED if isinstance(source, str) and find_source(source) == "user" else source
 
 
 def _refuse_paths(parameter: Parameter, value: Any) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ..core import ALMA
 from ..engine import validate
 from ..errors import ValidationError
+from ..types.sources import QUOTED
 from . import words
 from .operation import About, Effect, operation
 
@@ -57,13 +58,16 @@ def learn_from_conversation(
     save_episode: Annotated[bool, About("keep the conversation itself, too")] = False,
     min_confidence: Sureness = 0.5,
     trusted: Annotated[bool, About("false for the talk of others: what it says waits for a person")] = True,
+    source: words.Source = words.AGENT,
 ) -> Learnt:
     """Find what a conversation teaches and keep it: outcomes, preferences, corrections, decisions, facts, tasks.
 
-    Told again, nothing is learned twice. A configured language model helps; none is needed.
+    Told again, nothing is learned twice. A configured language model helps; none is needed. Rules in a conversation
+    that an agent reports wait for a person.
     """
     from ..extraction import AutoLearner
 
+    origin = validate.provenance("source", source).canonical_source
     learned = AutoLearner(alma, alma.model).learn_from_conversation(
         messages,
         agent,
@@ -72,7 +76,8 @@ def learn_from_conversation(
         dry_run=dry_run,
         save_episode=save_episode,
         min_confidence=min_confidence,
-        trusted=trusted,
+        trusted=trusted and origin not in QUOTED,
+        relayed=origin != "user",
     )
     return Learnt(**learned, findings=_findings(learned.findings))
 
@@ -86,7 +91,10 @@ def learn_from_text(
     name: Annotated[str | None, About("what the text is called, such as decisions.md")] = None,
     dry_run: DryRun = False,
     min_confidence: Sureness = 0.5,
-    trusted: Annotated[bool, About("false for the words of others: what they say waits for a person")] = True,
+    trusted: Annotated[
+        bool, About("false for the words of others: what they say waits for a person", vouches=True)
+    ] = True,
+    source: words.Source = words.AGENT,
 ) -> Learnt:
     """Find what a text states and keep it: decisions, facts, strategies, warnings, tasks.
 
@@ -94,13 +102,23 @@ def learn_from_text(
     """
     from ..extraction import Kept, extract_text, keep
 
+    origin = validate.provenance("source", source).canonical_source
+    believable = trusted and origin not in QUOTED
     least = validate.number("min_confidence", min_confidence, 0.0, 1.0)
     agent = alma.engine.agent(validate.name("agent", agent))
     read = extract_text(text, model=alma.model, name=name or "")
     believed = [one for one in read.found if one.confidence >= least]
     kept = Kept()
     if not dry_run:
-        kept = keep(alma, believed, agent=agent, user_id=user_id, source=name or "text", trusted=trusted)
+        kept = keep(
+            alma,
+            believed,
+            agent=agent,
+            user_id=user_id,
+            source=name or "text",
+            trusted=believable,
+            relayed=origin != "user",
+        )
     doubted = [
         f"{one.kind.replace('_', ' ')} {one.text!r}: less sure ({one.confidence:.2f}) than {least:g}"
         for one in read.found
@@ -205,7 +223,8 @@ def ingest(
     user_id: Annotated[str | None, About("whose words the person's are")] = None,
     only: Annotated[str, About("what to read", ("everything", "documents", "chats"))] = "everything",
     own: Annotated[
-        bool | None, About("whether these are the person's own words; by default chats are, documents are not")
+        bool | None,
+        About("whether these are the person's own words; by default chats are, documents are not", vouches=True),
     ] = None,
     branches: Annotated[bool, About("keep abandoned branches of conversations, too")] = False,
     max_file_bytes: Annotated[int | None, About("documents larger than this are skipped")] = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
@@ -31,7 +31,7 @@ from ..types.kinds import (
     Rule,
     UserPreference,
 )
-from ..types.query import Where
+from ..types.query import Where, visible_users
 from ..types.record import Status
 from ..types.rules import EVERYWHERE
 from ..types.slice import Explanation, MemorySlice
@@ -125,13 +125,16 @@ def learn(
     error_message: Annotated[str | None, About("what went wrong")] = None,
     feedback: Annotated[str | None, About("what the user said about it")] = None,
     retrieval_id: Annotated[str | None, About("the retrieval whose memories were followed")] = None,
-    user_id: words.User = None,
+    idempotency_key: Annotated[str | None, About("a key of your own: calls with the same key are counted once")] = None,
+    user_id: words.Owner = None,
+    shared: Annotated[bool, About("let it count for what all users see, not only for this user's lessons")] = False,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
 ) -> Outcome:
     """Record how a task went. Call this after a task, whether it worked or not.
 
-    Strategies form by themselves from what worked several times, warnings from what failed.
+    Strategies form by themselves from what worked several times, warnings from what failed. A call repeated with the
+    same `idempotency_key`, or with the same `retrieval_id` and arguments, returns the stored outcome.
     """
     given = {name: value for name, value in locals().items() if name != "alma"}
     return alma.learn(**given)
@@ -172,7 +175,7 @@ def add_preference(
     user_id: Annotated[str, About("whose preference it is")],
     category: Annotated[str, About("such as code_style or communication")],
     preference: Annotated[str, About("what the user wants, in a sentence")],
-    source: words.Source = "explicit_instruction",
+    source: words.Source = words.AGENT,
     attribute: Annotated[str | None, About("the key, such as indentation: replaces the older preference of it")] = None,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
@@ -191,9 +194,10 @@ def add_knowledge(
     agent: words.Agent,
     domain: Annotated[str, About("what it is about, such as deployment")],
     fact: Annotated[str, About("the fact, in a sentence that can be understood alone")],
-    source: words.Source = "user_stated",
+    source: words.Source = words.AGENT,
     subject: Annotated[str | None, About("what the fact is about, such as billing; needs attribute")] = None,
     attribute: Annotated[str | None, About("the key, such as database: replaces the older fact of it")] = None,
+    user_id: words.Owner = None,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
 ) -> DomainKnowledge:
@@ -212,12 +216,14 @@ def add_heuristic(
     condition: Annotated[str, About("when it applies: the sort of task")],
     strategy: Annotated[str, About("what to do then")],
     category: Annotated[str | None, About("what it is about, where that is declared")] = None,
-    source: words.Source = "user_stated",
+    source: words.Source = words.AGENT,
+    user_id: words.Owner = None,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
 ) -> Heuristic:
     """State a strategy that works. Later outcomes count for or against it."""
-    return alma.add_heuristic(agent, condition, strategy, category, source, tags=tags, metadata=metadata)
+    given = {name: value for name, value in locals().items() if name != "alma"}
+    return alma.add_heuristic(**given)
 
 
 @operation(Effect.ADDS, idempotent=True)
@@ -229,7 +235,8 @@ def add_anti_pattern(
     better_alternative: Annotated[str, About("what to do instead")] = "",
     condition: Annotated[str, About("when it applies; empty: always")] = "",
     category: Annotated[str | None, About("what it is about, where that is declared")] = None,
-    source: words.Source = "user_stated",
+    source: words.Source = words.AGENT,
+    user_id: words.Owner = None,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
 ) -> AntiPattern:
@@ -246,11 +253,15 @@ def add_rule(
     trigger: Annotated[str, About("when it applies; empty: always")] = "",
     why: Annotated[str, About("why")] = "",
     reach: Annotated[str, About("how far it reaches", ("project", "always"))] = "project",
-    source: words.Source = "user_stated",
+    source: words.Source = words.AGENT,
+    user_id: words.Owner = None,
     tags: words.Tags = None,
     metadata: words.Metadata = None,
 ) -> Rule:
-    """Keep a rule that a person gave. A later rule that contradicts it takes its place."""
+    """Propose a rule. It holds once a person accepts it; a person's own (source 'user') holds at once.
+
+    A later rule that contradicts it takes its place.
+    """
     given = {name: value for name, value in locals().items() if name != "alma"}
     return alma.add_rule(**given)
 
@@ -280,7 +291,7 @@ def list_memories(
     alma: ALMA,
     memory_type: words.TypeOf = None,
     agent: words.AnyAgent = None,
-    user_id: words.User = None,
+    user_id: Annotated[str | None, About("only this user's own; without it everybody's")] = None,
     status: words.StatusOf = "active",
     tag: Annotated[str | None, About("only what has this tag")] = None,
     limit: words.Limit = 50,
@@ -303,20 +314,21 @@ def search(
     query: Annotated[str, About("words, or what it is about")],
     memory_type: words.TypeOf = None,
     agent: words.AnyAgent = None,
-    user_id: words.User = None,
+    user_id: Annotated[str | None, About("only what this user sees; without it everybody's")] = None,
     status: words.StatusOf = "active",
     limit: words.Limit = 10,
 ) -> list[Match]:
     """Look memories up by words or meaning, best first. To prepare a task, use `retrieve` instead.
 
-    It goes by relevance alone, over all agents, and is not recorded.
+    It goes by relevance alone, over all agents, and is not recorded. With `user_id` it finds what that user sees: the
+    user's own memories and those of nobody in particular.
     """
     engine = alma.engine
     where = Where(
         kinds=MEMORY_KINDS if memory_type is None else {validate.choice("memory_type", memory_type, MemoryType)},
         projects={engine.project, EVERYWHERE},
         agents=None if agent is None else {engine.agent(validate.name("agent", agent))},
-        users=None if user_id is None else {validate.name("user_id", user_id)},
+        users=None if user_id is None else visible_users(validate.name("user_id", user_id)),
         statuses=None if status is None else {validate.choice("status", status, Status)},
     )
     hits = finding.find(engine, validate.text("query", query), where, validate.whole("limit", limit, 1, 1000))
@@ -359,9 +371,13 @@ def update_memory(
     fields: Annotated[dict[str, Any] | None, About("its own fields to change, such as {'fact': '…'}")] = None,
     status: words.StatusOf = None,
     tags: words.Tags = None,
+    source: words.Source = words.AGENT,
 ) -> Memory:
-    """Change a memory's fields, status or tags. Its history keeps the old ones."""
-    return alma.update(memory_id, status=status, tags=tags, **(fields or {}))
+    """Change a memory's fields, status or tags. Its history keeps the old ones.
+
+    Only a person changes the words of a rule.
+    """
+    return alma.update(memory_id, status=status, tags=tags, source=source, **(fields or {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +390,19 @@ def delete_memory(alma: ALMA, memory_id: words.MemoryId) -> Deleted:
     """Erase a memory for good. It is not learned again by itself."""
     alma.delete(memory_id)
     return Deleted(memory_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedUser:
+    user_id: str
+    counts: dict[str, int]
+    """How many memories of each kind were erased."""
+
+
+@operation(Effect.ERASES, idempotent=True)
+def erase_user(alma: ALMA, user_id: Annotated[str, About("the user whose memories are erased")]) -> ErasedUser:
+    """Erase everything of a user for good: all memories of this project that carry the user's id, and their history."""
+    return ErasedUser(user_id, alma.erase_user(user_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,9 +443,13 @@ def forget(
 
 
 @operation(Effect.READS)
-def stats(alma: ALMA, agent: words.AnyAgent = None) -> Stats:
+def stats(
+    alma: ALMA,
+    agent: words.AnyAgent = None,
+    user_id: Annotated[str | None, About("only what this user sees; without it everything")] = None,
+) -> Stats:
     """How much is remembered: by type, by status, by agent."""
-    return alma.get_stats(agent)
+    return alma.get_stats(agent, user_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,27 +458,39 @@ class Text:
 
 
 _PLAYBOOK = 200
+M = TypeVar("M", bound=Memory)
 
 
 @operation(Effect.READS)
-def playbook(alma: ALMA, agent: words.AnyAgent = None, max_tokens: words.MaxTokens = 4000) -> Text:
-    """All that was learned so far as one page: the rules, what works, what to avoid."""
+def playbook(
+    alma: ALMA, agent: words.AnyAgent = None, max_tokens: words.MaxTokens = 4000, user_id: words.User = None
+) -> Text:
+    """All that was learned so far as one page: the rules, what works, what to avoid.
+
+    It holds what belongs to the user and to nobody in particular; without `user_id`, the latter only.
+    """
+    engine = alma.engine
+    where = Where(
+        projects={engine.project, EVERYWHERE},
+        agents=None if agent is None else {engine.agent(validate.name("agent", agent))},
+        users=visible_users(None if user_id is None else validate.name("user_id", user_id)),
+        statuses={Status.ACTIVE},
+    )
+    now = engine.clock()
+
+    def newest(kind: type[M], memory_type: MemoryType) -> list[M]:
+        found = (view(one, now) for one in engine.store.scan(replace(where, kinds={memory_type}), _PLAYBOOK))
+        return [one for one in found if isinstance(one, kind)]
+
     learned = MemorySlice(
         query="",
         agent=agent or "",
-        rules=[one for one in alma.list("rule", agent, limit=_PLAYBOOK) if isinstance(one, Rule)],
-        heuristics=_strongest(
-            [one for one in alma.list("heuristic", agent, limit=_PLAYBOOK) if isinstance(one, Heuristic)]
-        ),
-        anti_patterns=_strongest(
-            [one for one in alma.list("anti_pattern", agent, limit=_PLAYBOOK) if isinstance(one, AntiPattern)]
-        ),
+        rules=newest(Rule, MemoryType.RULE),
+        heuristics=_strongest(newest(Heuristic, MemoryType.HEURISTIC)),
+        anti_patterns=_strongest(newest(AntiPattern, MemoryType.ANTI_PATTERN)),
         renderer=_rendered,
     )
     return Text(learned.to_prompt(max_tokens))
-
-
-M = TypeVar("M", bound=Memory)
 
 
 def _strongest(memories: list[M]) -> list[M]:
@@ -482,7 +527,8 @@ def health(alma: ALMA) -> Health:
         if held is not None and name and held.body["value"] != name:
             problems.append(str(admit.mismatch(held.body["value"], name)))
     except StorageError as error:
-        problems.append(str(error))
+        # Others may read this over the network: where the store lies is not for them.
+        problems.append(f"{error.neutral or error}; `alma doctor` says more")
     return Health(
         ok=not problems,
         version=__version__,

@@ -36,6 +36,12 @@ class About:
     """A path on the machine of the memory: whoever calls from elsewhere may not name one."""
     uri: bool = False
     """It may be a URI instead, which nobody opens."""
+    rule_file: bool = False
+    """A local path that must be a file which coding agents read rules from."""
+    is_root: bool = False
+    """A local path without which the folder around the current one is taken."""
+    vouches: bool = False
+    """True takes outside content for a person's own words: only a person may."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from ..domains import govern_as_kept
+from ..domains import SCHEMA_KIND, govern_as_kept
 from ..engine import validate
 from ..engine.settings import Settings
 from ..errors import ScopeError, ValidationError
-from ..ports import Countable, Searchable, Store
+from ..ports import Countable, Searchable, Store, Vacuumable
 from ..types.query import Hit, Where
 from ..types.record import Record
 from ..types.rules import EVERYWHERE
@@ -38,32 +38,35 @@ class Projects:
         self._held = held
         self._settings = settings
         self._most = most
-        self._made: OrderedDict[tuple[str, Bounds], ALMA] = OrderedDict()
+        self._made: OrderedDict[tuple[str, Bounds, bool], ALMA] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
     def configured(self) -> str:
         return self._held.get().project_id
 
-    def get(self, project: str | None = None, bounds: Bounds = None) -> ALMA:
-        """The memory of a project; without a name, of the one that is configured."""
+    def get(self, project: str | None = None, bounds: Bounds = None, *, may_approve: bool = True) -> ALMA:
+        """The memory of a project; without a name, of the one that is configured.
+
+        `may_approve`: whether calls may make active what came from outside content.
+        """
         base = self._held.get()
         name = base.project_id if project is None else _named(project)
         if bounds is not None and name not in bounds:
             raise ScopeError(f"project {name!r} is out of reach. Within reach: {', '.join(sorted(bounds))}.")
-        key = (name, bounds)
+        key = (name, bounds, may_approve)
         with self._lock:
             if key in self._made:
                 self._made.move_to_end(key)
                 return self._made[key]
-        made = self._open(base, name, bounds)
+        made = self._open(base, name, bounds, may_approve)
         with self._lock:
             made = self._made.setdefault(key, made)
             while len(self._made) > self._most:
                 self._made.popitem(last=False)
         return made
 
-    def _open(self, base: ALMA, project: str, bounds: Bounds) -> ALMA:
+    def _open(self, base: ALMA, project: str, bounds: Bounds, may_approve: bool) -> ALMA:
         engine = base.engine
         made = copy.copy(base)
         # A model is opened over the engine it is to serve.
@@ -74,6 +77,7 @@ class Projects:
             project=project,
             scopes=Scopes(engine.scopes.agents),
             settings=self._settings or engine.settings,
+            may_approve=may_approve,
         )
         return govern_as_kept(made)
 
@@ -100,9 +104,14 @@ def _named(project: str) -> str:
 
 
 def fenced(store: Store, projects: Collection[str]) -> Store:
-    """The same store, in which there is nothing but these projects and what holds for all."""
+    """The same store, in which there is nothing but these projects and what holds for all.
+
+    The domain schemas that a store keeps for all its projects were written by people of other projects, and stay out.
+    """
     abilities: list[type] = [
-        able for port, able in ((Searchable, _Searching), (Countable, _Counting)) if isinstance(store, port)
+        able
+        for port, able in ((Searchable, _Searching), (Countable, _Counting), (Vacuumable, _Vacuuming))
+        if isinstance(store, port)
     ]
     kind = type("Fence", (*abilities, _Fence), {})
     return cast(Store, kind(store, frozenset(projects)))
@@ -129,7 +138,7 @@ class _Fence:
         return all(one is None or one.project in self._projects or _of_the_store(one) for one in (fresh, held))
 
     def get(self, ids: Sequence[str]) -> list[Record]:
-        return [one for one in self._store.get(ids) if one.project in self._readable]
+        return [one for one in self._store.get(ids) if one.project in self._readable and not _is_shared_schema(one)]
 
     def delete(self, ids: Sequence[str]) -> int:
         for one in self._store.get(ids):
@@ -138,7 +147,8 @@ class _Fence:
         return self._store.delete(ids)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
-        return self._store.scan(self._within(where), limit)
+        found = self._store.scan(self._within(where), limit)
+        return (one for one in found if not _is_shared_schema(one))
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
         return self._store.nearest(vector, self._within(where), limit)
@@ -162,6 +172,15 @@ class _Searching(_Fence):
 class _Counting(_Fence):
     def count(self, where: Where) -> Mapping[tuple[str, str, str], int]:
         return cast(Countable, self._store).count(self._within(where))
+
+
+class _Vacuuming(_Fence):
+    def vacuum(self) -> None:
+        cast(Vacuumable, self._store).vacuum()
+
+
+def _is_shared_schema(record: Record) -> bool:
+    return record.project == EVERYWHERE and record.kind == SCHEMA_KIND
 
 
 def _of_the_store(record: Record) -> bool:

@@ -12,14 +12,17 @@ from . import words
 from .operation import About, Effect, operation
 
 _INCLUDED = (MemoryType.RULE, MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.DOMAIN_KNOWLEDGE)
-Root = Annotated[str | None, About("the repository's folder; by default the one around the current folder", local=True)]
+Root = Annotated[
+    str | None,
+    About("the repository's folder; by default the one around the current folder", local=True, is_root=True),
+]
 
 
 @operation(Effect.CHANGES, idempotent=True, on_files=True)
 def export_rules(
     alma: ALMA,
     to: Annotated[str, About("which agent's file", tuple(TARGETS))],
-    path: Annotated[str | None, About("another file than that agent's usual one", local=True)] = None,
+    path: Annotated[str | None, About("another file than that agent's usual one", local=True, rule_file=True)] = None,
     root: Root = None,
     agent: words.AnyAgent = None,
     everywhere: Annotated[bool, About("rules of all projects, too; they are personal")] = False,
@@ -76,11 +79,11 @@ class ImportedRules:
 @operation(Effect.CHANGES, idempotent=True, on_files=True)
 def import_rules(
     alma: ALMA,
-    path: Annotated[str, About("the file", local=True)] = "AGENTS.md",
+    path: Annotated[str, About("the file", local=True, rule_file=True)] = "AGENTS.md",
     root: Root = None,
     agent: words.AnyAgent = None,
     all_items: Annotated[bool, About("items of lists outside the block become rules, too")] = False,
-    trusted: Annotated[bool, About("false for a file of others: what is new waits for a person")] = True,
+    trusted: Annotated[bool, About("false for a file of others: what is new waits for a person", vouches=True)] = True,
     retire: Annotated[bool, About("put away rules whose items were removed")] = False,
     prefer: Annotated[str | None, About("who is right where both changed", tuple(Side))] = None,
     dry_run: Annotated[bool, About("write nothing, only say what would change")] = False,

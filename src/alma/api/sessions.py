@@ -97,9 +97,10 @@ def quick_reload(
     alma: ALMA,
     agent: words.Agent,
     max_tokens: words.MaxTokens = 400,
+    user_id: words.User = None,
 ) -> Text:
     """Where an agent left off, in a few hundred tokens: goal, last action, blockers, next steps, progress."""
-    return Text(_manager(alma).get_quick_reload(agent, max_tokens=max_tokens))
+    return Text(_manager(alma).get_quick_reload(agent, max_tokens=max_tokens, user_id=user_id))
 
 
 @operation(Effect.READS)

@@ -14,11 +14,14 @@ from typing import IO
 from ..core import ALMA
 from ..engine.upkeep import transfer
 from ..engine.upkeep.reindex import unseen
-from ..engine.upkeep.transfer import Taken
+from ..engine.upkeep.transfer import ImportTrust, Taken
 from ..errors import StorageError, ValidationError
 from ..ports import Copyable
+from ..types.record import Record
 
 Progress = Callable[[int, int], None]
+Confirm = Callable[[list[Record]], bool]
+_TRUST = {True: ImportTrust.OWN, None: ImportTrust.IMPORTED, False: ImportTrust.NONE}
 _IN_MEMORY = 8 * 2**20
 _NO_RECORDS = 2
 """Lines of an export: the first and the last."""
@@ -65,12 +68,18 @@ def import_from(
     source: IO[str],
     place: str,
     *,
-    trusted: bool = True,
+    trusted: bool | None = True,
     keep_project: bool = False,
     dry_run: bool = False,
+    confirm: Confirm | None = None,
     progress: Progress = unseen,
 ) -> Taken:
     """Take in an export. All of it is read and found sound before anything is written.
+
+    `trusted=True` takes an export of one's own exactly as it is, `trusted=False` lets all memories of somebody else's
+    wait for a person. None is for a file of unknown origin: when it claims active rules or a person's own words,
+    `confirm` gets these records and decides whether it is one's own; otherwise its rules wait for a person, and nothing
+    in it counts as a person's own words or replaces what is held.
 
     A file of another project is refused unless `keep_project`: its memories are then found when that project is opened.
     """
@@ -81,9 +90,13 @@ def import_from(
         # What was erased is asked of the project that the records belong to.
         engine = replace(alma.engine, project=project)
         total = sum(1 for _ in transfer.read(_again(file), place))
+        trust = _TRUST[trusted]
+        if trusted is None and confirm is not None:
+            claims = transfer.find_claims(engine, transfer.read(_again(file), place))
+            trust = ImportTrust.OWN if claims and confirm(claims) else trust
         if dry_run:
-            return transfer.weigh(engine, transfer.read(_again(file), place), trusted=trusted)
-        return transfer.take(engine, transfer.read(_again(file), place), total, trusted=trusted, progress=progress)
+            return transfer.weigh(engine, transfer.read(_again(file), place), trust=trust)
+        return transfer.take(engine, transfer.read(_again(file), place), total, trust=trust, progress=progress)
 
 
 def _refuse_other(alma: ALMA, project: str, place: str, keep_project: bool) -> None:

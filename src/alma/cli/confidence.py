@@ -46,12 +46,13 @@ def register(commands: Subparsers) -> None:
     for parser in (one, several):
         parser.add_argument("--task", metavar="T", required=True, help="the task or situation at hand")
         parser.add_argument("--agent", metavar="A", required=True, help="who will do it")
+        parser.add_argument("--user", metavar="U", dest="user_id", help="for whom")
     _register_calibration(commands)
 
 
 def assess(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
-        signal = api.assess_confidence(alma, args.strategy, args.task, args.agent)
+        signal = api.assess_confidence(alma, args.strategy, args.task, args.agent, args.user_id)
     if not out.answered(signal):
         out.show(*assessed(signal))
     return 0
@@ -59,7 +60,7 @@ def assess(args: argparse.Namespace, out: Output) -> int:
 
 def rank(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
-        ranked = api.rank_strategies(alma, args.strategies, args.task, args.agent, args.explore)
+        ranked = api.rank_strategies(alma, args.strategies, args.task, args.agent, args.explore, args.user_id)
     if not out.answered(ranked):
         out.show(*ranking(ranked.strategies))
     return 0

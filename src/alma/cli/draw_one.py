@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..api.plain import plain, type_of
 from ..types.kinds import Episode, Memory, MemoryType, Turn
+from ..types.quoting import quote_output
 from ..types.record import Provenance, Record
 from .marks import STYLES, belief, fit, moment, sentence
 from .shapes import Column, Line, Shape, line, stacked, table
@@ -48,6 +49,8 @@ def _spoken(turn: Turn) -> Line:
 def _rows(memory: Memory, record: Record) -> Iterator[tuple[str, str]]:
     for field in fields(memory):
         value = getattr(memory, field.name)
+        if field.name == "error_message" and value:
+            value = quote_output(value)
         if field.name not in _ELSEWHERE and value not in (None, "", (), {}):
             yield field.name.replace("_", " "), _said(value)
     yield "confidence", belief(memory)

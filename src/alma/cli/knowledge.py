@@ -10,7 +10,7 @@ from ..errors import ValidationError
 from .draw_knowledge import ingested, learnt, to_be_read, used
 from .opening import Later, opened
 from .output import Output
-from .parser import Subparsers, add_choice, given, listed
+from .parser import Subparsers, add_choice, add_source, given, listed
 from .reading import objects, read
 
 if TYPE_CHECKING:
@@ -113,10 +113,11 @@ def _register_learn_from(commands: Subparsers) -> None:
     parser.add_argument(
         "--untrusted", dest="trusted", action="store_false", help="the words of others: what they say waits for you"
     )
+    add_source(parser)
     parser.add_argument("--dry-run", action="store_true", help="only say what would be kept")
 
 
-_BOTH = ("user_id", "dry_run", "min_confidence", "trusted")
+_BOTH = ("user_id", "dry_run", "min_confidence", "trusted", "source")
 
 
 def learn_from(args: argparse.Namespace, out: Output) -> int:

@@ -13,6 +13,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "doctor": "check that everything works, and say how to fix what does not",
         "demo": "watch it learn, on a scratch database",
     },
+    "trust": {
+        "trust": "trust the configuration and the memory that lie in a folder, until the configuration changes",
+    },
     "loop": {
         "learn": "record how a task went, and say what was learned from it",
         "retrieve": "find the memories that matter for a task",
@@ -68,7 +71,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "stats": "count what is stored, by type, status and agent",
         "health": "say whether the memory opens and can find things; exit code 1 if not",
         "reindex": "embed everything anew with the configured embedder; can be stopped and run again",
-        "vacuum": "give unused space back and leave no trace of deleted words",
+        "vacuum": "leave no trace of deleted memories in the store's files, and give unused space back",
+        "erase-user": "erase everything of a user for good",
     },
     "transfer": {
         "export": "write the whole memory as JSON Lines",
@@ -104,6 +108,7 @@ REACHED: Mapping[str, str] = {
     "get": "show",
     "update": "update",
     "delete": "delete",
+    "erase_user": "erase-user",
     "history": "show",
     "forget": "forget",
     "stats": "stats",

@@ -32,6 +32,7 @@ def register(commands: Subparsers) -> None:
     page = listed(commands, "playbook", playbook, "alma playbook --agent ops > PLAYBOOK.md")
     page.add_argument("--agent", metavar="A", help="only this agent's")
     page.add_argument("--max-tokens", metavar="N", type=int, default=4000, help="the page's budget (default 4000)")
+    page.add_argument("--user", metavar="U", dest="user_id", help="with what belongs to this user")
 
 
 def _register_search(commands: Subparsers) -> None:
@@ -48,7 +49,7 @@ def _register_search(commands: Subparsers) -> None:
     parser.add_argument("query", metavar="WORDS", help="words, or what it is about")
     add_choice(parser, "--type", tuple(MemoryType), metavar="TYPE", dest="memory_type")
     parser.add_argument("--agent", metavar="A", help="only this agent's")
-    parser.add_argument("--user", metavar="U", dest="user_id", help="only about this user")
+    parser.add_argument("--user", metavar="U", dest="user_id", help="only what this user sees")
     add_choice(parser, "--status", (*Status, "all"), metavar="S", default="active")
     parser.add_argument("--limit", metavar="N", type=int, default=10, help="at most so many (default 10)")
 
@@ -77,7 +78,7 @@ def explain(args: argparse.Namespace, out: Output) -> int:
 
 def playbook(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
-        page = api.playbook(alma, args.agent, args.max_tokens)
+        page = api.playbook(alma, args.agent, args.max_tokens, args.user_id)
     if not out.answered(page):
         out.line(page.text)
     return 0

@@ -26,7 +26,7 @@ else:
 
 _LEARN = (
     "agent", "task", "outcome", "strategy_used", "task_type", "duration_ms", "error_message", "feedback",
-    "retrieval_id", "user_id", "tags",
+    "retrieval_id", "idempotency_key", "user_id", "shared", "tags",
 )  # fmt: skip
 _ALIKE = ("task", "agent", "user_id", "top_k", "mode", "types", "max_tokens")
 _WHOLE = ("tags", "since", "until", "as_of", "level", "progressive")
@@ -62,7 +62,9 @@ def _register_learn(commands: Subparsers) -> None:
     parser.add_argument("--error", metavar="E", dest="error_message", help="what went wrong")
     parser.add_argument("--feedback", metavar="F", help="what the user said about it")
     parser.add_argument("--retrieval-id", metavar="R", help="the retrieval whose memories were followed")
-    parser.add_argument("--user", metavar="U", dest="user_id", help="for whom it was done")
+    parser.add_argument("--idempotency-key", metavar="K", help="calls with the same key are counted once")
+    parser.add_argument("--user", metavar="U", dest="user_id", help="for whom it was done; what is learned is theirs")
+    parser.add_argument("--shared", action="store_true", default=None, help="let it count for what all users see")
     add_tags(parser)
     parser.add_argument("--metadata", metavar="JSON", help="a JSON object of your own")
     parser.add_argument(
@@ -131,6 +133,8 @@ def learn(args: argparse.Namespace, out: Output) -> int:
     if args.metadata is not None:
         told["metadata"] = json_of("metadata", args.metadata)
     if args.source is not None:
+        if args.idempotency_key is not None:
+            raise ValidationError("--idempotency-key names one outcome; with --from, give each line its own")
         return _learn_file(args, out, told)
     missing = [option for name, option in _NEEDED.items() if name not in told]
     if missing:

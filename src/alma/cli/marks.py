@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
+from ..types.quoting import quote_output
 
 STYLES = {
     "heuristic": "green",
@@ -65,7 +66,7 @@ def sentence(memory: Memory) -> str:
             instead = f" Instead: {memory.better_alternative}" if memory.better_alternative else ""
             return f"{_when(memory.condition)}not {memory.pattern} ({memory.why_bad}).{instead}"
         case Outcome():
-            error = f" ({memory.error_message})" if memory.error_message else ""
+            error = f" ({quote_output(memory.error_message)})" if memory.error_message else ""
             return f"{memory.task_description}: {memory.strategy_used} → {memory.outcome}{error}"
         case UserPreference():
             return f"{memory.user_id}, {memory.category}: {memory.preference}"

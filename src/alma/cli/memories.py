@@ -18,7 +18,7 @@ from .many import register_many
 from .marks import counted
 from .opening import Later, opened
 from .output import Output
-from .parser import Subparsers, add_choice, add_tags, command, given, listed
+from .parser import Subparsers, add_choice, add_source, add_tags, command, given, listed
 from .reading import json_of
 
 if TYPE_CHECKING:
@@ -124,8 +124,9 @@ def _register_add(commands: Subparsers) -> None:
         parser.set_defaults(operation=operation, names=(*needed, *optional))
         for argument in needed:
             parser.add_argument(_option(argument), dest=argument, metavar="TEXT", required=True)
-        for argument in (*optional, "source"):
+        for argument in optional:
             parser.add_argument(_option(argument), dest=argument, metavar="TEXT")
+        add_source(parser, "explicit_instruction" if name == "preference" else "user_stated")
         add_tags(parser)
         parser.add_argument("--metadata", metavar="JSON", help="a JSON object of your own")
     register_episode(kinds)
@@ -146,7 +147,7 @@ _ADDING = {
     ),
 }
 _ADDABLE: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
-    "knowledge": ("add a fact", "add_knowledge", ("agent", "domain", "fact"), ("subject", "attribute")),
+    "knowledge": ("add a fact", "add_knowledge", ("agent", "domain", "fact"), ("subject", "attribute", "user_id")),
     "preference": (
         "add what a user wants; it stands in every retrieval for them",
         "add_preference",
@@ -157,19 +158,19 @@ _ADDABLE: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
         "state a strategy; outcomes will count for or against it",
         "add_heuristic",
         ("agent", "condition", "strategy"),
-        ("category",),
+        ("category", "user_id"),
     ),
     "rule": (
         "state what is to be done or not done",
         "add_rule",
         ("agent", "rule"),
-        ("trigger", "why", "reach"),
+        ("trigger", "why", "reach", "user_id"),
     ),
     "anti-pattern": (
         "state what not to do, and why",
         "add_anti_pattern",
         ("agent", "pattern", "why_bad"),
-        ("better_alternative", "condition", "category"),
+        ("better_alternative", "condition", "category", "user_id"),
     ),
 }
 
@@ -205,12 +206,13 @@ def _register_update(commands: Subparsers) -> None:
     parser.add_argument("fields", metavar="FIELD=VALUE", nargs="*")
     add_choice(parser, "--status", _STATUSES, metavar="S")
     add_tags(parser)
+    parser.add_argument("--source", metavar="S", default="user", help="who makes the change (default: user)")
 
 
 def update(args: argparse.Namespace, out: Output) -> int:
     fields = _pairs(args.fields)
     with opened(args) as alma:
-        memory = api.update_memory(alma, args.id, fields, args.status, args.tags)
+        memory = api.update_memory(alma, args.id, fields, args.status, args.tags, args.source)
     return _changed(out, "updated", memory)
 
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 def opened(args: argparse.Namespace, *, matching: bool = True) -> ALMA:
     """The memory that --config, $ALMA_CONFIG or the nearest `.alma/config.yaml` describes; a context manager."""
-    from ..app import find_config, open_memory
-    from ..config import load
+    from ..app import open_memory, read_config
 
-    return open_memory(load(find_config(args.config)), matching=matching)
+    _, config = read_config(args.config)
+    return open_memory(config, matching=matching)
 
 
 class Later:

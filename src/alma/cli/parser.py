@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from alma import __version__
 
+from ..types.sources import SOURCES
 from .listed import COMMANDS
 from .output import Output
 
@@ -104,6 +105,12 @@ def _shared(parser: argparse.ArgumentParser, *, config: Any, json: Any, no_color
     group.add_argument("--config", metavar="FILE", default=config, help="the configuration file")
     group.add_argument("--json", action="store_true", default=json, help="print one JSON document")
     group.add_argument("--no-color", action="store_true", default=no_color, help="no colours (as with $NO_COLOR)")
+
+
+def add_source(parser: argparse.ArgumentParser, default: str = "user") -> None:
+    """A person types in a terminal, so the default is theirs."""
+    about = f"where it comes from: {', '.join(SOURCES)} (default: user); tool and content wait for your review"
+    parser.add_argument("--source", metavar="S", default=default, help=about)
 
 
 def add_tags(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     tokens = Later("alma.http.tokens")
 
-SCOPES = ("read", "write", "admin")
+SCOPES = ("read", "write", "approve", "admin")
 
 _TOKENS = """
 alma token add dashboard --scope read
@@ -77,7 +77,8 @@ def _register_add(group: Subparsers) -> None:
         "make a token; it is shown once and not kept",
         """
         alma token add dashboard --scope read
-        alma token add ci --scope write --project shop --project garden
+        alma token add ci --scope write --project shop --project garden --expires 90d
+        alma token add ana --scope approve    # for a person who reviews memories from outside content
         """,
     )
     parser.add_argument("name", metavar="NAME", help="what it is called here")
@@ -85,21 +86,24 @@ def _register_add(group: Subparsers) -> None:
     parser.add_argument(
         "--project", metavar="P", dest="projects", action="append", help="only this project; may be repeated"
     )
+    parser.add_argument(
+        "--expires",
+        metavar="WHEN",
+        help="a duration such as 12h, 30d or 1y, or a date such as 2031-01-31; default: never",
+    )
 
 
 def _file(args: argparse.Namespace) -> Path:
     """Beside the configuration, which must be one: a token for nothing helps nobody."""
-    from ..app import find_config
-    from ..config import load
+    from ..app import read_config
 
-    config = find_config(args.config)
-    load(config)
-    return tokens.beside(config)
+    path, _ = read_config(args.config)
+    return tokens.beside(path)
 
 
 def add(args: argparse.Namespace, out: Output) -> int:
     file = _file(args)
-    secret = tokens.add(file, args.name, args.scope, args.projects or ())
+    secret = tokens.add(file, args.name, args.scope, args.projects or (), args.expires)
     [made] = [one for one in tokens.listed(file) if one.name == args.name.strip()]
     if not out.answered({**_told(made), "token": secret}):
         out.show(line(f"{made.name} may {_may(made)}. This is the token; it is not shown again:"))
@@ -124,11 +128,19 @@ def revoke(args: argparse.Namespace, out: Output) -> int:
 def _told(one: tokens.Token) -> dict[str, object]:
     """Without its digest: nobody needs it."""
     projects = None if one.projects is None else sorted(one.projects)
-    return {"name": one.name, "scope": one.scope, "projects": projects, "created_at": one.created_at}
+    return {
+        "name": one.name,
+        "scope": one.scope,
+        "projects": projects,
+        "created_at": one.created_at,
+        "expires_at": one.expires_at,
+        "expired": one.is_expired,
+    }
 
 
 def _may(one: tokens.Token) -> str:
-    return f"{'do everything' if one.scope == 'admin' else one.scope} in {_where(one)}"
+    until = f" until {one.expires_at:%Y-%m-%d %H:%M} UTC" if one.expires_at else ""
+    return f"{'do everything' if one.scope == 'admin' else one.scope} in {_where(one)}{until}"
 
 
 def _where(one: tokens.Token) -> str:
@@ -138,7 +150,13 @@ def _where(one: tokens.Token) -> str:
 def _table(found: Sequence[tokens.Token]) -> Shape:
     if not found:
         return line("no token yet; `alma serve` makes the first, `alma token add` another", "dim")
-    made = table("name", "scope", "projects", Column("made", "dim"))
+    made = table("name", "scope", "projects", Column("made", "dim"), "expires")
     for one in found:
-        made.add(line(one.name, "bold"), str(one.scope), _where(one), moment(one.created_at))
+        made.add(line(one.name, "bold"), str(one.scope), _where(one), moment(one.created_at), _expiry(one))
     return made
+
+
+def _expiry(one: tokens.Token) -> str:
+    if one.expires_at is None:
+        return "never"
+    return "expired" if one.is_expired else moment(one.expires_at)

@@ -233,6 +233,7 @@ def _register_looking_back(session: Subparsers) -> None:
     )
     _add_agent(reloading)
     reloading.add_argument("--max-tokens", metavar="N", type=int, default=400, help="the budget (default 400)")
+    reloading.add_argument("--user", metavar="U", dest="user_id", help="the user it is for")
     listing = command(
         session,
         "list",
@@ -251,7 +252,7 @@ def _register_looking_back(session: Subparsers) -> None:
 
 def reload(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
-        found = api.quick_reload(alma, args.agent, args.max_tokens)
+        found = api.quick_reload(alma, args.agent, args.max_tokens, args.user_id)
     if not out.answered(found):
         out.line(found.text)
     return 0

@@ -6,9 +6,12 @@ import argparse
 import json
 import os
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import ConfigError, StorageError
+from ..folders import make_private_folder
+from ..trust_register import trust_folder
 from .draw import diagnosis
 from .output import Output
 from .parser import Subparsers, listed
@@ -65,6 +68,8 @@ def init(args: argparse.Namespace, out: Output) -> int:
     text = configuration(project, args.storage, args.embedding, ".alma" if _hidden(folder) else ".")
     _private_folder(folder)
     _write(file, text)
+    if _hidden(folder):
+        _trust_own(file, text)
     if not out.answered({"config": file, "project_id": project, "storage": args.storage, "embedding": args.embedding}):
         _say_next(out, file, project)
     return 0
@@ -81,7 +86,7 @@ def _project_of(folder: Path) -> str:
 
 def _private_folder(folder: Path) -> None:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
         if _hidden(folder):
             folder.chmod(0o700)
     except OSError as error:
@@ -103,6 +108,12 @@ def _write(file: Path, text: str) -> None:
         raise StorageError(f"{file} cannot be written: {error.strerror}") from error
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def _trust_own(file: Path, text: str) -> None:
+    """Trust what was written here. Where that cannot be recorded, the file works as far as it needs no trust."""
+    with suppress(StorageError, ConfigError):
+        trust_folder(file.resolve().parent.parent, text.encode())
 
 
 def _say_next(out: Output, file: Path, project: str) -> None:

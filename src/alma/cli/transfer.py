@@ -10,15 +10,21 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ..errors import ValidationError
+from ..types.kinds import MemoryType
+from ..types.record import Record, Status
 from .marks import amount, counted
 from .opening import Later, opened
 from .output import Output
 from .parser import Subparsers, listed
+from .shapes import line
 
 if TYPE_CHECKING:
     from ..api import transfer as api
 else:
     api = Later("alma.api.transfer")
+
+
+_SHOWN = 20
 
 
 def register(commands: Subparsers) -> None:
@@ -51,12 +57,20 @@ def _register_import(commands: Subparsers) -> None:
         take_in,
         """
         alma import memory.jsonl --dry-run
-        gunzip -c memory.jsonl.gz | alma import -
+        alma import memory.jsonl --trusted      # my own export: take it in exactly as it is
+        gunzip -c memory.jsonl.gz | alma import - --trusted
         """,
     )
     parser.add_argument("file", metavar="FILE", help="what `alma export` wrote ('-': standard input)")
     parser.add_argument("--dry-run", action="store_true", help="only say what would become of it")
-    parser.add_argument(
+    trust = parser.add_mutually_exclusive_group()
+    trust.add_argument(
+        "--trusted",
+        "--yes",
+        action="store_true",
+        help="it is your own export: take its rules and your own words as they are, without asking",
+    )
+    trust.add_argument(
         "--untrusted",
         action="store_true",
         help="it is somebody else's: let it wait for your review, and obey none of it",
@@ -82,21 +96,53 @@ def export(args: argparse.Namespace, out: Output) -> int:
 
 
 def take_in(args: argparse.Namespace, out: Output) -> int:
+    claims: list[Record] = []
+
+    def confirm(found: list[Record]) -> bool:
+        claims.extend(found)
+        return _is_own(found, out) if _can_ask(args, out) else False
+
     with opened(args) as alma, _read(args.file) as source, out.progress("importing") as progress:
         taken = api.import_from(
             alma,
             source,
             "standard input" if args.file == "-" else args.file,
-            trusted=not args.untrusted,
+            trusted=True if args.trusted else False if args.untrusted else None,
             keep_project=args.keep_project,
             dry_run=args.dry_run,
+            confirm=confirm,
             progress=progress,
         )
     if not out.answered({"dry_run": args.dry_run, **_told(taken)}):
         would = "would be " if args.dry_run else ""
         said = [f"{count} {name.replace('_', ' ')}" for name, count in _told(taken).items() if count]
         out.line(f"{would}{', '.join(said)}" if said else "there was nothing in it")
+        if claims and not _can_ask(args, out):
+            out.line(
+                f"{_claimed(claims)} not taken as such: rules wait for your review. --trusted takes your own export"
+            )
     return 0
+
+
+def _can_ask(args: argparse.Namespace, out: Output) -> bool:
+    return args.file != "-" and not args.dry_run and not out.as_json and sys.stdin.isatty()
+
+
+def _is_own(claims: list[Record], out: Output) -> bool:
+    rules = [one for one in claims if one.kind == MemoryType.RULE and one.status is Status.ACTIVE]
+    for rule in rules[:_SHOWN]:
+        out.show(line(f"  {rule.body['line']}"))
+    if len(rules) > _SHOWN:
+        out.line(f"  and {len(rules) - _SHOWN} more")
+    return out.confirm(f"The file holds {_claimed(claims)}. Is it your own export, to be taken in as it is?")
+
+
+def _claimed(claims: list[Record]) -> str:
+    rules = sum(one.kind == MemoryType.RULE and one.status is Status.ACTIVE for one in claims)
+    own, words = len(claims) - rules, "recorded as a person's own words"
+    parts = [counted(rules, "active rule")] if rules else []
+    parts += [f"{counted(own, 'memory', 'memories')} {words}"] if own else []
+    return " and ".join(parts)
 
 
 def _told(taken: api.Taken) -> dict[str, int]:
@@ -106,6 +152,7 @@ def _told(taken: api.Taken) -> dict[str, int]:
         "known": taken.known,
         "erased": taken.erased,
         "embedded": taken.embedded,
+        "waiting": taken.waiting,
         "left_out": taken.left_out,
     }
 

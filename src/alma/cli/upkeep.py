@@ -1,4 +1,4 @@
-"""Looking after the whole: forget, stats, reindex, vacuum."""
+"""Looking after the whole: forget, stats, reindex, vacuum, erase-user."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def register(commands: Subparsers) -> None:
     _register_forget(commands)
     stats_parser = listed(commands, "stats", stats, "alma stats --agent ops")
     stats_parser.add_argument("--agent", metavar="A")
+    stats_parser.add_argument("--user", metavar="U", dest="user_id", help="only what this user sees")
     listed(commands, "health", health, "alma health --json")
     listed(
         commands,
@@ -40,6 +41,9 @@ def register(commands: Subparsers) -> None:
         vacuum,
         "alma vacuum",
     )
+    erasing = listed(commands, "erase-user", erase_user, "alma erase-user ana --yes")
+    erasing.add_argument("user_id", metavar="USER")
+    erasing.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _register_forget(commands: Subparsers) -> None:
@@ -87,7 +91,7 @@ def _memories(count: int) -> str:
 
 def stats(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
-        found = api.stats(alma, args.agent)
+        found = api.stats(alma, args.agent, args.user_id)
     if not out.answered(found):
         out.show(*counts(found))
     return 0
@@ -122,16 +126,28 @@ def vacuum(args: argparse.Namespace, out: Output) -> int:
     with opened(args, matching=False) as alma:
         store: Any = alma.engine.store
         if not hasattr(store, "vacuum"):
-            raise ValidationError(
-                f"{type(store).__name__} keeps no unused space, so there is nothing to vacuum; storage: sqlite can"
-            )
+            raise ValidationError(f"{type(store).__name__} keeps nothing in files, so there is nothing to vacuum")
         path = Path(store.path)
         before = _size(path)
-        store.vacuum()
+        alma.vacuum()
         after = _size(path)
     freed = max(0, before - after)
     if not out.answered({"path": path, "bytes_before": before, "bytes_after": after, "bytes_freed": freed}):
         out.line(f"{amount(freed)} came back; {path} takes {amount(after)}" if freed else _NOTHING_FREED.format(path))
+    return 0
+
+
+def erase_user(args: argparse.Namespace, out: Output) -> int:
+    with opened(args) as alma:
+        if not (
+            args.yes or out.confirm(f"Erase everything of the user {args.user_id!r} in {alma.project_id} for good?")
+        ):
+            out.line("nothing was erased")
+            return 0
+        erased = api.erase_user(alma, args.user_id)
+    if not out.answered(erased):
+        kinds = ", ".join(f"{count} {kind}" for kind, count in erased.counts.items())
+        out.line(f"erased {_memories(sum(erased.counts.values()))} of {args.user_id}{f' ({kinds})' if kinds else ''}")
     return 0
 
 

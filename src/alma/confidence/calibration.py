@@ -77,7 +77,7 @@ def _value(record: Record) -> float:
 
 
 def _predicted(engine: Engine, record: Record) -> float:
-    known = ground(engine, record.agent, record.body["task"], before=record.created_at)
+    known = ground(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)
     return forecast(survey(known, record.body["strategy"]).trials).mean
 
 

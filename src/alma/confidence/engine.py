@@ -34,6 +34,8 @@ class Memory(Protocol):
 class ConfidenceEngine:
     """Looks forward from the outcomes an agent has learned. It keeps nothing and changes nothing.
 
+    What other users than `user_id` did is left out; without `user_id` only what belongs to nobody in particular counts.
+
     `seed` makes repeatable how `explore` decides between equals.
     """
 
@@ -42,7 +44,12 @@ class ConfidenceEngine:
         self._random = Random(seed)
 
     def assess_strategy(
-        self, strategy: str, context: str, agent: str, heuristic: Heuristic | None = None
+        self,
+        strategy: str,
+        context: str,
+        agent: str,
+        heuristic: Heuristic | None = None,
+        user_id: str | None = None,
     ) -> ConfidenceSignal:
         """How sure it is that the strategy will work in this context.
 
@@ -50,10 +57,15 @@ class ConfidenceEngine:
         """
         if heuristic is not None and not isinstance(heuristic, Heuristic):
             raise ValidationError(f"heuristic must be a Heuristic or None, got {type(heuristic).__name__}")
-        return _signal(self._look(strategy, context, agent), heuristic)
+        return _signal(self._look(strategy, context, agent, user_id), heuristic)
 
     def rank_strategies(
-        self, strategies: Sequence[str], context: str, agent: str, explore: bool = False
+        self,
+        strategies: Sequence[str],
+        context: str,
+        agent: str,
+        explore: bool = False,
+        user_id: str | None = None,
     ) -> list[tuple[str, ConfidenceSignal]]:
         """The strategies with their signals, best first; one that is named twice stands once.
 
@@ -63,28 +75,31 @@ class ConfidenceEngine:
         named = _strategies(strategies)
         if not named:
             return []
-        common = self._ground(context, agent)
+        common = self._ground(context, agent, user_id)
         common.meanings(named)
         looks = [_Look(common, name) for name in named]
         places = [look.forecast.promise(self._random) if explore else look.score for look in looks]
         order = sorted(range(len(looks)), key=lambda at: -places[at])
         return [(looks[at].strategy, _signal(looks[at])) for at in order]
 
-    def detect_risks(self, strategy: str, context: str, agent: str) -> list[RiskSignal]:
+    def detect_risks(self, strategy: str, context: str, agent: str, user_id: str | None = None) -> list[RiskSignal]:
         """Why the strategy may go wrong in this context, the gravest reason first."""
-        return risks(self._look(strategy, context, agent).view)
+        return risks(self._look(strategy, context, agent, user_id).view)
 
-    def detect_opportunities(self, strategy: str, context: str, agent: str) -> list[OpportunitySignal]:
+    def detect_opportunities(
+        self, strategy: str, context: str, agent: str, user_id: str | None = None
+    ) -> list[OpportunitySignal]:
         """Why the strategy may go well in this context, the strongest reason first."""
-        return opportunities(self._look(strategy, context, agent).view)
+        return opportunities(self._look(strategy, context, agent, user_id).view)
 
-    def _ground(self, context: str, agent: str) -> Ground:
+    def _ground(self, context: str, agent: str, user_id: str | None) -> Ground:
         name = self._engine.agent(validate.name("agent", agent))
-        return ground(self._engine, name, validate.text("context", context))
+        user = None if user_id is None else validate.name("user_id", user_id)
+        return ground(self._engine, name, validate.text("context", context), user=user)
 
-    def _look(self, strategy: str, context: str, agent: str) -> _Look:
+    def _look(self, strategy: str, context: str, agent: str, user_id: str | None) -> _Look:
         named = validate.text("strategy", strategy)
-        return _Look(self._ground(context, agent), named)
+        return _Look(self._ground(context, agent, user_id), named)
 
 
 def _strategies(given: Sequence[str]) -> list[str]:

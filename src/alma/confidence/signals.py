@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..engine.evidence import FAILS, WORKS
 from ..engine.predict import Trial
 from ..engine.text import shorten
+from ..types.quoting import quote_output
 from .types import OpportunitySignal, RiskSignal
 
 SIMILAR = 0.55
@@ -58,7 +59,7 @@ def _similar_to_failure(view: View) -> RiskSignal | None:
         return None
     error = next((one.error for one in failed if one.error), "")
     told = f"failed {len(failed)} of {len(view.own)} times on similar tasks"
-    told += f", with: {shorten(error, _ERROR_CHARS)}" if error else ""
+    told += f"; {quote_output(error)}" if error else ""
     return RiskSignal("similar_to_failure", told, _surely(1.0 - _rate(view.own), len(view.own)), _cited(failed))
 
 

@@ -6,7 +6,7 @@ room for the others. Within a sort the strongest come first: what is believed, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from heapq import nsmallest
 from typing import NamedTuple
@@ -15,11 +15,14 @@ from ..engine.context import Engine
 from ..engine.evidence import strength
 from ..engine.inject.escape import escape
 from ..engine.inject.prompt import tokens
+from ..engine.inject.quote import quote_data
+from ..engine.rules import is_old_fix
 from ..engine.text import shorten
-from ..types.kinds import MemoryType, Result
-from ..types.query import Where
+from ..types.kinds import MemoryType, Result, quoted_why
+from ..types.query import Where, visible_users
 from ..types.record import Record, Status
 from ..types.rules import EVERYWHERE
+from ..types.sources import QUOTED
 
 _WEIGHED = 10_000
 """So many of each sort are weighed, the newest: some 40 µs each."""
@@ -70,15 +73,16 @@ def _sorts(engine: Engine, agent: str, user: str | None) -> list[Sort]:
     # A day is as fine as it has to be; with the very moment in it, ties would be broken another way each time.
     now = engine.clock().replace(hour=0, minute=0, second=0, microsecond=0)
     own = engine.scopes.readable(agent)
+    seen = visible_users(user)
     ranked = _Ranked(engine, now)
     return [
-        Sort("Where you left off", 4, _left_off(engine, agent)),
+        Sort("Where you left off", 4, _left_off(engine, agent, user)),
         Sort("What your user wants", 2, ranked.lines(MemoryType.USER_PREFERENCE, _wish, users={user}) if user else []),
-        Sort("What you were taught", 2, ranked.rules(own)),
-        Sort("What works", 2, ranked.lines(MemoryType.HEURISTIC, _strategy, agents=own)),
-        Sort("What to avoid", 1, ranked.lines(MemoryType.ANTI_PATTERN, _warning, agents=own)),
-        Sort("What you know", 1, ranked.lines(MemoryType.DOMAIN_KNOWLEDGE, _fact, agents=own)),
-        Sort("What happened last", 1, _latest(engine, agent)),
+        Sort("What you were taught", 2, ranked.rules(own, seen)),
+        Sort("What works", 2, ranked.lines(MemoryType.HEURISTIC, _strategy, agents=own, users=seen)),
+        Sort("What to avoid", 1, ranked.lines(MemoryType.ANTI_PATTERN, _warning, agents=own, users=seen)),
+        Sort("What you know", 1, ranked.lines(MemoryType.DOMAIN_KNOWLEDGE, _fact, agents=own, users=seen)),
+        Sort("What happened last", 1, _latest(engine, agent, seen)),
     ]
 
 
@@ -99,21 +103,31 @@ class _Ranked:
         )
         return self._best(self._engine.store.scan(where, _WEIGHED), told)
 
-    def rules(self, agents: tuple[str, ...]) -> list[str]:
+    def rules(self, agents: tuple[str, ...], users: Collection[str]) -> list[str]:
         """What was said for one session holds in no other."""
         where = Where(
             kinds={MemoryType.RULE},
             projects={self._engine.project, EVERYWHERE},
             agents=agents,
+            users=users,
             sessions={""},
             statuses={Status.ACTIVE},
             valid_at=self._engine.clock(),
         )
-        return self._best(self._engine.store.scan(where, _WEIGHED), _rule)
+        held = self._engine.store.scan(where, _WEIGHED)
+        return self._best((one for one in held if not is_old_fix(one)), _rule)
 
     def _best(self, records: Iterable[Record], told: Told) -> list[str]:
         ranked = nsmallest(_TOLD, records, key=lambda one: (-round(strength(one, self._now), 6), one.id))
-        return list(dict.fromkeys(_line(told(one)) for one in ranked))
+        return list(dict.fromkeys(_shown(one, told(one)) for one in ranked))
+
+
+def _shown(record: Record, text: str) -> str:
+    """What comes from programs and files is quoted; a rule from there was accepted by a person."""
+    origin = record.provenance.canonical_source
+    if origin in QUOTED and record.kind != MemoryType.RULE:
+        return quote_data(text, origin, _LINE_CHARS)
+    return _line(text)
 
 
 def _line(text: str) -> str:
@@ -139,7 +153,7 @@ def _strategy(record: Record) -> str:
 
 
 def _warning(record: Record) -> str:
-    why = f" ({record.body['why_bad']})" if record.body["why_bad"] else ""
+    why = f" ({quoted_why(record)})" if record.body["why_bad"] else ""
     return _when(record.body["condition"], f"not {shorten(record.body['pattern'], _LINE_CHARS // 2)}{why}")
 
 
@@ -147,9 +161,15 @@ def _fact(record: Record) -> str:
     return str(record.body["fact"])
 
 
-def _left_off(engine: Engine, agent: str) -> list[str]:
+def _left_off(engine: Engine, agent: str, user: str | None) -> list[str]:
     """The last handoff, in four lines."""
-    where = Where(kinds={"handoff"}, projects={engine.project}, agents={agent}, statuses={Status.ACTIVE})
+    where = Where(
+        kinds={"handoff"},
+        projects={engine.project},
+        agents={agent},
+        users=visible_users(user),
+        statuses={Status.ACTIVE},
+    )
     found = max(engine.store.scan(where, 20), key=lambda one: (one.body["ended_at"], one.id), default=None)
     if found is None:
         return []
@@ -161,8 +181,14 @@ def _left_off(engine: Engine, agent: str) -> list[str]:
     return [_line(line) for line in told]
 
 
-def _latest(engine: Engine, agent: str) -> list[str]:
-    where = Where(kinds={MemoryType.OUTCOME}, projects={engine.project}, agents={agent}, statuses={Status.ACTIVE})
+def _latest(engine: Engine, agent: str, users: Collection[str]) -> list[str]:
+    where = Where(
+        kinds={MemoryType.OUTCOME},
+        projects={engine.project},
+        agents={agent},
+        users=users,
+        statuses={Status.ACTIVE},
+    )
     return list(dict.fromkeys(_line(_outcome(one)) for one in engine.store.scan(where, 10)))
 
 

@@ -9,7 +9,8 @@ alma = factory.create_alma(get_research_schema(), "my-research-project")
 from __future__ import annotations
 
 from .factory import DomainMemoryFactory
-from .governing import govern, govern_as_kept, schema_of
+from .governing import KIND as SCHEMA_KIND
+from .governing import assign, govern, govern_as_kept, schema_of
 from .schema import DomainSchema, Entity, EntityType, Relationship, RelationshipType
 
 get_coding_schema = DomainMemoryFactory.get_coding_schema
@@ -20,12 +21,14 @@ get_customer_support_schema = DomainMemoryFactory.get_customer_support_schema
 get_content_creation_schema = DomainMemoryFactory.get_content_creation_schema
 
 __all__ = [
+    "SCHEMA_KIND",
     "DomainMemoryFactory",
     "DomainSchema",
     "Entity",
     "EntityType",
     "Relationship",
     "RelationshipType",
+    "assign",
     "get_coding_schema",
     "get_content_creation_schema",
     "get_customer_support_schema",

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from alma.errors import EmbeddingError, MissingExtraError
+from alma.forks import hold_at_fork
 from alma.types.vector import Vector
 
 from .wordpiece import WordPiece
@@ -32,6 +33,9 @@ FEW = 4
 _CHUNK = 1 << 18
 
 Run = Callable[[str], Vector]
+
+_left_to_parents: list[Run | None] = []
+"""Models that came through a fork while they were running: not even freed."""
 
 
 @dataclass(frozen=True)
@@ -72,20 +76,27 @@ class LocalEmbedder:
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder
-        self._lock = threading.Lock()
+        self._lock = hold_at_fork(threading.Lock())
         self._run: Run | None = None
+        self._running: set[object] = set()
+        """The calls that are running the model."""
+        self._pid = os.getpid()
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         if not texts:
             return []
-        run = self._loaded()
-        threads = min(MAX_THREADS, os.cpu_count() or 1, len(texts) // FEW)
-        if threads < 2:
-            return [run(text) for text in texts]
-        from concurrent.futures import ThreadPoolExecutor
+        run, call = self._loaded(), object()
+        self._running.add(call)
+        try:
+            threads = min(MAX_THREADS, os.cpu_count() or 1, len(texts) // FEW)
+            if threads < 2:
+                return [run(text) for text in texts]
+            from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(threads, thread_name_prefix="alma-embed") as pool:
-            return list(pool.map(run, texts))
+            with ThreadPoolExecutor(threads, thread_name_prefix="alma-embed") as pool:
+                return list(pool.map(run, texts))
+        finally:
+            self._running.discard(call)
 
     def verify(self) -> None:
         """Check every byte of the shipped files; raises EmbeddingError when one differs."""
@@ -100,6 +111,12 @@ class LocalEmbedder:
             self._run = None
 
     def _loaded(self) -> Run:
+        if self._pid != os.getpid():
+            if self._running:
+                # Other threads were running it when this process was forked: what it holds may be half done.
+                _left_to_parents.append(self._run)
+                self._run, self._running = None, set()
+            self._pid = os.getpid()
         run = self._run
         if run is None:
             with self._lock:
@@ -125,18 +142,29 @@ def load_tokenizer(folder: Path = FOLDER) -> WordPiece:
     return WordPiece(vocabulary, characters, limit=MAX_TOKENS)
 
 
+def import_onnxruntime() -> Any:
+    """Return onnxruntime, imported with its telemetry switched off. Nothing else may import it.
+
+    While it loads it reads this variable; without it, it writes a device id below the user's cache folder and looks up
+    a collector. `disable_telemetry_events()` can only be called after that.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    return onnxruntime
+
+
 def _packages() -> tuple[Any, Any]:
     try:
         import numpy
-        import onnxruntime
+
+        return numpy, import_onnxruntime()
     except ModuleNotFoundError as error:
         missing = (error.name or "onnxruntime").partition(".")[0]
         raise MissingExtraError(missing, EXTRA, "The local embedder") from error
-    return numpy, onnxruntime
 
 
 def _session(onnxruntime: Any, model: Path) -> Any:
-    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -175,4 +203,4 @@ def _damaged(path: Path) -> EmbeddingError:
     return EmbeddingError(f"{path} is damaged or from another version: {_REINSTALL}")
 
 
-_REINSTALL = f"pip install --force-reinstall 'alma-memory[{EXTRA}]'"
+_REINSTALL = f"pip install --force-reinstall --no-deps '.[{EXTRA}]' (in the checkout of alma)"

@@ -7,7 +7,7 @@ import importlib.util
 import logging
 from collections.abc import Callable, Mapping
 
-from alma.errors import ConfigError, MissingExtraError, unknown
+from alma.errors import ConfigError, MissingExtraError, install_command, unknown
 from alma.ports import Embedder
 
 from .hash import HashEmbedder
@@ -141,9 +141,9 @@ def _count(options: Options, option: str, default: int) -> int:
 @functools.cache
 def _say_words_only(missing: str) -> None:
     logging.getLogger("alma").warning(
-        "No embedder (missing: %s): memories are found by words only. For meaning too: pip install 'alma-memory[%s]'",
+        "No embedder (missing: %s): memories are found by words only. For meaning too: %s",
         missing,
-        EXTRA,
+        install_command(EXTRA),
     )
 
 

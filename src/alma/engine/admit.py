@@ -24,6 +24,7 @@ from ..types.vector import Vector
 from .context import Engine
 from .drafts import Draft
 from .text import fingerprint
+from .tombstones import find_tombstones
 
 T = TypeVar("T")
 
@@ -153,7 +154,7 @@ def inserting(engine: Engine, drafts: Sequence[Draft]) -> Attempting:
 
     def attempt() -> tuple[list[Record], list[Record]]:
         held = _held(engine, screened)
-        stones = _tombstones(engine, [draft.key for draft in screened])
+        stones = find_tombstones(engine, [draft.key for draft in screened])
         batch = _Batch(engine, held, set(stones))
         out = [batch.add(draft, embedded) for draft, embedded in zip(screened, vectors, strict=True)]
         lifted = [stones[key] for key in batch.wanted if key in stones]
@@ -197,8 +198,12 @@ class _Batch:
         tags = tuple(dict.fromkeys((*known.tags, *draft.tags)))
         if known.id in self._fresh:
             return replace(known, tags=tags)
-        status = known.status if draft.provenance.trust is Trust.UNTRUSTED else Status.ACTIVE
-        return revise(self._engine, known, tags=tags, status=status)
+        may_change = draft.provenance.trust is not Trust.UNTRUSTED and self._engine.may_activate(known)
+        status = Status.ACTIVE if may_change else known.status
+        # Said by somebody who is trusted more, it is theirs.
+        is_heavier = may_change and draft.provenance.weight > known.provenance.weight
+        provenance = draft.provenance if is_heavier else known.provenance
+        return revise(self._engine, known, tags=tags, status=status, provenance=provenance)
 
 
 def _held(engine: Engine, drafts: Iterable[Draft]) -> dict[str, Record]:
@@ -208,19 +213,6 @@ def _held(engine: Engine, drafts: Iterable[Draft]) -> dict[str, Record]:
     live = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
     where = Where(projects={engine.project}, keys=keys, statuses=live, kinds={draft.kind for draft in drafts})
     return {record.key: record for record in engine.store.scan(where)}
-
-
-def _tombstones(engine: Engine, keys: Iterable[str]) -> dict[str, Record]:
-    wanted = {key for key in keys if key}
-    if not wanted:
-        return {}
-    where = Where(kinds={"tombstone"}, projects={engine.project}, keys=wanted, statuses={Status.ACTIVE})
-    return {record.key: record for record in engine.store.scan(where)}
-
-
-def buried(engine: Engine, keys: Iterable[str]) -> set[str]:
-    """Which of these keys belong to a memory that was deleted and must not come back by itself."""
-    return set(_tombstones(engine, keys))
 
 
 def revise(engine: Engine, record: Record, **changes: Any) -> Record:
@@ -244,29 +236,66 @@ def rewrite(engine: Engine, record: Record, body: Mapping[str, Any], **changes: 
     )
 
 
-def change(engine: Engine, record: Record, verb: str, why: str = "", before: Mapping[str, Any] | None = None) -> Record:
-    """A line of a record's history."""
+def change(
+    engine: Engine,
+    record: Record,
+    verb: str,
+    why: str = "",
+    before: Mapping[str, Any] | None = None,
+    quoted: str = "",
+) -> Record:
+    """A line of a record's history. `quoted` is the id of another record whose words stand in `why`."""
     body = {"record": record.id, "verb": verb, "why": why, "before": dict(before or {})}
     draft = Draft(kind="change", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.SYSTEM))
-    return build(engine, draft, (), links=(record.id,), project=record.project)
+    links = (record.id, quoted) if quoted else (record.id,)
+    return build(engine, draft, (), links=links, project=record.project)
 
 
-def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]]) -> T:
-    """Put what `attempt` builds; when another writer was faster, build it anew from what is there now."""
+def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]], *, patient: bool = True) -> T:
+    """Put what `attempt` builds; when another writer was faster, build it anew from what is there now.
+
+    A store does not wait long to write notes alone. Unless `patient`, the BusyError is the caller's to handle.
+    """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     pause = 0.001
     while True:
         result, records = attempt()
+        _refuse_promotion(engine, records)
+        notes = engine.notes.take(engine.project)
+        stored = False
         try:
-            engine.store.put([*records, *_claim(engine, records)])
+            engine.store.put([*notes, *records, *_claim(engine, records)])
+            stored = True
             return result
         except ConflictError as conflict:
             if time.monotonic() > deadline:
                 raise BusyError(
                     f"other writers were faster for {_PATIENCE_SECONDS:.0f} s; nothing was written, try again"
                 ) from conflict
-            time.sleep(random.uniform(0, pause))
-            pause = min(pause * 2, 0.05)
+        except BusyError:
+            if not patient or time.monotonic() > deadline or not all(KINDS[one.kind].passing for one in records):
+                raise
+        finally:
+            engine.notes.settle(notes, stored=stored)
+        time.sleep(random.uniform(0, pause))
+        pause = min(pause * 2, 0.05)
+
+
+def _refuse_promotion(engine: Engine, records: Sequence[Record]) -> None:
+    """Raise ScopeError where outside content would become active, or trusted, without a person."""
+    if engine.may_approve:
+        return
+    changed = {record.id: record for record in records if record.version > 1}
+    for held in engine.store.get(list(changed)) if changed else ():
+        fresh = changed[held.id]
+        becomes_active = fresh.status is Status.ACTIVE and held.status is not Status.ACTIVE
+        becomes_trusted = fresh.provenance.trust is not Trust.UNTRUSTED
+        if not engine.may_activate(held) and (becomes_active or becomes_trusted):
+            raise ScopeError(
+                f"{held.id!r} came from outside content, and only a person may make it active: run "
+                f"`alma update {held.id} --status active`, use a token with the scope 'approve', or start the MCP "
+                "server with --approve"
+            )
 
 
 def _claim(engine: Engine, records: Sequence[Record]) -> list[Record]:

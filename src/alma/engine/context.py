@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..errors import ScopeError, unknown
+from ..forks import hold_at_fork
 from ..ports import Clock, Embedder, Store
 from ..reading.local import LocalReader
 from ..reading.port import Comparer
 from ..types import times
+from ..types.record import Record, Trust
 from ..types.scope import MemoryScope, Scopes
 from ..types.vector import Vector
+from .notes import Notes
 from .settings import Settings
 from .text import passages
 
@@ -25,7 +28,7 @@ class Encoder:
         self.embedder = embedder
         self._size = size
         self._known: OrderedDict[str, Vector] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = hold_at_fork(threading.Lock())
 
     @property
     def name(self) -> str:
@@ -68,6 +71,12 @@ class Engine:
     clock: Clock = times.now
     reader: Comparer = field(default_factory=LocalReader)
     """Compares texts that are written: strategies, facts."""
+    notes: Notes = field(default_factory=Notes)
+    may_approve: bool = True
+    """Whether a person decides here. Without it, nothing that came from outside content becomes active."""
+
+    def may_activate(self, record: Record) -> bool:
+        return self.may_approve or record.provenance.trust is not Trust.UNTRUSTED
 
     @property
     def embedder_name(self) -> str:

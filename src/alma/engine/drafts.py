@@ -43,7 +43,11 @@ class Episode:
     error: str | None = None
     feedback: str | None = None
     retrieval: str | None = None
+    idempotency_key: str | None = None
+    """Recorded once under this key, however often it is sent."""
     user: str = ""
+    shared: bool = False
+    """Whether it counts for the lessons of all users, not only for those of its own."""
     session: str = ""
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -57,6 +61,7 @@ class Statement:
     agent: str
     condition: str
     strategy: str
+    user: str = ""
     body: Mapping[str, Any] = field(default_factory=dict)
     category: str = ""
     provenance: Provenance = field(default_factory=lambda: Provenance(Origin.USER))

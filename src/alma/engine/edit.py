@@ -7,18 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import NotFoundError, ValidationError, unknown
-from ..types.evidence import Evidence
-from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, Result
-from ..types.query import Where
+from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, quoted_why
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
 from .admit import Attempting, allow, build, change, clean, commit, key_of, revise, rewrite, screen
 from .context import Engine
 from .distil.groups import Attempt, Groups, lesson_id
-from .distil.lessons import Case, settle
 from .drafts import Draft, Statement
-from .episodes import along, turns, without
+from .episodes import along, without
+from .erase import bury, find_changes, find_graph_remains, find_remains, regroup, unlink_from_graph, unquote
 from .rules import dressed
+from .tombstones import find_tombstones, lesson_key, tombstone_id
 
 
 def stating(engine: Engine, statements: Sequence[Statement]) -> Attempting:
@@ -37,7 +36,7 @@ def stating(engine: Engine, statements: Sequence[Statement]) -> Attempting:
                 groups.put(waiting := build(engine, draft, made))
                 names.append(waiting.id)
                 continue
-            tried = Attempt(draft.agent, head["strategy"], head["task"], draft.body["task_type"], made)
+            tried = Attempt(draft.agent, head["strategy"], head["task"], draft.body["task_type"], made, draft.user)
             group = groups.find_or_make(tried)
             history += _stated(engine, groups, draft, group)
             names.append(lesson_id(group, draft.kind))
@@ -59,6 +58,7 @@ def lesson_of(statement: Statement) -> Draft:
     return Draft(
         kind=statement.kind,
         agent=statement.agent,
+        user=statement.user,
         body=body,
         category=statement.category,
         provenance=statement.provenance,
@@ -70,28 +70,31 @@ def _strategy(draft: Draft) -> str:
     return str(draft.body.get("strategy") or draft.body.get("pattern"))
 
 
-# Who has more say; what was learned or came from elsewhere has least.
-_SAY = {Origin.USER: 2, Origin.AGENT: 1}
-
-
 def _stated(engine: Engine, groups: Groups, draft: Draft, group: Record) -> list[Record]:
     """The lesson as it is told now, and the lines of history that follow."""
     name = lesson_id(group, draft.kind)
     held = groups.get([name])
-    if held and _weight(held[0].provenance) > _weight(draft.provenance):
+    if held and held[0].provenance.weight > draft.provenance.weight:
         # Nobody overrules somebody who is trusted more; they may only confirm.
         groups.put(held[0])
         return []
     groups.put(group)
     overruled = _overrule(engine, groups, group, draft.kind)
-    body = {**(held[0].body if held else {}), **{field: value for field, value in draft.body.items() if value}}
+    body = {**(_readable(held[0]) if held else {}), **{field: value for field, value in draft.body.items() if value}}
     body = {**draft.body, **body}
+    stones = _find_stones(engine, groups, draft, name)
+    by_person = draft.provenance.origin is Origin.USER
+    for stone in stones if by_person else ():
+        # A memory said again by its person is wanted again.
+        groups.put(replace(stone, status=Status.RETIRED))
     record = build(
         engine,
         replace(draft, body=body),
         group.vectors,
         id=name,
         key=name,
+        # Deleted memories do not come back by themselves: it waits for a person.
+        status=Status.CANDIDATE if stones and not by_person and not held else Status.ACTIVE,
         links=(group.id,),
         evidence=(held[0].evidence if held else group.evidence).with_results_of(group.evidence),
         created_at=held[0].created_at if held else engine.clock(),
@@ -102,8 +105,12 @@ def _stated(engine: Engine, groups: Groups, draft: Draft, group: Record) -> list
     return [*overruled, *([change(engine, record, "told again", before=before)] if held else [])]
 
 
-def _weight(provenance: Provenance) -> int:
-    return -1 if provenance.trust is Trust.UNTRUSTED else _SAY.get(provenance.origin, 0)
+def _find_stones(engine: Engine, groups: Groups, draft: Draft, name: str) -> list[Record]:
+    """The active tombstones of a lesson: of this one, or of one in the same words."""
+    key = lesson_key(draft.kind, draft.agent, draft.user, draft.body)
+    same = [stone.id for stone in find_tombstones(engine, [key]).values()]
+    found = groups.get(dict.fromkeys((tombstone_id(name), *same)))
+    return [stone for stone in found if stone.status is Status.ACTIVE]
 
 
 def _overrule(engine: Engine, groups: Groups, group: Record, kind: str) -> list[Record]:
@@ -133,7 +140,12 @@ def find(engine: Engine, memory_id: str) -> Record:
 
 
 def update(
-    engine: Engine, memory_id: str, fields: Mapping[str, Any], status: Status | None, tags: tuple[str, ...] | None
+    engine: Engine,
+    memory_id: str,
+    fields: Mapping[str, Any],
+    status: Status | None,
+    tags: tuple[str, ...] | None,
+    editor: Provenance,
 ) -> Record:
     def attempt() -> tuple[Record, list[Record]]:
         held = find(engine, memory_id)
@@ -144,16 +156,14 @@ def update(
         changes: dict[str, Any] = {} if status is None else {"status": status}
         if tags is not None:
             changes["tags"] = tags
-        body = {**held.body, **told}
+        body = {**_readable(held), **told}
         if held.kind == MemoryType.RULE:
             body = dressed(body)
         if status is not None:
             # A lesson that a person put away stays away, whatever is learned.
             body["put_away"] = status is not Status.ACTIVE
         if told.keys() - {"metadata"}:
-            # What a person has edited is theirs; learning moves its evidence, not its words.
-            origin = replace(held.provenance, origin=Origin.USER)
-            fresh = rewrite(engine, held, body, provenance=origin, key=_key(held, body), **changes)
+            fresh = rewrite(engine, held, body, provenance=_edited_by(held, editor), key=_key(held, body), **changes)
         else:
             fresh = revise(engine, held, body=body, **changes)
         followed = along(engine, held, **changes) if held.kind == MemoryType.EPISODE and changes else []
@@ -161,6 +171,26 @@ def update(
         return fresh, [fresh, *followed, change(engine, fresh, "edited", before=before)]
 
     return commit(engine, attempt)
+
+
+def _edited_by(held: Record, editor: Provenance) -> Provenance:
+    """What a person has edited is theirs; learning moves its evidence, not its words."""
+    if editor.origin is Origin.USER:
+        return replace(held.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
+    if held.kind == MemoryType.RULE:
+        raise ValidationError(
+            "only a person changes the words of a rule (source 'user'); add_rule proposes another one"
+        )
+    if held.provenance.trust is Trust.UNTRUSTED:
+        return held.provenance
+    return replace(held.provenance, origin=editor.origin, trust=editor.trust)
+
+
+def _readable(held: Record) -> dict[str, Any]:
+    """The body of a record that becomes a person's: what a program gave as a reason stays quoted."""
+    if held.kind == MemoryType.ANTI_PATTERN:
+        return {**held.body, "why_bad": quoted_why(held)}
+    return {**held.body, "why": quoted_why(held)} if held.kind == MemoryType.RULE else dict(held.body)
 
 
 def _editable(held: Record, fields: Mapping[str, Any]) -> None:
@@ -175,70 +205,28 @@ def _key(held: Record, body: Mapping[str, Any]) -> str:
 
 
 def delete(engine: Engine, memory_id: str) -> None:
-    """Remove a memory for good and keep it from being learned again by itself."""
+    """Remove a memory for good, with everything that repeats its words, and keep it from being learned again by itself.
+
+    Killed at any moment, the same call finishes the work; an outcome is taken out of its strategy's count once.
+    """
     record = find(engine, memory_id)
 
     def attempt() -> tuple[None, list[Record]]:
-        # Somebody else may be deleting it too; then the stone is there and the outcome no longer counted.
-        left = without(engine, record) if record.kind == "turn" else []
-        if engine.store.get([f"tom_{record.id}"]):
-            return None, left
-        body = {"record": record.id, "kind": record.kind}
-        draft = Draft(
-            kind="tombstone", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.USER)
-        )
-        place = {"id": f"tom_{record.id}", "project": record.project}
-        stone = build(engine, draft, (), key=record.key or record.id, **place)
-        return None, [stone, *left, *_uncounted(engine, record)]
+        stones = engine.store.get([tombstone_id(record.id)])
+        held = stones[0] if stones else None
+        fresh = bury(engine, record, held)
+        if record.kind != MemoryType.OUTCOME or held is None:
+            fresh += regroup(engine, record)
+        if record.kind == "turn":
+            fresh += without(engine, record)
+        ids = [record.id]
+        unlinked = unlink_from_graph(engine, ids, find_graph_remains(engine, ids))
+        return None, [*fresh, *unquote(engine, record), *unlinked]
 
-    # Two steps, the stone first: killed in between, the same call finishes the work without counting twice.
     commit(engine, attempt)
-    told = [change.id for change in history(engine, memory_id)]
-    engine.store.delete([memory_id, *told, *_left_alone(engine, record), *_parts(engine, record)])
-
-
-def _parts(engine: Engine, record: Record) -> list[str]:
-    """The turns of a conversation go with it."""
-    return [turn.id for turn in turns(engine, record)] if record.kind == MemoryType.EPISODE else []
-
-
-def _left_alone(engine: Engine, record: Record) -> list[str]:
-    """What only the deleted outcome had made: the group without any result, and what was formed from it."""
-    if record.kind != MemoryType.OUTCOME:
-        return []
-    empty = [group for group in engine.store.get(record.links[:1]) if group.evidence.results == 0]
-    made = Where(projects={engine.project}, linked={group.id for group in empty})
-    stated = any(one.provenance.origin is Origin.USER for one in engine.store.scan(made))
-    return [] if stated else [group.id for group in empty]
-
-
-def _uncounted(engine: Engine, record: Record) -> list[Record]:
-    """An outcome that is deleted no longer speaks for or against its strategy."""
-    if record.kind != MemoryType.OUTCOME or not record.links:
-        return []
-    groups = Groups(engine)
-    held = groups.get(record.links[:1])
-    if not held:
-        return []
-    group = held[0]
-    value = Result(record.body["outcome"]).value_of
-    group = replace(group, evidence=_without(group.evidence, value, int(record.created_at.timestamp())))
-    groups.put(group)
-    tried = Attempt(group.agent, group.body["strategy"], group.body["task"], group.body["task_type"], group.vectors)
-    history = settle(Case(engine, groups, group, tried))
-    return [*groups.changed(), *history]
-
-
-def _without(evidence: Evidence, value: float, at: int) -> Evidence:
-    name = "successes" if value >= 1.0 else "failures" if value <= 0.0 else "partials"
-    recent = list(evidence.recent)
-    near = [entry for entry in recent if entry[1] == value]
-    if near:
-        recent.remove(min(near, key=lambda entry: abs(entry[0] - at)))
-    return replace(evidence, **{name: max(0, getattr(evidence, name) - 1)}, recent=tuple(recent))
+    engine.store.delete(find_remains(engine, record))
 
 
 def history(engine: Engine, memory_id: str) -> list[Record]:
     """What happened to a memory, oldest first."""
-    where = Where(kinds={"change"}, projects={engine.project, EVERYWHERE}, linked={memory_id})
-    return list(engine.store.scan(where))[::-1]
+    return [one for one in find_changes(engine, [memory_id]) if one.body["record"] == memory_id][::-1]

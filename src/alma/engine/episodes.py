@@ -20,9 +20,10 @@ from ..types.query import Where
 from ..types.record import Provenance, Record, Status
 from ..types.times import to_iso
 from ..types.vector import Vector
-from .admit import build, buried, clean, commit, revise, screen
+from .admit import build, clean, commit, revise, screen
 from .context import Engine
 from .drafts import Draft
+from .tombstones import buried
 
 SAID_CHARS = 20_000
 """So much of what its people said is also searched as one text; each turn is searched itself, wherever it stands."""
@@ -278,8 +279,12 @@ def without(engine: Engine, turn: Record) -> list[Record]:
     gone = buried(engine, [one.key for one in others])
     left = [one for one in others if one.key not in gone]
     said = [one.text for one in left if speech.is_person(one.body["speaker"])]
+    title = str(episode.body["title"])
+    # A host may have titled the conversation with the beginning of this turn.
+    quoted = bool(title) and " ".join(turn.body["text"].split()).startswith(title.rstrip("… "))
     body = {
         **episode.body,
+        "title": "" if quoted else title,
         "turns": len(left),
         "said": "\n".join(said)[:SAID_CHARS],
         "speakers": list(dict.fromkeys(one.body["speaker"] for one in left)),

@@ -1,15 +1,16 @@
 """Facts and preferences: what repeats, what replaces its predecessor, and what is added.
 
 With an explicit key a value replaces the older value of the same agent, user, domain or category and key: the older one
-ends at the moment of the new one and stays in history, where `as_of` finds it. A value that is older than the
-known one goes straight to history. Nobody ends what somebody who is trusted more has said: such a value waits for a
-person. Without a key a text that the reader finds to be the same refreshes what is held, and everything else is added:
-two facts that may contradict each other both stay active.
+ends at the moment of the new one and stays in history, where `as_of` finds it. A value whose own time is before the
+known one goes straight to history; one without a time of its own is ordered by arrival, not by the clock. Nobody ends
+what somebody who is trusted more has said: such a value waits for a person. Without a key a text that the reader finds
+to be the same refreshes what is held, and everything else is added: two facts that may contradict each other both stay
+active.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from ..reading.port import About, Pair
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Record, Status
 from .admit import Attempting, change, explicit_key, inserting, revise
 from .context import Engine
 from .drafts import Draft
@@ -26,7 +27,6 @@ from .text import normalise
 
 _ALIKE = 16
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
-_SAY = {Origin.USER: 3, Origin.CORRECTION: 3, Origin.AGENT: 2, Origin.IMPORT: 1, Origin.MODEL: 1}
 
 
 def admitting(engine: Engine, drafts: Sequence[Draft], compare_texts: bool = True) -> Attempting:
@@ -40,9 +40,9 @@ def admitting(engine: Engine, drafts: Sequence[Draft], compare_texts: bool = Tru
     def attempt() -> tuple[list[Record], list[Record]]:
         made, changed = insert()
         course = _Course(engine, changed, compare_texts)
-        for record in made:
-            if record.version == 1 and record.kind in _WORDS:
-                course.take(record.id)
+        fresh = [record.id for record in made if record.version == 1 and record.kind in _WORDS]
+        for at, id in enumerate(fresh):
+            course.take(id, not_yet=set(fresh[at + 1 :]))
         kept = [course.repeated.get(one.id, one.id) for one in made]
         return [course.records[name] for name in kept], [*course.records.values(), *course.history]
 
@@ -60,15 +60,16 @@ class _Course:
         self._engine = engine
         self._compare_texts = compare_texts
 
-    def take(self, id: str) -> None:
+    def take(self, id: str, not_yet: Collection[str]) -> None:
+        """Take in one fact; those in `not_yet` arrive after it and are not known yet."""
         record = self.records[id]
         if record.valid_from is not None and record.valid_from < record.created_at:
             # Told today of a year ago, it was known a year ago.
             record = self._put(replace(record, created_at=record.valid_from))
         if record.status is not Status.ACTIVE:
             return
-        keyed = self._find_keyed(record)
-        same = self._find_same(record, keyed)
+        keyed = [held for held in self._find_keyed(record) if held.id not in not_yet]
+        same = [held for held in self._find_same(record, keyed) if held.id not in not_yet]
         repeated = next((held for held in same if not record.links or held.links == record.links), None)
         if repeated is not None:
             self._refresh(repeated, record)
@@ -76,11 +77,11 @@ class _Course:
         # A key given later takes over what was stated without one.
         against = list({held.id: held for held in (*keyed, *same)}.values())
         for held in against:
-            if _weight(held.provenance) > _weight(record.provenance):
+            if held.provenance.weight > record.provenance.weight:
                 body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": held.id}}
                 self._put(replace(record, status=Status.CANDIDATE, body=body))
                 return
-        later = [held for held in against if _begun(held) > _begun(record)]
+        later = [held for held in against if _is_later(held, record)]
         if later:
             self._past(record, min(later, key=_begun))
             against = [held for held in against if held not in later]
@@ -93,8 +94,6 @@ class _Course:
 
     def _end(self, held: Record, by: Record) -> None:
         moment = _begun(by)
-        if by.valid_from is None:
-            self._put(replace(by, valid_from=moment))
         ended: dict[str, Any] = {"status": Status.SUPERSEDED, "superseded_by": by.id}
         # One that ends when it begins held at no time; without an end it would hold at all.
         ended["valid_to"] = moment if held.valid_from is None or held.valid_from < moment else None
@@ -104,7 +103,7 @@ class _Course:
             self._put(revise(self._engine, held, **ended))
         words = by.body[_WORDS[MemoryType(by.kind)]]
         self.history.append(
-            change(self._engine, held, "superseded", f"a later fact: {words}", {"status": str(held.status)})
+            change(self._engine, held, "superseded", f"a later fact: {words}", {"status": str(held.status)}, by.id)
         )
 
     def _put(self, record: Record) -> Record:
@@ -157,9 +156,16 @@ class _Course:
         return [one for one in found.values() if one.id != record.id and where.accepts(one)]
 
 
+def _is_later(held: Record, record: Record) -> bool:
+    """Return whether a stored fact is about a later time than one that arrives now.
+
+    Without a time of its own a fact is later than all that arrived before it, whatever the clocks said then and say
+    now; only one that was announced for a time to come is later still.
+    """
+    if record.valid_from is not None:
+        return _begun(held) > record.valid_from
+    return held.valid_from is not None and held.valid_from > max(held.created_at, record.created_at)
+
+
 def _begun(record: Record) -> datetime:
     return record.valid_from or record.created_at
-
-
-def _weight(provenance: Provenance) -> int:
-    return 0 if provenance.trust is Trust.UNTRUSTED else _SAY.get(provenance.origin, 1)

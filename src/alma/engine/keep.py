@@ -14,16 +14,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..types.kinds import MemoryType
+from ..types.quoting import quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
 from .admit import build, clean, commit
-from .capture.story import Fixed, Heard, Note, Ran, Shown, Signal, Story
+from .capture.attendance import Attendance
+from .capture.story import Heard, Note, Ran, Shown, Signal, Story
 from .context import Engine
-from .distil import edits, fixes
+from .distil import edits
 from .distil.corrections import Reading, Standing, names, read
+from .distil.explicit import is_explicit
 from .drafts import Draft
 from .episodes import Conversation, Said, record
 from .follow import judged, verdicts
+from .observations import observe_repairs
 from .rules import AGENT, Taught, Teaching, teaching
 from .text import shorten
 
@@ -43,6 +47,7 @@ class Kept:
     violated: int
     project: str
     session: str
+    observed: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ def keep(engine: Engine, story: Story, mark: Mark) -> Kept | None:
     if turns:
         record(engine, [_conversation(story, turns)])
     taught = teaching(engine, teachings(story, since))
+    repairs = [one for one in story.fixed if one.offset > since]
 
     def attempt() -> tuple[Kept | None, list[Record]]:
         held = mark_of(engine, story.session)
@@ -100,8 +106,11 @@ def keep(engine: Engine, story: Story, mark: Mark) -> Kept | None:
         changed |= {one.id: _one_step(changed, one) for one in judged(engine, rules, found)}
         notes = [_retrieval(engine, story, shown) for shown in story.shown if shown.offset > since and shown.rules]
         followed = sum(found.values())
-        kept = Kept(len(turns), tuple(made), followed, len(found) - followed, story.project, story.session)
-        return kept, [*changed.values(), *notes, *_marked(engine, story.session, mark)]
+        observed = observe_repairs(engine, story.session, repairs)
+        kept = Kept(
+            len(turns), tuple(made), followed, len(found) - followed, story.project, story.session, tuple(observed)
+        )
+        return kept, [*changed.values(), *observed, *notes, *_marked(engine, story.session, mark)]
 
     return commit(engine, attempt)
 
@@ -125,7 +134,7 @@ def _conversation(story: Story, turns: Sequence[Any]) -> Conversation:
     return Conversation(
         agent=AGENT,
         session=story.session,
-        title=shorten(first, _TITLE_CHARS),
+        title=shorten(clean(first), _TITLE_CHARS),
         provenance=said,
         turns=tuple(
             Said(speaker=turn.speaker, text=turn.text, at=_moment(turn.at), id=turn.id, provenance=said)
@@ -146,13 +155,15 @@ def teachings(story: Story, since: int, reader: Reader = read) -> list[Teaching]
     found: list[tuple[int, Teaching | None]] = []
     found += [(one.offset, _of_note(story, one)) for one in story.notes if one.offset > since]
     found += [(one.offset, _of_heard(story, one, reader)) for one in story.heard if one.offset > since]
-    found += [(one.offset, _of_fixed(story, one)) for one in story.fixed if one.offset > since]
     found += [(one.offset, _of_signal(story, one)) for one in story.signals if one.offset > since]
     return [one for _, one in sorted(found, key=lambda pair: pair[0]) if one is not None]
 
 
 def _of_note(story: Story, note: Note) -> Teaching | None:
     """A person's explicit note is a rule as written; without words it flags the turn before as a correction."""
+    if note.attendance is Attendance.PROGRAM:
+        return None
+    sure = note.attendance is Attendance.PERSON
     if note.text.strip():
         reading = read(note.text, note.about)
         prefer, avoid = names(note.text)
@@ -165,14 +176,16 @@ def _of_note(story: Story, note: Note) -> Teaching | None:
             avoid=avoid,
             said=note.text,
             session=story.session,
+            sure=sure,
             at=_moment(note.at),
+            metadata=_attended(story, note),
         )
     if not note.about.strip():
         return None
     reading = read(note.about, "")
     return Teaching(
         id=note.id,
-        rule=reading.rule or shorten(note.about, _TASK_CHARS),
+        rule=reading.rule or shorten(clean(note.about), _TASK_CHARS),
         trigger=reading.trigger,
         why=reading.why,
         reach=Reach.PROJECT if reading.reach in (Reach.ONCE, Reach.SESSION) else reading.reach,
@@ -181,11 +194,15 @@ def _of_note(story: Story, note: Note) -> Teaching | None:
         avoid=reading.avoid,
         said=note.about,
         session=story.session,
+        sure=sure,
         at=_moment(note.at),
+        metadata=_attended(story, note),
     )
 
 
 def _of_heard(story: Story, heard: Heard, reader: Reader) -> Teaching | None:
+    if heard.attendance is Attendance.PROGRAM:
+        return None
     reading = reader(heard.user, heard.before)
     if not reading.rule or not _worth(heard, reading):
         return None
@@ -200,10 +217,14 @@ def _of_heard(story: Story, heard: Heard, reader: Reader) -> Teaching | None:
         avoid=reading.avoid,
         said=heard.user,
         session=story.session,
-        sure=reading.standing is Standing.ACTIVE,
+        sure=heard.attendance is Attendance.PERSON and reading.standing is Standing.ACTIVE and is_explicit(heard.user),
         at=_moment(heard.at),
-        metadata={"score": round(reading.score, 3), "session": story.session},
+        metadata={"score": round(reading.score, 3), **_attended(story, heard)},
     )
+
+
+def _attended(story: Story, what: Note | Heard | Signal) -> dict[str, Any]:
+    return {"session": story.session, "attended": what.attendance is Attendance.PERSON}
 
 
 def _worth(heard: Heard, reading: Reading) -> bool:
@@ -211,34 +232,16 @@ def _worth(heard: Heard, reading: Reading) -> bool:
     return reading.standing is not Standing.NONE or (heard.cut_in and reading.score >= _INTERRUPTED)
 
 
-def _of_fixed(story: Story, fixed: Fixed) -> Teaching | None:
-    lesson = fixes.lesson(fixed.failed, fixed.error, fixed.worked)
-    if lesson is None:
-        return None
-    return Teaching(
-        id=f"fix:{':'.join(fixed.ids)}",
-        rule=lesson.rule,
-        trigger=lesson.trigger,
-        why=lesson.why,
-        reach=Reach.PROJECT,
-        source=RuleSource.FIX,
-        prefer=lesson.prefer,
-        avoid=lesson.avoid,
-        said=shorten(f"{fixed.failed} → {fixed.worked}", _TASK_CHARS),
-        session=story.session,
-        # With edits in between it may have been these that helped; and a name that was mistyped once need not be again.
-        sure=lesson.lasting and not fixed.edits,
-        at=_moment(fixed.at),
-        metadata={"session": story.session},
-    )
-
-
 def _of_signal(story: Story, signal: Signal) -> Teaching | None:
     """A refusal or an edit says something was wrong, seldom what: it waits until it comes again."""
+    if signal.attendance is Attendance.PROGRAM:
+        return None
     if signal.name == "denied":
-        what = shorten(signal.what or signal.tool, _TASK_CHARS // 2)
+        what = shorten(clean(signal.what or signal.tool).replace("`", "'"), _TASK_CHARS // 2)
         reason = signal.text.rpartition(f"{signal.what}`")[2].lstrip("`: ") if signal.what else signal.text
-        return _waiting(story, signal, f"Do not try `{what}`: it was not permitted", RuleSource.DENIAL, reason)
+        return _waiting(
+            story, signal, f"Do not try `{what}`: it was not permitted", RuleSource.DENIAL, quote_output(reason)
+        )
     found = edits.swap(signal.text, signal.what) if signal.name == "edited" else None
     if found is None:
         return None
@@ -254,11 +257,11 @@ def _waiting(story: Story, signal: Signal, rule: str, source: RuleSource, why: s
         why=why,
         reach=Reach.PROJECT,
         source=source,
-        said=shorten(signal.text, _TASK_CHARS),
+        said=shorten(clean(signal.text), _TASK_CHARS),
         session=story.session,
         sure=False,
         at=_moment(signal.at),
-        metadata={"session": story.session},
+        metadata=_attended(story, signal),
     )
 
 
@@ -315,7 +318,7 @@ def _rules(engine: Engine, ids: Sequence[str]) -> list[Record]:
 
 
 def _retrieval(engine: Engine, story: Story, shown: Shown) -> Record:
-    body = clean({"task": shorten(shown.text, _TASK_CHARS), "mode": f"hook:{shown.where}"}) | {
+    body = clean({"task": shorten(clean(shown.text), _TASK_CHARS), "mode": f"hook:{shown.where}"}) | {
         "shown": list(shown.rules)
     }
     draft = Draft(kind="retrieval", agent=AGENT, session=story.session, body=body, provenance=Provenance(Origin.SYSTEM))

@@ -22,6 +22,7 @@ def relevant(engine: Engine, session: str, text: str, limit: int) -> list[Record
     where = Where(
         kinds={MemoryType.RULE},
         projects={engine.project, EVERYWHERE},
+        users={""},
         sessions={"", session},
         statuses={Status.ACTIVE},
     )

@@ -37,7 +37,22 @@ _TELLING = (
     *("pass", "token", "secret", "key", "pw", "://", "auth", "cookie", "bearer", "sess", "cred", "pin", "-u", "jwt"),
     *("sid", "login", "basic", "salt", "otp", "csrf", "xsrf", "_pat", "mnemonic", "seed", "recovery", "backup"),
     *("value=", "mysql", "mariadb", "mongo", "redis-cli", "ldap", "7z", "zip", "smb", "rpcclient", "openssl"),
-    *("kennwort", "contraseña", "senha", "пароль", "密码", "密碼", "口令", "パスワード", "비밀번호", "kty", "private"),
+    *(
+        "kennwort",
+        "contrase",
+        "clave",
+        "d'ordine",
+        "senha",
+        "wachtwoord",
+        "mdp",
+        "пароль",
+        "密码",
+        "密碼",
+        "口令",
+        "パスワード",
+        "비밀번호",
+    ),
+    *("kty", "private", "net use", "%40", " code", "sudo -s"),
 )
 _INVISIBLE = Pattern(
     "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef]+"

@@ -25,7 +25,8 @@ MOST_RULES = 20
 _SAID_CHARS = 600
 _PART_CHARS = 240
 _RULE_CHARS = 300
-_TAUGHT = {RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.EDIT, RuleSource.DENIAL}
+_TAUGHT = {RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.EDIT}
+"""What a program refused is no word of the user."""
 
 SYSTEM = """You review notes that a coding assistant's memory took of what its user said. For each note decide whether \
 the user stated something that should hold in later sessions (a correction of how the assistant works, a preference, a \
@@ -60,7 +61,10 @@ SCHEMA: Mapping[str, Any] = {
 
 
 def waiting(engine: Engine, session: str) -> list[Record]:
-    """The rules that a session taught and a model may look at; what a person wrote down as a rule is theirs."""
+    """The rules that a session taught and a model may look at; what a person wrote down as a rule is theirs.
+
+    A candidate from a session that may not have been a person's waits for a person, not for a model.
+    """
     where = Where(
         kinds={MemoryType.RULE},
         projects={engine.project, EVERYWHERE},
@@ -69,7 +73,9 @@ def waiting(engine: Engine, session: str) -> list[Record]:
     return [
         one
         for one in engine.store.scan(where)
-        if one.body.get("metadata", {}).get("session") == session and one.body["source"] in _TAUGHT
+        if (metadata := one.body.get("metadata", {})).get("session") == session
+        and metadata.get("attended", True)
+        and one.body["source"] in _TAUGHT
     ][:MOST_RULES]
 
 

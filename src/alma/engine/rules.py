@@ -1,10 +1,11 @@
-"""Rules: what a person's corrections, notes and repaired mistakes teach, and what becomes of them.
+"""Rules: what a person's corrections and notes teach, and what becomes of them.
 
-A rule that is taught again is the same rule, said once more: a candidate becomes active by it, and what held for one
-session holds for the project when others need it too. What was said of one moment ("no, the other file") is no rule of
-the project however often it is said. A rule that contradicts an older one of the same place takes its place; what a
-machine found out takes the place of nothing that a person said. One that was deleted stays away unless its person
-states it anew. Each teaching has an id, and is counted once, however often it is told.
+A rule that is taught again is the same rule, said once more: a candidate becomes active when it is said in a form that
+leaves no doubt, and what held for one session holds for the project when others need it too. What was said of one
+moment ("no, the other file") is no rule of the project however often it is said. A rule that contradicts an older one
+of the same place takes its place; what a machine found out takes the place of nothing that a person said. One that was
+deleted stays away unless its person states it anew. Each teaching has an id, and is counted once, however often it is
+told.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from typing import Any
 from ..types.ids import new_id
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
+from ..types.quoting import is_quoted_output, quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.rules import EVERYWHERE, Reach, RuleSource
+from ..types.rules import EVERYWHERE, MACHINE_TAUGHT, Reach, RuleSource
 from ..types.vector import Vector
 from .admit import Attempting, build, change, clean, key_of, revise, screen
 from .context import Engine
 from .drafts import Draft
 from .search import by_meaning, by_words
 from .text import content_words, is_common, shorten, stem, stems
+from .tombstones import find_tombstones
 
 AGENT = "claude-code"
 """Whom the rules of a coding agent belong to."""
@@ -44,7 +47,7 @@ _SPOKEN = frozenset((RuleSource.NOTE, RuleSource.CORRECTION, RuleSource.PREFEREN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teaching:
-    """What one turn, note or repaired mistake teaches."""
+    """What one turn or note teaches."""
 
     id: str
     """Of what taught it; the same id teaches once."""
@@ -58,16 +61,21 @@ class Teaching:
     avoid: tuple[str, ...] = ()
     session: str = ""
     agent: str = AGENT
+    user: str = ""
+    """Whose rule it is; empty: everybody's."""
     sure: bool = True
     """Whether it holds at once; else it waits until it is repeated, confirmed or reviewed."""
     at: datetime | None = None
+    provenance: Provenance | None = None
+    """Where it came from, if `source` does not say it."""
     episodes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def explicit(self) -> bool:
-        return self.source in (RuleSource.NOTE, RuleSource.IMPORT)
+        """Whether somebody who may make rules wrote it down as one."""
+        return self.sure and self.source in (RuleSource.NOTE, RuleSource.IMPORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +106,27 @@ class _Prepared:
 
 def _prepared(engine: Engine, one: Teaching) -> _Prepared:
     body = {
-        "rule": shorten(one.rule, RULE_CHARS),
-        "trigger": shorten(one.trigger, _PART_CHARS),
-        "why": shorten(one.why, _PART_CHARS),
+        "rule": shorten(clean(one.rule), RULE_CHARS),
+        "trigger": shorten(clean(one.trigger), _PART_CHARS),
+        "why": shorten(clean(one.why), _PART_CHARS),
         "reach": str(one.reach),
         "source": str(one.source),
-        "said": shorten(one.said, _SAID_CHARS),
+        "said": shorten(clean(one.said), _SAID_CHARS),
         "prefer": list(one.prefer),
         "avoid": list(one.avoid),
         "metadata": {**one.metadata, "sources": [one.id], "repeats": 0},
     }
-    untrusted = one.source is RuleSource.FIX
+    # What a page or a tool says comes as an import that is not sure.
+    outside = one.source is RuleSource.IMPORT and not one.sure
+    learned = one.source in (RuleSource.FIX, RuleSource.MODEL)
+    trust = Trust.UNTRUSTED if outside else Trust.LEARNED if learned else Trust.TRUSTED
     draft = Draft(
         kind=MemoryType.RULE,
         agent=one.agent,
+        user=one.user,
         session="" if one.reach in _LONG_LIVED else one.session,
         body=body,
-        provenance=Provenance(
-            _ORIGINS[one.source], Trust.LEARNED if untrusted else Trust.TRUSTED, one.episodes, str(one.source)
-        ),
+        provenance=one.provenance or Provenance(_ORIGINS[one.source], trust, one.episodes, str(one.source)),
         tags=one.tags,
     )
     screened = screen(engine, draft)
@@ -129,12 +139,16 @@ _ORIGINS = {
     RuleSource.NOTE: Origin.USER,
     RuleSource.CORRECTION: Origin.CORRECTION,
     RuleSource.PREFERENCE: Origin.CORRECTION,
-    RuleSource.FIX: Origin.OUTCOME,
     RuleSource.EDIT: Origin.CORRECTION,
     RuleSource.DENIAL: Origin.CORRECTION,
     RuleSource.MODEL: Origin.MODEL,
     RuleSource.IMPORT: Origin.IMPORT,
 }
+
+
+def is_old_fix(record: Record) -> bool:
+    """Whether an earlier version stored what an agent worked out as a rule. It is an observation, and nobody's rule."""
+    return record.kind == MemoryType.RULE and record.body.get("source") == RuleSource.FIX
 
 
 # -- how it reads
@@ -149,9 +163,16 @@ def line(body: Mapping[str, Any]) -> str:
     """One line of Markdown that cannot break out of its list."""
     from .inject.escape import escape
 
-    trigger, rule, why = (escape(str(body[name])) for name in ("trigger", "rule", "why"))
+    trigger, rule = (escape(str(body[name])) for name in ("trigger", "rule"))
+    why = str(body["why"])
+    if why and body.get("source") in MACHINE_TAUGHT and not is_quoted_output(why):
+        why = quote_output(why)
+    why = escape(why)
     when = f"**{_plain_start(trigger)}:** " if trigger and not _says_it(rule, trigger) else ""
     because = f" *Why:* {why}" if why and why.lower() not in rule.lower() else ""
+    if len(when + rule + because) > LINE_CHARS and is_quoted_output(why):
+        # Cut in two, a quotation would not end where it should.
+        because = ""
     return shorten(f"{when}{rule}{because}", LINE_CHARS)
 
 
@@ -252,7 +273,8 @@ class _Lesson:
     def _again(self, one: _Prepared, held: Record) -> Taught:
         given, metadata = one.teaching, dict(held.body.get("metadata", {}))
         sources = list(metadata.get("sources", ()))
-        if given.id in sources:
+        if given.id in sources or (given.source is RuleSource.IMPORT and not given.sure):
+            # A page or an agent that says it again is no second voice.
             return Taught(given, held, "known")
         metadata |= {"sources": [*sources, given.id][-_SOURCES:], "repeats": int(metadata.get("repeats", 0)) + 1}
         body = {**held.body, "metadata": metadata}
@@ -267,12 +289,16 @@ class _Lesson:
             body["reach"] = str(Reach.ALWAYS)
             changes |= {"project": EVERYWHERE}
             verb = "promoted"
-        if held.status is not Status.ACTIVE and not held.body.get("put_away") and _confirms(given, held):
+        may_activate = self._engine.may_activate(held)
+        is_waiting = held.status is not Status.ACTIVE and not held.body.get("put_away")
+        if may_activate and is_waiting and _confirms(given):
             changes["status"] = Status.ACTIVE
             verb = "confirmed" if verb == "repeated" else verb
-        if given.explicit and given.sure:
+        if may_activate and given.explicit and given.sure:
             body |= {"source": str(given.source), "rule": one.draft.body["rule"], "put_away": False}
             changes["status"] = Status.ACTIVE
+            if one.draft.provenance.weight > held.provenance.weight:
+                changes["provenance"] = one.draft.provenance
         body = dressed(body)
         key = key_of(held.kind, held.agent, held.user, body)
         fresh = revise(self._engine, held, body=body, text=KINDS[held.kind].text(body), key=key, **changes)
@@ -303,22 +329,30 @@ class _Lesson:
                         valid_to=now if held.valid_from is None or held.valid_from < now else None,
                     )
                 )
-                self._note(held, "superseded", f"a later rule contradicts it: {record.body['rule']}", held)
+                self._note(held, "superseded", f"a later rule contradicts it: {record.body['rule']}", held, record.id)
                 gone.append(held.id)
         return tuple(gone)
 
     def end(self, record: Record) -> None:
-        self._supersede(record, self._near(record.agent, record.key, record.body, record.vectors))
+        self._supersede(record, self._near((record.agent, record.user), record.key, record.body, record.vectors))
 
     # -- what is held
 
     def _alike(self, one: _Prepared) -> list[Record]:
-        return self._near(one.draft.agent, one.draft.key, one.draft.body, one.vectors)
+        return self._near((one.draft.agent, one.draft.user), one.draft.key, one.draft.body, one.vectors)
 
-    def _near(self, agent: str, key: str, body: Mapping[str, Any], vectors: tuple[Vector, ...]) -> list[Record]:
-        """Rules of the same place that might be the same or contradict it, likeliest first."""
-        engine = self._engine
-        where = Where(kinds={MemoryType.RULE}, projects={engine.project, EVERYWHERE}, agents={agent}, statuses=_LIVE)
+    def _near(
+        self, owner: tuple[str, str], key: str, body: Mapping[str, Any], vectors: tuple[Vector, ...]
+    ) -> list[Record]:
+        """Rules of the same agent and user that might be the same or contradict it, likeliest first."""
+        engine, (agent, user) = self._engine, owner
+        where = Where(
+            kinds={MemoryType.RULE},
+            projects={engine.project, EVERYWHERE},
+            agents={agent},
+            users={user},
+            statuses=_LIVE,
+        )
         found = dict.fromkeys(record.id for record in engine.store.scan(replace(where, keys={key})))
         for text in (f"{body['trigger']} {body['rule']}", *body["prefer"], *body["avoid"]):
             found |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
@@ -326,7 +360,7 @@ class _Lesson:
             found |= dict.fromkeys(hit.id for hit in by_meaning(engine, vectors, where, _ALIKE))
         fresh = [name for name, record in self._changed.items() if record.kind == MemoryType.RULE]
         held = {record.id: record for record in engine.store.get(list(found))} | self._changed
-        return [held[name] for name in dict.fromkeys((*found, *fresh)) if name in held and held[name].status in _LIVE]
+        return [held[name] for name in dict.fromkeys((*found, *fresh)) if name in held and where.accepts(held[name])]
 
     def _same(self, one: _Prepared, held: Record) -> bool:
         from .rule_pairs import same_rule
@@ -336,22 +370,16 @@ class _Lesson:
         return held.key == one.draft.key or same_rule(one.draft.body, held.body)
 
     def _stone(self, one: _Prepared) -> Record | None:
-        where = Where(
-            kinds={"tombstone"},
-            projects={self._engine.project, EVERYWHERE},
-            keys={one.draft.key},
-            statuses={Status.ACTIVE},
-        )
-        return next(iter(self._engine.store.scan(where, 1)), None)
+        return find_tombstones(self._engine, [one.draft.key]).get(one.draft.key)
 
     def _put(self, record: Record) -> None:
         held = self._changed.get(record.id)
         # Changed twice before it is put once: the store takes one step.
         self._changed[record.id] = record if held is None else replace(record, version=held.version)
 
-    def _note(self, record: Record, verb: str, why: str, before: Record) -> None:
+    def _note(self, record: Record, verb: str, why: str, before: Record, quoted: str = "") -> None:
         told = {"status": str(before.status), "reach": before.body.get("reach"), "rule": before.body.get("rule")}
-        self._history.append(change(self._engine, record, verb, clean(shorten(why, _SAID_CHARS)), told))
+        self._history.append(change(self._engine, record, verb, shorten(clean(why), _SAID_CHARS), told, quoted))
 
 
 def contradicted(engine: Engine, record: Record) -> list[Record]:
@@ -377,7 +405,7 @@ def _lasts(one: _Prepared) -> bool:
     return bool(given.prefer and given.avoid) or stands_alone(given.rule)
 
 
-def _confirms(given: Teaching, held: Record) -> bool:
+def _confirms(given: Teaching) -> bool:
     """Whether a repetition makes a rule of what was waiting."""
     if given.explicit and given.sure:
         return True
@@ -387,9 +415,11 @@ def _confirms(given: Teaching, held: Record) -> bool:
     if given.source is RuleSource.IMPORT:
         # A page that says it again is no second voice.
         return given.sure
-    if given.source is RuleSource.FIX:
-        return given.sure or given.session != held.body["metadata"].get("session")
-    return given.sure or given.reach in _LONG_LIVED
+    if given.source is RuleSource.EDIT:
+        # A person who changes the same thing again means it.
+        return given.reach in _LONG_LIVED
+    # Heard again in words that were in doubt before, it is still in doubt.
+    return given.sure
 
 
 def _may_end(record: Record, held: Record) -> bool:

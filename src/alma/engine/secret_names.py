@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .secret_rule import Locate, Pattern, Rule, Rules, Span, Text, at_hints, at_matches
+from .secret_prose import PROSE
+from .secret_rule import Locate, Pattern, Rule, Rules, Span, Text, at_matches
 from .secret_shapes import SHAPES, decoded
 from .secret_values import STOP_WORDS, has_digit, is_opaque, is_placeholder, is_reference, is_secret, is_technical
 
@@ -61,6 +62,7 @@ _OPEN = Pattern(r"[bBrRuU]?(?P<q>\\?[\"'`])")
 _BARE = Pattern(r"[^\s\"'`]{1,200}")
 _REST = Pattern(r"[\w+/=.~-]*")
 _CUT = Pattern(r"[&;,](?=[\w.\- ]{0,40}=|$)|;|\\[nrt\"]|</|[,)\]}>.:]+$")
+_DOTTED = Pattern(r"(?<![\w.-])(?:[\w-]{1,40}\.){2,6}$")
 _UUID = Pattern(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 
 
@@ -98,6 +100,11 @@ def _to_its_end(text: str, start: int, end: int) -> Span:
     return start, rest.end() if rest else end
 
 
+def _is_property(text: str, name_start: int, value: str) -> bool:
+    """Whether this is a setting of a properties file, such as `spring.datasource.password=…`."""
+    return has_digit(value) and _DOTTED.search(text[max(0, name_start - 80) : name_start]) is not None
+
+
 def _assigned(match: re.Match[str]) -> Span | None:
     text, family = match.string, str(match.lastgroup)
     tail = _TAIL.match(text, match.end())
@@ -112,10 +119,15 @@ def _assigned(match: re.Match[str]) -> Span | None:
     if not found:
         return None
     start, end, bare = found
-    value = text[start:end]
+    # A shell's `--password='two words'`.
+    value = text[start:end] if bare or "--" not in head else text[start:end].replace(" ", "")
     # NAME=value as in a shell or --name=value: code and prose are not written so.
     terse = (
-        bare and sign["op"] == "=" and not sign["sp"] and start == sign.end() and (match[0].isupper() or "--" in head)
+        bare
+        and sign["op"] == "="
+        and not sign["sp"]
+        and start == sign.end()
+        and (match[0].isupper() or "--" in head or _is_property(text, match.start(), value))
     )
     if sign["op"] == "," and (not has_digit(value) or is_technical(value)):
         return None
@@ -135,7 +147,7 @@ def _after(family: str, alone: bool = True) -> Locate:
             return None
         start, end, bare = found
         terse = not alone or not bare
-        value = match.string[start:end]
+        value = match.string[start:end] if bare or alone else match.string[start:end].replace(" ", "")
         return _to_its_end(match.string, start, end) if is_secret(value, family, bare, terse) else None
 
     return locate
@@ -161,30 +173,11 @@ def _cookie(match: re.Match[str]) -> Span | None:
     return match.span("s") if named and is_secret(match["s"], "token", True, True) else None
 
 
-def _said(match: re.Match[str]) -> Span | None:
-    """“my password is hunter2”: in prose only a value no word could be, or one in quotes."""
-    start = match.start("s")
-    value = match["s"].rstrip(".,;:)!?") if not match["q"] else match["s"]
-    family = "password" if match["k"].lower().startswith(("pass", "pw", "pin", "pw", "code")) else "token"
-    quoted = match["q"] and match["is"]
-    if quoted and family == "password" and value.isalpha() and len(value) >= 6 and value.lower() not in STOP_WORDS:
-        return start, start + len(value)
-    if not has_digit(value) or is_technical(value):
-        return None
-    return (start, start + len(value)) if is_secret(value, family, True, False) else None
-
-
 _NOT_IN_SEEDS = frozenset("the and for from are with not has was its our your but all any into their have been".split())
 
 
 def _seed(match: re.Match[str]) -> Span | None:
     return match.span("s") if _NOT_IN_SEEDS.isdisjoint(match["s"].split()) else None
-
-
-def _mixed(match: re.Match[str]) -> Span | None:
-    value = match["s"].rstrip(".,;:)!?")
-    start = match.start("s")
-    return (start, start + len(value)) if has_digit(value) and is_secret(value, "password", True, False) else None
 
 
 def _long_opaque(match: re.Match[str]) -> Span | None:
@@ -217,6 +210,12 @@ NAMES: tuple[Rule, ...] = (
         _url_password,
         needs="@",
     ),
+    Rule(
+        "url_password",
+        ("%40",),
+        r"(?:://|%3[aA]%2[fF]%2[fF])[^\s%&@:/\"'<>]{1,80}%3[aA](?P<s>(?:[^\s%&@\"'<>]|%(?!40|2[fF])[0-9A-Fa-f]{2}){1,128})%40",
+        lambda match: None if is_placeholder(match["s"]) else match.span("s"),
+    ),
     Rule("url_token", ("://",), r"://(?P<s>[\w-]{20,100})@(?=\w)", _url_token, needs="@"),
     Rule(
         "authorization",
@@ -244,9 +243,18 @@ NAMES: tuple[Rule, ...] = (
     ),
     Rule(
         "password",
-        ("pass", "pw", "secret", "token", "apikey"),
-        r"<(?i:[\w:.-]{0,30}(?:password|passwd|pwd|secret|token|apikey))>(?=[^<\s]{4,200}</)",
+        ("pass", "pw"),
+        r"<(?i:[\w:.-]{0,30}(?:password|passwd|pwd))>(?=[^<\s]{4,200}</)",
         _after("password", alone=False),
+        folds=True,
+        needs="<",
+    ),
+    # Words between such tags are code and markup: only what is random is a secret.
+    Rule(
+        "secret",
+        ("secret", "token", "apikey"),
+        r"<(?i:[\w:.-]{0,30}(?:secret|token|apikey))>(?=[^<\s]{6,200}</)",
+        _after("token", alone=False),
         folds=True,
         needs="<",
     ),
@@ -267,14 +275,25 @@ NAMES: tuple[Rule, ...] = (
         _after("password", alone=False),
         needs="-",
     ),
+    # mysql's `-p name` is a database, and redis-cli's `-p` a port.
     Rule(
         "password",
-        _LOGINS,
-        r"(?<![\w-])(?:mysql\w*|mariadb[\w-]*|sshpass|mongo\w*|docker login|podman login|redis-cli"
-        r"|ldap\w+|az login)\s"
-        r"(?:[^\s|;]+\s){0,12}?-(?:p|a|w)\s(?=\S)",
-        _after("password"),
+        (*_LOGINS, "zip"),
+        r"(?<![\w-])(?:(?:sshpass|mongo\w*|docker login|podman login|az login)\s(?:[^\s|;]+\s){0,12}?-p"
+        r"|ldap\w+\s(?:[^\s|;]+\s){0,12}?-w|redis-cli\s(?:[^\s|;]+\s){0,12}?-a|(?:un)?zip\s(?:[^\s|;]+\s){0,12}?-P)"
+        r"\s(?=[^\s-])",
+        _after("password", alone=False),
         needs="-",
+    ),
+    Rule(
+        "password",
+        ("--password-stdin", "sudo -S"),
+        r"(?<!\w)(?:echo|printf)\s(?:-\w+\s)?(?=[^\n|]{1,100}\|[^\n|]{0,200}(?:--password-stdin|sudo\s-S))",
+        _after("password", alone=False),
+        needs="|",
+    ),
+    Rule(
+        "password", ("net use",), r"net use\s[^\n]{1,200}?/user:\S{1,80}\s(?=[^\s/*])", _after("password", alone=False)
     ),
     Rule(
         "password",
@@ -348,36 +367,6 @@ NAMES: tuple[Rule, ...] = (
         needs=":=,",
         starts=_named,
     ),
-    Rule(
-        "",
-        ("pass", "pw", "token", "key", "secret", "pin"),
-        r"(?<!\w)(?P<k>(?i:password|passwd|passphrase|passcode|pwd|pw|pin|api[ -]key|access key|secret"
-        r"(?: key)?|(?:access |auth )?token))"
-        r"(?i:(?: (?:for|of|to|on) (?:[\w./@-]{1,40} ?){1,4}?)?(?P<is> (?:is|was|are|becomes"
-        r"|changed to|set to|to)(?: now| still| just| set to)?:? )"
-        r"|:? )(?P<q>[\"'`“]?)(?P<s>[^\s\"'`”]{4,200})",
-        _said,
-        folds=True,
-        starts=at_matches(
-            r"(?:p(?<!\w.)(?:ass[wpc]|w|in)|a(?<!\w.)(?:pi(?=[ -]key)|ccess(?= key| token)|uth(?= token))"
-            r"|secret(?<!\w......)|token(?<!\w.....))"
-        ),
-    ),
-    Rule(
-        "password",
-        ("mot de passe", "kennwort", "passwort", "contraseña", "senha", "пароль"),
-        r"(?i:(?:mot de passe|kennwort|passwort|contraseña|senha|пароль)(?:\s{0,2}:| (?:lautet|ist|est|es|é|это)))"
-        r"\s{1,2}[\"'`“„«]?(?P<s>[!-~]{5,200})",
-        _mixed,
-        folds=True,
-    ),
-    Rule(
-        "password",
-        ("密码", "密碼", "口令", "パスワード", "비밀번호"),
-        r"(?:密码|密碼|口令|パスワード|비밀번호)\s{0,2}[是为為は：:는은]?\s{0,2}[\"'`“「]?(?P<s>[!-~]{5,200})",
-        _mixed,
-        starts=at_hints,
-    ),
 )
 
-RULES = Rules(SHAPES + NAMES)
+RULES = Rules(SHAPES + NAMES + PROSE)

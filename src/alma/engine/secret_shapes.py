@@ -176,6 +176,13 @@ _PROVIDERS: tuple[tuple[str, str], ...] = (
 )
 
 
+def _mixed_case(match: re.Match[str]) -> Span | None:
+    """For tokens that may hold any letter: a name in code has not both cases and a digit so often."""
+    value = match[0]
+    has_all = value != value.lower() and value != value.upper() and sum(c.isdigit() for c in value) >= 3
+    return _whole(match) if has_all and '"kty"' not in match.string else None
+
+
 def _providers() -> tuple[Rule, ...]:
     own = tuple(_prefixed("provider_token", hints, r"(?<![A-Za-z0-9_-])" + pattern) for hints, pattern in _PROVIDERS)
     fly = Rule("provider_token", ("FlyV1 ",), r"(?<![A-Za-z0-9_-])FlyV1 fm[12]_[\w+/=,-]{40,}", _whole)
@@ -254,6 +261,9 @@ SHAPES: tuple[Rule, ...] = (
     _prefixed("mailgun_key", "key-", r"(?<![A-Za-z0-9_-])key-[0-9a-f]{32}(?![\w-])"),
     _shape("mailchimp_key", "-us", r"(?<!\w)[0-9a-f]{32}-us\d{1,2}(?!\w)"),
     *_providers(),
+    _prefixed("alma_token", "alma_", r"(?<![A-Za-z0-9_-])alma_[\w-]{43}(?![\w-])", _mixed_case),
+    # 32 random bytes, as `secrets.token_urlsafe` writes them.
+    _shape("token", "", r"(?<![\w+/=.:@%~-])[\w-]{43}(?![\w+/=.:@%~-])", _mixed_case, run=43),
     _shape("azure_key", "sig=", r"(?<=[?&]sig=)[\w%+/=-]{30,}"),
     Rule(
         "signed_url",

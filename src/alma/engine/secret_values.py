@@ -23,9 +23,7 @@ _REFERENCE = Pattern(
     r"|(?:https?|ftp|s3|gs|vault|op)://|[A-Za-z_][\w.]*(?:\(|\[|::|->|\?\.)|(?:None|null|nil|true|false)\b"
 )
 _PATH = Pattern(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][a-z0-9_.-]+(?:[/\\][A-Za-z0-9_.-]+)*$|[\w-]+(?:/[\w.-]+)*\.[a-z]{2,4}$")
-_WORDS = Pattern(
-    r"[A-Za-z]?[a-z]*(?:[ _\-./:][A-Za-z]?[a-z]+)*(?:[ _\-.]?v?\d{1,4})?$|[A-Z]+(?:_[A-Z]+)*(?:_?\d{1,2})?$"
-)
+_WORDS = Pattern(r"[A-Z]?[a-z]*(?:[ _\-./:][A-Z]?[a-z]+)*(?:[ _\-.]?v?\d{1,4})?$|[A-Z]+(?:_[A-Z]+)*(?:_?\d{1,2})?$")
 _CAMEL = Pattern(r"[A-Za-z]?[a-z]+(?:[A-Z][a-z]+)+\d?$|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$")
 _TECHNICAL = Pattern(
     r"(?:base-?(?:32|58|64)|utf-?\d+|sha-?\d|md5|oauth|argon2|[rhep]s\d{3}|pbkdf2|x-?509|http|v\d|ipv\d"

@@ -38,9 +38,13 @@ class Settings:
     max_preferences: int = 10
     """How many of a user's preferences stand in a slice, whether the task is about them or not."""
     keep_retrievals: bool = True
+    share_between_users: bool = False
+    """Whether what is learned from one user's outcomes and words is shown to other users."""
 
     def __post_init__(self) -> None:
         whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
         whole("min_failures_for_anti_pattern", self.min_failures_for_anti_pattern, 1, 1000)
         number("recency_half_life_days", self.recency_half_life_days, 0.01)
         whole("max_preferences", self.max_preferences, 0, 1000)
+        if not isinstance(self.share_between_users, bool):
+            raise ValidationError(f"share_between_users must be true or false, not {self.share_between_users!r}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypedDict
 
 from ..ports import Countable
 from ..types.kinds import MEMORY_KINDS
-from ..types.query import Where
+from ..types.query import Where, visible_users
 from ..types.record import Status
 from .context import Engine
 
@@ -27,10 +28,15 @@ class Stats(TypedDict):
     embedder: str
 
 
-def stats(engine: Engine, agent: str | None = None) -> Stats:
-    agents = None if agent is None else {agent}
-    counts = _count(engine, Where(kinds=MEMORY_KINDS, projects={engine.project}, agents=agents))
-    asked = _count(engine, Where(kinds={"retrieval"}, projects={engine.project}, agents=agents))
+def stats(engine: Engine, agent: str | None = None, user: str | None = None) -> Stats:
+    """Count what is stored; with a user, what that user sees."""
+    where = Where(
+        projects={engine.project},
+        agents=None if agent is None else {agent},
+        users=None if user is None else visible_users(user),
+    )
+    counts = _count(engine, replace(where, kinds=MEMORY_KINDS))
+    asked = _count(engine, replace(where, kinds={"retrieval"}))
     live = {place: number for place, number in counts.items() if place[2] in (Status.ACTIVE, Status.CANDIDATE)}
     return Stats(
         project_id=engine.project,
@@ -39,7 +45,7 @@ def stats(engine: Engine, agent: str | None = None) -> Stats:
         by_type={kind: _sum(live, 0, kind) for kind in MEMORY_KINDS},
         by_status={str(status): number for status in Status if (number := _sum(counts, 2, status))},
         by_agent={name: _sum(live, 1, name) for name in sorted({place[1] for place in live}) if name},
-        turn_count=sum(_count(engine, Where(kinds={"turn"}, projects={engine.project}, agents=agents)).values()),
+        turn_count=sum(_count(engine, replace(where, kinds={"turn"})).values()),
         retrieval_count=sum(asked.values()),
         embedder=engine.embedder_name or "none (words only)",
     )

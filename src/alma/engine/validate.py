@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from ..errors import ValidationError, unknown
+from ..types.record import Origin, Provenance, Trust
+from ..types.sources import SOURCES, find_source
 
 MAX_TEXT = 100_000
 MAX_NAME = 200
@@ -112,6 +114,21 @@ def choice(label: str, value: object, options: type[E]) -> E:
         return options(str(value))
     except ValueError:
         raise ValidationError(unknown(label, value, list(options))) from None
+
+
+_TRUST = {"user": Trust.TRUSTED, "agent": Trust.TRUSTED, "import": Trust.LEARNED}
+
+
+def provenance(label: str, value: object) -> Provenance:
+    """Return the provenance that a source stands for.
+
+    The name is kept as it was given; trust follows from the source that it stands for.
+    """
+    given = name(label, value)
+    source = find_source(given)
+    if source is None:
+        raise ValidationError(unknown(label, given, SOURCES))
+    return Provenance(Origin(source), _TRUST.get(source, Trust.UNTRUSTED), source=given)
 
 
 def names(label: str, value: Iterable[str] | None) -> tuple[str, ...]:

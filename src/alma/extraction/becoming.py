@@ -8,14 +8,15 @@ from datetime import datetime
 from typing import Any
 
 from ..engine import edit, facts, rules
-from ..engine.admit import Attempting, build, buried, screen
+from ..engine.admit import Attempting, build, screen
 from ..engine.context import Engine
 from ..engine.distil import learn
 from ..engine.drafts import Draft, Episode, Statement
 from ..engine.text import fingerprint
+from ..engine.tombstones import buried, find_tombstones
 from ..types.kinds import KINDS, MemoryType, Result
 from ..types.query import Where
-from ..types.record import Provenance, Record, Status, Trust
+from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
 from .types import Extracted, Kind
 
@@ -107,12 +108,9 @@ def _drafted(engine: Engine, drafts: Sequence[Draft]) -> Preparing:
 
 def _deleted(engine: Engine, drafts: Sequence[Draft]) -> list[bool]:
     keys = [screen(engine, one).key for one in drafts]
-    where = Where(
-        kinds={"tombstone"}, projects={engine.project}, keys={key for key in keys if key}, statuses={Status.ACTIVE}
-    )
-    stones = {stone.key: stone.created_at for stone in engine.store.scan(where)} if any(keys) else {}
+    stones = find_tombstones(engine, keys)
     return [
-        one.valid_from is not None and key in stones and one.valid_from < stones[key]
+        one.valid_from is not None and key in stones and one.valid_from < stones[key].created_at
         for one, key in zip(drafts, keys, strict=True)
     ]
 
@@ -154,11 +152,19 @@ def _draft(place: Place, item: Becoming) -> Draft:
     return Draft(
         kind=MemoryType.DOMAIN_KNOWLEDGE,
         agent=place.agent,
-        user=item.user if domain == "user" else "",
+        user=item.user if domain == "user" else _owner(place, item),
         session=place.session,
         body={"domain": domain, "fact": item.field("fact", item.text), "metadata": dict(item.told)},
         **common,
     )
+
+
+def _owner(place: Place, item: Becoming) -> str:
+    """Whose a lesson, rule or fact from this conversation is; empty: nobody's in particular.
+
+    What others said in a file that a project brought is not the user's.
+    """
+    return learn.group_owner(place.engine, item.user) if item.user == place.user else ""
 
 
 def _when(engine: Engine, at: datetime | None) -> datetime | None:
@@ -183,6 +189,7 @@ def _statement(place: Place, item: Becoming) -> Statement:
         agent=place.agent,
         condition=item.field("condition", item.field("trigger")),
         strategy=strategy,
+        user=_owner(place, item),
         body=body,
         provenance=item.provenance,
         tags=item.tags,
@@ -196,6 +203,8 @@ def _forbids(text: str) -> bool:
 def _teaching(place: Place, item: Becoming) -> rules.Teaching:
     preferred = item.field("label") == "preference"
     reach = Reach(item.field("reach", Reach.PROJECT))
+    spoken = RuleSource.PREFERENCE if preferred else RuleSource.CORRECTION
+    by_person = item.provenance.origin is Origin.USER
     return rules.Teaching(
         id=item.mark,
         agent=place.agent,
@@ -203,10 +212,12 @@ def _teaching(place: Place, item: Becoming) -> rules.Teaching:
         trigger=item.field("trigger"),
         why=item.field("why"),
         reach=reach if reach in (Reach.PROJECT, Reach.ALWAYS) else Reach.PROJECT,
-        source=RuleSource.PREFERENCE if preferred else RuleSource.CORRECTION,
+        source=spoken if by_person else RuleSource.IMPORT,
+        provenance=None if by_person else item.provenance,
         said=item.found.quote,
         session=place.session,
-        sure=item.found.confidence >= _SURE,
+        user=_owner(place, item),
+        sure=by_person and item.found.confidence >= _SURE,
         at=item.found.at,
         episodes=(place.episode,) if place.episode else (),
         tags=item.tags,
@@ -229,7 +240,8 @@ def _lesson(place: Place, item: Becoming) -> _Lesson:
     draft = screen(place.engine, edit.lesson_of(_statement(place, item)))
     body = draft.body
     words = str(body.get("strategy") or body.get("pattern"))
-    return _Lesson(draft, fingerprint("heard", draft.kind, draft.agent, str(body["condition"]), words))
+    owner = [draft.user] if draft.user else []
+    return _Lesson(draft, fingerprint("heard", draft.kind, draft.agent, *owner, str(body["condition"]), words))
 
 
 def _waiting(engine: Engine, lessons: Sequence[_Lesson]) -> Preparing:

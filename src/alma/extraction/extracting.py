@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..engine import validate
+from ..engine.admit import clean
 from ..errors import ValidationError
 from ..ports import Model
 from . import reading
@@ -28,7 +30,7 @@ def from_text(text: str, *, model: Model | None = None, name: str = "") -> list[
 
 def extract_conversation(messages: Sequence[Mapping[str, Any]], *, model: Model | None = None) -> Extraction:
     """As `from_conversation`, and how it was found."""
-    told = turns(messages)
+    told = [replace(turn, text=clean(turn.text)) for turn in turns(messages)]
     if model is None:
         return Extraction(found=tuple(reading.of_turns(told)))
     from .asking import by_model
@@ -38,7 +40,7 @@ def extract_conversation(messages: Sequence[Mapping[str, Any]], *, model: Model 
 
 def extract_text(text: str, *, model: Model | None = None, name: str = "") -> Extraction:
     """As `from_text`, and how it was found."""
-    checked = _clean(text)
+    checked = clean(_without_control(text))
     if model is None:
         return Extraction(found=tuple(reading.of_text(checked, name)))
     from .asking import by_model
@@ -47,7 +49,7 @@ def extract_text(text: str, *, model: Model | None = None, name: str = "") -> Ex
     return by_model(model, page, lambda: reading.of_text(checked, name), document=True)
 
 
-def _clean(text: object) -> str:
+def _without_control(text: object) -> str:
     """A text longer than a memory may be is read in full; only what is found in it is kept."""
     if not isinstance(text, str):
         raise ValidationError(f"text must be text (str), not {type(text).__name__}")

@@ -9,7 +9,7 @@ person, each on its own; nothing that is learned takes words or standing from it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
@@ -55,11 +55,13 @@ def keep(
     episode: str = "",
     session_id: str = "",
     trusted: bool,
+    relayed: bool = False,
 ) -> Kept:
     """Keep what was found in a conversation or text, and say what is new.
 
     `source` names where it comes from, `episode` is the id of the conversation if that is kept, too. With
     `trusted=False` it is the words of others: it waits for a person as a candidate, and tasks in it are not taken on.
+    With `relayed=True` an agent reports it: what a person says in it counts as the agent's word, and rules wait.
     """
     place = Place(
         engine=alma.engine,
@@ -70,7 +72,7 @@ def keep(
         session=session_id,
     )
     tally = _Tally()
-    items = _fresh(place, found, trusted, tally)
+    items = [_as_relayed(one) if relayed else one for one in _fresh(place, found, trusted, tally)]
     memories = [one for one in items if one.kind not in (Kind.OUTCOME, Kind.WORK_ITEM)]
     _put(place, memories, becomings, tally)
     _put(place, [one for one in items if one.kind is Kind.OUTCOME], learning, tally)
@@ -129,7 +131,7 @@ def _becoming(place: Place, one: Extracted, mark: str, trusted: bool) -> Becomin
     doubted = () if not trusted else suspicious("\n".join((one.quote, text, *fields.values())))
     believed = trusted and not doubted
     provenance = Provenance(
-        _ORIGINS[one.voice] if believed else Origin.TOOL,
+        _ORIGINS[one.voice] if believed else Origin.CONTENT,
         Trust.LEARNED if believed else Trust.UNTRUSTED,
         (place.episode,) if place.episode else (),
         place.source,
@@ -143,6 +145,12 @@ def _becoming(place: Place, one: Extracted, mark: str, trusted: bool) -> Becomin
     }
     tags = ("decision",) if one.kind is Kind.DECISION else ()
     return Becoming(one, mark, text, fields, provenance, told, tags, _whose(place, one, trusted))
+
+
+def _as_relayed(item: Becoming) -> Becoming:
+    if item.provenance.origin is not Origin.USER:
+        return item
+    return replace(item, provenance=replace(item.provenance, origin=Origin.AGENT))
 
 
 def _whose(place: Place, one: Extracted, trusted: bool) -> str:

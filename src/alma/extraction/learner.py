@@ -11,6 +11,7 @@ from ..engine import validate
 from ..engine.text import shorten
 from ..opening import Holder
 from ..ports import Model
+from ..types.sources import find_source
 from .extracting import extract_conversation
 from .keeping import keep
 from .turns import digest, turns
@@ -67,12 +68,14 @@ class AutoLearner(Holder):
         min_confidence: float | None = None,
         source: str = "conversation",
         trusted: bool = True,
+        relayed: bool = False,
     ) -> Learned:
         """Find what a conversation teaches and keep it; told again, nothing is learned twice.
 
         A message is a mapping with `role` and `content`, and perhaps `at` and `id`. What is less sure than
         `min_confidence` is left out. `dry_run` only says what would be kept, `save_episode` keeps the conversation as
-        well. `trusted=False` is for the talk of others: what it says waits for a person.
+        well. `trusted=False` is for the talk of others: what it says waits for a person. `relayed=True` is for a
+        conversation that an agent reports: the person's words in it count as the agent's, and rules wait for a person.
         """
         messages = list(validate.many("messages", messages))
         least = (
@@ -93,6 +96,7 @@ class AutoLearner(Holder):
             episode=episode,
             session_id=session_id or "",
             trusted=trusted,
+            relayed=relayed,
         )
         return _learned(read, believed, kept, least, episode=episode)
 
@@ -116,7 +120,9 @@ class AutoLearner(Holder):
         given = [{"speaker": one.speaker, "text": one.text, "at": one.at} for one in said]
         # Without a name of its own a conversation is known by how it begins.
         session = session_id or f"chat-{digest(said[0].speaker, said[0].text)[:16]}"
-        return self.alma.add_episode(agent, session, given, user_id, source=source).id
+        # The name of a chat or file is no kind of source.
+        known = source if find_source(source) else "conversation"
+        return self.alma.add_episode(agent, session, given, user_id, source=known).id
 
 
 def _learned(

@@ -165,7 +165,11 @@ class _Builder:
         return Built(**self._counts)
 
     def _records(self, kinds: tuple[str, ...]) -> Iterator[Record]:
-        """Oldest first, so that what was said later has the last word; without their vectors, which take room."""
+        """Oldest first, so that what was said later has the last word; without their vectors, which take room.
+
+        A project has one graph, which all its users see: what belongs to one of them is not read into it, unless the
+        project shares what it learns.
+        """
         where = Where(kinds=set(kinds), projects={self._engine.project})
         found = [(one.created_at, one.id) for one in self._engine.store.scan(where)]
         for start in range(0, len(found), _BATCH):
@@ -174,6 +178,11 @@ class _Builder:
 
     def _take(self, records: list[Record]) -> None:
         """What some records say now, in one transaction, and then an end to what they no longer say."""
+        for one in records if not self._empty else ():
+            if not self._is_for_all(one):
+                # An earlier version read it in.
+                self._forget(one.id)
+        records = [one for one in records if self._is_for_all(one)]
         said = {one.id: self._read(one) for one in records if one.status is Status.ACTIVE}
         entities = [one for some, _ in said.values() for one in some]
         related = [one for _, some in said.values() for one in some]
@@ -193,6 +202,9 @@ class _Builder:
             elif record.status is not Status.CANDIDATE:
                 ended = record.valid_to or record.updated_at
                 self._forget(record.id, ended_at=ended)
+
+    def _is_for_all(self, record: Record) -> bool:
+        return not record.user or self._engine.settings.share_between_users
 
     def _forget(self, source: str, *, ended_at: datetime | None = None, keep: Iterable[str] = ()) -> None:
         entities, relationships, ended = self._graph.forgotten(source, ended_at=ended_at, keep=keep)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import MissingExtraError, StorageError
+from ..folders import make_private_folder
 from .cypher import CypherReading, CypherWriting
 from .rows import Attempt
 
@@ -29,7 +30,7 @@ class Engine:
     def __init__(self, path: str) -> None:
         self._package = _package()
         if path != ":memory:":
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(Path(path).parent)
         try:
             self._database = self._package.Database(path)
             self._connection = self._package.Connection(self._database)

@@ -12,7 +12,7 @@ from ..engine.admit import build, commit, revise
 from ..engine.context import Engine
 from ..engine.drafts import Draft
 from ..ports import Countable
-from ..types.graph import Direction, Entity, Relationship
+from ..types.graph import Direction, Entity, Relationship, end_tags
 from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status
@@ -47,7 +47,7 @@ class RecordRows:
         return [_relationship(one) for one in self._get(RELATION, ids)]
 
     def edges(self, ends: Collection[str] | None, wanted: Wanted, limit: int) -> list[Relationship]:
-        tags = None if ends is None else {tag for end in ends for tag in _ends(end, wanted.direction)}
+        tags = None if ends is None else {tag for end in ends for tag in end_tags(end, wanted.direction)}
         found = self._scan(RELATION, limit, tagged=tags, keys=wanted.types, valid_at=wanted.at)
         return [_relationship(one) for one in found]
 
@@ -158,13 +158,6 @@ def record_id(project: str, kind: str, id: str) -> str:
     return f"{KINDS[kind].prefix}_{home}_{id}"
 
 
-def _ends(id: str, direction: Direction) -> Iterable[str]:
-    if direction is not Direction.IN:
-        yield f"{id} →"
-    if direction is not Direction.OUT:
-        yield f"→ {id}"
-
-
 def _both(subject: str, object: str) -> str:
     return f"{subject} → {object}"
 
@@ -213,7 +206,11 @@ def _of_relationship(one: Relationship) -> dict[str, Any]:
             "confidence": one.confidence,
         },
         "key": one.type,
-        "tags": (*_ends(one.subject, Direction.OUT), *_ends(one.object, Direction.IN), _both(one.subject, one.object)),
+        "tags": (
+            *end_tags(one.subject, Direction.OUT),
+            *end_tags(one.object, Direction.IN),
+            _both(one.subject, one.object),
+        ),
         "links": one.sources,
         "valid_from": one.valid_from,
         "valid_to": one.valid_to,

@@ -34,6 +34,7 @@ _OWN = ("smart", "claude-smart")
 """The names that the plug-in may have in a host."""
 _INPUT_CHARS = 16_000
 _SHORT = 1000
+_ENTRY_CHARS = 60
 _HEAD, _TAIL = 1000, 3000
 """Of an output or an error: what it began with, and how it ended."""
 # A whole file before the edit says nothing that the edit does not.
@@ -118,8 +119,15 @@ def line(call: Call, project: str, now: float, *, ignored: bool = False) -> dict
         "project": project,
         "cwd": told(call.cwd, _SHORT, 0, hiding=False),
         "agent_id": told(call.agent_id, _SHORT, 0, hiding=False),
+        **entry_point(os.environ),
         "data": data,
     }
+
+
+def entry_point(environ: Mapping[str, str]) -> dict[str, Any]:
+    """How the host was started, which tells a person's session from a program's; the drain runs without it."""
+    attended = {"attended": True} if environ.get("CLAUDE_SMART_ATTENDED") == "1" else {}
+    return {"entry": environ.get("CLAUDE_CODE_ENTRYPOINT", "")[:_ENTRY_CHARS], **attended}
 
 
 def _id(call: Call, data: Mapping[str, Any]) -> str:

@@ -23,10 +23,13 @@ from ..engine.capture import transcript
 from ..engine.context import Engine
 from ..engine.distil import fixes
 from ..engine.keep import Kept, Mark, keep, mark_of
+from ..engine.observations import adopt_old_fixes
 from ..engine.rules import Taught
 from ..errors import ALMAError
+from ..types.record import Record
 from ..types.rules import EVERYWHERE
 from . import journal, log
+from .identity import find_moved
 from .locks import held
 from .place import Place
 
@@ -48,6 +51,7 @@ class Memory:
                 embedding_provider="none" if words_only else "auto",
             )
         )
+        adopt_old_fixes(self.alma.engine)
 
     def engine(self, project: str) -> Engine:
         return replace(self.alma.engine, project=project)
@@ -73,6 +77,7 @@ class Report:
     followed: int = 0
     violated: int = 0
     taught: list[Taught] = field(default_factory=list)
+    observed: list[Record] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     busy: bool = False
     """Somebody else is draining; they look again before they end."""
@@ -85,6 +90,7 @@ class Report:
         self.followed += kept.followed
         self.violated += kept.violated
         self.taught += kept.taught
+        self.observed += kept.observed
 
 
 def drain(place: Place, session: str | None = None, *, memory: Memory | None = None, wait: float = 0.0) -> Report:
@@ -168,14 +174,15 @@ def _one(place: Place, memory: Memory, path: str) -> tuple[Kept | None, bool]:
     read = read_journal(path)
     if read is None:
         return None, False
-    engine = memory.engine(read.story.project or EVERYWHERE)
+    project = find_moved(place, read.story.project)
+    engine = memory.engine(project or EVERYWHERE)
     mark = mark_of(engine, read.story.session)
     if mark.file == read.file and mark.offset >= read.size:
         return None, False
     seen = _complete(place, read, mark if mark.file == read.file else Mark())
     if seen:
         read = read_journal(path) or read
-    kept = keep(engine, read.story, Mark(read.file, read.size, max(seen, mark.transcript)))
+    kept = keep(engine, replace(read.story, project=project), Mark(read.file, read.size, max(seen, mark.transcript)))
     return kept, read.story.ended
 
 

@@ -28,6 +28,8 @@ APPLICATION_ID = 0x414C4D41
 VERSION = 1
 """The format of the file that the statements below are written for."""
 EVERYWHERE = "everywhere"
+_MACHINE_TAUGHT = ("fix", "denial")
+_OUTPUT = " *Why:* program output: `"
 NEWEST = 400
 _BUSY_SECONDS = 0.03
 # The plus keeps the planner away from an index that selects half of all rules, where another selects a few.
@@ -44,7 +46,7 @@ class Unreadable(Exception):
 
 
 class Rule:
-    """A rule as it is held."""
+    """A rule or an observation as it is held."""
 
     __slots__ = ("body", "created_at", "evidence", "id", "project")
 
@@ -58,7 +60,28 @@ class Rule:
     @property
     def line(self) -> str:
         """As it is shown: made when the rule was written, and one line whatever happened to it since."""
-        return " ".join(str(self.body.get("line", "")).split())[:400]
+        if self.is_observation and "failed" not in self.body:
+            return self._old_fix()
+        line = " ".join(str(self.body.get("line", "")).split())[:400]
+        if self.body.get("source") in _MACHINE_TAUGHT and _OUTPUT not in line:
+            # Earlier versions wrote what a program printed as the reason.
+            line = line.partition(" *Why:* ")[0]
+        return line
+
+    @property
+    def is_observation(self) -> bool:
+        """Whether it tells what an agent did, and not what a person said."""
+        return self.body.get("source") == "fix"
+
+    def _old_fix(self) -> str:
+        """A repair that an earlier version stored as a rule and no drain has converted yet."""
+        from ..engine.safety import find_weakening
+
+        said = " ".join(self.text("said").split()).replace("`", "'")
+        failed, arrow, worked = said.partition(" → ")
+        if not arrow or find_weakening(failed) or find_weakening(worked):
+            return ""
+        return f"`{failed}` failed, `{worked}` worked"[:400]
 
     def names(self, field: str) -> list[str]:
         given = self.body.get(field)
@@ -135,7 +158,9 @@ class Glance:
         return [found[id] for id in wanted if id in found]
 
     def _found(self, project: str) -> dict[int, str]:
-        select = "SELECT id, project FROM scope WHERE project IN (?, ?) AND kind = 'rule'"
+        select = (
+            "SELECT id, project FROM scope WHERE project IN (?, ?) AND kind IN ('rule', 'observation') AND user = ''"
+        )
         return dict(_fetched(self._db, select, (project, EVERYWHERE)))
 
     def _rules(self, where: str, params: Sequence[Any], limit: int) -> list[Rule]:

@@ -14,7 +14,7 @@ _LINE = 500
 def note(place: Place, event: str, message: str) -> None:
     """Add a line. Where not even that can be written, there is nobody to tell."""
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    line = _safe(f"{moment} {event or '-'} {' '.join(message.split())}"[: 2 * _LINE])[:_LINE] + "\n"
+    line = " ".join(_safe(f"{moment} {event or '-'} {message}").split())[:_LINE] + "\n"
     try:
         place.make()
         file = os.open(place.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -32,9 +32,9 @@ def note(place: Place, event: str, message: str) -> None:
 def _safe(line: str) -> str:
     """A path or a message of the system may hold a secret too."""
     try:
-        from .trim import redacted
+        from .trim import told
 
-        return redacted(line)
+        return told(line, 8 * _LINE, 0)
     except ImportError:
         # A half-removed installation.
         return line.partition(" ")[0]

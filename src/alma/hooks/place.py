@@ -67,6 +67,11 @@ class Place:
         return os.path.join(self.home, "cleared.json")
 
     @property
+    def projects(self) -> str:
+        """The working copies that were seen, one file each."""
+        return os.path.join(self.home, "projects")
+
+    @property
     def runtime(self) -> str:
         return os.path.join(self.home, "runtime.json")
 

@@ -20,11 +20,17 @@ _USUAL_PORTS = {"22", "443", "80"}
 class Project:
     """A project's key, and the folders from the working one up to its root."""
 
-    __slots__ = ("folders", "key")
+    __slots__ = ("folders", "git", "key", "remote", "start")
 
-    def __init__(self, key: str, folders: list[str]) -> None:
+    def __init__(self, key: str, folders: list[str], git: str = "", remote: str = "", start: str = "") -> None:
         self.key = key
+        """As the folder alone says it; `identity` remembers which project it belongs to."""
         self.folders = folders
+        self.git = git
+        """The git directory that all worktrees share; empty without one."""
+        self.remote = remote
+        self.start = start
+        """Without git: the folder that the project is. With neither, the project names itself."""
 
     @property
     def root(self) -> str:
@@ -45,9 +51,10 @@ def locate(cwd: str, opened: str = "") -> Project:
     if name:
         return Project(_short(f"name:{name}"), folders)
     if git:
-        return Project(_short(_of_git(git)), folders)
+        return _of_git(git, folders)
     start = os.path.normcase(os.path.realpath(opened)) if opened else here
-    return Project(_short(f"path:{start if start in above else here}"), folders)
+    start = start if start in above else here
+    return Project(_short(f"path:{start}"), folders, start=start)
 
 
 def writable(path: str) -> str:
@@ -113,15 +120,17 @@ def _override(folder: str) -> str:
 # -- git
 
 
-def _of_git(folder: str) -> str:
+def _of_git(folder: str, folders: list[str]) -> Project:
     common = _common(os.path.join(folder, ".git"))
     if not common:
-        return f"path:{folder}"
+        return Project(_short(f"path:{folder}"), folders, start=folder)
     url = remote(_read(os.path.join(common, "config")))
     named = normalised(url, common) if url else ""
     if named:
-        return f"git:{named}"
-    return f"path:{os.path.dirname(common) if os.path.basename(common) == '.git' else common}"
+        key = _short(f"git:{named}")
+        return Project(key, folders, common, key.removeprefix("git:"))
+    main = os.path.dirname(common) if os.path.basename(common) == ".git" else common
+    return Project(_short(f"path:{main}"), folders, common)
 
 
 def _common(git: str) -> str:

@@ -144,18 +144,22 @@ def _parsed(raw: bytes) -> tuple[Mapping[str, Any], bool]:
 
 
 def _answered(call: Call, place: Place) -> Answer:
-    from . import account, cleared, journal, privacy, project, settings
+    from . import account, cleared, identity, journal, privacy, project, settings
 
     call.cwd = call.cwd or os.getcwd()
     found = project.locate(call.cwd, os.environ.get("CLAUDE_PROJECT_DIR", ""))
     ignored = privacy.ignored(found, call.cwd)
-    if ignored.everything or privacy.is_paused(place, found.key, call.name):
+    if ignored.everything:
         return Answer()
+    copy = identity.find_copy(place, found, remember=False)
+    if privacy.is_paused(place, copy.key, call.name):
+        return Answer()
+    identity.remember_copy(place, found, copy)
     config = settings.load(place, call.name)
     if call.name == "SessionStart" and call.text("source") == "clear":
         call.given = {**call.given, "parent": cleared.adopted(place, call.cwd, call.session) or None}
     hidden = call.name in account.TOOL_EVENTS and ignored.touches(call.given.get("tool_input"))
-    line = account.line(call, found.key, time.time(), ignored=hidden)
+    line = account.line(call, copy.key, time.time(), ignored=hidden)
     journal.append(place, call.session, line, config.number("journal_mb"))
     if call.name == "SessionEnd" and call.text("reason") == "clear":
         cleared.remember(place, call.cwd, call.session)

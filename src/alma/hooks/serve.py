@@ -63,6 +63,7 @@ class Worker:
         self._drainer = threading.Thread(target=self._drain_when_due, name="drain", daemon=True)
         self._refiner = threading.Thread(target=self._refine, name="refine", daemon=True)
         self._used = time.monotonic()
+        """When a hook last asked for something. The worker's own drains do not count, or it would never end."""
         self._handled = 0
 
     # --- the life of it ---
@@ -110,6 +111,9 @@ class Worker:
 
     def _look_around(self) -> None:
         if wake.is_wanted(self._place):
+            if not self._due.is_set() and not self._draining.locked():
+                # A hook asked by the file alone: the worker's own requests are due or being drained.
+                self._used = time.monotonic()
             self._due.set()
         elif self._is_superfluous():
             self._over.set()
@@ -161,8 +165,6 @@ class Worker:
             log.note(self._place, rounds.EVENT, f"drain: {error}")
         except Exception as error:  # noqa: BLE001 - the worker outlives a drain that fails; the journals are still there
             log.note(self._place, rounds.EVENT, f"drain: {log.where(error)}")
-        finally:
-            self._used = time.monotonic()
         if self._duties.unrefined and not self._refiner.is_alive() and not self._over.is_set():
             # In a thread of its own: a model may take minutes, and what is said meanwhile is drained.
             self._refiner = threading.Thread(target=self._refine, name="refine", daemon=True)
@@ -175,8 +177,6 @@ class Worker:
             log.note(self._place, rounds.EVENT, f"model: {error}")
         except Exception as error:  # noqa: BLE001 - the worker outlives a model that fails
             log.note(self._place, rounds.EVENT, f"model: {log.where(error)}")
-        finally:
-            self._used = time.monotonic()
 
     # --- answering ---
 

@@ -17,14 +17,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from alma import __version__
-
 from ..api import Effect, Operation, operations
 from ..api.checking import checked
-from ..api.elsewhere import from_elsewhere
+from ..api.elsewhere import from_elsewhere, relay_sources
 from ..api.plain import plain
 from ..api.projects import Projects
 from ..api.schema import RESULT, is_object
+from ..api.vouching import refuse_vouching
 from ..errors import ALMAError, ValidationError
 from . import logs
 from .arguments import decoded, project
@@ -39,16 +38,19 @@ T = TypeVar("T")
 
 _AT_ONCE = 16
 """So many operations run at the same time; others wait for their turn."""
-_BODY_SECONDS = 30.0
+_AT_ONCE_PER_TOKEN = 4
+"""So many operations of one token run at the same time, so that its slow calls leave room for other clients."""
 _JSON = "application/json"
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"]
 _PREFIX = "/v1/"
 _UNKNOWN = "(unknown)"
+_OPEN = ("/health", "/ready")
+"""What a load balancer asks, which has no token. The answers say nothing of what is remembered or where."""
 
 
 def build(projects: Projects, tokens: Finder, rules: Rules, watchers: Iterable[Watcher] = ()) -> App:
     """The ASGI application, behind its gate. The memories are closed when it is shut down."""
-    service = Service(projects)
+    service = Service(projects, rules.body_seconds)
     return Gate(service.app, rules, tokens, service.route, (service.metrics, *watchers))
 
 
@@ -58,10 +60,12 @@ def offered() -> dict[str, Operation]:
 
 
 class Service:
-    def __init__(self, projects: Projects) -> None:
+    def __init__(self, projects: Projects, body_seconds: float) -> None:
         self._projects = projects
+        self._body_seconds = body_seconds
         self._operations = offered()
         self.metrics = Metrics()
+        self._token_limiters: dict[str, anyio.CapacityLimiter] = {}
         self._around: Mapping[str, Callable[[Request], Any]] = {
             "/health": self._health,
             "/ready": self._ready,
@@ -97,7 +101,7 @@ class Service:
         operation = self._operations.get(name) if path.startswith(_PREFIX) else None
         if operation is not None:
             return path, name, NEEDED[operation.effect]
-        return (path if path in self._around else _UNKNOWN), "", Scope.READ
+        return (path if path in self._around else _UNKNOWN), "", None if path in _OPEN else Scope.READ
 
     # -- operations
 
@@ -107,13 +111,28 @@ class Service:
             raise Refusal(404, "NotFound", "there is no such operation; GET /v1/operations lists them")
         if request.method != "POST":
             raise plainly(405, {"allow": "POST"})
-        arguments = from_elsewhere(operation, checked(operation, decoded(await _body(request))))
+        arguments = from_elsewhere(operation, checked(operation, decoded(await self._body(request))))
         call: Call = request.scope[CALL]
-        return _json(await self._aside(partial(self._done, call, _wanted(request), operation, arguments)))
+        if not _may_approve(call):
+            arguments = refuse_vouching(operation, relay_sources(operation, arguments))
+        async with self._limit_token(call):
+            return _json(await self._aside(partial(self._done, call, _wanted(request), operation, arguments)))
+
+    async def _body(self, request: Request) -> bytes:
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                body = await request.body()
+        except TimeoutError:
+            told = f"the body did not arrive within {self._body_seconds:g} s"
+            raise Refusal(408, "TooSlow", told, {"connection": "close"}) from None
+        if body and request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+            raise Refusal(415, "UnsupportedMediaType", f"the body must be {_JSON}")
+        return body
 
     def _done(self, call: Call, project: str | None, operation: Operation, arguments: Mapping[str, Any]) -> bytes:
         assert call.token is not None
-        alma = self._projects.get(self._chosen(project, call.token.projects), call.token.projects)
+        bounds = call.token.projects
+        alma = self._projects.get(self._chosen(project, bounds), bounds, may_approve=_may_approve(call))
         made = plain(operation.run(alma, **arguments))
         if operation.group == "domains" and operation.effect is not Effect.READS:
             self._projects.renew(alma.project_id)
@@ -146,7 +165,7 @@ class Service:
     # -- around them
 
     async def _health(self, request: Request) -> Response:
-        return _json(_written({"status": "ok", "version": __version__}))
+        return _json(_written({"status": "ok"}))
 
     async def _ready(self, request: Request) -> Response:
         """The memory is opened and read."""
@@ -182,12 +201,23 @@ class Service:
     def _limiter(self) -> anyio.CapacityLimiter:
         return anyio.CapacityLimiter(_AT_ONCE)
 
+    def _limit_token(self, call: Call) -> anyio.CapacityLimiter:
+        assert call.token is not None
+        name = call.token.name
+        if name not in self._token_limiters:
+            self._token_limiters[name] = anyio.CapacityLimiter(_AT_ONCE_PER_TOKEN)
+        return self._token_limiters[name]
+
     async def _aside(self, work: Callable[[], T]) -> T:
         """In a thread, so that others are served meanwhile. What has begun is finished, whoever waits for it."""
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)
 
 
 # -- requests and answers
+
+
+def _may_approve(call: Call) -> bool:
+    return call.token is not None and call.token.scope.holds(Scope.APPROVE)
 
 
 def _answering(work: Callable[[Request], Any], method: str) -> Callable[[Request], Any]:
@@ -203,6 +233,8 @@ def _answering(work: Callable[[Request], Any], method: str) -> Callable[[Request
         except Refusal as refusal:
             return _refused(call, refusal)
         except ALMAError as error:
+            if error.neutral:
+                logs.failed(call, error)
             return _refused(call, because(error))
         except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client gets an answer
             logs.unexpected(call, error)
@@ -219,17 +251,6 @@ async def _not_routed(request: Request, error: Exception) -> Response:
 
 def _refused(call: Call, refusal: Refusal) -> Response:
     return Response(refusal.body(call.id), refusal.status, refusal.headers, media_type=_JSON)
-
-
-async def _body(request: Request) -> bytes:
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            body = await request.body()
-    except TimeoutError:
-        raise Refusal(408, "TooSlow", f"the body did not come within {_BODY_SECONDS:g} s") from None
-    if body and request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
-        raise Refusal(415, "UnsupportedMediaType", f"the body must be {_JSON}")
-    return body
 
 
 def _wanted(request: Request) -> str | None:

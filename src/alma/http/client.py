@@ -197,7 +197,9 @@ class RemoteALMA:
         feedback: str | None = None,
         retrieval_id: str | None = None,
         *,
+        idempotency_key: str | None = None,
         user_id: str | None = None,
+        shared: bool = False,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Outcome:
@@ -267,6 +269,7 @@ class RemoteALMA:
         *,
         subject: str | None = None,
         attribute: str | None = None,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> DomainKnowledge:
@@ -281,6 +284,7 @@ class RemoteALMA:
         category: str | None = None,
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Heuristic:
@@ -297,6 +301,7 @@ class RemoteALMA:
         category: str | None = None,
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AntiPattern:
@@ -312,6 +317,7 @@ class RemoteALMA:
         reach: str = "project",
         source: str = "user_stated",
         *,
+        user_id: str | None = None,
         tags: Iterable[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Rule:
@@ -327,14 +333,26 @@ class RemoteALMA:
         return self._one(Memory, "get", locals())
 
     def update(
-        self, memory_id: str, /, *, status: str | None = None, tags: Iterable[str] | None = None, **fields: Any
+        self,
+        memory_id: str,
+        /,
+        *,
+        status: str | None = None,
+        tags: Iterable[str] | None = None,
+        source: str = "user",
+        **fields: Any,
     ) -> Memory:
         """As `ALMA.update`."""
-        given = {"memory_id": memory_id, "status": status, "tags": tags, "fields": fields or None}
+        given = {"memory_id": memory_id, "status": status, "tags": tags, "source": source, "fields": fields or None}
         return self._one(Memory, "update", given)
 
     def delete(self, memory_id: str) -> None:
         self._asked("delete", {"memory_id": memory_id})
+
+    def erase_user(self, user_id: str) -> dict[str, int]:
+        """As `ALMA.erase_user`."""
+        counts: dict[str, int] = self._asked("erase_user", {"user_id": user_id})["counts"]
+        return counts
 
     def history(self, memory_id: str) -> list[dict[str, Any]]:
         changes = self._several(Change, "history", {"memory_id": memory_id})
@@ -377,7 +395,7 @@ class RemoteALMA:
         gone: ForgottenMemories = decoded(ForgottenMemories, self._asked("forget", said(locals())))
         return Forgotten(gone.ids)
 
-    def get_stats(self, agent: str | None = None) -> Stats:
+    def get_stats(self, agent: str | None = None, user_id: str | None = None) -> Stats:
         return cast("Stats", self._asked("stats", said(locals())))
 
     # -- how it is asked

@@ -2,7 +2,8 @@
 
 In this order: an id, the size, the name it calls us by, the page it comes from, the token, what the token may do, and
 how much of it lately. A browser runs on the same machine, so being local proves nothing: a page that rebinds its own
-name to 127.0.0.1 fails at the name, any other at its origin, and both have no token.
+name to 127.0.0.1 fails at the name, any other at its origin, and both have no token. Open routes, such as a health
+check, need no token.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ _LOG = logging.getLogger("alma.http")
 _LATER = {"retry-after": "5"}
 _AND_NO_MORE = {"connection": "close"}
 _REALM = 'Bearer realm="alma"'
+_INVALID = {"www-authenticate": f'{_REALM}, error="invalid_token"'}
+_NOBODY = "\0nobody"
+"""Who calls open routes without a token share one rate limit. No token can have this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,8 @@ class Rules:
     """Foreign pages that may call us nevertheless, such as https://app.example.org."""
     scheme: str = "http"
     max_bytes: int = 4 * 2**20
+    body_seconds: float = 30.0
+    """So long may a body take to arrive."""
     rate: float = 200.0
     """Requests a second for each token; 0: as many as it likes."""
     burst: int = 400
@@ -84,8 +90,8 @@ class Watcher(Protocol):
     def ended(self, call: Call) -> None: ...
 
 
-Route = tuple[str, str, Scope]
-"""The path as it is known to us, the operation (or empty) and what is needed for it."""
+Route = tuple[str, str, Scope | None]
+"""The path as it is known to us, the operation (or empty) and what is needed for it; None: no token."""
 
 
 class Gate:
@@ -126,24 +132,28 @@ class Gate:
     ) -> None:
         origin = headers.one("origin")
         answering = self._answering(call, origin, send)
+        is_preflight = (
+            call.method == "OPTIONS" and origin is not None and headers.one("access-control-request-method") is not None
+        )
         try:
-            self._check(scope["path"], headers, call, origin)
+            call.path, call.operation, needed = self._route(scope["path"])
+            self._fits(headers)
+            self._is_us(headers)
+            self._is_welcome(headers, origin)
+            if not is_preflight:
+                self._authorize(headers, call, needed)
         except Refusal as refusal:
             await respond(answering, refusal.status, refusal.body(call.id), refusal.headers)
             return
-        if call.token is None:
-            # Only a question of a browser whether it may ask gets here.
+        if is_preflight:
             await respond(answering, 204, b"", _PREFLIGHT)
             return
         scope[CALL] = call
         await self._app(scope, self._counted(call, receive), answering)
 
-    def _check(self, path: str, headers: Headers, call: Call, origin: str | None) -> None:
-        call.path, call.operation, needed = self._route(path)
-        self._fits(headers)
-        self._is_us(headers)
-        self._is_welcome(headers, origin)
-        if call.method == "OPTIONS" and origin is not None and headers.one("access-control-request-method"):
+    def _authorize(self, headers: Headers, call: Call, needed: Scope | None) -> None:
+        if needed is None:
+            self._limits.take(_NOBODY)
             return
         token = call.token = self._known(headers)
         if not token.scope.holds(needed):
@@ -192,8 +202,10 @@ class Gate:
             _LOG.error("%s", error)
             raise Refusal(503, "NotReady", "the tokens cannot be read; the log says more", _LATER) from error
         if token is None:
-            wrong = {"www-authenticate": f'{_REALM}, error="invalid_token"'}
-            raise Refusal(401, "Unauthorized", "the bearer token is not known, or was revoked", wrong)
+            raise Refusal(401, "Unauthorized", "the bearer token is not known, or was revoked", _INVALID)
+        if token.expires_at is not None and token.is_expired:
+            told = f"the bearer token {token.name!r} expired on {token.expires_at:%Y-%m-%d %H:%M} UTC"
+            raise Refusal(401, "Unauthorized", f"{told}; `alma token add` makes another", _INVALID)
         return token
 
     def _counted(self, call: Call, receive: Receive) -> Receive:

@@ -77,5 +77,10 @@ def unexpected(call: Call, error: BaseException) -> None:
     _LOG.error("request %s to %s failed inside alma", call.id, call.operation or call.path, exc_info=error)
 
 
+def failed(call: Call, error: BaseException) -> None:
+    """For the owner of the server, who reads where things lie; the caller gets a neutral sentence."""
+    _LOG.error("request %s to %s failed: %s", call.id, call.operation or call.path, str(error))
+
+
 def not_ready(error: BaseException) -> None:
-    _LOG.warning("the memory is not ready", exc_info=error)
+    _LOG.warning("the memory is not ready: %s", str(error), exc_info=error)

@@ -179,13 +179,13 @@ def _around() -> Schema:
     }
     alive: Schema = {
         "type": "object",
-        "properties": {"status": {"type": "string", "enum": ["ok"]}, "version": {"type": "string"}},
-        "required": ["status", "version"],
+        "properties": {"status": {"type": "string", "enum": ["ok"]}},
+        "required": ["status"],
     }
     ready: Schema = {"type": "object", "properties": {"ready": {"type": "boolean"}}, "required": ["ready"]}
     return {
-        "/health": _get("health_check", "Whether the service is there.", alive),
-        "/ready": _get("readiness", "Whether the memory can be read.", ready),
+        "/health": _without_token(_get("health_check", "Whether the service is there. Needs no token.", alive)),
+        "/ready": _without_token(_get("readiness", "Whether the memory can be read. Needs no token.", ready)),
         "/metrics": _get("metrics", "Figures for Prometheus.", None, [{"$ref": "#/components/parameters/Project"}]),
         "/v1/operations": _get("operations", "All operations.", listed),
     }
@@ -196,6 +196,10 @@ def _get(name: str, summary: str, answer: Schema | None, parameters: list[Schema
     if answer is None:
         responses["200"] = {"description": "Done.", "content": {"text/plain": {"schema": {"type": "string"}}}}
     return {"get": {"operationId": name, "summary": summary, "parameters": parameters or [], "responses": responses}}
+
+
+def _without_token(path: Schema) -> Schema:
+    return {"get": {**path["get"], "security": []}}
 
 
 def _moved(schema: Any) -> Any:

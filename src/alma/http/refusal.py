@@ -40,9 +40,9 @@ class Refusal(Exception):
 
 
 def because(error: ALMAError) -> Refusal:
-    """What alma itself raised, under its own name."""
+    """What alma itself raised, under its own name; without its words where these may name files of the server."""
     status = next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), 500)
-    return Refusal(status, type(error).__name__, str(error), _SOON if status == 503 else None)
+    return Refusal(status, type(error).__name__, error.neutral or str(error), _SOON if status == 503 else None)
 
 
 def plainly(status: int, headers: Mapping[str, str] | None = None) -> Refusal:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +37,8 @@ class Options:
     insecure: bool = False
     max_megabytes: float = 4.0
     rate: float = 200.0
+    timeout: float = listening.REQUEST_SECONDS
+    max_connections: int = listening.CONNECTIONS
     log_file: str | None = None
     """Without one, the lines go to standard error."""
 
@@ -50,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--insecure", action="store_true", help="listen beyond this machine without TLS")
     parser.add_argument("--max-megabytes", type=float, default=4.0, help="the largest request; default: 4")
     parser.add_argument("--rate", type=float, default=200.0, help="requests a second for each token; 0: any number")
+    listening.add_limits(parser)
     parser.add_argument(
         "--log-file", metavar="FILE", help="where a line for each request goes; default: standard error"
     )
@@ -67,6 +72,8 @@ def options(args: argparse.Namespace, config: str | None) -> Options:
         insecure=args.insecure,
         max_megabytes=args.max_megabytes,
         rate=args.rate,
+        timeout=args.timeout,
+        max_connections=args.max_connections,
         log_file=args.log_file,
     )
 
@@ -94,9 +101,10 @@ def serve(chosen: Options) -> None:
     try:
         import uvicorn
 
+        from ..connections import limit_connections
         from .app import build
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio"):
+        if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio", "h11"):
             raise
         raise MissingExtraError(str(error.name), "http", "The HTTP service") from error
     with listening.listening(chosen.host, chosen.port) as bound, _log(chosen.log_file) as stream:
@@ -105,6 +113,7 @@ def serve(chosen: Options) -> None:
         made = _built(build, chosen, port, stream)
         config = uvicorn.Config(
             made,
+            http=limit_connections(chosen.timeout, chosen.max_connections),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -123,14 +132,12 @@ def serve(chosen: Options) -> None:
 def _built(build: Callable[..., App], chosen: Options, port: int, stream: IO[str]) -> App:
     from ..api.holding import Held
     from ..api.projects import Projects
-    from ..app import find_config, open_memory
-    from ..config import load
+    from ..app import open_memory, read_config
     from . import tokens
     from .gate import Rules
     from .logs import RequestLog
 
-    path = find_config(chosen.config)
-    config = load(path)
+    path, config = read_config(chosen.config)
     file = tokens.beside(path)
     if tokens.ready(file) is not None:
         _say("made a token that may do everything")
@@ -141,6 +148,7 @@ def _built(build: Callable[..., App], chosen: Options, port: int, stream: IO[str
         origins=frozenset(one.lower().rstrip("/") for one in chosen.allowed_origins),
         scheme=_scheme(chosen),
         max_bytes=round(chosen.max_megabytes * _MEGABYTE),
+        body_seconds=chosen.timeout,
         rate=chosen.rate,
         burst=max(1, round(2 * chosen.rate)),
     )
@@ -158,6 +166,7 @@ def _say(text: str) -> None:
 def refuse_the_world(chosen: Options) -> None:
     if not chosen.max_megabytes > 0 or not chosen.rate >= 0:
         raise ConfigError("--max-megabytes must be more than 0, and --rate 0 or more")
+    listening.refuse_senseless(chosen.timeout, chosen.max_connections)
     if bool(chosen.key) != bool(chosen.certificate):
         raise ConfigError("--tls-cert and --tls-key belong together: name both")
     listening.refuse_unfit(chosen.certificate, chosen.key)
@@ -182,13 +191,26 @@ def _log(name: str | None) -> Iterator[IO[str]]:
         yield sys.stderr
         return
     try:
-        file = Path(name).open("a", encoding="utf-8")  # noqa: SIM115 - closed below; only opening may fail so
+        file = _open_private(Path(name))
     except OSError as error:
         raise ConfigError(
             f"the log file {name} cannot be written: {error.strerror}; --log-file names another"
         ) from None
     with file:
         yield file
+
+
+def _open_private(path: Path) -> IO[str]:
+    """Open a file to append to that only its owner can read, also when others could read it before."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        # A pipe or a terminal has permissions of its own.
+        if os.name == "posix" and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)
+        return os.fdopen(descriptor, "a", encoding="utf-8")
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def _to_lines(stream: IO[str]) -> None:

@@ -1,8 +1,8 @@
 """Who may do what: bearer tokens in a file, by their hashes only.
 
-The file lies beside the configuration, readable by its owner alone. A token reads, writes or administers, in some
-projects or in all; it is shown once, when it is made. The first one is made at the first start and kept readable in a
-file of its own.
+The file lies beside the configuration, readable by its owner alone. A token reads, writes, approves or administers, in
+some projects or in all, until it expires or is revoked; it is shown once, when it is made. The first one is made at the
+first start and kept readable in a file of its own.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from ..api import Effect
 from ..errors import ConfigError, NotFoundError, ValidationError, unknown
+from ..folders import keep_out_of_git
+from ..trust_register import record_created_files
 from ..types.times import from_iso, now, to_iso
 
 FILE = "http-tokens.json"
@@ -33,6 +36,8 @@ _PRIVATE = 0o600
 _PATIENCE = 5.0
 _ABANDONED = 30.0
 _MAX_NAME = 100
+_DURATION = re.compile(r"(\d{1,5})([hdwy])")
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
 
 
 class Scope(StrEnum):
@@ -40,6 +45,8 @@ class Scope(StrEnum):
 
     READ = "read"
     WRITE = "write"
+    APPROVE = "approve"
+    """Also decides about memories from outside content. For people: an agent would approve what it was made to read."""
     ADMIN = "admin"
 
     def holds(self, other: Scope) -> bool:
@@ -65,6 +72,12 @@ class Token:
     projects: frozenset[str] | None = None
     """The only projects there are for it; None: all."""
     created_at: datetime
+    expires_at: datetime | None = None
+    """None: it holds until it is revoked."""
+
+    @property
+    def is_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at <= now()
 
 
 # -- what people do
@@ -80,9 +93,14 @@ def listed(path: Path) -> list[Token]:
     return _read(path) if path.exists() else []
 
 
-def add(path: Path, name: str, scope: str = Scope.READ, projects: Iterable[str] = ()) -> str:
-    """Make a token and give its secret, which is not kept and cannot be shown again."""
-    secret, made = _made(name, scope, projects)
+def add(
+    path: Path, name: str, scope: str = Scope.READ, projects: Iterable[str] = (), expires: str | None = None
+) -> str:
+    """Make a token and give its secret, which is not kept and cannot be shown again.
+
+    `expires` is a duration such as '30d' or '12h', or a date or time in ISO 8601; without it the token does not expire.
+    """
+    secret, made = _made(name, scope, projects, None if expires is None else parse_expiry(expires))
     with _alone(path):
         held = listed(path)
         if any(one.name == made.name for one in held):
@@ -131,7 +149,23 @@ def _first(path: Path) -> Path | None:
     return first
 
 
-def _made(name: str, scope: str, projects: Iterable[str] = ()) -> tuple[str, Token]:
+def parse_expiry(given: str) -> datetime:
+    """Return the moment that a duration from now or an ISO 8601 date names. A date without a time zone is UTC."""
+    text, moment = given.strip(), now()
+    duration = _DURATION.fullmatch(text.lower())
+    try:
+        end = moment + int(duration[1]) * _UNITS[duration[2]] if duration else datetime.fromisoformat(text)
+        end = end.replace(tzinfo=end.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValidationError(
+            f"expires must be a duration such as 12h, 30d or 1y, or a date such as 2031-01-31, not {given!r}"
+        ) from None
+    if end <= moment:
+        raise ValidationError(f"expires must lie in the future, and {given!r} does not")
+    return end
+
+
+def _made(name: str, scope: str, projects: Iterable[str] = (), expires_at: datetime | None = None) -> tuple[str, Token]:
     secret = _PREFIX + secrets.token_urlsafe(32)
     made = Token(
         name=_name("name", name),
@@ -139,6 +173,7 @@ def _made(name: str, scope: str, projects: Iterable[str] = ()) -> tuple[str, Tok
         scope=_scope(scope),
         projects=frozenset(_name("project", one) for one in projects) or None,
         created_at=now(),
+        expires_at=expires_at,
     )
     return secret, made
 
@@ -219,6 +254,7 @@ def _token(one: dict[str, Any]) -> Token:
         scope=Scope(one["scope"]),
         projects=None if projects is None else frozenset(projects),
         created_at=made,
+        expires_at=from_iso(one.get("expires_at")),
     )
 
 
@@ -230,6 +266,7 @@ def _write(path: Path, tokens: list[Token]) -> None:
             "scope": str(one.scope),
             "projects": None if one.projects is None else sorted(one.projects),
             "created_at": to_iso(one.created_at),
+            "expires_at": to_iso(one.expires_at),
         }
         for one in tokens
     ]
@@ -239,6 +276,9 @@ def _write(path: Path, tokens: list[Token]) -> None:
 def _put(path: Path, text: str) -> None:
     """Whole or not at all, and never readable by others, not for a moment."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if not path.exists():
+        record_created_files(path)
+        keep_out_of_git(path.parent)
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE), "w", encoding="utf-8") as file:
             file.write(text)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..engine import validate
+from ..engine.admit import clean
 from ..engine.episodes import Conversation, Said
 from ..engine.inject.escape import suspicious
 from ..types.record import Origin, Provenance, Trust
@@ -63,7 +64,7 @@ def _turns(chat: Chat) -> Iterator[Message]:
         seen[(speaker, words)] += 1
         # Without an id of its own a message is known by its place among equal ones.
         known = ("id", message.id) if message.id else ("said", chat.part, str(seen[(speaker, words)]))
-        for number, text in enumerate(_pieces(words, TURN_CHARS)):
+        for number, text in enumerate(_pieces(clean(words), TURN_CHARS)):
             yield replace(message, speaker=speaker, text=text, id=digest(*known, speaker, words, str(number)))
 
 
@@ -71,7 +72,7 @@ def _sections(document: Document) -> Iterator[Message]:
     """A document as turns of its own name: what stands under a heading, in pieces that can be quoted."""
     seen: Counter[str] = Counter()
     speaker = name(document.name)
-    for section in _HEADING.split(_SURROGATE.sub("\ufffd", document.text)):
+    for section in _HEADING.split(clean(_SURROGATE.sub("\ufffd", document.text))):
         for text in _pieces(section.strip(), SECTION_CHARS):
             seen[text] += 1
             id = digest("section", text, str(seen[text]))
@@ -105,12 +106,12 @@ def _visible(words: str) -> Iterator[str]:
 
 
 def name(given: str) -> str:
-    return " ".join(_UNSEEN.sub(" ", given).split())[:_NAME_CHARS].strip() or "unknown"
+    return " ".join(_UNSEEN.sub(" ", clean(given)).split())[:_NAME_CHARS].strip() or "unknown"
 
 
 def title(given: str) -> str:
     """What a conversation is called; nothing when its name reads like an instruction."""
-    told = " ".join(_UNSEEN.sub(" ", given).split())[:_TITLE_CHARS].strip()
+    told = " ".join(_UNSEEN.sub(" ", clean(given)).split())[:_TITLE_CHARS].strip()
     return "" if told and suspicious(told) else told
 
 
@@ -132,7 +133,7 @@ def _said(turn: Message, source: str) -> Said:
     """That it was said is certain, and it is only ever quoted. What somebody else wrote for a model waits for a
     person."""
     doubted = turn.voice in (Voice.OTHER, Voice.TOOL) and suspicious(turn.text)
-    trust = Provenance(Origin.TOOL, Trust.UNTRUSTED, source=source)
+    trust = Provenance(Origin.CONTENT, Trust.UNTRUSTED, source=source)
     heard = Provenance(Origin.IMPORT, Trust.LEARNED, source=source)
     return Said(speaker=turn.speaker, text=turn.text, at=turn.at, id=turn.id, provenance=trust if doubted else heard)
 

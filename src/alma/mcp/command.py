@@ -10,25 +10,32 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .. import listening
 from ..errors import ALMAError, ConfigError, MissingExtraError
-from ..listening import is_local
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 STDIO, HTTP = "stdio", "http"
 PORT = 8765
+_PACKAGES = ("mcp", "mcp_types", "anyio", "starlette", "uvicorn")
+"""What the extra `mcp` brings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     config: str | None = None
-    tools: str = "all"
+    tools: str = "default"
     agent: str | None = None
+    roots: tuple[str, ...] = ()
+    """Where tools may use files; empty: in the project's folder."""
+    approve: bool = False
     transport: str = STDIO
     host: str = "127.0.0.1"
     port: int = PORT
@@ -38,12 +45,28 @@ class Options:
     certificate: str | None = None
     key: str | None = None
     insecure: bool = False
+    timeout: float = listening.REQUEST_SECONDS
+    max_connections: int = listening.CONNECTIONS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the server, but for `--config`."""
-    parser.add_argument("--tools", default="all", help="all, core (a small set), or names with commas between them")
+    parser.add_argument(
+        "--tools", default="default", help="default, core (a small set), all, or names with commas between them"
+    )
     parser.add_argument("--agent", help="who is meant when a call names no agent")
+    parser.add_argument(
+        "--root",
+        metavar="FOLDER",
+        action="append",
+        default=[],
+        help="where tools may use files, over stdio; may be repeated. Default: the project's folder",
+    )
+    parser.add_argument(
+        "--approve",
+        action="store_true",
+        help="a person sees every call: calls may make active what came from outside content",
+    )
     parser.add_argument("--transport", choices=(STDIO, HTTP), default=STDIO, help="default: stdio")
     over_http = parser.add_argument_group("over HTTP")
     over_http.add_argument("--host", default="127.0.0.1", help="where to listen; default: 127.0.0.1")
@@ -56,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     over_http.add_argument("--tls-cert", metavar="FILE", help="a certificate; needed to listen beyond this machine")
     over_http.add_argument("--tls-key", metavar="FILE", help="its key")
     over_http.add_argument("--insecure", action="store_true", help="listen beyond this machine without TLS")
+    listening.add_limits(over_http)
 
 
 def options(args: argparse.Namespace, config: str | None) -> Options:
@@ -63,6 +87,8 @@ def options(args: argparse.Namespace, config: str | None) -> Options:
         config=config,
         tools=args.tools,
         agent=args.agent,
+        roots=tuple(args.root),
+        approve=args.approve,
         transport=args.transport,
         host=args.host,
         port=args.port,
@@ -72,6 +98,8 @@ def options(args: argparse.Namespace, config: str | None) -> Options:
         certificate=args.tls_cert,
         key=args.tls_key,
         insecure=args.insecure,
+        timeout=args.timeout,
+        max_connections=args.max_connections,
     )
 
 
@@ -97,32 +125,59 @@ def run(chosen: Options) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     if chosen.config is not None and not os.path.isfile(chosen.config):
         raise ConfigError(f"there is no file {chosen.config}; `alma init` writes a configuration")
+    for root in chosen.roots:
+        if not os.path.isdir(root):
+            raise ConfigError(f"--root must be a folder, and {root!r} is none")
     server = _built(chosen)
     if chosen.transport == HTTP:
-        from .http import serve
+        with naming_the_extra():
+            from .http import serve
 
         serve(server, chosen)
     else:
         _over_stdio(server)
 
 
-def _built(chosen: Options) -> Server[Any]:
+@contextmanager
+def naming_the_extra() -> Iterator[None]:
+    """Name the extra that is missing when something inside cannot be imported."""
     try:
-        from .server import build
+        yield
     except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
+        if str(error.name).partition(".")[0] not in _PACKAGES:
             raise
         raise MissingExtraError("mcp", "mcp", "The MCP server") from error
+
+
+def _built(chosen: Options) -> Server[Any]:
+    with naming_the_extra():
+        from .server import build
     from ..api.holding import Held, configured
 
     _refuse_unknown(chosen.tools)
-    remote = chosen.transport == HTTP and not is_local(chosen.host)
-    return build(Held(configured(chosen.config)), chosen.tools, chosen.agent, remote=remote)
+    held = Held(configured(chosen.config), may_approve=chosen.approve)
+    roots = None if chosen.transport == HTTP else partial(_find_roots, chosen)
+    return build(held, chosen.tools, chosen.agent, roots=roots)
+
+
+def _find_roots(chosen: Options) -> Sequence[str]:
+    """The folders that the user named, else that of the project."""
+    from ..api.confining import find_project_folder
+    from ..app import find_config
+
+    if chosen.roots:
+        return chosen.roots
+    try:
+        config = find_config(chosen.config)
+    except ConfigError:
+        config = None
+    folder = find_project_folder(config)
+    return [] if folder is None else [str(folder)]
 
 
 def _refuse_unknown(tools: str) -> None:
     """What was mistyped is told at once; the usual choices need nothing to be loaded."""
-    if tools not in ("all", "core"):
+    if tools not in ("default", "all", "core"):
         from .tools import offered
 
         offered(tools)

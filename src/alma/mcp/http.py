@@ -27,7 +27,10 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.routing import Route
 
 from .. import listening
+from ..connections import limit_connections
 from ..errors import ConfigError
+from ..folders import keep_out_of_git
+from ..trust_register import record_created_files
 
 if TYPE_CHECKING:
     from .command import Options
@@ -73,6 +76,7 @@ def serve(server: Server[Any], options: Options) -> None:
         print(f"alma mcp: {scheme}://{listening.written(options.host)}:{port}{PATH}", file=sys.stderr, flush=True)
         config = uvicorn.Config(
             made,
+            http=limit_connections(options.timeout, options.max_connections),
             log_config=None,
             access_log=False,
             ssl_certfile=options.certificate,
@@ -85,6 +89,7 @@ def serve(server: Server[Any], options: Options) -> None:
 def _refuse_unfit(options: Options) -> None:
     if options.key and not options.certificate:
         raise ConfigError("--tls-key is for --tls-cert: name both")
+    listening.refuse_senseless(options.timeout, options.max_connections)
     listening.refuse_the_world(options.host, options.certificate, options.insecure, options.allowed_hosts)
     listening.refuse_unfit(options.certificate, options.key)
 
@@ -112,14 +117,18 @@ def _token(options: Options) -> str:
 
 
 def _beside(config: str | None) -> Path:
-    from ..app import find_config
+    from ..app import read_config
 
-    return find_config(config).resolve().parent / "mcp-token"
+    path, _ = read_config(config)
+    return path.resolve().parent / "mcp-token"
 
 
 def read_or_make_token(path: Path) -> str:
     """The token in a file that nobody else can read; made with the file when it is missing."""
     made = secrets.token_urlsafe(32)
+    if not path.exists():
+        record_created_files(path)
+        keep_out_of_git(path.parent)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

@@ -12,6 +12,7 @@ from pathlib import Path
 from ..errors import ConfigError
 from . import clients
 from .clients import PROJECT, USER, Change, Client, Machine
+from .command import naming_the_extra
 
 INSTALL, UNINSTALL = "install", "uninstall"
 Say = Callable[[str], None]
@@ -24,7 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser, action: str) -> None:
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="only show what would change")
     if action == INSTALL:
-        parser.add_argument("--tools", default="all", help="all, core (a small set), or names with commas between them")
+        parser.add_argument(
+            "--tools",
+            default="core",
+            help="core (a small set, the default), default, all, or names with commas between them",
+        )
         parser.add_argument("--agent", help="who is meant when a call names no agent")
         parser.add_argument(
             "--portable", action="store_true", help="an entry that works in every clone: `alma` from the PATH"
@@ -56,11 +61,12 @@ def run(action: str, args: argparse.Namespace, config: str | None, *, as_json: b
 
 
 def _command(client: Client, scope: str, args: argparse.Namespace, config: str | None, machine: Machine) -> list[str]:
-    from .tools import ALL, offered
+    with naming_the_extra():
+        from .tools import DEFAULT, offered
 
     offered(args.tools)
     options = [
-        *(["--tools", args.tools] if args.tools != ALL else []),
+        *(["--tools", args.tools] if args.tools != DEFAULT else []),
         *(["--agent", args.agent] if args.agent else []),
     ]
     return clients.command(_config(client, scope, args, config, machine), portable=args.portable, options=options)
@@ -68,11 +74,14 @@ def _command(client: Client, scope: str, args: argparse.Namespace, config: str |
 
 def _config(client: Client, scope: str, args: argparse.Namespace, config: str | None, machine: Machine) -> Path | None:
     """For all projects of a user it is left open: each has its own, found from the folder the client works in."""
-    from ..app import find_config
+    from ..app import find_config, read_config
 
     works_somewhere = client.project is not None
     if scope == USER and config is None and works_somewhere:
         return None
+    if config is None:
+        # The entry names the file, and a file that is named is trusted: not without asking.
+        read_config()
     found = Path(os.path.abspath(find_config(config)))
     if not found.is_file():
         raise ConfigError(f"there is no file {found}; `alma init` writes a configuration")

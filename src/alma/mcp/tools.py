@@ -13,15 +13,17 @@ import mcp_types as types
 
 from ..api import Effect, Operation, operations
 from ..api.checking import checked
-from ..api.elsewhere import from_elsewhere
+from ..api.confining import Roots
+from ..api.elsewhere import from_elsewhere, relay_sources
 from ..api.operation import PROGRESS
 from ..api.plain import plain
 from ..api.schema import RESULT, Schema, input_schema, is_object, is_told, output_schema, told_once
+from ..api.vouching import refuse_vouching
 from ..core import ALMA
 from ..errors import ConfigError, unknown
 
 PREFIX = "alma_"
-ALL, CORE = "all", "core"
+ALL, CORE, DEFAULT = "all", "core", "default"
 CORE_NAMES = (
     "retrieve",
     "learn",
@@ -33,6 +35,31 @@ CORE_NAMES = (
     "record_feedback",
 )
 """What an agent cannot do without: recall, learn, tell, look up, correct, judge."""
+DEFAULT_NAMES = (
+    *CORE_NAMES,
+    "record_usage",
+    "forget",
+    "stats",
+    "health",
+    "start_session",
+    "end_session",
+    "quick_reload",
+    "create_work_item",
+    "update_progress",
+    "get_next_item",
+    "checkpoint",
+    "resume",
+    "merge_states",
+    "workflow_learn",
+    "link_artifact",
+    "get_artifacts",
+    "cleanup_checkpoints",
+    "retrieve_scoped",
+    "create_domain",
+    "assess_confidence",
+)
+"""The small set, and one tool or a few for each thing that alma does. A client puts all it lists into every chat."""
+_SETS = {CORE: CORE_NAMES, DEFAULT: DEFAULT_NAMES}
 
 Report = Callable[[int, int], None]
 
@@ -45,8 +72,12 @@ class Offer:
 
     operation: Operation
     defaults: Mapping[str, Any]
-    remote: bool = False
-    """Those who call are on other machines."""
+    roots: Roots | None
+    """Where files may be used; None: those who call are on other machines, and name no files of this one."""
+    may_approve: bool
+    """Whether a person stands behind the calls, and may take outside content for their own words."""
+    describes_result: bool = False
+    """Whether the schema of its result is listed, too. In a chat that takes more room than all else."""
 
     @property
     def name(self) -> str:
@@ -64,7 +95,7 @@ class Offer:
             title=self.operation.name.replace("_", " ").capitalize(),
             description=_naming_tools(self.operation.description),
             input_schema=self.input_schema,
-            output_schema=output_schema(self.operation),
+            output_schema=output_schema(self.operation) if self.describes_result else None,
             annotations=types.ToolAnnotations(
                 read_only_hint=effect is Effect.READS,
                 destructive_hint=effect is Effect.ERASES,
@@ -75,7 +106,9 @@ class Offer:
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         made = checked(self.operation, arguments, self.defaults)
-        return from_elsewhere(self.operation, made) if self.remote else made
+        if not self.may_approve:
+            made = refuse_vouching(self.operation, relay_sources(self.operation, made))
+        return from_elsewhere(self.operation, made) if self.roots is None else self.roots.confine(self.operation, made)
 
     def call(self, alma: ALMA, arguments: Mapping[str, Any], report: Report | None = None) -> types.CallToolResult:
         """`arguments` as `check` gave them."""
@@ -91,14 +124,22 @@ def _structured(kind: Any, made: Any) -> Schema:
     return made if is_object(kind) else {RESULT: made}
 
 
-def offered(wanted: str = ALL, agent: str | None = None, *, remote: bool = False) -> dict[str, Offer]:
-    """The tools by name: 'all', 'core', or names with commas between them. `agent` need not be named in calls then.
+def offered(
+    wanted: str = DEFAULT,
+    agent: str | None = None,
+    *,
+    roots: Roots | None = Roots(),  # noqa: B008 - immutable
+    may_approve: bool = False,
+) -> dict[str, Offer]:
+    """The tools by name: 'default', 'core', 'all', or names with commas between them.
 
-    Those who are `remote` get no tools that work on the files of this machine.
+    `agent` need not be named in calls then. `roots` are the folders in which files may be used; None means that calls
+    come over the network, which get no tools that work on files. 'all' is for programs: results are described, too.
     """
     defaults = {"agent": agent} if agent else {}
-    chosen = [one for one in _chosen(wanted) if not (remote and one.on_files)]
-    return {offer.name: offer for offer in (Offer(one, defaults, remote) for one in chosen)}
+    chosen = [one for one in _chosen(wanted) if not (roots is None and one.on_files)]
+    offers = [Offer(one, defaults, roots, may_approve, describes_result=wanted == ALL) for one in chosen]
+    return {offer.name: offer for offer in offers}
 
 
 def _chosen(wanted: str) -> Iterable[Operation]:
@@ -106,11 +147,11 @@ def _chosen(wanted: str) -> Iterable[Operation]:
     if wanted == ALL:
         return listed.values()
     named = [one.strip().removeprefix(PREFIX) for one in wanted.split(",")]
-    # The small set may be asked for with a few more beside it.
-    names = [name for one in named for name in (CORE_NAMES if one == CORE else [one])]
+    # A set may be asked for with a few more beside it.
+    names = [name for one in named for name in _SETS.get(one, [one])]
     for name in names:
         if name not in listed:
-            raise ConfigError(unknown("tool", name, [ALL, CORE, *listed]))
+            raise ConfigError(unknown("tool", name, [ALL, DEFAULT, CORE, *listed]))
     return [listed[name] for name in dict.fromkeys(names)]
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from ..errors import ConfigError
 
 _SHOWN = 200
+_READ = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Endpoint:
         from ..engine.redact import redact
 
         hidden = said.replace(self.secret, "***") if self.secret else said
-        return redact(" ".join(hidden.split())[: 4 * _SHOWN]).text[:_SHOWN]
+        return " ".join(redact(hidden[:_READ]).text.split())[:_SHOWN]
 
 
 def checked_url(url: str, *, allow_http: bool) -> str:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import ModelUnavailableError
+from ..folders import make_private_folder
 from ..ports import Model
 from ..types.asking import Answer, Prompt
 from .patience import NOTHING
@@ -44,7 +45,7 @@ class Logged:
         return self._model.ask(prompt)
 
     def _write(self, line: bytes) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self._path.parent)
         if self._path.exists() and self._path.stat().st_size + len(line) > MOST_BYTES:
             os.replace(self._path, self._path.with_name(f"{self._path.name}.1"))
         # A link that somebody put there would send the log elsewhere.

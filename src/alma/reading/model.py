@@ -247,5 +247,5 @@ def _normalise(text: str) -> str:
 
 def _has_unknown_literal(text: str, vocabulary: str) -> bool:
     """Return whether a text names a command, flag, path, number or identifier that does not occur in `vocabulary`."""
-    literals = (_normalise(match[1] or match[2]).strip(".,;:!?") for match in _LITERAL.finditer(text))
-    return any(literal and literal not in vocabulary for literal in literals)
+    words = (word for match in _LITERAL.finditer(text) for word in _normalise(match[1] or match[2]).split())
+    return any(literal not in vocabulary for word in words if (literal := word.strip(".,;:!?'\"()")))

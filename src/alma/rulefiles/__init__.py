@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .exporting import export
 from .importing import Side, import_, plan
-from .targets import TARGETS, Host, Limit, Target, Unit
+from .targets import TARGETS, Host, Limit, Target, Unit, is_rule_file
 from .types import Change, ExportReport, ImportReport, LeftOut, Verb
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "Verb",
     "export",
     "import_",
+    "is_rule_file",
     "plan",
 ]

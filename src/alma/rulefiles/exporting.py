@@ -19,7 +19,7 @@ from . import block as blocks
 from . import files, held
 from .held import Entry, Wanted
 from .lines import Item, read, written
-from .targets import NAME, Limit, Target, file_name, skill_name, target
+from .targets import NAME, Limit, Target, file_name, is_rule_file, skill_name, target
 from .types import ExportReport, LeftOut
 
 if TYPE_CHECKING:
@@ -55,6 +55,10 @@ def export(
     """
     host, called = target(to), file_name(name)
     where = files.place(path, root, host.path.format(name=called))
+    if path is None and not is_rule_file(PurePosixPath(where.name)):
+        raise ValidationError(
+            f"{where.path} is a link to {where.name}, which is no file for rules; pass a path to write there"
+        )
     if host.name == "skill":
         called = skill_name(PurePosixPath(where.real.as_posix()), called)
     most = host.limit if limit is None else replace(host.limit, most=validate.whole("limit", limit, 1, _MOST))

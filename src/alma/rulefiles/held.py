@@ -9,8 +9,9 @@ from ..engine.admit import build, revise
 from ..engine.context import Engine
 from ..engine.drafts import Draft
 from ..engine.evidence import believe
+from ..engine.rules import is_old_fix
 from ..engine.text import stems
-from ..types.kinds import MemoryType
+from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
@@ -75,6 +76,8 @@ def entry(record: Record) -> Entry:
 def words_of(record: Record) -> Words:
     """What a reader needs; a trigger or reason that only says the rule over again is left out."""
     said = {part: str(record.body.get(field) or "") for part, field in PARTS[record.kind].items()}
+    if "why" in said:
+        said["why"] = quoted_why(record)
     words = Words(**said).folded()
     if record.kind == MemoryType.ANTI_PATTERN:
         return replace(words, text=f"{_AVOID}{words.text}")
@@ -117,7 +120,8 @@ def everything(engine: Engine, kinds: Iterable[str], ids: Iterable[str]) -> dict
 
 
 def _entries(engine: Engine, kinds: Iterable[str]) -> dict[str, Entry]:
-    where = Where(kinds=set(kinds), projects={engine.project, EVERYWHERE})
+    # The files are the project's: what belongs to one user is not written there.
+    where = Where(kinds=set(kinds), projects={engine.project, EVERYWHERE}, users={""})
     found: dict[str, Entry] = {}
     for record in sorted(engine.store.scan(where), key=lambda one: (one.status is not Status.ACTIVE, one.id)):
         made = entry(record)
@@ -141,9 +145,11 @@ class Wanted:
             return ""
         if self.agent not in (None, record.agent) or (record.valid_to is not None and record.valid_to <= now):
             return ""
+        if is_old_fix(record):
+            return "an agent worked it out, and no person accepted it"
         if record.provenance.trust is Trust.UNTRUSTED:
             return "it comes from an untrusted source"
-        if record.provenance.trust is not Trust.TRUSTED and _planted(one):
+        if record.provenance.trust is not Trust.TRUSTED and read_as_planted(one.words):
             return "nobody said it, and it reads like an instruction that was planted"
         if record.project == EVERYWHERE and not self.everywhere:
             return "it holds in all projects, not only in this one"
@@ -153,11 +159,12 @@ class Wanted:
         return f"it has {size:,} characters, and an item has at most {LONGEST:,}" if size > LONGEST else None
 
 
-def _planted(one: Entry) -> bool:
+def read_as_planted(words: Words) -> bool:
+    """Whether the words read like an instruction that somebody planted for the model."""
     # Loaded here: its patterns take a while to compile, and most rules were said by a person.
     from ..engine.inject.escape import suspicious
 
-    return bool(suspicious(one.words.line()))
+    return bool(suspicious(words.line()))
 
 
 def _proven(record: Record, low: float) -> bool:

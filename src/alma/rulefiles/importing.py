@@ -212,14 +212,18 @@ class _Comparison:
         if (one.record.status is Status.ACTIVE and not held.changes(one, words)) or self._waiting(words):
             self.unchanged += 1
             return None
-        if self.options.trusted:
+        if not self._must_wait(words):
             self.standing[one.id] = words.digest
         return self._tell(Verb.CHANGED, item, words, one, done=True)
 
+    def _must_wait(self, words: Words) -> bool:
+        """Whether a person has to see it first: an untrusted file, or words that read like a planted instruction."""
+        return not self.options.trusted or held.read_as_planted(words)
+
     def _waiting(self, words: Words) -> bool:
-        """Of an untrusted file: these words wait for a person already."""
+        """These words wait for a person already."""
         same = self._keys.get(self._key(words))
-        return not self.options.trusted and same is not None and same.record.status is Status.CANDIDATE
+        return same is not None and same.record.status is Status.CANDIDATE and self._must_wait(words)
 
     def _key(self, words: Words) -> str:
         return key_of(MemoryType.RULE, self.agent, "", {"rule": words.text})
@@ -282,6 +286,9 @@ class _Comparison:
         done: bool = False,
         why: str = "",
     ) -> None:
+        waits = done and words is not None and self._must_wait(words)
+        if waits and not why and self.options.trusted:
+            why = "it reads like a planted instruction and waits for your review"
         told = Change(
             verb=verb,
             line=item.number if item else 0,
@@ -289,7 +296,7 @@ class _Comparison:
             before=f"- {one.words.line()}" if one else "",
             after=f"- {words.line()}" if words else "",
             done=done,
-            waits=done and not self.options.trusted,
+            waits=waits or (done and not self.options.trusted),
             why=why,
             item_id=item.id if item else "",
             words=words,
@@ -332,12 +339,12 @@ def _problem(words: Words, kind: str) -> str:
 
 def _records(engine: Engine, found: _Comparison) -> tuple[list[Record], list[str]]:
     """All that is put, in one go: the rules as they become, their history, and what the file held."""
-    path, trusted = found.page.name, found.options.trusted
+    path = found.page.name
     doing = [one for one in found.changes if one.done]
     records: list[Record] = []
     drafts: list[Draft] = []
     for one in doing:
-        if one.verb is Verb.ADDED or (one.verb is Verb.CHANGED and not trusted):
+        if one.verb is Verb.ADDED or (one.verb is Verb.CHANGED and one.waits):
             drafts.append(_draft(engine, found, one))
         elif one.verb is Verb.CHANGED:
             records += _edited(engine, found.entry(one.memory_id), one, path)
@@ -345,7 +352,8 @@ def _records(engine: Engine, found: _Comparison) -> tuple[list[Record], list[str
             records += _retired(engine, found.entry(one.memory_id).record, path)
     made, inserted = inserting(engine, drafts)() if drafts else ([], [])
     records += inserted
-    ended = [line for record in made if trusted for line in contradicted(engine, record)]
+    active = [record for record in made if record.status is Status.ACTIVE]
+    ended = [line for record in active for line in contradicted(engine, record)]
     there = found.present | {record.id for record in records}
     ended = [line for line in ended if line.id not in there and not there & set(line.links)]
     replaced = [line.id for line in ended if line.kind == MemoryType.RULE]
@@ -357,7 +365,7 @@ def _records(engine: Engine, found: _Comparison) -> tuple[list[Record], list[str
 
 def _draft(engine: Engine, found: _Comparison, one: Change) -> Draft:
     assert one.words is not None
-    trusted = found.options.trusted
+    trusted = not one.waits
     metadata: dict[str, Any] = {"sources": [f"file:{found.page.name}:{one.words.digest}"], "repeats": 0}
     if one.verb is Verb.ADDED and one.item_id:
         metadata[held.FILE_ID] = one.item_id

@@ -102,6 +102,22 @@ class Host(StrEnum):
     SKILL = "skill"
 
 
+_INSTRUCTIONS = ".github/instructions/{name}.instructions.md"
+_RULE_FILES = re.compile(
+    "|".join(
+        re.escape(path).replace(re.escape("{name}"), "[^/]+")
+        for path in (*(one.path for one in TARGETS.values()), _INSTRUCTIONS)
+    )
+)
+
+
+def is_rule_file(path: PurePath) -> bool:
+    """Whether coding agents read rules from a file of this path, at the top of a repository or in a folder of it."""
+    parts = path.parts
+    at = next((at for at, part in enumerate(parts) if part.startswith(".")), len(parts) - 1)
+    return _RULE_FILES.fullmatch("/".join(parts[at:])) is not None
+
+
 def target(given: object) -> Target:
     return TARGETS[validate.choice("target", given, Host)]
 

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from ..engine.context import Engine
 from ..engine.evidence import believe
+from ..engine.rules import is_old_fix
 from ..engine.text import shorten
-from ..types.kinds import MemoryType
-from ..types.query import Where
-from ..types.record import Record, Status
+from ..types.kinds import MemoryType, quoted_why
+from ..types.query import Where, visible_users
+from ..types.record import Record, Status, Trust
 from ..types.rules import EVERYWHERE
 from ..types.scope import MemoryScope
 
@@ -44,10 +45,12 @@ class Engagement(NamedTuple):
 
 
 def engagement(engine: Engine, agent: str, scope: MemoryScope, user: str | None = None) -> Engagement:
-    taught = [*_rules(engine, agent), *_preferences(engine, user)]
+    taught = [*_rules(engine, agent, user), *_preferences(engine, user)]
     gates = [text for text in taught if is_gate(text)]
     bounds = [text for text in taught if not is_gate(text)]
-    return Engagement(_may(scope), [*_may_not(scope), *bounds[:_RULES], *_warnings(engine, agent)], gates[:_RULES])
+    return Engagement(
+        _may(scope), [*_may_not(scope), *bounds[:_RULES], *_warnings(engine, agent, user)], gates[:_RULES]
+    )
 
 
 def is_gate(text: str) -> bool:
@@ -71,17 +74,18 @@ def _may_not(scope: MemoryScope) -> list[str]:
     return [f"{scope.agent_name} must not learn about {category}." for category in scope.cannot_learn]
 
 
-def _rules(engine: Engine, agent: str) -> list[str]:
+def _rules(engine: Engine, agent: str, user: str | None) -> list[str]:
     """What holds in every session, the best believed first; what was said for one session holds in no other."""
     where = Where(
         kinds={MemoryType.RULE},
         projects={engine.project, EVERYWHERE},
         agents=engine.scopes.readable(agent),
+        users=visible_users(user),
         sessions={""},
         statuses={Status.ACTIVE},
         valid_at=engine.clock(),
     )
-    return [_when(one) for one in _believed(engine, engine.store.scan(where, _READ))]
+    return [_when(one) for one in _believed(engine, engine.store.scan(where, _READ)) if not is_old_fix(one)]
 
 
 def _when(rule: Record) -> str:
@@ -90,26 +94,27 @@ def _when(rule: Record) -> str:
 
 
 def _preferences(engine: Engine, user: str | None) -> list[str]:
-    """What the user wants. When nobody is named it is the only one there is: several want different things."""
+    """What the user wants; nothing when no user is named."""
+    if user is None:
+        return []
     where = Where(
         kinds={MemoryType.USER_PREFERENCE},
         projects={engine.project},
-        users=None if user is None else {user},
+        users={user},
         statuses={Status.ACTIVE},
         valid_at=engine.clock(),
     )
     found = _believed(engine, engine.store.scan(where, _READ))
-    if len({one.user for one in found}) > 1:
-        return []
     return [shorten(f"{one.user} wants: {one.body['preference']}", _CHARS) for one in found]
 
 
-def _warnings(engine: Engine, agent: str) -> list[str]:
+def _warnings(engine: Engine, agent: str, user: str | None) -> list[str]:
     """Ways that failed whatever the task was; those of one sort of task come when that task does."""
     where = Where(
         kinds={MemoryType.ANTI_PATTERN},
         projects={engine.project},
         agents=engine.scopes.readable(agent),
+        users=visible_users(user),
         statuses={Status.ACTIVE},
         valid_at=engine.clock(),
     )
@@ -118,10 +123,12 @@ def _warnings(engine: Engine, agent: str) -> list[str]:
 
 
 def _warning(record: Record) -> str:
-    why = f" ({record.body['why_bad']})" if record.body["why_bad"] else ""
+    why = f" ({quoted_why(record)})" if record.body["why_bad"] else ""
     return shorten(f"Not: {record.body['pattern']}{why}", _CHARS)
 
 
 def _believed(engine: Engine, records: Iterable[Record]) -> list[Record]:
     now = engine.clock()
-    return sorted(records, key=lambda one: (-round(believe(one, now).mean, 6), one.id))
+    # These lines are instructions, and the text of programs and files is none.
+    trusted = [one for one in records if one.provenance.trust is not Trust.UNTRUSTED or one.kind == MemoryType.RULE]
+    return sorted(trusted, key=lambda one: (-round(believe(one, now).mean, 6), one.id))

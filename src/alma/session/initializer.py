@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import arguments
 from ..engine import validate
+from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.retrieve.pipeline import retrieve
 from ..engine.text import normalise, shorten
@@ -90,7 +91,7 @@ class SessionInitializer:
         manager, tracker = self._parts(project_id)
         engine = replace(self.alma.engine, project=manager.project_id)
         name = arguments.agent(engine, agent)
-        prompt = validate.text("user_prompt", user_prompt)
+        prompt = clean(validate.text("user_prompt", user_prompt))
         user = None if user_id is None else validate.name("user_id", user_id)
         read = self._expanded(prompt, domain) if auto_expand else Expansion(goal=shorten(prompt, 300))
         context = manager.start_session(name, read.goal, user_id=user, orient=False)
@@ -133,7 +134,7 @@ class SessionInitializer:
 
     def expand_prompt(self, user_prompt: str, domain: DomainSchema | None = None) -> Ready:
         """The work items that a prompt asks for, not yet kept; each knows by id what it waits for."""
-        return Ready(_items(self._expanded(validate.text("user_prompt", user_prompt), domain).tasks, None, ""))
+        return Ready(_items(self._expanded(clean(validate.text("user_prompt", user_prompt)), domain).tasks, None, ""))
 
     def orient_to_codebase(self, project_id: str | None = None) -> Bearings:
         """Branch, changes, recent commits, layout and how tests are run; empty where there is no code."""

@@ -8,7 +8,7 @@ takes the place of that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from ..engine.admit import commit
 from ..engine.context import Engine
 from ..engine.text import shorten
 from ..errors import NotFoundError, ValidationError
-from ..types.query import Where
+from ..types.query import Where, visible_users
 from ..types.record import Record, Status
 from ..types.times import to_iso
 from . import _process, weighing
@@ -68,7 +68,7 @@ class Closing:
     metadata: Mapping[str, Any] | None = None
 
 
-def begin(engine: Engine, agent: str, goal: str, owner: Body | None) -> Record:
+def begin(engine: Engine, agent: str, goal: str, owner: Body | None, user: str | None = None) -> Record:
     now = to_iso(engine.clock())
     body: dict[str, Any] = {
         "goal": goal,
@@ -87,7 +87,7 @@ def begin(engine: Engine, agent: str, goal: str, owner: Body | None) -> Record:
         "confidence": None,
         "owner": owner,
     }
-    return things.add(engine, things.draft("session", body, agent=agent))
+    return things.add(engine, things.draft("session", body, agent=agent, user=user or ""))
 
 
 def find(engine: Engine, agent: str, id: str) -> Record:
@@ -189,7 +189,7 @@ def _put(engine: Engine, held: Record, body: Body, state: SessionState) -> tuple
         handoff = things.altered(engine, before, body, created_at=engine.clock())
     else:
         handoff = things.made(
-            engine, things.draft("handoff", body, agent=held.agent, session=held.id), links=(held.id,)
+            engine, things.draft("handoff", body, agent=held.agent, user=held.user, session=held.id), links=(held.id,)
         )
     return handoff, [session, handoff]
 
@@ -338,21 +338,23 @@ def outcomes(engine: Engine, held: Record, now: datetime) -> list[Record]:
         kinds={"outcome"},
         projects={engine.project},
         agents={held.agent},
+        users=visible_users(held.user),
         created_from=moment(held.body, "started_at", held.created_at),
         created_to=min([until, *begun]) + timedelta(microseconds=1),
     )
     return list(engine.store.scan(where, _OUTCOMES))
 
 
-def handoffs(engine: Engine, agent: str, limit: int) -> list[Record]:
+def handoffs(engine: Engine, agent: str, limit: int, users: Collection[str] | None = None) -> list[Record]:
     """The latest, by when their sessions ended."""
-    found = things.scan(engine, "handoff", max(limit, _HANDOFFS), agents={agent}, statuses={Status.ACTIVE})
+    most = max(limit, _HANDOFFS)
+    found = things.scan(engine, "handoff", most, agents={agent}, users=users, statuses={Status.ACTIVE})
     return sorted(found, key=lambda one: (one.body["ended_at"], one.id), reverse=True)[:limit]
 
 
-def left_off(engine: Engine, agent: str) -> Record | None:
+def left_off(engine: Engine, agent: str, user: str | None = None) -> Record | None:
     """The latest handoff that says something: a session in which nothing happened hides none before it."""
-    found = handoffs(engine, agent, _HANDOFFS)
+    found = handoffs(engine, agent, _HANDOFFS, users=visible_users(user))
     return next(filter(_says_something, found), found[0] if found else None)
 
 

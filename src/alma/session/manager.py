@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import arguments
 from ..engine import validate
+from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.text import shorten
 from ..engine.view import view
 from ..errors import ValidationError
 from ..types.kinds import Heuristic, MemoryType, Outcome
-from ..types.query import Where
+from ..types.query import Where, visible_users
 from ..types.record import Status
 from ..types.times import to_iso
 from . import _process, ledger, weighing
@@ -82,13 +83,13 @@ class SessionManager(Home):
         name, aim = arguments.agent(engine, agent), _goal(goal)
         user = None if user_id is None else validate.name("user_id", user_id)
         going_on = ledger.settle(engine, name, self.alive_for)
-        previous = self._latest(engine, name)
-        heuristics, retrieval = _heuristics(engine, name, aim or (previous.current_goal if previous else ""))
+        previous = self._latest(engine, name, user)
+        heuristics, retrieval = _heuristics(engine, name, user, aim or (previous.current_goal if previous else ""))
         progress = self.tracker(engine.project).get_progress_summary()
-        recent, code = _outcomes(engine, name), self._code() if orient else None
+        recent, code = _outcomes(engine, name, user), self._code() if orient else None
         focus, rules = self._focus(engine, name, progress), engagement(engine, name, engine.scope(name), user)
         # Begun last: should anything go wrong before, no session is left open.
-        begun = ledger.begin(engine, name, aim, self._owner())
+        begun = ledger.begin(engine, name, aim, self._owner(), user)
         return SessionContext(
             session_id=begun.id,
             project_id=engine.project,
@@ -103,7 +104,7 @@ class SessionManager(Home):
             environment_state=_environment(),
             suggested_focus=focus,
             rules_of_engagement=[rule for sort in rules for rule in sort],
-            open_sessions=[session(one) for one in going_on],
+            open_sessions=[session(one) for one in going_on if one.user in visible_users(user)],
             retrieval_id=retrieval,
         )
 
@@ -265,20 +266,26 @@ class SessionManager(Home):
         engine = self.engine(project_id)
         return [session(one) for one in ledger.open_ones(engine, arguments.agent(engine, agent))]
 
-    def get_quick_reload(self, agent: str, *, max_tokens: int = 400, project_id: str | None = None) -> str:
-        """Where an agent left off, as text in a fixed layout, within the budget."""
+    def get_quick_reload(
+        self, agent: str, *, max_tokens: int = 400, project_id: str | None = None, user_id: str | None = None
+    ) -> str:
+        """Where an agent left off, as text in a fixed layout, within the budget.
+
+        Sessions of other users than `user_id` are left out.
+        """
         # Loaded here: its patterns take a while to compile.
         from .reload import LEAST, MOST, Known, reload
 
         budget = validate.whole("max_tokens", max_tokens, LEAST, MOST)
         engine = self.engine(project_id)
         name = arguments.agent(engine, agent)
+        user = None if user_id is None else validate.name("user_id", user_id)
         progress = self.tracker(engine.project).get_progress_summary()
         known = Known(
             agent=name,
             project_id=engine.project,
-            handoff=self._latest(engine, name),
-            going_on=[session(one) for one in ledger.open_ones(engine, name)],
+            handoff=self._latest(engine, name, user),
+            going_on=[session(one) for one in ledger.open_ones(engine, name) if one.user in visible_users(user)],
             progress=progress,
             focus=self._focus(engine, name, progress),
         )
@@ -289,8 +296,8 @@ class SessionManager(Home):
     def _owner(self) -> dict[str, Any] | None:
         return _process.mark() if self._held else None
 
-    def _latest(self, engine: Engine, agent: str) -> SessionHandoff | None:
-        found = ledger.left_off(engine, agent)
+    def _latest(self, engine: Engine, agent: str, user: str | None) -> SessionHandoff | None:
+        found = ledger.left_off(engine, agent, user)
         return None if found is None else handoff(found)
 
     def _code(self) -> dict[str, Any] | None:
@@ -307,7 +314,7 @@ class SessionManager(Home):
 
 
 def _goal(given: object) -> str:
-    return shorten(validate.optional_text("goal", given) or "", weighing.GOAL_CHARS)
+    return shorten(clean(validate.optional_text("goal", given) or ""), weighing.GOAL_CHARS)
 
 
 def _outcome(label: str, given: str | None) -> LastOutcome | None:
@@ -318,14 +325,20 @@ def _level(given: float | None) -> float | None:
     return None if given is None else validate.number("confidence_level", given, 0.0, 1.0)
 
 
-def _outcomes(engine: Engine, agent: str) -> list[Outcome]:
-    where = Where(kinds={MemoryType.OUTCOME}, projects={engine.project}, agents={agent}, statuses={Status.ACTIVE})
+def _outcomes(engine: Engine, agent: str, user: str | None) -> list[Outcome]:
+    where = Where(
+        kinds={MemoryType.OUTCOME},
+        projects={engine.project},
+        agents={agent},
+        users=visible_users(user),
+        statuses={Status.ACTIVE},
+    )
     now = engine.clock()
     found = (view(one, now) for one in engine.store.scan(where, _RECENT))
     return [one for one in found if isinstance(one, Outcome)]
 
 
-def _heuristics(engine: Engine, agent: str, goal: str) -> tuple[list[Heuristic], str | None]:
+def _heuristics(engine: Engine, agent: str, user: str | None, goal: str) -> tuple[list[Heuristic], str | None]:
     """Those that bear on the goal; without one, none can be told to."""
     if not goal:
         return [], None
@@ -333,7 +346,7 @@ def _heuristics(engine: Engine, agent: str, goal: str) -> tuple[list[Heuristic],
     from ..engine.retrieve.pipeline import retrieve
     from ..engine.retrieve.request import Request
 
-    request = Request(task=goal, agent=agent, types=frozenset({MemoryType.HEURISTIC}), top_k=_HEURISTICS)
+    request = Request(task=goal, agent=agent, user=user, types=frozenset({MemoryType.HEURISTIC}), top_k=_HEURISTICS)
     found = retrieve(engine, request)
     return found.heuristics, found.retrieval_id
 

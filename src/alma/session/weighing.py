@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from ..engine import validate
+from ..engine.admit import clean
 from ..engine.text import normalise, shorten
 from ..errors import ValidationError
 from ..types.times import to_iso
@@ -75,7 +76,7 @@ def _listed(label: str, given: object) -> Sequence[object]:
 
 def _line(label: str, given: object) -> str:
     # What a program printed may be pasted here; colours and control characters are dropped.
-    return shorten(validate.output(label, given) or validate.text(label, given), ITEM_CHARS)
+    return shorten(clean(validate.output(label, given) or validate.text(label, given)), ITEM_CHARS)
 
 
 def decisions(given: object, at: datetime) -> list[dict[str, Any]]:
@@ -136,7 +137,7 @@ def tests(given: object) -> dict[str, bool]:
     for name, passing in given.items():
         if not isinstance(passing, bool):
             raise ValidationError(f"test_status[{name!r}] must be True or False, not {passing!r}")
-        found[shorten(validate.text("a test's name", name), ITEM_CHARS)] = passing
+        found[shorten(clean(validate.text("a test's name", name)), ITEM_CHARS)] = passing
     return found
 
 

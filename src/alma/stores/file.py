@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import CorruptStoreError, ReadOnlyError, StorageError, StorageFullError, ValidationError
+from ..folders import make_private_folder
+from ..forks import hold_at_fork
 from ..types.query import Hit, Where
 from ..types.record import Record, from_json, to_json
 from ..types.vector import Vector
@@ -46,6 +48,7 @@ else:
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FEW = 64
 """A file with so few entries is not worth writing anew."""
 _MARK = 64
@@ -55,13 +58,19 @@ _MARK = 64
 class FileStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).expanduser()
-        self._mutex = threading.RLock()
+        self._mutex = hold_at_fork(threading.RLock())
         self._closed = False
         self._forget()
         with _translated(self.path):
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(_private(self.path, os.O_APPEND | os.O_WRONLY))
-            _sync_folder(self.path.parent)
+            try:
+                if not self.path.exists():
+                    make_private_folder(self.path.parent)
+                os.close(_private(self.path, os.O_APPEND | os.O_WRONLY))
+                _sync_folder(self.path.parent)
+            except OSError as error:
+                # Where it cannot be written it can still be read.
+                if error.errno not in _READ_ONLY or not self.path.exists():
+                    raise
         with self._reading():
             pass
 
@@ -101,6 +110,11 @@ class FileStore:
             _write_through(file, data)
         if progress is not None:
             progress(1, 1)
+
+    def vacuum(self) -> None:
+        """Write the file anew without deleted records and old versions."""
+        with self._writing():
+            self._compact()
 
     def close(self) -> None:
         with self._mutex:
@@ -239,7 +253,7 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def _translate(error: OSError, path: Path) -> StorageError:
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+    if error.errno in _READ_ONLY:
         return ReadOnlyError(f"{path} cannot be written ({error.strerror}); check its owner and mode")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFullError(f"no room left to write {path}; nothing was changed; free some space and try again")

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 
 from ..errors import StorageError
+from ..forks import hold_at_fork
 from ..types.query import Hit, Where
 from ..types.record import Record
 from ..types.vector import Vector
@@ -15,7 +16,7 @@ from . import _plain
 class MemoryStore:
     def __init__(self) -> None:
         self._records: dict[str, Record] | None = {}
-        self._lock = threading.RLock()
+        self._lock = hold_at_fork(threading.RLock())
 
     def put(self, records: Sequence[Record]) -> None:
         fresh = [_plain.owned(record) for record in records]

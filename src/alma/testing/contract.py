@@ -388,6 +388,13 @@ class StoreContract:
         for words in ("NOT", 'plain"', "text:plain plain", "pla* words", "query AND", "NEAR(plain words)", "^plain x"):
             assert self._match(words) == ["a"], words
 
+    def test_match_takes_words_of_any_length(self) -> None:
+        # Scripts without spaces make one word of a whole page; an index may cut it, even inside a character.
+        long = "\u6570\u636e\u5e93" * 10_000
+        self.store.put([make_record("a", text="alpha"), make_record("long", text=f"x {long}")])
+        assert self._match(f"{long} alpha", limit=1) in (["a"], ["long"])
+        assert self._match(f"y{long}") == []
+
     def test_match_filters_before_it_ranks(self) -> None:
         crowd = [make_record(f"crowd{i}", agent="many", text="word word word") for i in range(300)]
         archived = [make_record(f"old{i}", agent="few", status=Status.ARCHIVED, text="word word") for i in range(300)]

@@ -25,6 +25,12 @@ class Direction(StrEnum):
     BOTH = "both"
 
 
+def end_tags(id: str, direction: Direction = Direction.BOTH) -> tuple[str, ...]:
+    """Return the tags of the relations that go out from an entity, come in to it, or both."""
+    tags = {Direction.OUT: (f"{id} →",), Direction.IN: (f"→ {id}",)}
+    return tags.get(direction, (f"{id} →", f"→ {id}"))
+
+
 def _short(key: str) -> str:
     return key if len(key) <= _ID_CHARS else f"{key[:150]} {_digest(key)}"
 

@@ -6,9 +6,11 @@ import os
 import threading
 import time
 
+from ..forks import hold_at_fork
+
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
-_lock = threading.Lock()
+_lock = hold_at_fork(threading.Lock())
 _last = 0
 
 

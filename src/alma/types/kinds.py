@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,8 +11,9 @@ from typing import Any
 
 from . import speech
 from .evidence import Belief
-from .record import Record
-from .rules import Reach, RuleSource
+from .quoting import is_quoted_output, quote_output
+from .record import Origin, Record
+from .rules import MACHINE_TAUGHT, Reach, RuleSource
 from .times import from_iso, from_micros
 
 Body = Mapping[str, Any]
@@ -53,7 +55,11 @@ class Memory:
     id: str
     agent: str
     project_id: str
+    user_id: str = ""
+    """Whose it is; empty: it belongs to nobody in particular, and every user sees it."""
     status: str = "active"
+    origin: str = "user"
+    """Where it came from: user, agent, tool, content or import. What comes from tool and content is only quoted."""
     confidence: float = 1.0
     confidence_interval: tuple[float, float] = (1.0, 1.0)
     created_at: datetime
@@ -192,7 +198,7 @@ class Kind:
     keys: tuple[str, ...] = ()
     """The optional fields of an explicit key: within the first unique field, a key has one active value."""
     passing: bool = False
-    """A note that a power cut may take. A killed process never takes anything that was acknowledged."""
+    """A note that a power cut may take, and that may wait in memory while others write."""
 
 
 def _common(record: Record, belief: Belief) -> dict[str, Any]:
@@ -200,7 +206,9 @@ def _common(record: Record, belief: Belief) -> dict[str, Any]:
         "id": record.id,
         "agent": record.agent,
         "project_id": record.project,
+        "user_id": record.user,
         "status": str(record.status),
+        "origin": record.provenance.canonical_source,
         "confidence": belief.mean,
         "confidence_interval": (belief.low, belief.high),
         "created_at": record.created_at,
@@ -254,7 +262,6 @@ def _preference(record: Record, belief: Belief) -> UserPreference:
     body = record.body
     return UserPreference(
         **_common(record, belief),
-        user_id=record.user,
         category=body["category"],
         preference=body["preference"],
         source=record.provenance.source,
@@ -281,11 +288,26 @@ def _anti_pattern(record: Record, belief: Belief) -> AntiPattern:
         **_common(record, belief),
         pattern=body["pattern"],
         condition=body["condition"],
-        why_bad=body["why_bad"],
+        why_bad=quoted_why(record),
         better_alternative=body["better_alternative"],
         occurrence_count=record.evidence.failures,
         last_seen=_last_result(record),
     )
+
+
+_COUNT = re.compile(r"failed \d+ of \d+ times")
+
+
+def quoted_why(record: Record) -> str:
+    """Return the reason of a warning or a rule, quoted where a program gave it.
+
+    New ones are quoted when they are written; earlier versions stored what the program printed as it was.
+    """
+    learned = record.kind == "anti_pattern" and record.provenance.origin is Origin.OUTCOME
+    why = str(record.body["why" if record.kind == "rule" else "why_bad"] or "")
+    if not learned and not (record.kind == "rule" and record.body["source"] in MACHINE_TAUGHT):
+        return why
+    return why if is_quoted_output(why) or _COUNT.fullmatch(why) else quote_output(why)
 
 
 def _rule(record: Record, belief: Belief) -> Rule:
@@ -295,7 +317,7 @@ def _rule(record: Record, belief: Belief) -> Rule:
         **common,
         rule=body["rule"],
         trigger=body["trigger"],
-        why=body["why"],
+        why=quoted_why(record),
         reach=Reach(body["reach"]),
         source=RuleSource(body["source"]),
         said=body["said"],
@@ -407,6 +429,14 @@ _ALL = (
         editable=("rule", "trigger", "why"),
         unique=("rule",),
     ),
+    # A command that failed and another form of it that worked: what an agent did, for hooks to quote. It is no rule.
+    Kind(
+        "observation",
+        "obs",
+        ("failed", "worked", "failures", "successes", "trigger", "source", "prefer", "avoid", "concern", "line"),
+        _joined("trigger", "failed", "worked"),
+        unique=("failed", "worked"),
+    ),
     # A strategy group gathers the results of one way of doing one sort of task, whatever they say; the heuristic or
     # anti-pattern formed from it has the group's evidence and links to it.
     Kind(
@@ -496,8 +526,10 @@ _ALL = (
     ),
     Kind("relation", "rel", ("relation", "subject", "type", "object", "attributes", "confidence")),
     Kind("retrieval", "ret", ("task", "shown", "mode"), passing=True),
+    # Its id is made from the idempotency key, so that two processes cannot both write the first one.
+    Kind("receipt", "rcp", ("arguments", "outcome")),
     Kind("change", "chg", ("record", "verb", "why", "before")),
-    Kind("tombstone", "tom", ("record", "kind")),
+    Kind("tombstone", "tom", ("record", "kind", "salt")),
     Kind("marker", "mrk", ("value",)),
 )
 

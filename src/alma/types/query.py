@@ -11,6 +11,11 @@ from .record import Record
 Names = Collection[str] | None
 
 
+def visible_users(user: str | None) -> frozenset[str]:
+    """Return whose records somebody sees: the user's own and those of nobody in particular."""
+    return frozenset({"", user or ""})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
     """Every given condition must hold. None asks for nothing; an empty collection matches nothing."""

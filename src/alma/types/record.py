@@ -11,6 +11,7 @@ from typing import Any
 
 from . import times
 from .evidence import NONE, Evidence
+from .sources import QUOTED, find_source
 from .vector import Vector
 
 
@@ -32,6 +33,7 @@ class Origin(StrEnum):
     IMPORT = "import"
     MODEL = "model"
     TOOL = "tool"
+    CONTENT = "content"
     SYSTEM = "system"
 
 
@@ -60,12 +62,33 @@ class Provenance:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Provenance:
-        return cls(
-            origin=Origin(data["origin"]),
-            trust=Trust(data["trust"]),
-            episodes=tuple(data.get("episodes", ())),
-            source=data.get("source", ""),
-        )
+        origin, trust, source = Origin(data["origin"]), Trust(data["trust"]), data.get("source", "")
+        canonical = find_source(source) if origin is Origin.AGENT and trust is Trust.TRUSTED else None
+        if canonical in QUOTED:
+            # Earlier versions believed every source that they did not know by its exact spelling.
+            origin, trust = Origin(canonical), Trust.UNTRUSTED
+        return cls(origin, trust, tuple(data.get("episodes", ())), source)
+
+    @property
+    def weight(self) -> int:
+        """How much it counts against other statements: a person's word most, untrusted text nothing."""
+        return 0 if self.trust is Trust.UNTRUSTED else _WEIGHTS.get(self.origin, 1)
+
+    @property
+    def canonical_source(self) -> str:
+        """One of `SOURCES`."""
+        if self.trust is Trust.UNTRUSTED:
+            return "tool" if self.origin is Origin.TOOL else "content"
+        return _CANONICAL.get(self.origin, str(self.origin))
+
+
+_WEIGHTS = {Origin.USER: 3, Origin.CORRECTION: 3, Origin.AGENT: 2}
+_CANONICAL = {
+    Origin.CORRECTION: "user",
+    Origin.OUTCOME: "agent",
+    Origin.MODEL: "agent",
+    Origin.SYSTEM: "agent",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,3 +28,7 @@ class RuleSource(StrEnum):
     DENIAL = "denial"
     MODEL = "model"
     IMPORT = "import"
+
+
+MACHINE_TAUGHT = (RuleSource.FIX, RuleSource.DENIAL)
+"""The reason of such a rule is what a program printed."""

@@ -40,15 +40,15 @@ def test_it_reads_like_this(alma: ALMA) -> None:
         "- Deploy auth service: Blue-green deployment (worked 3 of 3 times)\n"
         "\n"
         "### What to avoid\n"
-        "- Deploy auth service: not Rolling update (failed 2 times). Why: sessions dropped; health check failed."
-        " Instead: Blue-green deployment.\n"
+        "- Deploy auth service: not Rolling update (failed 2 times). Why: program output: `sessions dropped`,"
+        " `health check failed`. Instead: Blue-green deployment.\n"
         "\n"
         "### What is known\n"
         "- The auth service deploys to two regions (2026-03-01)\n"
         "\n"
         "### What happened before\n"
         "- Deploy auth service: Blue-green deployment → success in 1.5 s\n"
-        "- Deploy auth service: Rolling update → failure: sessions dropped"
+        "- Deploy auth service: Rolling update → failure; program output: `sessions dropped`"
     )
 
 

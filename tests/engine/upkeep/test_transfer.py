@@ -8,6 +8,7 @@ import stat
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def exported(alma: ALMA, **options: bool) -> list[str]:
     return list(transfer.lines(alma.engine, **options))
 
 
-def taken(alma: ALMA, lines: list[str], **options: bool) -> transfer.Taken:
+def taken(alma: ALMA, lines: list[str], **options: Any) -> transfer.Taken:
     return transfer.take(alma.engine, transfer.read(lines, "export.jsonl"), len(lines) - 2, **options)
 
 
@@ -122,7 +123,7 @@ def test_what_is_said_already_is_not_said_twice(full: ALMA) -> None:
 
 def test_of_a_stranger_nothing_is_believed(full: ALMA) -> None:
     other = memory()
-    taken(other, exported(full), trusted=False)
+    taken(other, exported(full), trust=transfer.ImportTrust.NONE)
     held = everything(other).values()
     assert {record.provenance.trust for record in held} == {Trust.UNTRUSTED}  # type: ignore[attr-defined]
     assert not other.retrieve("Deploy the auth service", "dev").heuristics
@@ -133,7 +134,7 @@ def test_of_a_stranger_only_memories_are_taken(full: ALMA) -> None:
     """What an agent would act upon, or count as its own experience, is theirs: work, sessions, counts, deletions."""
     ProgressTracker("app", full).create_work_item(title="Run the stranger's script")
     other = memory()
-    report = taken(other, exported(full), trusted=False)
+    report = taken(other, exported(full), trust=transfer.ImportTrust.NONE)
     kinds = {record.kind for record in everything(other).values()}  # type: ignore[attr-defined]
     assert kinds <= set(READABLE_KINDS)
     assert "turn" in kinds
@@ -144,7 +145,7 @@ def test_of_a_stranger_only_memories_are_taken(full: ALMA) -> None:
 
 def test_turns_of_a_stranger_wait_too(full: ALMA) -> None:
     other = memory()
-    taken(other, exported(full), trusted=False)
+    taken(other, exported(full), trust=transfer.ImportTrust.NONE)
     assert not other.retrieve("When is the release?", "dev", level="turn").turns
 
 
@@ -154,7 +155,7 @@ def test_a_stranger_replaces_nothing(full: ALMA) -> None:
     taken(other, lines)
     before = everything(other)
     newer = [json.dumps({**one, "version": one["version"] + 5}) for one in map(json.loads, lines[1:-1])]
-    report = taken(other, [lines[0], *newer, lines[-1]], trusted=False)
+    report = taken(other, [lines[0], *newer, lines[-1]], trust=transfer.ImportTrust.NONE)
     assert (report.added, report.updated) == (0, 0)
     assert everything(other) == before
 
@@ -312,5 +313,5 @@ def test_a_backup_overwrites_nothing(tmp_path: Path, kind: type[SQLiteStore] | t
 def test_doubting_leaves_the_rest_as_it_is(full: ALMA) -> None:
     [line] = [line for line in exported(full) if "deploy window" in line and '"change"' not in line][:1]
     record = next(iter(transfer.read([exported(full)[0], line], "x")))
-    doubted = transfer._doubted(record)
+    doubted = transfer._limited(record, transfer.ImportTrust.NONE)
     assert replace(doubted, provenance=record.provenance, status=record.status) == record

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...api.plain import type_of
+from ...errors import install_command
 from ...types.kinds import AntiPattern, Heuristic, Memory, Outcome
 from ..draw import factors, lesson
 from ..learned import Learned, learned_since
@@ -79,7 +80,7 @@ def _color(one: Learned) -> str:
 def before(alma: ALMA, stage: Stage) -> dict[str, Any]:
     stage.act("An agent without memory", f'The agent {AGENT!r} is asked: "{TASK}". What does it know?')
     if alma.engine.encoder is None:
-        stage.say("(no embedder is installed: words only. For meaning too: pip install 'alma-memory[local]')", "yellow")
+        stage.say(f"(no embedder is installed: words only. For meaning too: {install_command('local')})", "yellow")
     prompt = alma.retrieve(TASK, AGENT).to_prompt()
     expect(not prompt, "an empty memory gives an empty prompt")
     stage.panel(prompt, "the prompt before")
@@ -262,7 +263,7 @@ def silence(alma: ALMA, stage: Stage) -> dict[str, Any]:
 _SAID = (
     "Clear the session cache",
     "Clearing the session cache",
-    "The session cache was cleared",
+    "We cleared the session cache.",
     "Don't clear the session cache",
 )
 
@@ -270,7 +271,7 @@ _SAID = (
 def similar(alma: ALMA, stage: Stage) -> dict[str, Any]:
     stage.act(
         "The same in other words",
-        "Paraphrases count together. A negation shares nearly every word with them, and is kept apart.",
+        "Light rewordings count together. A negation shares nearly every word with them, and is kept apart.",
     )
     tried = [Tried("Fix the login test", said, "success") for said in _SAID]
     groups: list[str] = []
@@ -284,7 +285,7 @@ def similar(alma: ALMA, stage: Stage) -> dict[str, Any]:
             yield one.strategy, line(f"strategy {'ABCD'[place]}", "bold"), _lessons(learned)
 
     stage.grow(table("what was tried", "counted for", "learned"), rows())
-    expect(len(set(groups[:3])) == 1, "paraphrases count together")
+    expect(len(set(groups[:3])) == 1, "light rewordings count together")
     expect(groups[3] not in groups[:3], "the negation is kept apart")
     return {"said": _SAID, "groups": [list(dict.fromkeys(groups)).index(group) for group in groups]}
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .attendance import Attendance, find_attendance
+
 VERSION = 1
 _LAST_MOMENT = 253_402_300_799.0  # the end of the year 9999: what a datetime can hold
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -33,6 +35,8 @@ class Event:
     agent_id: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     offset: int = 0
+    attendance: Attendance | None = None
+    """Who drove the session; None where the event does not say."""
 
 
 def parse(journal: bytes) -> tuple[list[Event], list[int]]:
@@ -74,7 +78,15 @@ def _read(line: bytes, offset: int) -> Event | None:
     if not _name(name) or not _name(known_as) or at is None or not isinstance(data, dict):
         return None
     plain = {key: text(found.get(key)) for key in ("session", "project", "cwd", "agent_id")}
-    return Event(id=str(known_as), name=str(name), at=at, data=data, offset=offset, **plain)
+    return Event(
+        id=str(known_as), name=str(name), at=at, data=data, offset=offset, attendance=_attendance(found), **plain
+    )
+
+
+def _attendance(line: Mapping[str, Any]) -> Attendance | None:
+    if "entry" not in line and "attended" not in line:
+        return None
+    return find_attendance(text(line.get("entry")), declared=line.get("attended") is True)
 
 
 def _name(value: object) -> bool:

@@ -36,6 +36,8 @@ class Fixed:
     ids: tuple[str, str]
     edits: int = 0
     """How many of those between were edits: with many, it may be the code that was mended and not the command."""
+    failures: int = 1
+    """How often it failed before the other form worked."""
 
 
 @dataclass(slots=True)
@@ -47,6 +49,7 @@ class _Failure:
     turns: int = 0
     edits: int = 0
     others: int = 0
+    failures: int = 1
 
 
 class Mends:
@@ -96,7 +99,8 @@ class Mends:
 
 
 def _fails(waiting: list[_Failure], failure: _Failure) -> None:
-    """A command that fails again is one failure, as it was last."""
+    """A command that fails again is one failure, as it was last, counted."""
+    failure.failures += sum(one.failures for one in waiting if same(one.command, failure.command))
     waiting[:] = [*(one for one in waiting if not same(one.command, failure.command)), failure]
 
 
@@ -110,6 +114,7 @@ def _fixed(failure: _Failure, event: Event, worked: str) -> Fixed:
         offset=event.offset,
         ids=(failure.id, event.id),
         edits=failure.edits,
+        failures=failure.failures,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from . import calls, words
+from .attendance import Attendance
 from .events import Event, text
 from .mends import Fixed, Mends, Related, same_program
 
@@ -44,6 +45,7 @@ class Heard:
     before: str
     at: float
     offset: int
+    attendance: Attendance = Attendance.UNKNOWN
     cut_in: bool = False
     """The person spoke before the assistant was done: stopped it, refused a call, or wrote while it worked."""
 
@@ -60,6 +62,7 @@ class Signal:
     id: str
     what: str = ""
     """The command or the file that it is about."""
+    attendance: Attendance = Attendance.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Note:
     at: float
     offset: int
     id: str
+    attendance: Attendance = Attendance.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +188,7 @@ class _Teller:
         self._persons_last = ""
         self._session = self._project = self._parent = self._transcript = ""
         self._started: float | None = None
+        self._attendance = Attendance.UNKNOWN
         self._ended = False
         self._turns: list[Turn] = []
         self._heard: list[Heard] = []
@@ -200,6 +205,8 @@ class _Teller:
         self._session = self._session or event.session
         self._project = self._project or event.project
         self._started = event.at if self._started is None else self._started
+        # A session may be begun by a program and taken up by a person; what is added from a transcript does not say.
+        self._attendance = event.attendance or self._attendance
         action = _ACTIONS.get(event.name)
         if action:
             action(self, event)
@@ -262,23 +269,27 @@ class _Teller:
         self._turn(event, "user", said)
         if told:
             cut_in = self._talk.spoken and not self._talk.done
-            self._heard.append(Heard(event.id, told, self._talk.before(), event.at, event.offset, cut_in))
+            self._heard.append(
+                Heard(event.id, told, self._talk.before(), event.at, event.offset, self._attendance, cut_in)
+            )
         self._persons_last = said
         self._mends.person_spoke()
         self._talk.start()
         self._talk.spoken, self._talk.done = True, False
 
     def _our_command(self, event: Event, command: words.Command, said: str) -> None:
-        if command.name not in ("tag", "learn") or command.words.startswith("--"):
+        if command.name not in ("tag", "learn"):
             return
-        if command.words:
+        note = words.note(command.words)
+        if note:
             about = self._talk.last or self._persons_last
             self._turn(event, "user", said)
-        elif command.name == "tag" and self._persons_last:
+        elif command.name == "tag" and not command.words and self._persons_last:
             about = self._persons_last
         else:
             return
-        self._notes.append(Note(command.words, words.cut(about, _ABOUT_CHARS), event.at, event.offset, event.id))
+        short = words.cut(about, _ABOUT_CHARS)
+        self._notes.append(Note(note, short, event.at, event.offset, event.id, self._attendance))
 
     def stop(self, event: Event) -> None:
         if event.agent_id:
@@ -348,7 +359,7 @@ class _Teller:
         if own:
             self._turn(event, "user", own)
             before = words.cut(f"[asked: {asked}]", _BEFORE_CHARS)
-            self._heard.append(Heard(event.id, own, before, event.at, event.offset))
+            self._heard.append(Heard(event.id, own, before, event.at, event.offset, self._attendance))
 
     def _closed(self, event: Event) -> Event | None:
         use = text(event.data.get("tool_use_id"))
@@ -416,7 +427,8 @@ class _Teller:
         self._turn(event, "user", said)
         if words.says_something(said):
             short = words.cut(before, _BEFORE_CHARS)
-            self._heard.append(Heard(event.id, said, short, event.at, event.offset, cut_in=True))
+            heard = Heard(event.id, said, short, event.at, event.offset, self._attendance, cut_in=True)
+            self._heard.append(heard)
 
     def _tool_of(self, event: Event) -> tuple[str, dict[str, object], bool]:
         """The call that an event is about, by its own account or by that of the event that began it."""
@@ -427,7 +439,7 @@ class _Teller:
         return tool, dict(calls.arguments(source)), bool(tool)
 
     def _signal(self, name: str, event: Event, told: str, tool: str, about: str) -> None:
-        self._signals.append(Signal(name, told, tool, event.at, event.offset, event.id, about))
+        self._signals.append(Signal(name, told, tool, event.at, event.offset, event.id, about, self._attendance))
 
     def show(self, event: Event) -> None:
         rules = event.data.get("rules")

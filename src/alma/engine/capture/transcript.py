@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, BinaryIO
 
 from . import calls, words
+from .attendance import find_attendance
 from .events import Event, loads, moment, text
 
 LINE_BYTES = 8 * 1024 * 1024
@@ -306,6 +307,7 @@ class _Reader:
             agent_id=(text(line.get("agentId")) or "sidechain") if side else "",
             data=data,
             offset=end,
+            attendance=find_attendance(entry) if (entry := text(line.get("entrypoint"))) else None,
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..admit import clean
+
 _PERSONS = frozenset({"", "user", "sdk", "typed", "queued", "suggestion_accepted"})
 """Sources of a prompt behind which stands a person. A host that does not say means one."""
 
@@ -113,6 +115,14 @@ def command(words: str) -> Command | None:
     return Command(name if ours else found[1].lower(), (found[2] or "").strip(), ours)
 
 
+def note(given: str) -> str:
+    """The note in the words after a command of ours; empty when they are options only. `-- ` ends the options."""
+    told = given.strip()
+    if told == "--" or told.startswith("-- "):
+        return told[2:].strip()
+    return told if any(not word.startswith("-") for word in told.split()) else ""
+
+
 def plain(prompt: str) -> str:
     """A prompt as it is compared: a command is the same with and without the name of its plug-in."""
     found = command(prompt.strip())
@@ -129,7 +139,13 @@ def typed(text: str) -> str:
 
 
 def cut(text: str, most: int, tail: float = 0.5) -> str:
-    """The text in at most so many characters: its beginning and its end, that part of it which `tail` says."""
+    """The text in at most so many characters: its beginning and its end, that part of it which `tail` says.
+
+    Secrets are taken out before the cut: half of one would not be recognised later.
+    """
+    if len(text) <= most:
+        return text
+    text = str(clean(text))
     if len(text) <= most:
         return text
     mark = " … "

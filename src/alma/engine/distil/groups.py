@@ -1,8 +1,8 @@
-"""Strategy groups: which outcomes are of one strategy in one sort of task.
+"""Strategy groups: which outcomes of one agent and one user are of one strategy in one sort of task.
 
 A group is found by its words and vector, and counts an outcome only if the reader says that both strategies are the
 same: another wording that it is unsure about gets a group of its own. Two processes that meet a new strategy
-at the same moment must not make two groups: whoever makes one also counts up the agent's marker, so the slower of the
+at the same moment must not make two groups: whoever makes one also counts up its owner's marker, so the slower of the
 two meets a conflict, looks again, and finds the group.
 """
 
@@ -31,6 +31,10 @@ _WAYS = (("up", "down"), ("on", "off"), ("in", "out"))
 _ALIKE, _UNLIKE = 0.65, 0.5
 
 
+Owner = tuple[str, str]
+"""Agent and user."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One way of doing one task, as it is looked up among the groups."""
@@ -40,6 +44,12 @@ class Attempt:
     task: str
     task_type: str
     vectors: tuple[Vector, ...]
+    user: str = ""
+    """Whose group it counts for; empty: that of nobody in particular, which all users see."""
+
+    @property
+    def owner(self) -> Owner:
+        return self.agent, self.user
 
     @property
     def strategy_vector(self) -> Vector | None:
@@ -99,13 +109,13 @@ class Groups:
         self._engine = engine
         self._held: dict[str, Record] = {}
         self._changed: dict[str, Record] = {}
-        self._made: dict[tuple[str, str], list[str]] = {}
-        """By agent and word, the groups made in this transaction: the store cannot find them yet."""
-        self._markers: dict[str, Record | None] = {}
-        self._grown: set[str] = set()
+        self._made: dict[tuple[Owner, str], list[str]] = {}
+        """By owner and word, the groups made in this transaction: the store cannot find them yet."""
+        self._markers: dict[Owner, Record | None] = {}
+        self._grown: set[Owner] = set()
 
     def find(self, attempt: Attempt) -> Record | None:
-        self._read_marker(attempt.agent)
+        self._read_marker(attempt.owner)
         return self._same(attempt, self._exact(attempt)) or self._closest(attempt)
 
     def find_or_make(self, attempt: Attempt) -> Record:
@@ -113,9 +123,9 @@ class Groups:
 
     def around(self, attempt: Attempt) -> list[Record]:
         """The groups for the same sort of task, whatever the strategy."""
-        where = self._where(attempt.agent)
+        where = self._where(attempt.owner)
         stored = neighbours(self._engine, attempt.task_vector, attempt.task, where, _NEAR)
-        found = self._current(stored, attempt.agent, attempt.task)
+        found = self._current(stored, attempt.owner, attempt.task)
         return [group for group in found if fits(attempt, group)]
 
     def get(self, ids: Iterable[str], read: Iterable[Record] = ()) -> list[Record]:
@@ -140,20 +150,21 @@ class Groups:
         self._changed[record.id] = replace(record, version=version, updated_at=self._engine.clock())
 
     def changed(self) -> list[Record]:
-        return [*self._changed.values(), *(self._next_marker(agent) for agent in sorted(self._grown))]
+        return [*self._changed.values(), *(self._next_marker(owner) for owner in sorted(self._grown))]
 
-    def _where(self, agent: str, keys: set[str] | None = None) -> Where:
-        return Where(kinds={"strategy"}, projects={self._engine.project}, agents={agent}, keys=keys)
+    def _where(self, owner: Owner, keys: set[str] | None = None) -> Where:
+        agent, user = owner
+        return Where(kinds={"strategy"}, projects={self._engine.project}, agents={agent}, users={user}, keys=keys)
 
     def _exact(self, attempt: Attempt) -> list[Record]:
         key = fingerprint(attempt.strategy)
-        stored = self._engine.store.scan(self._where(attempt.agent, {key}))
-        return [group for group in self._current(stored, attempt.agent, attempt.strategy) if group.key == key]
+        stored = self._engine.store.scan(self._where(attempt.owner, {key}))
+        return [group for group in self._current(stored, attempt.owner, attempt.strategy) if group.key == key]
 
     def _closest(self, attempt: Attempt) -> Record | None:
-        where = self._where(attempt.agent)
+        where = self._where(attempt.owner)
         stored = neighbours(self._engine, attempt.strategy_vector, attempt.strategy, where, _NEAR)
-        return self._same(attempt, self._current(stored, attempt.agent, attempt.strategy))
+        return self._same(attempt, self._current(stored, attempt.owner, attempt.strategy))
 
     def _same(self, attempt: Attempt, groups: Iterable[Record]) -> Record | None:
         """The first of the groups that is surely of this strategy, for this sort of task."""
@@ -162,44 +173,46 @@ class Groups:
         relations = self._engine.reader.compare(pairs)
         return next((group for group, one in zip(fitting, relations, strict=True) if one.is_same), None)
 
-    def _current(self, stored: Iterable[Record], agent: str, text: str) -> list[Record]:
+    def _current(self, stored: Iterable[Record], owner: Owner, text: str) -> list[Record]:
         """What the store gave, as this transaction has changed it, and the groups it made itself that share words."""
         found = {}
         for record in stored:
             held = self._held.setdefault(record.id, record)
             found[record.id] = self._changed.get(record.id, held)
         for word in stems(text):
-            for name in self._made.get((agent, word), ())[-_NEAR:]:
+            for name in self._made.get((owner, word), ())[-_NEAR:]:
                 found[name] = self._changed[name]
         return list(found.values())
 
     def _make(self, attempt: Attempt) -> Record:
         body = {"strategy": attempt.strategy, "task": attempt.task, "task_type": attempt.task_type, "errors": []}
-        draft = Draft(
-            kind="strategy", agent=attempt.agent, body=body, provenance=Provenance(Origin.OUTCOME, Trust.LEARNED)
-        )
+        learned = Provenance(Origin.OUTCOME, Trust.LEARNED)
+        draft = Draft(kind="strategy", agent=attempt.agent, user=attempt.user, body=body, provenance=learned)
         group = build(self._engine, draft, attempt.vectors, key=fingerprint(attempt.strategy))
-        self._grown.add(attempt.agent)
+        self._grown.add(attempt.owner)
         self._changed[group.id] = group
         for word in stems(attempt.strategy) | stems(attempt.task):
-            self._made.setdefault((attempt.agent, word), []).append(group.id)
+            self._made.setdefault((attempt.owner, word), []).append(group.id)
         return group
 
-    def _marker_id(self, agent: str) -> str:
-        return f"mrk_groups_{fingerprint(self._engine.project, agent)}"
+    def _marker_id(self, owner: Owner) -> str:
+        agent, user = owner
+        return f"mrk_groups_{fingerprint(self._engine.project, agent, *([user] if user else []))}"
 
-    def _read_marker(self, agent: str) -> None:
+    def _read_marker(self, owner: Owner) -> None:
         # Must be read before the search: it says as of when the search found nothing.
-        if agent not in self._markers:
-            found = self._engine.store.get([self._marker_id(agent)])
-            self._markers[agent] = found[0] if found else None
+        if owner not in self._markers:
+            found = self._engine.store.get([self._marker_id(owner)])
+            self._markers[owner] = found[0] if found else None
 
-    def _next_marker(self, agent: str) -> Record:
-        held = self._markers[agent]
+    def _next_marker(self, owner: Owner) -> Record:
+        held = self._markers[owner]
+        agent, user = owner
         count = held.body["value"] + 1 if held else 1
-        draft = Draft(kind="marker", agent=agent, body={"value": count}, provenance=Provenance(Origin.SYSTEM))
+        system = Provenance(Origin.SYSTEM)
+        draft = Draft(kind="marker", agent=agent, user=user, body={"value": count}, provenance=system)
         version = held.version + 1 if held else 1
-        return build(self._engine, draft, (), id=self._marker_id(agent), version=version)
+        return build(self._engine, draft, (), id=self._marker_id(owner), version=version)
 
 
 def lesson_id(group: Record, kind: str) -> str:

@@ -19,11 +19,15 @@ from ..context import Engine
 from ..drafts import Draft, Episode
 from .groups import Attempt, Groups
 from .lessons import Case, advise, settle, with_error, works
+from .receipts import Receipts, claim_receipt
 
 
 def learn(engine: Engine, episodes: Sequence[Episode]) -> list[Record]:
-    """Record episodes, in order; the outcomes as they were stored."""
-    _known_retrievals(engine, episodes)
+    """Record episodes, in order; the outcomes as they were stored.
+
+    An episode that was recorded before under the same idempotency key, or with the same retrieval and arguments, is
+    not counted again: its stored outcome is returned.
+    """
     return commit(engine, learning(engine, episodes))
 
 
@@ -33,17 +37,34 @@ def learning(engine: Engine, episodes: Sequence[Episode], times: Sequence[dateti
     vectors = engine.encode([_passages(draft) for draft in drafts for _passages in _VIEWS])
     pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
     moments = [_back_then(engine, at) for at in times or [None] * len(drafts)]
+    claims = [claim_receipt(engine, episode) for episode in episodes]
+
+    owners = [group_owner(engine, episode.user, shared=episode.shared) for episode in episodes]
 
     def attempt() -> tuple[list[Record], list[Record]]:
         groups = Groups(engine)
         history: list[Record] = []
-        outcomes = [
-            _fold(then, groups, draft, own, shared, history)
-            for draft, (own, shared), then in zip(drafts, pairs, moments, strict=True)
-        ]
-        return outcomes, [*outcomes, *groups.changed(), *history]
+        receipts = Receipts(engine, claims)
+        outcomes: list[Record] = []
+        recorded: list[Record] = []
+        for episode, draft, owner, (own, shared), then, claim in zip(
+            episodes, drafts, owners, pairs, moments, claims, strict=True
+        ):
+            outcome = receipts.find_outcome(claim)
+            if outcome is None:
+                _check_retrieval(engine, episode)
+                outcome = _fold(then, groups, draft, owner, own, shared, history)
+                receipts.add(claim, outcome)
+                recorded.append(outcome)
+            outcomes.append(outcome)
+        return outcomes, [*recorded, *receipts.added, *groups.changed(), *history]
 
     return attempt
+
+
+def group_owner(engine: Engine, user: str, *, shared: bool = False) -> str:
+    """Return whose strategy group an outcome or a lesson of a user counts for; empty: that of nobody in particular."""
+    return "" if shared or engine.settings.share_between_users else user
 
 
 def _back_then(engine: Engine, at: datetime | None) -> Engine:
@@ -87,30 +108,25 @@ def _group_passages(draft: Draft) -> tuple[str, ...]:
 _VIEWS = (_outcome_passages, _group_passages)
 
 
-def _known_retrievals(engine: Engine, episodes: Sequence[Episode]) -> None:
-    wanted = list(dict.fromkeys(episode.retrieval for episode in episodes if episode.retrieval))
-    if not wanted:
+def _check_retrieval(engine: Engine, episode: Episode) -> None:
+    if not episode.retrieval or engine.notes.has(episode.retrieval, engine.project):
         return
-    known = {
-        record.id
-        for record in engine.store.get(wanted)
-        if record.kind == "retrieval" and record.project == engine.project
-    }
-    for name in wanted:
-        if name not in known:
-            raise NotFoundError(f"there is no retrieval {name!r}; pass the retrieval_id of a MemorySlice")
+    held = engine.store.get([episode.retrieval])
+    if not any(record.kind == "retrieval" and record.project == engine.project for record in held):
+        raise NotFoundError(f"there is no retrieval {episode.retrieval!r}; pass the retrieval_id of a MemorySlice")
 
 
 def _fold(
     engine: Engine,
     groups: Groups,
     draft: Draft,
+    owner: str,
     own: tuple[Vector, ...],
     shared: tuple[Vector, ...],
     history: list[Record],
 ) -> Record:
     body = draft.body
-    attempt = Attempt(draft.agent, body["strategy"], body["task"], body["task_type"], shared)
+    attempt = Attempt(draft.agent, body["strategy"], body["task"], body["task_type"], shared, owner)
     result = Result(body["outcome"])
     group = groups.find_or_make(attempt)
     worked = works(group, engine.clock())

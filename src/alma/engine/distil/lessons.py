@@ -8,18 +8,19 @@ from typing import Any
 
 from ...types.kinds import KINDS, MemoryType
 from ...types.query import Where
+from ...types.quoting import quote_output
 from ...types.record import Origin, Provenance, Record, Status, Trust
-from ..admit import build, buried, change
+from ..admit import build, change
 from ..context import Engine
 from ..drafts import Draft
 from ..evidence import WORKS, Standing, believe, rate, standing
 from ..search import neighbours
 from ..text import fingerprint, shorten
+from ..tombstones import buried, buried_ids, lesson_key
 from .groups import Attempt, Groups, fits, lesson_id
 
 MAX_ERRORS = 5
 _ERROR_CHARS = 240
-_WHY_CHARS = 600
 _FEW = 12
 _NEAREST = 6
 _KINDS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
@@ -63,9 +64,16 @@ def settle(case: Case) -> list[Record]:
     for kind, name in zip(_KINDS, ids, strict=True):
         if name in held:
             history += _update(case, held[name], says)
-        elif says == str(kind) and not buried(case.engine, [name]):
+        elif says == str(kind) and not _is_buried(case, kind, name):
             history += _form(case, kind, name)
     return history
+
+
+def _is_buried(case: Case, kind: MemoryType, name: str) -> bool:
+    """Whether the lesson was deleted: this one, or one in the same words that another group had."""
+    words = {"strategy": case.group.body["strategy"], "condition": case.group.body["task"]}
+    key = lesson_key(kind, case.group.agent, case.group.user, words)
+    return bool(buried_ids(case.engine, [name]) or buried(case.engine, [key]))
 
 
 def _says(case: Case) -> Standing:
@@ -82,7 +90,8 @@ def _says(case: Case) -> Standing:
 def _form(case: Case, kind: MemoryType, name: str) -> list[Record]:
     group = case.group
     learned = Provenance(Origin.OUTCOME, Trust.LEARNED)
-    draft = Draft(kind=kind, agent=group.agent, body=_body(case, kind), provenance=learned, key=name)
+    body = describe_lesson(case, kind)
+    draft = Draft(kind=kind, agent=group.agent, user=group.user, body=body, provenance=learned, key=name)
     record = build(case.engine, draft, group.vectors, id=name, evidence=group.evidence, links=(group.id,))
     case.groups.put(record)
     return [change(case.engine, record, "formed", _because(group))]
@@ -91,9 +100,9 @@ def _form(case: Case, kind: MemoryType, name: str) -> list[Record]:
 def _update(case: Case, held: Record, says: Standing) -> list[Record]:
     status = _status(held, says)
     body = held.body
-    # What a person wrote or edited stays as they wrote it; only its evidence and standing move.
-    if status is Status.ACTIVE and held.provenance.origin is not Origin.USER:
-        body = {**held.body, **_body(case, MemoryType(held.kind)), "metadata": held.body.get("metadata", {})}
+    # What somebody stated or edited stays as they wrote it; only its evidence and standing move.
+    if status is Status.ACTIVE and not _is_stated(held):
+        body = {**held.body, **describe_lesson(case, MemoryType(held.kind)), "metadata": held.body.get("metadata", {})}
     evidence = held.evidence.with_results_of(case.group.evidence)
     record = replace(held, evidence=evidence, status=status, body=body, text=KINDS[held.kind].text(body))
     case.groups.put(record)
@@ -106,8 +115,12 @@ def _update(case: Case, held: Record, says: Standing) -> list[Record]:
 def _status(held: Record, says: Standing) -> Status:
     if held.status in _SETTLED or (held.body.get("put_away") and held.status is not Status.ACTIVE):
         return held.status
-    unrefuted = says is Standing.OPEN and held.status is Status.ACTIVE and held.provenance.origin is Origin.USER
+    unrefuted = says is Standing.OPEN and held.status is Status.ACTIVE and _is_stated(held)
     return Status.ACTIVE if says == held.kind or unrefuted else Status.ARCHIVED
+
+
+def _is_stated(lesson: Record) -> bool:
+    return lesson.provenance.origin is not Origin.OUTCOME
 
 
 def _because(group: Record) -> str:
@@ -115,7 +128,8 @@ def _because(group: Record) -> str:
     return f"{seen.successes} of {seen.results} worked"
 
 
-def _body(case: Case, kind: MemoryType) -> dict[str, Any]:
+def describe_lesson(case: Case, kind: MemoryType) -> dict[str, Any]:
+    """Return the body of the lesson that a group teaches."""
     told = case.group.body
     common = {"condition": told["task"], "task_type": told["task_type"], "metadata": {}}
     if kind is MemoryType.HEURISTIC:
@@ -129,18 +143,15 @@ def _body(case: Case, kind: MemoryType) -> dict[str, Any]:
 
 
 def why_bad(group: Record) -> str:
-    errors = group.body["errors"]
-    if errors:
-        return shorten("; ".join(reversed(errors)), _WHY_CHARS)
     seen = group.evidence
-    return f"failed {seen.failures} of {seen.results} times"
+    return quote_output(*reversed(group.body["errors"])) or f"failed {seen.failures} of {seen.results} times"
 
 
 def alternative(case: Case, but: tuple[str, ...]) -> str:
     """The strategy that most surely works for the same sort of task, other than these groups'."""
     now = case.engine.clock()
     working = [other for other in case.groups.around(case.attempt) if other.id not in but and works(other, now)]
-    unwanted = buried(case.engine, [lesson_id(other, MemoryType.HEURISTIC) for other in working])
+    unwanted = buried_ids(case.engine, [lesson_id(other, MemoryType.HEURISTIC) for other in working])
     working = [other for other in working if lesson_id(other, MemoryType.HEURISTIC) not in unwanted]
     best = max(working, key=lambda other: (believe(other, now).low, other.id), default=None)
     return str(best.body["strategy"]) if best else ""
@@ -150,7 +161,11 @@ def _warnings(case: Case) -> list[Record]:
     """The warnings that may be about the same sort of task: all of them while they are few, else the nearest."""
     engine, attempt = case.engine, case.attempt
     where = Where(
-        kinds={MemoryType.ANTI_PATTERN}, projects={engine.project}, agents={attempt.agent}, statuses={Status.ACTIVE}
+        kinds={MemoryType.ANTI_PATTERN},
+        projects={engine.project},
+        agents={attempt.agent},
+        users={attempt.user},
+        statuses={Status.ACTIVE},
     )
     found = list(engine.store.scan(where, _FEW + 1))
     if len(found) <= _FEW:
@@ -167,7 +182,7 @@ def advise(case: Case, turned: bool) -> None:
     groups, group = case.groups, case.group
     found = _warnings(case)
     for warning in groups.get([one.id for one in found], found):
-        told = warning.provenance.origin is Origin.USER or (warning.body["better_alternative"] and not turned)
+        told = _is_stated(warning) or (warning.body["better_alternative"] and not turned)
         if told or group.id in warning.links or not fits(case.attempt, warning):
             continue
         better = alternative(case, warning.links)

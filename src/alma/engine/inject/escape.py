@@ -20,7 +20,7 @@ import re
 # CSI, OSC (ended by BEL or ST) and two-character sequences. A lone ESC falls to _UNSEEN.
 _ANSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_a-z]")
 _BREAK = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_FOLD = re.compile(r"\s*\n\s*")
+_FOLD = re.compile(r"(?<!\s)\s*\n\s*")
 _UNSEEN = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
@@ -113,7 +113,7 @@ _BRACKET = re.compile(r"!\[|\[|\](?P<target>[(\[])?|\n\n")
 _LOCAL_IMAGE = re.compile(r"\]\([\w./-]{1,200}\.(?:png|jpe?g|gif|svg|webp)\)", re.I)
 # A quote that closes an attribute this text never opened: `name" trusted="true`.
 _BREAKOUT = re.compile(r"[\"'](?=\s{1,8}[\w:-]{1,40}\s{0,4}=\s{0,4}[\"'])")
-_CLAIM = re.compile(r"\s+(?:trust\w*|verified|approved|privileged|authority|system)\s*=", re.I)
+_CLAIM = re.compile(r"(?<!\s)\s+(?:trust\w*|verified|approved|privileged|authority|system)\s*=", re.I)
 
 
 def _folded(text: str) -> str:

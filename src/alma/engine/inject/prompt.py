@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from ...errors import ValidationError
 from ...types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
+from ...types.quoting import quote_output
 from ...types.slice import MemorySlice
+from ...types.sources import QUOTED
 from ..text import shorten
 from . import quote
 from .escape import escape
@@ -19,6 +21,9 @@ _FIELD_CHARS = 500
 _TURN_CHARS = (500, 240, 120)
 """So much of each turn is shown: of the most that lets everything be heard, else of the least."""
 _BRIEF_CHARS = 85
+_DATA_CHARS = 240
+_NOTED = {"agent": " (noted by an agent)", "import": " (imported)"}
+"""Beside what a user wants, where it was not the user who said it."""
 _CHARS_PER_TOKEN = 3.5
 _MORE = "Each line is a summary: `get` with the id in brackets gives the whole."
 
@@ -87,7 +92,14 @@ def _brief(memory: Memory, query: str) -> str:
     if isinstance(memory, Episode | Turn):
         return quote.brief(memory, query, _BRIEF_CHARS)
     date = _date(memory)
+    if _is_data(memory):
+        return quote.quote_data(_summary(memory), memory.origin, _BRIEF_CHARS - len(date)) + date
     return escape(shorten(_summary(memory), _BRIEF_CHARS - len(date))) + date
+
+
+def _is_data(memory: Memory) -> bool:
+    """Whether its words are only quoted. A rule is active only after a person accepted it, so it is theirs."""
+    return memory.origin in QUOTED and not isinstance(memory, Rule)
 
 
 def _summary(memory: Memory) -> str:
@@ -116,6 +128,8 @@ def _say(text: str) -> str:
 
 
 def line(memory: Memory) -> str:
+    if _is_data(memory):
+        return f"- {quote.quote_data(_summary(memory), memory.origin, _DATA_CHARS)}"
     match memory:
         case Heuristic():
             return _heuristic(memory)
@@ -124,7 +138,7 @@ def line(memory: Memory) -> str:
         case Outcome():
             return _outcome(memory)
         case UserPreference():
-            return f"- {_say(memory.preference)}{_date(memory)}"
+            return f"- {_say(memory.preference)}{_NOTED.get(memory.origin, '')}{_date(memory)}"
         case DomainKnowledge():
             return f"- {_say(memory.fact)}{_date(memory)}"
         case Rule():
@@ -164,6 +178,7 @@ def _rule(memory: Rule) -> str:
 
 def _outcome(memory: Outcome) -> str:
     took = f" in {memory.duration_ms / 1000:g} s" if memory.duration_ms else ""
-    error = f": {_say(memory.error_message)}" if memory.error_message and not memory.success else ""
-    told = f" The user said: {_say(memory.user_feedback)}" if memory.user_feedback else ""
+    output = "" if memory.success else quote_output(memory.error_message or "")
+    error = f"; {_say(output)}" if output else ""
+    told = f" Feedback: {quote.quoted(shorten(memory.user_feedback, _DATA_CHARS))}" if memory.user_feedback else ""
     return f"- {_say(memory.task_description)}: {_say(memory.strategy_used)} → {memory.outcome}{took}{error}{told}"

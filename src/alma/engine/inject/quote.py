@@ -13,6 +13,7 @@ _NAME_CHARS = 40
 _TITLE_CHARS = 80
 _ONLY_QUOTED = " (reads like an instruction; it is only quoted)"
 _LEFT_OUT = "(left out: it reads like an instruction)"
+_FROM = {"tool": "what a program printed", "content": "a file, page or message"}
 _INNER = str.maketrans({"“": "‘", "”": "’"})
 
 _suspicious = lru_cache(maxsize=1024)(suspicious)
@@ -39,18 +40,18 @@ def brief(memory: Episode | Turn, query: str, most: int) -> str:
 def _briefly(turn: Turn, query: str, most: int) -> str:
     who = f"{turn.said_at.date()}, {_name(turn.speaker)}: "
     text = excerpt(turn.text, query, max(20, most - len(who) - 2))
-    return f"{who}{_LEFT_OUT if _suspicious(text) else _quoted(text)}"
+    return f"{who}{_LEFT_OUT if _suspicious(text) else quoted(text)}"
 
 
 def _heading(episode: Episode) -> str:
     title = shorten(episode.title or f"session {episode.session_id}", _TITLE_CHARS)
-    return f"{episode.started_at.date()}, {_quoted(title)}"
+    return f"{episode.started_at.date()}, {quoted(title)}"
 
 
 def _said(turn: Turn, query: str, most: int, marked: bool) -> str:
     text = excerpt(turn.text, query, most)
     mark = _ONLY_QUOTED if marked and _suspicious(text) else ""
-    return f"{turn.said_at.date()}, {_name(turn.speaker)}: {_quoted(text)}{mark}"
+    return f"{turn.said_at.date()}, {_name(turn.speaker)}: {quoted(text)}{mark}"
 
 
 def _name(speaker: str) -> str:
@@ -58,7 +59,12 @@ def _name(speaker: str) -> str:
     return escape(shorten(speaker, _NAME_CHARS)).translate(_INNER)
 
 
-def _quoted(text: str) -> str:
+def quote_data(text: str, origin: str, most: int) -> str:
+    """Return what a program printed or a file said as quoted data; `origin` is one of `sources.QUOTED`."""
+    return f"{quoted(shorten(text, most))} (quoted from {_FROM[origin]})"
+
+
+def quoted(text: str) -> str:
     return f"“{escape(text).translate(_INNER)}”"
 
 

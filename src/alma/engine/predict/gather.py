@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from ...reading.port import Pair
 from ...types.kinds import MemoryType, Result
-from ...types.query import Where
+from ...types.query import Where, visible_users
 from ...types.record import Origin, Record, Status
 from ...types.vector import Vector, cosine
 from ..admit import marker, mismatch
@@ -54,6 +54,8 @@ class Ground:
     """Only what was known before this moment; None: everything."""
     judging: bool = True
     """Whether a task that reads alike may turn out to be contrary. To tell takes a lexicon, which is slow to load."""
+    user: str | None = None
+    """Whose outcomes and lessons count beside those of nobody in particular."""
     outcomes: dict[str, Record] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
     """By id, where it is known: the cosine of whichever of a record's vectors is closest."""
@@ -74,6 +76,7 @@ class Ground:
             kinds={kind},
             projects={self.engine.project},
             agents={self.agent},
+            users=visible_users(self.user),
             statuses={Status.ACTIVE},
             created_to=self.before if kind == MemoryType.OUTCOME else None,
         )
@@ -112,10 +115,10 @@ class Ground:
         return self._spoken[strategy]
 
 
-def ground(engine: Engine, agent: str, task: str, before: datetime | None = None) -> Ground:
-    """What is known about the task; `before` asks what was known at that moment."""
+def ground(engine: Engine, agent: str, task: str, before: datetime | None = None, user: str | None = None) -> Ground:
+    """What is known about the task for a user; `before` asks what was known at that moment."""
     vectors = _task_meaning(engine, task)
-    made = Ground(engine, agent, task, vectors, before or engine.clock(), before)
+    made = Ground(engine, agent, task, vectors, before or engine.clock(), before, user=user)
     where = made.where(MemoryType.OUTCOME)
     newest = list(engine.store.scan(where, _NEWEST))
     near = _near(made, where, _NEAR)
@@ -304,8 +307,8 @@ def _alike(ground: Ground, task: str, closest: float | None) -> float:
         return 1.0
     if closest is None:
         return _by_words(ground.task, task)
-    contrary = ground.judging and closest >= _TELLING and not same_task(ground.task, task, closest)
-    return 0.0 if contrary else closest
+    is_contrary = ground.judging and closest >= _TELLING and not same_task(ground.task, task, closest)
+    return 0.0 if is_contrary else closest
 
 
 def _by_words(task: str, other: str) -> float:

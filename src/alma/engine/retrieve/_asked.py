@@ -195,7 +195,13 @@ def _brief(blob: str) -> str:
     """A long address without its parameters; a path as it is; anything else that long is not words."""
     if blob[:300].lower().find("://") > 0:
         return blob.partition("?")[0].partition("#")[0][:200]
-    if len(blob) <= 200 and _pattern(r"[\w.@~-]+(?:[/\\.:][\w.@~-]+)+").fullmatch(blob) and not _dense(blob):
+    path = r"[\w.@~-]++(?:[/\\:][\w.@~-]++)*+"
+    if (
+        len(blob) <= 200
+        and any(sign in blob for sign in "/\\.:")
+        and _pattern(path).fullmatch(blob)
+        and not _dense(blob)
+    ):
         return blob
     return ""
 

@@ -19,6 +19,7 @@ from ...types.vector import Vector, cosine
 from ..admit import build, clean, commit, marker, mismatch
 from ..context import Engine
 from ..drafts import Draft
+from ..rules import is_old_fix
 from ..search import by_meaning, by_words, closeness
 from ..text import coverage, shorten, stems
 from ..view import view
@@ -124,7 +125,7 @@ def _pool(asked: Asked) -> list[Candidate]:
     return [
         Candidate(record, _closeness(asked, record, close), said.get(record.id, 0.0))
         for record in {record.id: record for record in records}.values()
-        if record.status is not Status.SUPERSEDED or record.valid_to is not None
+        if (record.status is not Status.SUPERSEDED or record.valid_to is not None) and not is_old_fix(record)
     ]
 
 
@@ -265,13 +266,16 @@ def _keep(asked: Asked, made: MemorySlice) -> str | None:
         kind="retrieval",
         agent=request.agent,
         user=request.user or "",
-        body=clean({"task": shorten(request.task, _NOTE_CHARS), "mode": str(request.mode)}) | {"shown": shown},
+        body=clean({"task": shorten(clean(request.task), _NOTE_CHARS), "mode": str(request.mode)}) | {"shown": shown},
         provenance=Provenance(Origin.SYSTEM),
     )
     record = build(engine, draft, (), links=tuple(shown))
     try:
-        return commit(engine, lambda: (record.id, [record]))
-    except (BusyError, ReadOnlyError, StorageFullError) as error:
+        return commit(engine, lambda: (record.id, [record]), patient=False)
+    except BusyError:
+        engine.notes.add(record)
+        return record.id
+    except (ReadOnlyError, StorageFullError) as error:
         # What was found is worth more than the note that it was looked for; the missing id tells the caller.
         _LOG.warning("this retrieval could not be recorded: %s", error)
         return None

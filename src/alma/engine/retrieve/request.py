@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from ...types.kinds import MemoryType
-from ...types.query import Where
+from ...types.query import Where, visible_users
 from ...types.record import Status
 from ...types.rules import EVERYWHERE
 from ...types.vector import Vector
@@ -115,9 +115,8 @@ class Asked:
         return replace(self.engine.settings, **changes) if changes else self.engine.settings  # type: ignore[arg-type]
 
     def where(self, kind: str) -> Where:
-        """What may be found of a kind: of this project, readable by the agent, not about another user."""
+        """What may be found of a kind: of this project, readable by the agent, of this user or of nobody."""
         asked = self.request
-        users = None if asked.user is None else {"", asked.user}
         until = asked.until if asked.as_of is None else min(asked.as_of, asked.until or asked.as_of)
         rule = kind == MemoryType.RULE
         return Where(
@@ -126,7 +125,7 @@ class Asked:
             # What was said for one session holds in no other.
             sessions={""} if rule else None,
             agents=self.engine.scopes.readable(asked.agent),
-            users=users,
+            users=visible_users(asked.user),
             statuses={Status.ACTIVE} if asked.as_of is None else {Status.ACTIVE, Status.SUPERSEDED},
             tagged=set(asked.tags) or None,
             created_from=asked.since,

@@ -60,7 +60,7 @@ def _obstacles(asked: Asked, record: Record) -> Iterator[str]:
     if record.kind == MemoryType.USER_PREFERENCE and record.user != asked.request.user:
         yield f"it is a preference of {record.user!r}, and the task is for {asked.request.user or 'nobody named'!r}"
     elif where.users is not None and record.user not in where.users:
-        yield f"it is about the user {record.user!r}, and the task is for {asked.request.user!r}"
+        yield f"it belongs to the user {record.user!r}, and the task is for {asked.request.user or 'nobody named'!r}"
     elif record.kind != MemoryType.USER_PREFERENCE and where.agents is not None and record.agent not in where.agents:
         yield f"it belongs to the agent {record.agent!r}, whose memories {asked.request.agent!r} does not read"
     if where.sessions is not None and record.session not in where.sessions:

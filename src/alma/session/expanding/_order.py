@@ -13,6 +13,8 @@ from ._masking import readable
 if TYPE_CHECKING:
     from .expand import Found
 
+_LONGEST = 1000
+"""A longer text is no single condition."""
 _LEADING = re.compile(
     r"(?i)^(?:only\s+)?(?P<word>once|after|when|as soon as|before)\s+(?P<what>[^,]{3,120}),\s+(?P<rest>\S.*)$", re.S
 )
@@ -97,7 +99,7 @@ def _earlier(found: Sequence[Found], at: int) -> list[int]:
 def _named(found: Sequence[Found], names: Sequence[frozenset[str]], at: int, one: Found) -> list[tuple[int, int]]:
     """By what it names: (what waits, what it waits for)."""
     said = readable(opened(one.piece)[0].masked) if one.order is not Order.ANY else readable(one.piece.masked)
-    condition = _LEADING.match(said) or _TRAILING.match(said)
+    condition = (_LEADING.match(said) or _TRAILING.match(said)) if len(said) <= _LONGEST else None
     if condition is None:
         return []
     word, what = condition["word"].casefold(), condition["what"]

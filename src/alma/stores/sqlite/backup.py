@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote
 
 from ...errors import CorruptStoreError
 from .._fresh import appearing
@@ -16,17 +15,17 @@ _PAGES = 2048
 Progress = Callable[[int, int], None]
 
 
-def copy(source: Path, target: Path, progress: Progress | None = None) -> None:
-    """What the file held at one moment, whole and checked."""
+def copy(uri: str, source: Path, target: Path, progress: Progress | None = None) -> None:
+    """What the file at `uri` held at one moment, whole and checked; `source` is its path, for messages."""
     with appearing(target) as part:
-        sound = _copied(source, part, progress)
+        sound = _copied(uri, part, progress)
         if sound != "ok":
             raise CorruptStoreError(f"{source} is damaged ({sound}), so no backup was made; run `alma doctor`")
 
 
-def _copied(source: Path, part: Path, progress: Progress | None) -> str:
+def _copied(uri: str, part: Path, progress: Progress | None) -> str:
     """What SQLite says about the copy."""
-    reading = sqlite3.connect(f"file:{quote(str(source.absolute()))}?mode=ro", uri=True, isolation_level=None)
+    reading = sqlite3.connect(uri, uri=True, isolation_level=None)
     writing = sqlite3.connect(part, isolation_level=None)
     try:
         # Without a transaction the copy would begin anew whenever another process writes in between.

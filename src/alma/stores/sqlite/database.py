@@ -1,6 +1,8 @@
-"""One connection to one file: opened safely, shared by threads under a lock, opened again after a fork.
+"""One file: opened safely, shared by threads, closed for the time of a fork, and read where it cannot be written.
 
-Whatever sqlite3 raises is turned, here and only here, into an error that says what to do.
+Threads share one connection under a lock. While one of them writes, the others read over a second connection, so that
+a reader never waits for a writer. Whatever sqlite3 raises is turned, here and only here, into an error that says what
+to do.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from ... import forks
 from ...errors import (
     ALMAError,
     BusyError,
@@ -25,6 +28,7 @@ from ...errors import (
     StorageFullError,
     ValidationError,
 )
+from ...folders import make_private_folder
 from . import schema
 
 _SETTINGS = (
@@ -34,6 +38,12 @@ _SETTINGS = (
     "PRAGMA cache_size = -16000",
     "PRAGMA journal_size_limit = 16777216",
 )
+
+_NOTE_SECONDS = 0.05
+"""So long whoever writes a note waits for other writers."""
+_REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN)
+
+Stamp = tuple[int, ...]
 
 _left_to_parents: list[sqlite3.Connection] = []
 """Connections that came through a fork: using or closing one could damage the file its parent is writing."""
@@ -45,112 +55,206 @@ class Database:
         self.read_only = read_only
         self._busy_timeout = busy_timeout
         self._connection: sqlite3.Connection | None = None
+        self._second: sqlite3.Connection | None = None
+        """For reading while another thread writes over the first."""
         self._closed = False
         self._lock = threading.RLock()
+        self._reading = threading.RLock()
+        """Acquired before the other: what readers remember of the file is for one of them at a time."""
         self._pid = os.getpid()
-        self._inode = 0
+        self._stamp: Stamp = (0,)
+        self._second_stamp: Stamp = (0,)
+        self._finalizers: dict[int, weakref.finalize[..., Database]] = {}
+        self._mode = ""
         self.openings = 0
         """Goes up whenever the file was opened again: what was remembered about it may not hold."""
+        forks.hold_at_fork(self)
         with self.use():
             pass
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """All that is read inside belongs to one moment."""
-        with self._transaction("BEGIN") as db:
-            yield db
-
-    @contextmanager
-    def write(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
-        """All or nothing, and on disk when it ends; unsynced it is the system's, and safe from all but a power cut."""
-        self._after_fork()
-        with self._lock:
-            if not synced:
-                with self.use() as db:
-                    db.execute("PRAGMA synchronous = NORMAL")
+        with self._reading, self.translated():
+            is_free = self._lock.acquire(blocking=False)
             try:
-                with self._transaction("BEGIN IMMEDIATE") as db:
+                with _transaction(self._open() if is_free else self._open_second(), "BEGIN") as db:
                     yield db
             finally:
-                if not synced and not self._closed:
-                    with self.use() as db:
+                if is_free:
+                    self._lock.release()
+
+    @contextmanager
+    def write(self, *, passing: bool = False) -> Iterator[sqlite3.Connection]:
+        """All or nothing, and on disk when it ends.
+
+        What is `passing` is the system's when it ends, safe from all but a power cut, and BusyError comes at once when
+        others are writing: whoever writes a note has no time to wait.
+        """
+        if not self._lock.acquire(timeout=_NOTE_SECONDS if passing else -1):
+            raise BusyError(f"{self.path} is being written by another thread; try again")
+        try:
+            self._refuse_read_only()
+            with self.use() as db:
+                if passing:
+                    db.execute("PRAGMA synchronous = NORMAL")
+                    db.execute(f"PRAGMA busy_timeout = {_NOTE_SECONDS * 1000:.0f}")
+                try:
+                    with _transaction(db, "BEGIN IMMEDIATE"):
+                        yield db
+                finally:
+                    if passing and not self._closed:
                         db.execute("PRAGMA synchronous = FULL")
+                        db.execute(f"PRAGMA busy_timeout = {self._busy_timeout * 1000:.0f}")
+        finally:
+            self._lock.release()
 
     @contextmanager
     def use(self) -> Iterator[sqlite3.Connection]:
         """The connection outside any transaction."""
-        self._after_fork()
         with self._lock, self.translated():
             yield self._open()
 
+    @property
+    def reading_uri(self) -> str:
+        """The address at which others in this process may open the file to read it."""
+        return self._uri("mode=ro" if self._mode == "mode=rw" else self._mode)
+
     def close(self) -> None:
-        self._after_fork()
-        with self._lock:
+        with self._reading, self._lock:
             self._closed = True
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._disconnect()
 
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self.use() as db:
-            db.execute(begin)
-            try:
-                yield db
-                db.execute("COMMIT")
-            finally:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+    # -- at a fork
 
-    def _after_fork(self) -> None:
-        if self._pid == os.getpid():
-            return
-        # A lock that another thread held while forking would never be released in the child.
-        self._lock = threading.RLock()
-        self._pid = os.getpid()
-        if self._connection is not None:
-            _left_to_parents.append(self._connection)
-            self._connection = None
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Wait until no thread uses the file, and close it.
+
+        A child that inherits a connection shares SQLite's record of which file locks the process has, and has none of
+        them: it could not write, or would write beside others.
+        """
+        if not self._reading.acquire(blocking, timeout):
+            return False
+        if not self._lock.acquire(blocking, timeout):
+            self._reading.release()
+            return False
+        if not any(db is not None and db.in_transaction for db in (self._connection, self._second)):
+            self._disconnect()
+        return True
+
+    def release(self) -> None:
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            # Still open only when the thread that forked was in the middle of a transaction, as a signal handler is.
+            _left_to_parents.extend(db for db in (self._connection, self._second) if db is not None)
+            self._connection = self._second = None
+        self._lock.release()
+        self._reading.release()
+
+    # -- opening
 
     def _open(self) -> sqlite3.Connection:
         if self._closed:
             raise StorageError(f"{self.path} is closed; open the store again")
-        if self._connection is not None and _inode(self.path) != self._inode:
+        if self._connection is not None and self._stamp != _stamp(self.path, self._mode):
             # Replaced, as by restoring a backup, or removed: what is written to the old file would be lost.
-            self._connection.close()
-            self._connection = None
+            self._disconnect_first()
         if self._connection is None:
             self._connection = self._connect()
             # Whoever forgets to close a store has it closed when it is gone.
-            weakref.finalize(self, _let_go, self._connection, os.getpid())
-            self._inode = _inode(self.path)
+            self._finalizers[0] = weakref.finalize(self, _let_go, self._connection, os.getpid())
+            self._stamp = _stamp(self.path, self._mode)
             self.openings += 1
         return self._connection
 
+    def _open_second(self) -> sqlite3.Connection:
+        if self._closed:
+            raise StorageError(f"{self.path} is closed; open the store again")
+        stamp = _stamp(self.path, self._mode)
+        if self._second is not None and self._second_stamp != stamp:
+            self._disconnect_second()
+        if self._second is None:
+            self._second = self._connect_in(self._mode)
+            self._finalizers[1] = weakref.finalize(self, _let_go, self._second, os.getpid())
+            for setting in _SETTINGS:
+                self._second.execute(setting)
+            self._second_stamp = stamp
+            self.openings += stamp != self._stamp
+        return self._second
+
+    def _disconnect(self) -> None:
+        """The second first: whoever closes the last connection tidies up, and reading leaves that to writing."""
+        self._disconnect_second()
+        self._disconnect_first()
+
+    def _disconnect_first(self) -> None:
+        if self._connection is not None:
+            self._finalizers[0].detach()
+            self._connection.close()
+            self._connection = None
+
+    def _disconnect_second(self) -> None:
+        if self._second is not None:
+            self._finalizers[1].detach()
+            self._second.close()
+            self._second = None
+
     def _connect(self) -> sqlite3.Connection:
-        if not self.read_only:
-            _create_private(self.path)
-        elif not self.path.exists():
-            raise StorageError(f"{self.path} does not exist, and read-only it cannot be made")
-        mode = "ro" if self.read_only else "rw"
-        db = sqlite3.connect(
-            f"file:{quote(str(self.path.absolute()))}?mode={mode}",
-            uri=True,
-            timeout=self._busy_timeout,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        if self.read_only:
+            if not self.path.exists():
+                raise StorageError(f"{self.path} does not exist, and read-only it cannot be made")
+            return self._connect_to_read()
         try:
-            self._prepare(db)
+            _create_private(self.path)
+            return self._prepared("mode=rw")
+        except (ReadOnlyError, sqlite3.OperationalError) as error:
+            if not (self.path.exists() and (isinstance(error, ReadOnlyError) or _code(error) in _REFUSED)):
+                raise
+            return self._connect_to_read()
+
+    def _connect_to_read(self) -> sqlite3.Connection:
+        """Where nothing can be written SQLite cannot make its files; a file that nobody changes needs none of them."""
+        try:
+            return self._prepared("mode=ro")
+        except sqlite3.OperationalError as error:
+            if _code(error) not in _REFUSED or _has_unfinished_changes(self.path):
+                raise
+            return self._prepared("mode=ro&immutable=1")
+
+    def _prepared(self, mode: str) -> sqlite3.Connection:
+        db = self._connect_in(mode)
+        try:
+            self._prepare(db, can_write=mode == "mode=rw")
         except BaseException:
             db.close()
             raise
+        self._mode = mode
         return db
 
-    def _prepare(self, db: sqlite3.Connection) -> None:
+    def _connect_in(self, mode: str) -> sqlite3.Connection:
+        timeout = self._busy_timeout
+        return sqlite3.connect(
+            self._uri(mode), uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
+        )
+
+    def _uri(self, mode: str) -> str:
+        return f"file:{quote(str(self.path.absolute()))}?{mode}"
+
+    def _refuse_read_only(self) -> None:
+        """What could only be opened to be read may have become writable since."""
+        if self._mode == "mode=rw" or self.read_only:
+            return
+        if not all(os.access(place, os.W_OK) for place in (self.path, self.path.parent)):
+            raise ReadOnlyError(
+                f"{self.path} can be read but not written: the file, its folder or the file system is read-only; "
+                "nothing was changed"
+            )
+        self._disconnect_first()
+
+    def _prepare(self, db: sqlite3.Connection, *, can_write: bool) -> None:
         for setting in _SETTINGS:
             db.execute(setting)
-        if self.read_only:
+        if not can_write:
             schema.refuse_old(db, self.path)
             return
         if schema.version_of(db, self.path) == 0:
@@ -183,6 +287,17 @@ class Database:
             raise ValidationError(f"a value cannot be stored: {error}") from error
 
 
+@contextmanager
+def _transaction(db: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Connection]:
+    db.execute(begin)
+    try:
+        yield db
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
 def _let_go(connection: sqlite3.Connection, opened_by: int) -> None:
     if os.getpid() == opened_by:
         connection.close()
@@ -190,18 +305,32 @@ def _let_go(connection: sqlite3.Connection, opened_by: int) -> None:
         _left_to_parents.append(connection)
 
 
-def _inode(path: Path) -> int:
+def _stamp(path: Path, mode: str) -> Stamp:
+    """What tells that it is still the same file; what SQLite takes for unchangeable must not have changed at all."""
     try:
-        return path.stat().st_ino
+        status = path.stat()
     except FileNotFoundError:
-        return -1
+        return (-1,)
+    if "immutable" not in mode:
+        return (status.st_ino,)
+    return (status.st_ino, status.st_size, status.st_mtime_ns, _has_unfinished_changes(path))
+
+
+def _has_unfinished_changes(path: Path) -> bool:
+    for suffix in ("-wal", "-journal"):
+        try:
+            if path.with_name(path.name + suffix).stat().st_size:
+                return True
+        except FileNotFoundError:
+            pass
+    return False
 
 
 def _create_private(path: Path) -> None:
     """Made by us before SQLite sees it, so that it is never readable by others, not even for a moment."""
     try:
-        if not path.parent.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            make_private_folder(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         return
@@ -233,7 +362,8 @@ def _translate(error: sqlite3.Error, path: Path) -> ALMAError:
         return CorruptStoreError(f"{path} is damaged or no database; restore a backup or run `alma doctor`")
     if code == sqlite3.SQLITE_CANTOPEN and path.exists() and not os.access(path.parent, os.W_OK):
         return ReadOnlyError(
-            f"{path.parent} cannot be written, and SQLite needs to; copy the file elsewhere to read it"
+            f"{path.parent} cannot be written, and the last changes are in {path.name}-wal, which SQLite can only read "
+            "where it can write; copy both files to another folder"
         )
     if code == sqlite3.SQLITE_CANTOPEN:
         return StorageError(f"{path} cannot be opened ({error}); check that the folder exists and may be written")

@@ -92,9 +92,7 @@ def version_of(db: sqlite3.Connection, path: Path) -> int:
     if application != APPLICATION_ID:
         raise CorruptStoreError(f"{path} is not an alma database; name another path for the store")
     if version > len(MIGRATIONS):
-        raise NewerStoreError(
-            f"{path} has format {version}, this alma knows up to {len(MIGRATIONS)}: pip install -U alma-memory"
-        )
+        raise NewerStoreError(f"{path} has format {version}, this alma knows up to {len(MIGRATIONS)}: update alma")
     return version
 
 

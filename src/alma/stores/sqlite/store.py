@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...errors import BusyError, ReadOnlyError
 from ...types.kinds import KINDS
 from ...types.query import Hit, Where
 from ...types.record import Record
@@ -88,7 +89,7 @@ class SQLiteStore:
         fresh = [rows.to_row(record) for record in records]
         if not fresh:
             return
-        with self._db.write(synced=not all(_passing(record) for record in records)) as db:
+        with self._db.write(passing=all(_passing(record) for record in records)) as db:
             _write(db, _changes(db, fresh))
 
     def get(self, ids: Sequence[str]) -> list[Record]:
@@ -146,8 +147,12 @@ class SQLiteStore:
 
     def check(self) -> list[str]:
         """Nobody writes meanwhile; it takes about as long as reading the whole file."""
-        with self._db.read() if self._db.read_only else self._db.write() as db:
-            return check.problems(db, self.path, can_write=not self._db.read_only)
+        try:
+            with self._db.write() as db:
+                return check.problems(db, self.path, can_write=True)
+        except ReadOnlyError:
+            with self._db.read() as db:
+                return check.problems(db, self.path, can_write=False)
 
     def stats(self) -> dict[str, Any]:
         """What a person wants to know about the file."""
@@ -155,18 +160,26 @@ class SQLiteStore:
             return check.stats(db, self.path)
 
     def vacuum(self) -> None:
-        """Give unused space back and leave no trace of deleted words."""
+        """Leave no byte of deleted records in the file, and give unused space back.
+
+        The word index is built anew (its segments keep deleted terms until they are merged), every page is rewritten,
+        and the write-ahead log is emptied. BusyError when another connection still reads from that log.
+        """
         with self._db.use() as db:
-            db.execute("INSERT INTO words (words) VALUES ('optimize')")
+            db.execute("INSERT INTO words (words) VALUES ('rebuild')")
             db.execute("VACUUM")
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise BusyError(
+                f"another process reads {self.path}, so its log still holds old content; vacuum again later"
+            )
 
     def backup(self, target: str | os.PathLike[str], progress: backup.Progress | None = None) -> None:
         """Copy what the file holds at this moment to a new file, while others read and write."""
         with self._db.read():
             pass
         with self._db.translated():
-            backup.copy(self.path, Path(target), progress)
+            backup.copy(self._db.reading_uri, self.path, Path(target), progress)
 
     def close(self) -> None:
         self._db.close()

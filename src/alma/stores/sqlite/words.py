@@ -49,11 +49,11 @@ class Frequencies:
     """In how many records a token occurs: remembered, because counting costs; a little out of date does no harm."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], int] = {}
+        self._known: dict[tuple[str, bytes], int] = {}
         self._records = 0
         self._shares: dict[tuple[int, ...], float] = {}
-        self.terms: dict[str, list[str]] = {}
-        """What the index makes of a word."""
+        self.terms: dict[str, list[bytes]] = {}
+        """What the index makes of a word. Bytes, because FTS5 cuts a token at 32,768 bytes, even inside a character."""
 
     def refresh(self, db: sqlite3.Connection) -> None:
         """Forget what was known when the number of records has changed by much."""
@@ -67,7 +67,7 @@ class Frequencies:
         if scopes is None:
             return 1.0
         if tuple(scopes) not in self._shares:
-            held = sum(self.of(db, "scope", token(scope)) for scope in scopes)
+            held = sum(self.of(db, "scope", token(scope).encode()) for scope in scopes)
             self._shares[tuple(scopes)] = held / max(self._records, 1)
         return self._shares[tuple(scopes)]
 
@@ -76,9 +76,10 @@ class Frequencies:
         others = max(self._records - word.frequency, 0)
         return max(math.log((others + 0.5) / (word.frequency + 0.5)), 1e-6)
 
-    def of(self, db: sqlite3.Connection, column: str, term: str) -> int:
+    def of(self, db: sqlite3.Connection, column: str, term: bytes) -> int:
         if (column, term) not in self._known:
-            row = db.execute("SELECT doc FROM word WHERE term = ? AND col = ?", (term, column)).fetchone()
+            select = "SELECT doc FROM word WHERE term = CAST(? AS TEXT) AND col = ?"
+            row = db.execute(select, (term, column)).fetchone()
             self._known[column, term] = row[0] if row else 0
         return self._known[column, term]
 
@@ -161,15 +162,15 @@ def _words(db: sqlite3.Connection, known: Frequencies, words: str) -> list[Word]
     return found
 
 
-def _tokens(db: sqlite3.Connection, words: list[str]) -> dict[str, list[str]]:
+def _tokens(db: sqlite3.Connection, words: list[str]) -> dict[str, list[bytes]]:
     """What the index makes of each word, by asking its own tokenizer."""
     if not words:
         return {}
     db.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked USING fts5 (w, content = '', tokenize = '{TOKENIZER}')")
     db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked_token USING fts5vocab (temp, asked, instance)")
     db.executemany("INSERT INTO temp.asked (rowid, w) VALUES (?, ?)", enumerate(words))
-    tokens: dict[str, list[str]] = {word: [] for word in words}
-    for i, term in db.execute("SELECT doc, term FROM temp.asked_token").fetchall():
+    tokens: dict[str, list[bytes]] = {word: [] for word in words}
+    for i, term in db.execute("SELECT doc, CAST(term AS BLOB) FROM temp.asked_token").fetchall():
         tokens[words[i]].append(term)
     db.execute("INSERT INTO temp.asked (asked) VALUES ('delete-all')")
     return tokens

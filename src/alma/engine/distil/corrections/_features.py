@@ -17,7 +17,7 @@ _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NUMBERED = re.compile(r"^\s*(?:\d{1,2}|[a-h])[.)]\s", re.M)
 _INLINE_NUMBERED = re.compile(r"(?:^|\s)(?:1|a)[.)]\s.*?\s(?:2|b)[.)]\s", re.S)
 _SHOUTED = re.compile(r"\b[A-Z]{2,}(?:'[A-Z]+)?\b")
-_ASKS_BACK = re.compile(r"[?？]\s*[\"')*_`]*\s*$")
+_ASKS_BACK = re.compile(r"[?？]\s*+[\"')*_`]*+\s*+$")
 _DONE = re.compile(
     r"\b(?:i(?:'ve| have)?|we(?:'ve)?) (?:now |also |just )?(?:added|updated|changed|fixed|created"
     r"|made|removed|moved|implemented|"

@@ -29,7 +29,7 @@ _MADE_BY_HOST = re.compile(
     r"|\[image[ :#]|api error\b|\(no content\)|you are (?:an? |the )?(?:\w+ )?(?:agent|assistant|expert)\b.{0,80}\n)",
     re.I,
 )
-_DOCUMENT = re.compile(r"\s*#{1,3} \S.*\n\s*\n?\s*\S")
+_DOCUMENT = re.compile(r"\s*#{1,3} \S.*\n\s*+\S")
 _LETTERS = r"[^\W\d_]"
 _QUOTED = re.compile(
     rf"(?<![\w\"])\"(?=\S)[^\"\n]{{1,600}}(?<=\S)\"(?!\w)|“[^”\n]{{1,600}}”|«[^»\n]{{1,600}}»|「[^」\n]{{1,300}}」"
@@ -59,14 +59,14 @@ _PROGRAM = re.compile(
     r"""\s*(?:
       (?:export\s+)?(?:default\s+)?(?:async\s+)?(?:def|class|function|func|fn|interface|enum|struct
         |namespace)\s+\w+\s*[(<:{]
-    | (?:export\s+)?(?:const|let|var|val)\s+[\w{}\[\], ]+(?::\s*\S+)?\s*=
+    | (?:export\s+)?(?:const|let|var|val)\s++[\w{}\[\], ]++(?::\s*+[^\s=]++)?\s*+=
     | (?:from\s+[\w.]+\s+)?import\s+(?:[\w.]+(?:\s+as\s+\w+)?(?:\s*,\s*\w+)*\s*;?$|[\w*{}, ]+\s+from\s+["'])
-    | (?:if|for|while|switch|catch)\s*\(.*\)\s*\{?\s*$|(?:return|throw|raise|yield|await)\b[^.]*[;(){}\]]\s*$
+    | (?:if|for|while|switch|catch)\s*\(.*\)\s*+\{?\s*+$|(?:return|throw|raise|yield|await)\b[^.]*[;(){}\]]\s*$
       |\}.*$|\{\s*$|[)\]};,]+\s*$
     | (?:public|private|protected|static)\s+\w+.*[;{(]|//\s|/\*|\*/|\#!\s*/|\#include\s|--\s\w.*;\s*$|@\w+\(.*\)\s*$
     | (?:SELECT|INSERT\s+INTO|UPDATE|DELETE\s+FROM|CREATE\s+(?:TABLE|DATABASE|USER|INDEX)|ALTER\s+TABLE
       |GRANT|DROP\s+TABLE)\s.*;\s*$
-    | <\/?\w[^>]*>\s*$|[.\#]?[\w-]+(?:\s*[,>.\#]\s*[\w.\#-]+)*\s*\{\s*$|[\w-]+\s*:\s*[^:\s][^:]*;\s*$
+    | <\/?\w[^>]*>\s*$|[.\#]?[\w-]++(?:\s*+[,>.\#][,>.\#\s]*+[\w-]++)*+\s*+\{\s*$|[\w-]+\s*:\s*[^:\s][^:]*;\s*$
       |["'][\w-]+["']\s*:\s*\S
     | [A-Z][A-Z0-9_]{2,}=\S*\s*$|\w+(?:\.\w+)*\s*[+-]?=\s*\S+.*[;)\]]?\s*$|\w[\w.]*\([^)]*\);?\s*$
     )""",
@@ -123,7 +123,18 @@ def _lines(text: str) -> tuple[list[str], int]:
             printed += 1
         else:
             kept.append(plain)
-    return (kept, printed) if not _is_continued(kept, printed) else ([], printed)
+    return (kept, printed) if not _is_continued(kept, printed) else (_first_lines(text), printed)
+
+
+def above_printout(text: str) -> str:
+    """What stands above the first line that a program printed: with a traceback pasted below, what the person said."""
+    lines = text.split("\n")
+    first = next((at for at, line in enumerate(lines) if line.strip() and _is_printed(line)), len(lines))
+    return "\n".join(lines[:first])
+
+
+def _first_lines(text: str) -> list[str]:
+    return [line.strip() for line in above_printout(text).split("\n") if line.strip()]
 
 
 def _is_printed(line: str) -> bool:

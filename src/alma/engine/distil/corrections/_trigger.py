@@ -14,7 +14,7 @@ _WHEN_SAID = re.compile(
     r"\bwhen(?:ever)?\s+i\s+say\s+(?P<what>[`\"'“]?[\w -]{2,30}?[`\"'”]?)(?=\s*(?:,|run\b|i\s+mean\b|do\b|$))", re.I
 )
 _FOR = re.compile(
-    r"^(?:for|in|with|on)\s+(?P<what>(?!this\b|now\b|the\s+rest|today|future|general|all\s+future)[\w`./ -]{3,3"
+    r"^(?:for|in|with|on)\s++(?P<what>(?!this\b|now\b|the\s+rest|today|future|general|all\s+future)[\w`./ -]{3,3"
     r"0}?)\s*,",
     re.I,
 )

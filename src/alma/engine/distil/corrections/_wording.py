@@ -95,9 +95,9 @@ _CHOICE = re.compile(
     re.I,
 )
 _TRAILERS = re.compile(
-    r"(?:[\s,]+(?:please|pls|plz|thanks|thank\s+you|thx|ok|okay|man|dude|from\s+now\s+on|going\s+forward"
+    r"[\s,](?:[\s,!.?]*+(?:please|pls|plz|thanks|thank\s+you|thx|okay|ok|man|dude|from\s+now\s+on|going\s+forward"
     r"|ffs|wtf|for\s+(?:god's|fuck's)\s+sake"
-    r"|as\s+i\s+said|like\s+i\s+said|:[/()D])[\s!.?]*)+$",
+    r"|as\s+i\s+said|like\s+i\s+said|:[/()D])(?![^\s,!.?]))++[\s!.?]*+$",
     re.I,
 )
 _SWEARING = re.compile(

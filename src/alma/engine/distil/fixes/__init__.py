@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ....types.quoting import quote_output
 from ...redact import redact
 from . import _errors, _rules
 from ._change import installs, kinship, same_ecosystem
@@ -22,6 +23,7 @@ _LASTING = frozenset(
     "memory certificate version interpreter permission module".split()
 )
 _ABOUT_WORDS = frozenset(("program", "option", "subcommand", "quoting", "glob"))
+_NAME = re.compile(r"[\w.@/\\:+#~%*&|=-]{0,80}")
 _HOME = re.compile(r"(?:/(?:Users|home)/[^\s/\"'`:]+|[A-Za-z]:\\Users\\[^\s\\\"'`:]+|/root)(?=[/\\\s\"'`:,.;)]|$)")
 
 
@@ -41,11 +43,15 @@ class Lesson:
 
 def lesson(failed: str, error: str, worked: str) -> Lesson | None:
     """What another form of a command teaches, if it teaches anything."""
+    failed, error, worked = (redact(text).text for text in (failed, error, worked))
     failed, error, worked = failed[:_MOST_CHARS], _ends(error), worked[:_MOST_CHARS]
     before, after = parse(failed), parse(worked)
     if not before.main or not after.main:
         return None
     found = _errors.complaint(error)
+    if found is not None and found.about not in failed and not _NAME.fullmatch(found.about):
+        # A rule names what the agent typed or a single name; whole sentences of a program do not become a rule.
+        return None
     # How much of the output was shown does not matter, unless that is what failed.
     if _same(before, after, whole=found is not None and found.kind in _ABOUT_WORDS):
         return None
@@ -55,7 +61,7 @@ def lesson(failed: str, error: str, worked: str) -> Lesson | None:
     return Lesson(
         _clean(told.rule, _RULE_CHARS),
         _clean(f"running {told.family}", 80),
-        _clean(found.said if found else "", _WHY_CHARS),
+        quote_output(_clean(found.said if found else "", _WHY_CHARS)),
         tuple(filter(None, map(_name, told.prefer))),
         tuple(filter(None, map(_name, told.avoid))),
         lasting=told.inline or _lasts(found, before, after),

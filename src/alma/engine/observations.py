@@ -1,0 +1,167 @@
+"""Observations: a command that failed and another form of it that worked. What the agent did, not what a person said.
+
+An observation quotes both commands and how often each failed or worked. It is never one of the user's rules: it
+becomes one only when a person accepts it. One whose commands weaken safety or read like an instruction is stored, but
+not shown until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..types.kinds import MemoryType
+from ..types.query import Where
+from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.rules import RuleSource
+from .admit import build, change, commit, revise, screen
+from .capture.mends import Fixed
+from .context import Engine
+from .distil import fixes
+from .drafts import Draft
+from .inject.escape import escape, suspicious
+from .rules import AGENT
+from .safety import find_weakening
+from .text import shorten
+from .tombstones import buried
+
+OBSERVATION = "observation"
+_COMMAND_CHARS = 160
+_SOURCES = 50
+_LIVE = (Status.ACTIVE, Status.CANDIDATE)
+_ARROW = " → "
+"""Between the two commands in `said` of a rule that an earlier version made of a repair."""
+
+
+def observe_repairs(engine: Engine, session: str, repairs: Iterable[Fixed]) -> list[Record]:
+    """Return the observations to store for these repairs, counted on from those that are held."""
+    changed: dict[str, Record] = {}
+    for repair in repairs:
+        lesson = fixes.lesson(repair.failed, repair.error, repair.worked)
+        if lesson is None:
+            continue
+        body = {
+            "failed": quote_command(repair.failed),
+            "worked": quote_command(repair.worked),
+            "trigger": lesson.trigger,
+            "source": str(RuleSource.FIX),
+            "prefer": list(lesson.prefer),
+            "avoid": list(lesson.avoid),
+            "concern": find_concern(repair.failed, repair.worked),
+            "metadata": {"sources": [], "sessions": []},
+        }
+        draft = draft_observation(engine, body)
+        held = changed.get(draft.key) or find_observation(engine, draft.key)
+        if held is None and buried(engine, [draft.key]):
+            continue
+        record = held or build(engine, draft, (), status=Status.CANDIDATE)
+        # With edits in between it may have been these that helped; and a name mistyped once need not be again.
+        counted = count_repair(record, repair, session, lasting=lesson.lasting and not repair.edits)
+        if counted is None:
+            continue
+        if held is not None and held.key not in changed:
+            counted = revise(engine, held, body=counted.body, status=counted.status)
+        changed[draft.key] = counted
+    return list(changed.values())
+
+
+def draft_observation(engine: Engine, body: Mapping[str, Any]) -> Draft:
+    source = Provenance(Origin.OUTCOME, Trust.LEARNED, source=str(RuleSource.FIX))
+    return screen(engine, Draft(kind=OBSERVATION, agent=AGENT, body=dress_observation(body), provenance=source))
+
+
+def find_observation(engine: Engine, key: str) -> Record | None:
+    where = Where(kinds={OBSERVATION}, projects={engine.project}, keys={key})
+    return next(iter(engine.store.scan(where, 1)), None)
+
+
+def count_repair(record: Record, repair: Fixed, session: str, *, lasting: bool) -> Record | None:
+    """Return the observation with one more repair counted; None when this one was counted before."""
+    metadata = dict(record.body["metadata"])
+    source = ":".join(repair.ids)
+    if source in metadata["sources"] or record.status not in _LIVE:
+        return None
+    sessions = list(dict.fromkeys([*metadata["sessions"], session]))[-_SOURCES:]
+    metadata |= {"sources": [*metadata["sources"], source][-_SOURCES:], "sessions": sessions}
+    body = dress_observation(
+        {
+            **record.body,
+            "failures": record.body.get("failures", 0) + repair.failures,
+            "successes": record.body.get("successes", 0) + 1,
+            "metadata": metadata,
+        }
+    )
+    shown = not body["concern"] and (lasting or len(sessions) > 1 or record.status is Status.ACTIVE)
+    return replace(record, body=body, status=Status.ACTIVE if shown else Status.CANDIDATE)
+
+
+def quote_command(command: str) -> str:
+    """Return a command as one line of data: no line breaks, no backticks that could end the quote."""
+    return shorten(escape(" ".join(command.split())).replace("`", "'"), _COMMAND_CHARS)
+
+
+def find_concern(*commands: str) -> str:
+    """Return why these commands must not be shown without a person's acceptance; empty when they may be."""
+    weakening = next(filter(None, map(find_weakening, commands)), "")
+    return weakening or ("reads like an instruction" if any(map(suspicious, commands)) else "")
+
+
+def dress_observation(body: Mapping[str, Any]) -> dict[str, Any]:
+    failures, successes = body.get("failures", 0), body.get("successes", 0)
+    line = f"`{body['failed']}` failed {count_times(failures)}, `{body['worked']}` worked {count_times(successes)}"
+    return {**body, "failures": failures, "successes": successes, "line": line}
+
+
+def count_times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def delete_observation(engine: Engine, record: Record) -> None:
+    """Erase an observation; the same repair is not recorded again."""
+    body = {"record": record.id, "kind": record.kind}
+    draft = Draft(kind="tombstone", agent=record.agent, body=body, provenance=Provenance(Origin.USER))
+    stone = build(engine, draft, (), id=f"tom_{record.id}", key=record.key, project=record.project)
+    commit(engine, lambda: (None, [] if engine.store.get([stone.id]) else [stone]))
+    engine.store.delete([record.id])
+
+
+def adopt_old_fixes(engine: Engine) -> int:
+    """Turn the rules that earlier versions made of repairs into observations; return how many there were."""
+    statuses = (*_LIVE, Status.ARCHIVED)
+    rules = engine.store.scan(Where(kinds={MemoryType.RULE}, statuses=statuses))
+    old = [one.id for one in rules if one.body.get("source") == RuleSource.FIX]
+    if not old:
+        return 0
+
+    def attempt() -> tuple[int, Sequence[Record]]:
+        records: list[Record] = []
+        held = [one for one in engine.store.get(old) if one.status in statuses]
+        for one in held:
+            records += [revise(engine, one, status=Status.RETIRED), change(engine, one, "became an observation")]
+            failed, arrow, worked = str(one.body["said"]).partition(_ARROW)
+            if arrow and one.status in _LIVE:
+                records.append(adopt_old_fix(engine, one, failed, worked))
+        return len(held), records
+
+    return commit(engine, attempt)
+
+
+def adopt_old_fix(engine: Engine, rule: Record, failed: str, worked: str) -> Record:
+    seen = 1 + int(rule.body.get("metadata", {}).get("repeats", 0))
+    concern = find_concern(failed, worked)
+    body = {
+        "failed": quote_command(failed),
+        "worked": quote_command(worked),
+        "failures": seen,
+        "successes": seen,
+        "trigger": rule.body["trigger"],
+        "source": str(RuleSource.FIX),
+        "prefer": list(rule.body["prefer"]),
+        "avoid": list(rule.body["avoid"]),
+        "concern": concern,
+        "metadata": {"sources": [], "sessions": []},
+    }
+    status = Status.CANDIDATE if concern else rule.status
+    draft = draft_observation(engine, body)
+    return build(engine, draft, (), project=rule.project, status=status, created_at=rule.created_at)

@@ -1,0 +1,70 @@
+"""A process that forks: the fork waits until no other thread is in the middle of something.
+
+A child has only the thread that forked. A lock that another thread held stays locked in it for ever, a module that
+another thread was importing stays half imported, and SQLite goes on believing in file locks that the child does not
+have. So before a fork all locks named here are acquired, and afterwards they are released in the parent and the child.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from typing import Protocol, TypeVar
+
+
+class Holder(Protocol):
+    """A lock, or what knows how to come to rest like one."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+H = TypeVar("H", bound=Holder)
+
+_PATIENCE_SECONDS = 60.0
+"""After this a fork goes on all the same: a thread that waits for the forking one must not stop it for ever."""
+_PACKAGES = ("alma", "numpy", "onnxruntime")
+
+_holders: weakref.WeakSet[Holder] = weakref.WeakSet()
+_forking = threading.RLock()
+_acquired: list[Holder] = []
+
+
+def hold_at_fork(holder: H) -> H:
+    """Return `holder`; from now on a fork waits for it. Locks named here must not be held while taking another."""
+    _holders.add(holder)
+    return holder
+
+
+def _before_fork() -> None:
+    _forking.acquire()
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    for holder in list(_holders):
+        if holder.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+            _acquired.append(holder)
+    while _is_importing() and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _after_fork() -> None:
+    while _acquired:
+        _acquired.pop().release()
+    _forking.release()
+
+
+def _is_importing() -> bool:
+    """Whether a thread is still executing a module that a child may need."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in _PACKAGES:
+            spec = getattr(module, "__spec__", None)
+            if getattr(spec, "_initializing", False):
+                return True
+    return False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -1,0 +1,117 @@
+"""The register of what this user trusts: project folders by their configuration's content, and files alma created.
+
+It lies outside every repository, so that nothing in a clone can add to it: in `$XDG_CONFIG_HOME/alma/trusted.json`, by
+default `~/.config/alma/trusted.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import ConfigError, StorageError
+
+_LOG = logging.getLogger("alma")
+_LOCK_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Register:
+    folders: dict[str, str] = field(default_factory=dict)
+    """Trusted project folders, each with the SHA-256 of the configuration that was trusted."""
+    created: set[str] = field(default_factory=set)
+    """Stores and token files that alma created on this machine, or that the user trusted with their folder."""
+
+
+def register_path() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(base if os.path.isabs(base) else os.path.expanduser("~/.config"), "alma", "trusted.json")
+
+
+def digest_content(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def is_trusted(folder: str | os.PathLike[str], content: bytes) -> bool:
+    """Whether the user trusted this folder while its configuration had this content."""
+    return read_register().folders.get(os.path.realpath(folder)) == digest_content(content)
+
+
+def find_foreign_files(paths: Iterable[Path]) -> list[Path]:
+    """Return those of these files that alma has no record of creating on this machine."""
+    created = read_register().created
+    return [path for path in paths if os.path.realpath(path) not in created]
+
+
+def trust_folder(folder: str | os.PathLike[str], content: bytes, files: Iterable[Path] = ()) -> None:
+    """Trust a project folder as long as its configuration has this content, and these files in it."""
+    with _change_register() as register:
+        register.folders[os.path.realpath(folder)] = digest_content(content)
+        register.created.update(os.path.realpath(file) for file in files)
+
+
+def remove_folder(folder: str | os.PathLike[str]) -> bool:
+    """Forget a folder and every file recorded in it. False when it was not in the register."""
+    root = os.path.realpath(folder)
+    with _change_register() as register:
+        files = {file for file in register.created if Path(file).is_relative_to(root)}
+        register.created -= files
+        return register.folders.pop(root, None) is not None or bool(files)
+
+
+def record_created_files(*paths: str | os.PathLike[str]) -> None:
+    """Record files that alma is about to create.
+
+    A register that cannot be written is no reason to fail: the user is then asked to trust the folder.
+    """
+    try:
+        with _change_register() as register:
+            register.created.update(os.path.realpath(path) for path in paths)
+    except (ConfigError, StorageError) as error:
+        _LOG.info("not recorded as created on this machine: %s", error)
+
+
+def read_register() -> Register:
+    path = register_path()
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        return Register({str(name): str(digest) for name, digest in data["folders"].items()}, set(data["created"]))
+    except FileNotFoundError:
+        return Register()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); repair it, or remove it to trust nothing") from error
+
+
+@contextmanager
+def _change_register() -> Iterator[Register]:
+    """One process at a time; the file is replaced as a whole. Files whose project is gone are dropped."""
+    path = register_path()
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with closing(sqlite3.connect(path.with_suffix(".lock"), timeout=_LOCK_SECONDS, isolation_level=None)) as lock:
+            lock.execute("BEGIN EXCLUSIVE")
+            register = read_register()
+            yield register
+            created = sorted(
+                file for file in register.created if os.path.exists(os.path.dirname(os.path.dirname(file)))
+            )
+            text = json.dumps({"folders": register.folders, "created": created}, indent=2)
+            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+            os.replace(part, path)
+    except (OSError, sqlite3.Error) as error:
+        raise StorageError(
+            f"{path} cannot be written: {error}; pass the configuration with --config instead"
+        ) from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
