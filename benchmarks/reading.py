@@ -13,9 +13,11 @@ import argparse
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,8 @@ _POSITIVE = ("correction", "preference")
 _SESSION = 20
 _RESAMPLES = 1_000
 _FAMILY_PAIRS = 800
+_MISSING: list[str] = []
+"""Prompts without a recorded answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,9 @@ class Count:
         )
 
 
+_f1, _precision, _recall = attrgetter("f1"), attrgetter("precision"), attrgetter("recall")
+
+
 def describe(answers: Sequence[tuple[bool, bool]], measure: Callable[[Count], float]) -> str:
     """Return a figure with its 95 % bootstrap interval."""
     draw = random.Random(0)
@@ -93,18 +100,27 @@ def find_rules(reader: ModelReader, rows: Sequence[Row]) -> dict[int, RulePropos
             for proposal in reader.find_rules(turns):
                 found.setdefault(start + proposal.turn // 2, proposal)
         except ModelUnavailableError as error:
-            report_missing(error)
+            _MISSING.append(str(error))
     return found
+
+
+def lasting_answers(rows: Sequence[Row], found: Mapping[int, RuleProposal]) -> list[tuple[bool, bool]]:
+    """Return (expected, answered) for each row that is not doubtful: is it a rule that lasts?"""
+    return [
+        (row["scope"] in _LASTING, n in found and found[n].reach in _LASTING)
+        for n, row in enumerate(rows)
+        if not (row.get("uncertain") or row.get("mixed"))
+    ]
 
 
 def score_rules(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
     found = find_rules(reader, rows)
     scored = [n for n, row in enumerate(rows) if not (row.get("uncertain") or row.get("mixed"))]
     detected = [(rows[n]["label"] in _POSITIVE, n in found) for n in scored]
-    lasting = [(rows[n]["scope"] in _LASTING, n in found and found[n].reach in _LASTING) for n in scored]
-    yield f"  worth a rule: F1 {describe(detected, lambda one: one.f1)}, P {Count.of(detected).precision:.3f}, "
+    lasting = lasting_answers(rows, found)
+    yield f"  worth a rule: F1 {describe(detected, _f1)}, P {Count.of(detected).precision:.3f}, "
     yield f"                R {Count.of(detected).recall:.3f} (always yes: {always_yes(detected):.3f})"
-    yield f"  lasting rule: P {describe(lasting, lambda one: one.precision)}, R {Count.of(lasting).recall:.3f}"
+    yield f"  lasting rule: P {describe(lasting, _precision)}, R {Count.of(lasting).recall:.3f}"
     yield f"  dropped: {reader.dropped.counts or 'none'}"
 
 
@@ -119,10 +135,10 @@ def score_repairs(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
         try:
             notes += [one.note for one in reader.explain_repairs(repairs)]
         except ModelUnavailableError as error:
-            report_missing(error)
+            _MISSING.append(str(error))
             notes += [""] * len(group)
     answers = [(row["kind"] == "lesson", bool(note)) for row, note in zip(rows, notes, strict=True)]
-    yield f"  a lesson: F1 {describe(answers, lambda one: one.f1)}, P {Count.of(answers).precision:.3f}, "
+    yield f"  a lesson: F1 {describe(answers, _f1)}, P {Count.of(answers).precision:.3f}, "
     yield f"            R {Count.of(answers).recall:.3f} (always yes: {always_yes(answers):.3f})"
 
 
@@ -132,7 +148,7 @@ def compare_all(reader: Any, pairs: Sequence[Pair]) -> list[Verdict]:
         try:
             verdicts += [one.verdict for one in reader.compare(group)]
         except ModelUnavailableError as error:
-            report_missing(error)
+            _MISSING.append(str(error))
             verdicts += [Verdict.UNSURE] * len(group)
     return verdicts
 
@@ -147,14 +163,17 @@ _AS_LABEL = {
 }
 
 
+def compare_conflicts(reader: Any, rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return (answer, label) for each row. The order is shuffled: neighbours would give each other away."""
+    shuffled = random.Random(0).sample(rows, len(rows))
+    verdicts = compare_all(reader, [Pair(row["old"], row["new"], About.FACT) for row in shuffled])
+    return [(_AS_LABEL[verdict], row["label"]) for row, verdict in zip(shuffled, verdicts, strict=True)]
+
+
 def score_conflicts(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
-    rows = random.Random(0).sample(rows, len(rows))
-    pairs = [Pair(row["old"], row["new"], About.FACT) for row in rows]
     commonest = max(sum(row["label"] == label for row in rows) for label in ("replaces", "agrees", "both"))
     for name, one in (("model", reader), ("local", LocalReader())):
-        labels = [_AS_LABEL[verdict] for verdict in compare_all(one, pairs)]
-        right = [(True, label == row["label"]) for row, label in zip(rows, labels, strict=True)]
-        accuracy = describe(right, lambda one: one.recall)
+        accuracy = describe([(True, answer == label) for answer, label in compare_conflicts(one, rows)], _recall)
         yield f"  {name}: accuracy {accuracy} (commonest label: {commonest / len(rows):.3f})"
 
 
@@ -169,18 +188,19 @@ def make_family_pairs(rows: Sequence[Row]) -> list[tuple[Pair, str]]:
     return pairs[:_FAMILY_PAIRS]
 
 
-def score_families(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
+def compare_families(reader: Any, rows: Sequence[Row]) -> list[tuple[str, bool]]:
+    """Return (label, whether the reader calls it the same) for each pair."""
     pairs = make_family_pairs(rows)
+    verdicts = compare_all(reader, [pair for pair, _ in pairs])
+    return [(label, verdict is Verdict.SAME) for (_, label), verdict in zip(pairs, verdicts, strict=True)]
+
+
+def score_families(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
     for name, one in (("model", reader), ("local", LocalReader())):
-        verdicts = compare_all(one, [pair for pair, _ in pairs])
-        merged = [verdict is Verdict.SAME for verdict in verdicts]
-        answers = [(label == "same", is_same) for (_, label), is_same in zip(pairs, merged, strict=True)]
-        wrong = {
-            label: sum(is_same for (_, kind), is_same in zip(pairs, merged, strict=True) if kind == label)
-            for label in ("opposite", "variant", "different")
-        }
-        f1 = describe(answers, lambda one: one.f1)
-        yield f"  {name}: same F1 {f1} on {len(pairs)} pairs; merged wrongly: {wrong}"
+        pairs = compare_families(one, rows)
+        wrong = dict(Counter(label for label, is_same in pairs if is_same and label != "same"))
+        f1 = describe([(label == "same", is_same) for label, is_same in pairs], _f1)
+        yield f"  {name}: same F1 {f1} on {len(pairs)} pairs; merged wrongly: {wrong or 'none'}"
 
 
 SCORES: dict[str, Callable[[ModelReader, Sequence[Row]], Iterator[str]]] = {
@@ -190,14 +210,6 @@ SCORES: dict[str, Callable[[ModelReader, Sequence[Row]], Iterator[str]]] = {
     "conflicts.jsonl": score_conflicts,
     "families.jsonl": score_families,
 }
-
-
-def report_missing(error: ModelUnavailableError) -> None:
-    global _missing
-    _missing += 1
-
-
-_missing = 0
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -218,7 +230,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         lines = list(SCORES[name](reader, read_rows(file)))
         if chosen.action == "score":
             print("\n".join(lines))
-    print(f"{_missing} prompts {'written' if chosen.action == 'dump' else 'without an answer'}")
+    print(f"{len(_MISSING)} prompts {'written' if chosen.action == 'dump' else 'without an answer'}")
 
 
 if __name__ == "__main__":
