@@ -11,7 +11,7 @@ from ..errors import ScopeError, unknown
 from ..forks import hold_at_fork
 from ..ports import Clock, Embedder, Store
 from ..reading.local import LocalReader
-from ..reading.port import Reader
+from ..reading.port import Comparer
 from ..types import times
 from ..types.record import Record, Trust
 from ..types.scope import MemoryScope, Scopes
@@ -69,7 +69,7 @@ class Engine:
     scopes: Scopes = field(default_factory=lambda: Scopes({}))
     settings: Settings = field(default_factory=Settings)
     clock: Clock = times.now
-    reader: Reader = field(default_factory=LocalReader)
+    reader: Comparer = field(default_factory=LocalReader)
     """Compares texts that are written: strategies, facts."""
     notes: Notes = field(default_factory=Notes)
     may_approve: bool = True

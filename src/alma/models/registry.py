@@ -46,6 +46,14 @@ def _none(settings: ModelSettings, environ: Environ) -> None:
     return None
 
 
+def _recorded(settings: ModelSettings, environ: Environ) -> Model:
+    from pathlib import Path
+
+    from .recorded import Recorded
+
+    return Recorded(Path(settings.path) if settings.path else None, Path(settings.dump) if settings.dump else None)
+
+
 def _claude_cli(settings: ModelSettings, environ: Environ) -> Model:
     return ClaudeCLI(
         environ,
@@ -147,4 +155,5 @@ _BUILDERS: Mapping[str, Callable[[ModelSettings, Environ], Model | None]] = {
     "openai": _openai,
     "azure": _azure,
     "litellm": _litellm,
+    "recorded": _recorded,
 }

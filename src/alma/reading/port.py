@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
+
+from ..types.kinds import Result
+from ..types.rules import Reach
 
 
 class Verdict(StrEnum):
@@ -51,7 +55,153 @@ class Relation:
 UNSURE = Relation(Verdict.UNSURE, 0.0)
 
 
-class Reader(Protocol):
-    def compare(self, pairs: Sequence[Pair]) -> Sequence[Relation]:
+class Role(StrEnum):
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one side of a session or conversation said. `speaker` is a name where there is one."""
+
+    role: Role
+    text: str
+    speaker: str = ""
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A rule or memory that is stored already."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleProposal:
+    """A rule that a person taught, with the words that show it.
+
+    `turn` is the index of the user's turn. `known` is the stored rule that it repeats, replaces or contradicts, as
+    `verdict` says. `general` is a broader rule that the words only suggest: never more than a candidate.
+    """
+
+    turn: int
+    rule: str
+    reach: Reach
+    quote: str
+    is_correction: bool = True
+    trigger: str = ""
+    reason: str = ""
+    general: str = ""
+    known: str = ""
+    verdict: Verdict = Verdict.UNRELATED
+
+
+class Topic(StrEnum):
+    FACT = "fact"
+    PREFERENCE = "preference"
+    OUTCOME = "outcome"
+    DECISION = "decision"
+    WARNING = "warning"
+    TASK = "task"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryProposal:
+    """What a turn of a conversation tells. `subject` and `attribute` together are a key: a later value replaces."""
+
+    turn: int
+    topic: Topic
+    text: str
+    quote: str
+    subject: str = ""
+    attribute: str = ""
+    value: str = ""
+    when: str = ""
+    task: str = ""
+    strategy: str = ""
+    result: Result | None = None
+    reason: str = ""
+    instead: str = ""
+    replaces: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A command that failed, what it printed, and a later command that worked."""
+
+    failed: str
+    output: str
+    worked: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a repair shows. Without a note, the change of the command is not what made it work."""
+
+    repair: Repair
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    title: str
+    description: str = ""
+    after: tuple[int, ...] = ()
+    """The indexes of the tasks that must be done before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    tasks: tuple[Task, ...]
+    constraints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entities:
+    """The names in a text with their types, and (subject, relation, object) for what it says about them."""
+
+    names: tuple[tuple[str, str], ...] = ()
+    relations: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Dropped:
+    """How many proposals of a reader failed each check."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, reason: str) -> None:
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+
+
+class Comparer(Protocol):
+    def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         """Return one relation for each pair, in order."""
+        ...
+
+
+class Reader(Comparer, Protocol):
+    """Reads natural language. It proposes; the engine decides, counts and can undo."""
+
+    def find_rules(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[RuleProposal]:
+        """Return what the person of a coding session taught."""
+        ...
+
+    def find_memories(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[MemoryProposal]:
+        """Return what a conversation tells that is worth keeping."""
+        ...
+
+    def explain_repairs(self, repairs: Sequence[Repair]) -> list[Observation]:
+        """Return one observation for each repair, in order."""
+        ...
+
+    def plan_tasks(self, prompt: str) -> Plan:
+        """Split a request into tasks and the constraints that hold for all of them."""
+        ...
+
+    def find_entities(self, texts: Sequence[str]) -> list[Entities]:
+        """Return the entities and relations of each text, in order."""
         ...

@@ -17,6 +17,8 @@ class Prompt:
     """The shape of the answer, in the part of JSON Schema that `alma.models.schema` knows."""
     max_tokens: int = 2000
     """Of the answer."""
+    version: str = ""
+    """Which wording of which question this is. A new wording makes recorded answers stale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "openai": _HTTP,
     "azure": (*_HTTP, "api_version"),
     "litellm": ("model", "base_url", "api_key_env", "allow_http", "structured", "prices", "timeout", "retries"),
+    "recorded": ("path", "dump"),
 }
 """Every provider with the settings that mean something to it."""
 STRUCTURED = ("auto", "json_schema", "tool", "json_object", "text")
@@ -81,6 +82,8 @@ class ModelSettings:
     """The name of the environment variable that holds the key. The key itself is nowhere but there."""
     api_version: str | None = None
     path: str | None = None
+    dump: str | None = None
+    """For `recorded`: the file that prompts without an answer are written to."""
     timeout: float | None = None
     connect_timeout: float | None = None
     read_timeout: float | None = None
@@ -95,7 +98,7 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if self.provider not in PROVIDERS:
             raise ConfigError(unknown("model", self.provider, PROVIDERS))
-        for name in ("model", "base_url", "api_version", "path"):
+        for name in ("model", "base_url", "api_version", "path", "dump"):
             _check_name(name, getattr(self, name))
         for name in ("timeout", "connect_timeout", "read_timeout"):
             _check_seconds(name, getattr(self, name))
@@ -122,7 +125,7 @@ class ModelSettings:
         for name in sorted(optional - set(PROVIDERS[self.provider])):
             if getattr(self, name) not in (None, False, "auto"):
                 raise ConfigError(unfit(self.provider, name))
-        needs_model = self.provider not in ("none", "claude-cli")
+        needs_model = self.provider not in ("none", "recorded", "claude-cli")
         if needs_model and not self.model:
             raise ConfigError(f"the model's `model` is missing; it names the model that {self.provider} is to use")
         if needs_model and self.budget.cost is not None and self.prices is None:

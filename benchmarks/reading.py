@@ -1,0 +1,237 @@
+"""How well a model reads, on recorded answers: `dump` the prompts, have them answered, then `score` the answers.
+
+    python -m benchmarks.reading dump  --data FOLDER --out prompts.jsonl
+    python -m benchmarks.reading score --data FOLDER --answers answers.jsonl
+
+FOLDER holds some of corrections.jsonl, turns.jsonl, tool_failures.jsonl, conflicts.jsonl and families.jsonl. The local
+reader, which needs no model, is scored on the same rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from alma.errors import ModelUnavailableError
+from alma.models.recorded import Recorded
+from alma.reading.local import LocalReader
+from alma.reading.model import ModelReader
+from alma.reading.port import About, Pair, Repair, Role, RuleProposal, Turn, Verdict
+
+Row = dict[str, Any]
+_LASTING = ("project", "always")
+_POSITIVE = ("correction", "preference")
+_SESSION = 20
+_RESAMPLES = 1_000
+_FAMILY_PAIRS = 800
+_MISSING: list[str] = []
+"""Prompts without a recorded answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Right and wrong answers to one yes-or-no question."""
+
+    hits: int
+    false_alarms: int
+    misses: int
+
+    @property
+    def precision(self) -> float:
+        return self.hits / max(1, self.hits + self.false_alarms)
+
+    @property
+    def recall(self) -> float:
+        return self.hits / max(1, self.hits + self.misses)
+
+    @property
+    def f1(self) -> float:
+        return 2 * self.hits / max(1, 2 * self.hits + self.false_alarms + self.misses)
+
+    @classmethod
+    def of(cls, answers: Iterable[tuple[bool, bool]]) -> Count:
+        """Count pairs of (expected, answered)."""
+        pairs = list(answers)
+        return cls(
+            sum(gold and answer for gold, answer in pairs),
+            sum(answer and not gold for gold, answer in pairs),
+            sum(gold and not answer for gold, answer in pairs),
+        )
+
+
+_f1, _precision, _recall = attrgetter("f1"), attrgetter("precision"), attrgetter("recall")
+
+
+def describe(answers: Sequence[tuple[bool, bool]], measure: Callable[[Count], float]) -> str:
+    """Return a figure with its 95 % bootstrap interval."""
+    draw = random.Random(0)
+    sampled = sorted(measure(Count.of(draw.choices(answers, k=len(answers)))) for _ in range(_RESAMPLES))
+    low, high = sampled[int(0.025 * _RESAMPLES)], sampled[int(0.975 * _RESAMPLES)]
+    return f"{measure(Count.of(answers)):.3f} [{low:.3f}, {high:.3f}]"
+
+
+def read_rows(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def in_groups(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def find_rules(reader: ModelReader, rows: Sequence[Row]) -> dict[int, RuleProposal]:
+    """Return the first rule found in each row. The rows stand alone; they are asked about in groups."""
+    found: dict[int, RuleProposal] = {}
+    for start in range(0, len(rows), _SESSION):
+        turns = []
+        for row in rows[start : start + _SESSION]:
+            turns.append(Turn(Role.ASSISTANT, row.get("prev", row.get("prev_assistant")) or ""))
+            turns.append(Turn(Role.USER, row["user"]))
+        try:
+            for proposal in reader.find_rules(turns):
+                found.setdefault(start + proposal.turn // 2, proposal)
+        except ModelUnavailableError as error:
+            _MISSING.append(str(error))
+    return found
+
+
+def lasting_answers(rows: Sequence[Row], found: Mapping[int, RuleProposal]) -> list[tuple[bool, bool]]:
+    """Return (expected, answered) for each row that is not doubtful: is it a rule that lasts?"""
+    return [
+        (row["scope"] in _LASTING, n in found and found[n].reach in _LASTING)
+        for n, row in enumerate(rows)
+        if not (row.get("uncertain") or row.get("mixed"))
+    ]
+
+
+def score_rules(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
+    found = find_rules(reader, rows)
+    scored = [n for n, row in enumerate(rows) if not (row.get("uncertain") or row.get("mixed"))]
+    detected = [(rows[n]["label"] in _POSITIVE, n in found) for n in scored]
+    lasting = lasting_answers(rows, found)
+    yield f"  worth a rule: F1 {describe(detected, _f1)}, P {Count.of(detected).precision:.3f}, "
+    yield f"                R {Count.of(detected).recall:.3f} (always yes: {always_yes(detected):.3f})"
+    yield f"  lasting rule: P {describe(lasting, _precision)}, R {Count.of(lasting).recall:.3f}"
+    yield f"  dropped: {reader.dropped.counts or 'none'}"
+
+
+def always_yes(answers: Sequence[tuple[bool, bool]]) -> float:
+    return Count.of([(gold, True) for gold, _ in answers]).f1
+
+
+def score_repairs(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
+    notes: list[str] = []
+    for group in in_groups(rows, _SESSION):
+        repairs = [Repair(row["cmd_fail"], row["error_excerpt"], row["cmd_ok"]) for row in group]
+        try:
+            notes += [one.note for one in reader.explain_repairs(repairs)]
+        except ModelUnavailableError as error:
+            _MISSING.append(str(error))
+            notes += [""] * len(group)
+    answers = [(row["kind"] == "lesson", bool(note)) for row, note in zip(rows, notes, strict=True)]
+    yield f"  a lesson: F1 {describe(answers, _f1)}, P {Count.of(answers).precision:.3f}, "
+    yield f"            R {Count.of(answers).recall:.3f} (always yes: {always_yes(answers):.3f})"
+
+
+def compare_all(reader: Any, pairs: Sequence[Pair]) -> list[Verdict]:
+    verdicts: list[Verdict] = []
+    for group in in_groups(pairs, 40):
+        try:
+            verdicts += [one.verdict for one in reader.compare(group)]
+        except ModelUnavailableError as error:
+            _MISSING.append(str(error))
+            verdicts += [Verdict.UNSURE] * len(group)
+    return verdicts
+
+
+_AS_LABEL = {
+    Verdict.SAME: "agrees",
+    Verdict.REPLACES: "replaces",
+    Verdict.CONTRADICTS: "replaces",
+    Verdict.VARIANT: "both",
+    Verdict.UNRELATED: "both",
+    Verdict.UNSURE: "both",
+}
+
+
+def compare_conflicts(reader: Any, rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return (answer, label) for each row. The order is shuffled: neighbours would give each other away."""
+    shuffled = random.Random(0).sample(rows, len(rows))
+    verdicts = compare_all(reader, [Pair(row["old"], row["new"], About.FACT) for row in shuffled])
+    return [(_AS_LABEL[verdict], row["label"]) for row, verdict in zip(shuffled, verdicts, strict=True)]
+
+
+def score_conflicts(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
+    commonest = max(sum(row["label"] == label for row in rows) for label in ("replaces", "agrees", "both"))
+    for name, one in (("model", reader), ("local", LocalReader())):
+        accuracy = describe([(True, answer == label) for answer, label in compare_conflicts(one, rows)], _recall)
+        yield f"  {name}: accuracy {accuracy} (commonest label: {commonest / len(rows):.3f})"
+
+
+def make_family_pairs(rows: Sequence[Row]) -> list[tuple[Pair, str]]:
+    pairs = []
+    for row in rows:
+        pairs += [(Pair(*two), "same") for two in combinations(row["same"], 2)]
+        for label in ("opposite", "variant", "different"):
+            pairs += [(Pair(row["same"][0], other), label) for other in row[label]]
+    # Neighbours would give each other away.
+    random.Random(0).shuffle(pairs)
+    return pairs[:_FAMILY_PAIRS]
+
+
+def compare_families(reader: Any, rows: Sequence[Row]) -> list[tuple[str, bool]]:
+    """Return (label, whether the reader calls it the same) for each pair."""
+    pairs = make_family_pairs(rows)
+    verdicts = compare_all(reader, [pair for pair, _ in pairs])
+    return [(label, verdict is Verdict.SAME) for (_, label), verdict in zip(pairs, verdicts, strict=True)]
+
+
+def score_families(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
+    for name, one in (("model", reader), ("local", LocalReader())):
+        pairs = compare_families(one, rows)
+        wrong = dict(Counter(label for label, is_same in pairs if is_same and label != "same"))
+        f1 = describe([(label == "same", is_same) for label, is_same in pairs], _f1)
+        yield f"  {name}: same F1 {f1} on {len(pairs)} pairs; merged wrongly: {wrong or 'none'}"
+
+
+SCORES: dict[str, Callable[[ModelReader, Sequence[Row]], Iterator[str]]] = {
+    "corrections.jsonl": score_rules,
+    "turns.jsonl": score_rules,
+    "tool_failures.jsonl": score_repairs,
+    "conflicts.jsonl": score_conflicts,
+    "families.jsonl": score_families,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reading", description=__doc__.partition("\n")[0])
+    parser.add_argument("action", choices=("dump", "score"))
+    parser.add_argument("--data", type=Path, action="append", required=True, help="a folder with rows")
+    parser.add_argument("--out", type=Path, help="dump: where the prompts go")
+    parser.add_argument("--answers", type=Path, help="score: where the answers are")
+    chosen = parser.parse_args(argv)
+    if (chosen.out if chosen.action == "dump" else chosen.answers) is None:
+        parser.error("dump needs --out, score needs --answers")
+    files = {
+        file.name: file for folder in chosen.data for file in sorted(folder.glob("*.jsonl")) if file.name in SCORES
+    }
+    for name, file in files.items():
+        print(f"{name} sha256 {hashlib.sha256(file.read_bytes()).hexdigest()[:16]}")
+        reader = ModelReader(Recorded(chosen.answers, chosen.out if chosen.action == "dump" else None))
+        lines = list(SCORES[name](reader, read_rows(file)))
+        if chosen.action == "score":
+            print("\n".join(lines))
+    print(f"{len(_MISSING)} prompts {'written' if chosen.action == 'dump' else 'without an answer'}")
+
+
+if __name__ == "__main__":
+    main()

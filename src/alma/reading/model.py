@@ -1,0 +1,251 @@
+"""A reader that asks a language model, and believes only what it can check.
+
+Each question is one prompt file, asked in batches. A proposal is dropped when its quote does not occur in the person's
+own words, or when it names a command, number or identifier that the session does not contain. A failed call raises
+ModelError; nothing is half-read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from ..ports import Model
+from ..types.asking import Prompt
+from ..types.kinds import Result
+from ..types.rules import Reach
+from .pasted import remove_pasted
+from .port import (
+    UNSURE,
+    Dropped,
+    Entities,
+    Known,
+    MemoryProposal,
+    Observation,
+    Pair,
+    Plan,
+    Relation,
+    Repair,
+    Role,
+    RuleProposal,
+    Task,
+    Topic,
+    Turn,
+    Verdict,
+)
+
+T = TypeVar("T")
+
+_BATCH_CHARS = 16_000
+_TURN_CHARS = 2_000
+_BEFORE_CHARS = 600
+_OUTPUT_CHARS = 800
+_MAX_KNOWN = 60
+_SPACE = re.compile(r"\s+")
+_LITERAL = re.compile(r"`([^`]+)`|(?<!\w)(--?\w[\w-]*|[\w.-]*[./_@\\]\w[\w./@-]*|\w*\d[\w.-]*)")
+
+
+@lru_cache(maxsize=8)
+def load_prompt(name: str) -> Mapping[str, Any]:
+    """Return a prompt file: its version, system text, schema and answer length."""
+    import yaml
+
+    loaded: Mapping[str, Any] = yaml.safe_load(
+        files(__package__).joinpath("prompts").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    )
+    return loaded
+
+
+class ModelReader:
+    """Asks `model`. `dropped` counts the proposals that failed a check."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.dropped = Dropped()
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    def find_rules(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[RuleProposal]:
+        exchanges = []
+        for index, turn in enumerate(turns):
+            if turn.role is Role.USER and (own := remove_pasted(turn.text)):
+                before = turns[index - 1].text if index and turns[index - 1].role is Role.ASSISTANT else ""
+                exchanges.append({"n": index, "assistant": before[-_BEFORE_CHARS:], "person": own[:_TURN_CHARS]})
+        vocabulary = _normalise(" ".join(turn.text for turn in turns))
+        ids = {one.id for one in known}
+        listed = [{"id": one.id, "rule": one.text} for one in known[:_MAX_KNOWN]]
+        proposals = []
+        for batch in _split_batches(exchanges, 25):
+            asked = {entry["n"]: _normalise(str(entry["person"])) for entry in batch}
+            for item in self._ask("rules", {"known": listed, "exchanges": batch})["rules"]:
+                if not self._is_supported(item, asked, vocabulary, "rule", "general"):
+                    continue
+                is_known = item.get("known") in ids and "relation" in item
+                proposals.append(
+                    RuleProposal(
+                        turn=item["n"],
+                        rule=item["rule"].strip(),
+                        reach=Reach(item["scope"]),
+                        quote=item["quote"].strip(),
+                        is_correction=item["kind"] == "correction",
+                        trigger=item.get("trigger", "").strip(),
+                        reason=item.get("reason", "").strip(),
+                        general=item.get("general", "").strip(),
+                        known=item["known"] if is_known else "",
+                        verdict=Verdict(item["relation"]) if is_known else Verdict.UNRELATED,
+                    )
+                )
+        return proposals
+
+    def find_memories(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[MemoryProposal]:
+        entries = [
+            {"n": index, "speaker": turn.speaker or str(turn.role), "text": own[:_TURN_CHARS]}
+            for index, turn in enumerate(turns)
+            if turn.role is not Role.TOOL and (own := remove_pasted(turn.text))
+        ]
+        vocabulary = _normalise(" ".join(f"{turn.speaker} {turn.text}" for turn in turns))
+        ids = {one.id for one in known}
+        listed = [{"id": one.id, "memory": one.text} for one in known[:_MAX_KNOWN]]
+        proposals = []
+        for batch in _split_batches(entries, 40):
+            asked = {entry["n"]: _normalise(str(entry["text"])) for entry in batch}
+            for item in self._ask("memories", {"known": listed, "turns": batch})["memories"]:
+                if not self._is_supported(item, asked, vocabulary, "text", "value", "strategy", "instead"):
+                    continue
+                texts = {
+                    name: item.get(name, "").strip()
+                    for name in ("value", "when", "task", "strategy", "reason", "instead")
+                }
+                proposals.append(
+                    MemoryProposal(
+                        turn=item["n"],
+                        topic=Topic(item["kind"]),
+                        text=item["text"].strip(),
+                        quote=item["quote"].strip(),
+                        subject=_normalise(item.get("subject", "")),
+                        attribute=_normalise(item.get("attribute", "")),
+                        result=Result(item["result"]) if "result" in item else None,
+                        replaces=item["replaces"] if item.get("replaces") in ids else "",
+                        **texts,
+                    )
+                )
+        return proposals
+
+    def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
+        entries = [
+            {"n": n, "about": str(pair.about), "old": pair.first[:_TURN_CHARS], "new": pair.second[:_TURN_CHARS]}
+            for n, pair in enumerate(pairs)
+        ]
+        relations: dict[int, Relation] = {}
+        for batch in _split_batches(entries, 40):
+            for item in self._ask("compare", {"pairs": batch})["pairs"]:
+                probability = min(1.0, max(0.0, float(item["probability"])))
+                relations[item["n"]] = Relation(Verdict(item["relation"]), probability)
+        return [relations.get(n, UNSURE) for n in range(len(pairs))]
+
+    def explain_repairs(self, repairs: Sequence[Repair]) -> list[Observation]:
+        entries = [
+            {
+                "n": n,
+                "failed": one.failed[:_TURN_CHARS],
+                "output": one.output[-_OUTPUT_CHARS:],
+                "worked": one.worked[:_TURN_CHARS],
+            }
+            for n, one in enumerate(repairs)
+        ]
+        notes: dict[int, str] = {}
+        for batch in _split_batches(entries, 20):
+            for item in self._ask("repairs", {"cases": batch})["cases"]:
+                note = item.get("note", "").strip() if item["lesson"] else ""
+                if note and 0 <= item["n"] < len(repairs):
+                    one = repairs[item["n"]]
+                    if _has_unknown_literal(note, _normalise(f"{one.failed} {one.output} {one.worked}")):
+                        self.dropped.add("names something that was not there")
+                    else:
+                        notes[item["n"]] = note
+        return [Observation(one, notes.get(n, "")) for n, one in enumerate(repairs)]
+
+    def plan_tasks(self, prompt: str) -> Plan:
+        answer = self._ask("tasks", {"request": prompt[:_BATCH_CHARS]})
+        count = len(answer["tasks"])
+        tasks = [
+            Task(
+                item["title"].strip(),
+                item.get("description", "").strip(),
+                tuple(sorted({n - 1 for n in item.get("after", ()) if 1 <= n <= count and n - 1 != index})),
+            )
+            for index, item in enumerate(answer["tasks"])
+        ]
+        return Plan(tuple(tasks), tuple(answer.get("constraints", ())))
+
+    def find_entities(self, texts: Sequence[str]) -> list[Entities]:
+        entries = [{"n": n, "text": text[:_TURN_CHARS]} for n, text in enumerate(texts)]
+        entities: dict[int, Entities] = {}
+        for batch in _split_batches(entries, 25):
+            for item in self._ask("entities", {"texts": batch})["texts"]:
+                if not 0 <= item["n"] < len(texts):
+                    continue
+                text = _normalise(texts[item["n"]])
+                names = {one["name"]: one["type"] for one in item["entities"] if _normalise(one["name"]) in text}
+                relations = [
+                    (one["subject"], _SPACE.sub("_", one["relation"].strip().lower()), one["object"])
+                    for one in item.get("relations", ())
+                    if one["subject"] in names and one["object"] in names
+                ]
+                entities[item["n"]] = Entities(tuple(names.items()), tuple(relations))
+        return [entities.get(n, Entities()) for n in range(len(texts))]
+
+    def _ask(self, name: str, material: Mapping[str, Any]) -> Any:
+        prompt = load_prompt(name)
+        text = json.dumps(material, ensure_ascii=False, indent=1)
+        return self._model.ask(
+            Prompt(
+                system=prompt["system"],
+                text=text,
+                schema=prompt["schema"],
+                max_tokens=prompt["max_tokens"],
+                version=f"{name} {prompt['version']}",
+            )
+        ).value
+
+    def _is_supported(self, item: Mapping[str, Any], asked: Mapping[int, str], vocabulary: str, *fields: str) -> bool:
+        """Return whether the quote stands in the turn, and every literal of the given fields in the session."""
+        quote = _normalise(item["quote"])
+        if item["n"] not in asked or not quote or quote not in asked[item["n"]]:
+            self.dropped.add("quote not found in the person's words")
+            return False
+        if any(_has_unknown_literal(item.get(field, ""), vocabulary) for field in fields):
+            self.dropped.add("names something that was not there")
+            return False
+        return True
+
+
+def _split_batches(entries: Sequence[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
+    """Split entries into batches that one call can answer."""
+    batch: list[dict[str, Any]] = []
+    chars = 0
+    for entry in entries:
+        length = sum(len(value) for value in entry.values() if isinstance(value, str))
+        if batch and (len(batch) == size or chars + length > _BATCH_CHARS):
+            yield batch
+            batch, chars = [], 0
+        batch.append(entry)
+        chars += length
+    if batch:
+        yield batch
+
+
+def _normalise(text: str) -> str:
+    return _SPACE.sub(" ", text.replace("’", "'").replace("`", "")).strip().casefold()
+
+
+def _has_unknown_literal(text: str, vocabulary: str) -> bool:
+    """Return whether a text names a command, flag, path, number or identifier that does not occur in `vocabulary`."""
+    words = (word for match in _LITERAL.finditer(text) for word in _normalise(match[1] or match[2]).split())
+    return any(literal not in vocabulary for word in words if (literal := word.strip(".,;:!?'\"()")))
