@@ -166,7 +166,8 @@ def _rank(asked: Asked, pool: list[Candidate]) -> dict[MemoryType, list[Scored]]
         why = explain(candidate, total, factors, asked.question.text, _stands(record), chance)
         ranked[MemoryType(record.kind)].append(Scored(record, total, why))
     for scored in ranked.values():
-        scored.sort(key=lambda item: (-item.score, item.record.id))
+        # Rounded, so that a second more or less between two memories does not decide.
+        scored.sort(key=lambda item: (-round(item.score, 4), item.record.id))
     return ranked
 
 
