@@ -23,6 +23,7 @@ def test_a_dumped_prompt_is_answered_on_replay(tmp_path: Path) -> None:
     dump, answers = tmp_path / "prompts.jsonl", tmp_path / "answers.jsonl"
     with pytest.raises(ModelUnavailableError, match="was written to"):
         open_recorded(dump=str(dump)).ask(PROMPT)  # type: ignore[attr-defined]
+    assert dump.stat().st_mode & 0o777 == 0o600
     [row] = map(json.loads, dump.read_text().splitlines())
     assert (row["version"], row["system"], row["text"], row["schema"]) == ("count 1", "Count.", "one two", SCHEMA)
     answers.write_text(json.dumps({"id": row["id"], "value": {"n": 2}}))

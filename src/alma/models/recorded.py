@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ class Recorded:
         if self._dump is None:
             raise ModelUnavailableError(f"there is no recorded answer {name} (prompt {prompt.version or 'unnamed'})")
         line = {"id": name, "version": prompt.version, "system": prompt.system, "text": prompt.text}
-        with self._dump.open("a", encoding="utf-8") as file:
+        target = os.open(self._dump, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with open(target, "a", encoding="utf-8") as file:
             file.write(json.dumps({**line, "schema": prompt.schema}, ensure_ascii=False) + "\n")
         raise ModelUnavailableError(f"the prompt {name} was written to {self._dump}; its answer is not recorded yet")
 
