@@ -27,7 +27,7 @@ def blocks(document: Path, kind: str) -> list[re.Match[str]]:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 150
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
 
 
 @named
