@@ -52,7 +52,8 @@ def _keep_needed(match: re.Match[str]) -> str:
     return run if run == "\ufe0f" and (is_keycap or _EMOJI.match(before)) else ""
 
 
-def _visible(text: str) -> str:
+def remove_unseen(text: str) -> str:
+    """The text without what nobody sees; what spelling and emoji need stays."""
     if text.isascii() and text.isprintable():
         return text
     text = _BREAK.sub("\n", _ANSI.sub("", text))
@@ -93,7 +94,7 @@ _TAG = re.compile(
 )
 # Any tag at all, which quoted data has no need of. Not `a < b`, `<3`.
 _ANY_TAG = re.compile(
-    r"<(?=[/!?]{0,2}[^\W\d])|<(?=\s{0,8}/[\s/]{0,8}[^\W\d])"
+    r"<(?=!--|[/!?]{0,2}[^\W\d])|<(?=\s{0,8}/[\s/]{0,8}[^\W\d])"
     r"|<(?=\s{1,8}[^\W\d][\w:.-]{0,60}(?:\s{1,8}[\w:.-]{1,40}=[^<>\n]{0,200})?\s{0,8}/?>)"
 )
 _GENERIC = re.compile(r"<[A-Z]\w*(?:>|$)")
@@ -229,7 +230,7 @@ def escape(text: str, *, multiline: bool = False, is_data: bool = False) -> str:
 
     With `is_data` no tag of any name remains one: what programs and pages say is only quoted.
     """
-    text = _visible(text)
+    text = remove_unseen(text)
     if not multiline and "\n" in text:
         text = _FOLD.sub(" ", text.strip("\n"))
     folded, places = _fold(text)
@@ -275,7 +276,7 @@ def suspicious(text: str) -> tuple[str, ...]:
     # Its many patterns are compiled only where untrusted content comes in.
     from .suspicion import ENOUGH, signals
 
-    shown = _visible(text)
+    shown = remove_unseen(text)
     folded = _fold(shown)[0]
     # Words of other languages are known as they are written, disguised ones only in plain letters.
     readings = dict.fromkeys(re.sub(r"[^\S\n]+", " ", one) for one in (shown, shown.translate(_ALIKE), folded))
