@@ -68,7 +68,7 @@ def test_no_text_opens_or_ends_a_comment(text: str) -> None:
         ("C:\\temp\\new", "C:\\temp\\new"),
         ("a\\*b", "a\\\\*b"),
         ("two\nlines\r\n of\ttext", "two lines of text"),
-        ("hid\u200bden \u202etext\x1b[0m", "hidden text[0m"),
+        ("hid\u200bden \u202etext\x1b[0m", "hidden text"),
         ("می\u200cخواهم", "می\u200cخواهم"),
     ],
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from .secret_rule import Pattern, Rule, Span, at_matches
-from .secret_values import STOP_WORDS, has_digit, is_placeholder, is_reference, is_secret, is_technical
+from .secret_values import STOP_WORDS, has_digit, is_opaque, is_placeholder, is_reference, is_secret, is_technical
 
 _PREPOSITIONS = (
     r"for|of|to|on|at|from|in|du|de|des|pour|del|della|dello|do|da|dos|para|per|für|vom|von|zum|zur|van|voor|der|den"
@@ -27,6 +27,20 @@ _SEEMS_CODE = Pattern(r"[{}()<>;\[\]$]|\s=\s|==")
 _LISTS_USER = Pattern(r"(?:user(?:name)?|login|account|e-?mail|id)\s{0,2}[:=]", re.I)
 _OWNED = Pattern(r"\b(?:my|our|your|the|his|her|their|new|old|admin|root)\b[\w' -]*$", re.I)
 _ASKED_FOR = Pattern(r"\b(?:forgot|reset|change|incorrect|wrong|enter|confirm|invalid|no|missing)\s*$", re.I)
+# "we pass", "pass … to": something is handed over.
+_HANDS_OVER = Pattern(
+    r"\b(?:to|we|you|I|they|it|must|should|can|could|will|would|may|then|and|or|not|don't|please|always|never|also|just)\s$",
+    re.I,
+)
+_RECEIVER = Pattern(r".?\s(?:to|as|into|in|through|via|when|instead|along|down|by)\b", re.I)
+# Keys that open nothing.
+_NAMING_KEY = Pattern(
+    r"\b(?:public|cache|primary|foreign|partition|sort|row|object|s3|redis|lookup|map|dict|index|hash|dedup\w*|host"
+    r"|idempotency|unique|group\w*|shard\w*|routing|storage|build|translation|json|react|item|lock)[ _-]$"
+    r"|\b(?:fingerprint|hash|digest|checksum|sha\d*|md5|id) of (?:\w+ ){0,3}$",
+    re.I,
+)
+_HEX = Pattern(r"[0-9a-fA-F]+$")
 _BARE = Pattern(r"[^\s\"'`”“»«]{1,200}")
 _WORDS = Pattern(r"[a-z]{2,20}(?:[ -][a-z]{2,20}){2,11}(?=[.,;!?)]*(?:\s*(?:\n|$)|[.,;!?)]\s))")
 _CLAUSE_END = Pattern(
@@ -105,7 +119,7 @@ def _find_password(match: re.Match[str]) -> Span | None:
         return quoted if is_value and not is_placeholder(value) and not is_reference(value) else None
     bare = _BARE.match(text, start)
     if bare is None:
-        return None
+        return _find_quoted_beside(match)
     value = bare[0].rstrip(".,;:)")
     if _is_opaque_value(value, "password"):
         return start, start + len(value)
@@ -131,6 +145,33 @@ def _find_password(match: re.Match[str]) -> Span | None:
     if not value.isalpha() or _is_description(value.lower()):
         return None
     return span if (value.islower() and len(value) >= 5 if is_listed else _OWNED.search(before)) else None
+
+
+def _find_quoted_beside(match: re.Match[str]) -> Span | None:
+    """Where the value in quotes right after the word is: `ssh pass "…"`, but not `pass "…" to the parser`."""
+    text = match.string
+    span = _find_quoted(text, match.end()) if match["en"] else None
+    value = text[slice(*span)] if span else ""
+    if not value or value[0] == "-" or is_technical(value) or not is_secret(value, "password", False, False):
+        return None
+    if match["en"].lower() != "pass":
+        return span
+    is_handed_over = _HANDS_OVER.search(text[max(0, match.start() - 10) : match.start()]) or (
+        span and _RECEIVER.match(text, span[1])
+    )
+    is_mixed = value != value.lower() and value != value.upper()
+    is_random = (is_opaque(value) and is_mixed) or (has_digit(value) and not set("!#$%^&§€£").isdisjoint(value))
+    return span if is_random and not is_handed_over else None
+
+
+def _find_key(match: re.Match[str]) -> Span | None:
+    value = match["s"]
+    is_mixed = value != value.lower() and value != value.upper()
+    if sum(sign.isdigit() for sign in value) < 3 or not (is_mixed or _HEX.match(value)):
+        return None
+    if _NAMING_KEY.search(match.string[max(0, match.start() - 40) : match.start()]):
+        return None
+    return match.span("s") if is_opaque(value) and not is_placeholder(value) else None
 
 
 def _find_pin(match: re.Match[str]) -> Span | None:
@@ -196,6 +237,16 @@ PROSE: tuple[Rule, ...] = (
         starts=at_matches(
             r"a(?<!\w.)(?:pi(?=[ -]key)|ccess(?= key| token)|uth(?= token))|secret(?<!\w......)|token(?<!\w.....)"
         ),
+    ),
+    Rule(
+        "",
+        ("key",),
+        r"(?i:(?<!\w)key(?:['’]s| (?:is|was)(?: now)?|\s?:):?[^\S\n]{1,3})[\"'`“„«]?"
+        r"(?P<s>[A-Za-z0-9+/_]{20,200}={0,2})(?![\w+/=@-]|[.:]\w)",
+        _find_key,
+        folds=True,
+        run=20,
+        starts=at_matches(r"key(?=['’]s| is| was|\s?:)"),
     ),
     Rule(
         "password",

@@ -18,6 +18,7 @@ _RUN = re.compile(r"`+")
 _ESCAPED = re.compile(r"\\([\\`@<!>*_#~\[+-])")
 _UNSEEN = ("Cc", "Cf", "Cs", "Co")
 _JOINERS = "\u200c\u200d"
+"""Persian and Indic spelling and emoji need these."""
 _LABEL = re.compile(r"(?=([*_])(?:Why|Instead):\1)")
 _OPENS = re.compile(r"(?:#|~~~|>|[-+*](?:\s|$)|[-*_](?:\s*[-*_]){2,}\s*$|\[[^\]]*\]:|(\*\*|__)(?=.*:\1))")
 _MARKUP = re.compile(
@@ -32,21 +33,12 @@ def fold(text: str) -> str:
     flat = _SPACE.sub(" ", text).strip()
     if flat.isascii() and flat.isprintable():
         return flat
-    seen = "".join(_seen(flat, at) for at in range(len(flat)))
+    from ..engine.inject.escape import remove_unseen  # Its patterns take a while to compile.
+
+    seen = "".join(
+        sign for sign in remove_unseen(flat) if unicodedata.category(sign) not in _UNSEEN or sign in _JOINERS
+    )
     return _SPACE.sub(" ", seen).strip()
-
-
-def _seen(text: str, at: int) -> str:
-    character = text[at]
-    if unicodedata.category(character) not in _UNSEEN:
-        return character
-    # Persian and Indic spelling and emoji need joiners, between what they join.
-    joins = character in _JOINERS and 0 < at < len(text) - 1
-    return character if joins and _letter(text[at - 1]) and _letter(text[at + 1]) else ""
-
-
-def _letter(character: str) -> bool:
-    return character >= "\u0590" and unicodedata.category(character) not in _UNSEEN
 
 
 def encode(text: str, *, head: bool = False) -> str:

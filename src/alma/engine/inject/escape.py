@@ -2,8 +2,8 @@
 
 `escape` changes as little as it can: the one character that would open a tag, a fence, an image or a
 forged bullet is replaced by a look-alike, and text that holds nothing of the kind comes back as it was.
-What is looked for is found in a folded copy (full-width and Cyrillic look-alikes mapped to ASCII, one
-character for one), and mended in the original at the same offsets.
+What is looked for is found in a folded copy (look-alikes and styled letters mapped to plain ones, without accents),
+and mended in the original where each folded character comes from.
 
 `suspicious` does not change text. It says why a text from an untrusted source reads like an attempt to
 instruct the model; the trust step keeps such a text out of instruction position.
@@ -14,6 +14,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 
 # --- characters nobody sees ------------------------------------------------------------------------
 
@@ -23,10 +25,14 @@ _BREAK = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _FOLD = re.compile(r"(?<!\s)\s*\n\s*")
 _UNSEEN = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
-    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]+"
 )
 # Persian and Indic spelling, emoji and bidirectional punctuation need these, one at a time and in place.
-_NEEDED = re.compile("[\ufe00-\ufe0f]?[\u200c\u200d]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]|[\u200e\u200f\u061c]")
+_JOINING = re.compile(
+    "[\u0590-\u1bff\ua800-\uabff\ufb1d-\ufdff\ufe70-\ufefc\U00010a00-\U00011fff\U0001e900-\U0001e95f]"
+)
+_EMOJI = re.compile("[\xa9\xae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -34,16 +40,20 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def _keep_needed(match: re.Match[str]) -> str:
     run, text = match[0], match.string
     before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
-    if not before or not _NEEDED.fullmatch(run):
+    if not before:
         return ""
-    if run[-1] in "\u200c\u200d":
-        return run if before >= "\u0590" and after >= "\u0590" else ""
-    if run in "\u200e\u200f\u061c":
+    if run in ("\u200c", "\u200d") and _JOINING.match(before) and _JOINING.match(after):
+        return run
+    if run in ("\u200d", "\ufe0f\u200d"):
+        return run if _EMOJI.match(before) and _EMOJI.match(after) else ""
+    if run in ("\u200e", "\u200f", "\u061c"):
         return run if _RIGHT_TO_LEFT.search(text, max(0, match.start() - 24), match.end() + 24) else ""
-    return run if before > "\xa0" or before in "#*0123456789" else ""
+    is_keycap = before in "#*0123456789" and after == "\u20e3"
+    return run if run == "\ufe0f" and (is_keycap or _EMOJI.match(before)) else ""
 
 
-def _visible(text: str) -> str:
+def remove_unseen(text: str) -> str:
+    """The text without what nobody sees; what spelling and emoji need stays."""
     if text.isascii() and text.isprintable():
         return text
     text = _BREAK.sub("\n", _ANSI.sub("", text))
@@ -56,7 +66,9 @@ _ALIKE = str.maketrans(
     {0xFF01 + i: 0x21 + i for i in range(94)}
     | dict(zip(map(ord, "﹤﹥❮❯⟨⟩〈〉｟｠ᐸᐳ˂˃｜│∣⁄∕"), map(ord, "<><><><><><><>|||//"), strict=False))
     | dict(zip(map(ord, "аеорсухіѕмтнвкАЕОРСУХІЅМТНВК"), map(ord, "aeopcyxismthbkAEOPCYXISMTHBK"), strict=True))
-    | dict(zip(map(ord, "οαερτυνικ"), map(ord, "oaeptuvik"), strict=True))
+    | dict(zip(map(ord, "οαερτυνικΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"), map(ord, "oaeptuvikABEZHIKMNOPTYX"), strict=True))
+    | dict(zip(map(ord, "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ"), map(ord, "abcdefghijklmnoprstuvwyz"), strict=True))
+    | {start + i: 0x41 + i for start in (0x1F150, 0x1F170) for i in range(26)}
 )
 
 _STRONG = (
@@ -79,6 +91,11 @@ _TAG = re.compile(
     rf"|<\s{{1,8}}{_PART}(?:{_STRONG})(?:[_-][\w-]{{0,40}})?\s{{0,8}}>)"
     r"|<(?=\|\w[\w-]{0,40}\|>)|<(?=\|\s{0,4}(?i:im_|system|user\b|assistant|endof|start|eot|begin_))|<<"
     r"(?=/?SYS>>)|<(?=!\[CDATA\[)"
+)
+# Any tag at all, which quoted data has no need of. Not `a < b`, `<3`.
+_ANY_TAG = re.compile(
+    r"<(?=!--|[/!?]{0,2}[^\W\d])|<(?=\s{0,8}/[\s/]{0,8}[^\W\d])"
+    r"|<(?=\s{1,8}[^\W\d][\w:.-]{0,60}(?:\s{1,8}[\w:.-]{1,40}=[^<>\n]{0,200})?\s{0,8}/?>)"
 )
 _GENERIC = re.compile(r"<[A-Z]\w*(?:>|$)")
 _WEAK_OPEN = re.compile(rf"(?i:<(?P<n>{_PART}(?:{_WEAK})(?:[_-][\w-]{{0,40}})?))(?=[\s>])")
@@ -116,13 +133,28 @@ _BREAKOUT = re.compile(r"[\"'](?=\s{1,8}[\w:-]{1,40}\s{0,4}=\s{0,4}[\"'])")
 _CLAIM = re.compile(r"(?<!\s)\s+(?:trust\w*|verified|approved|privileged|authority|system)\s*=", re.I)
 
 
-def _folded(text: str) -> str:
-    return text if text.isascii() else text.translate(_ALIKE)
+@lru_cache(maxsize=4096)
+def _fold_sign(sign: str) -> str:
+    """The plain characters that one stands for; none for an accent or for what nobody sees."""
+    import unicodedata  # Loaded for text that is not ASCII.
+
+    plain = unicodedata.normalize("NFKD", sign.translate(_ALIKE)).translate(_ALIKE)
+    return "".join(part for part in plain if unicodedata.category(part) not in ("Mn", "Me", "Cf"))
 
 
-def _mend(text: str, spots: dict[int, str]) -> str:
-    if not spots:
+def _fold(text: str) -> tuple[str, Sequence[int]]:
+    """The text in plain letters, and for each of its characters where it comes from."""
+    if text.isascii():
+        return text, range(len(text))
+    signs = [_fold_sign(sign) for sign in text]
+    return "".join(signs), [at for at, sign in enumerate(signs) for _ in sign]
+
+
+def _mend(text: str, found: dict[int, str], places: Sequence[int]) -> str:
+    """The text with other characters in the places that were found in its folded copy."""
+    if not found:
         return text
+    spots = {places[at]: instead for at, instead in found.items()}
     pieces: list[str] = []
     done = 0
     for at in sorted(spots):
@@ -152,6 +184,12 @@ def _tags(folded: str, spots: dict[int, str]) -> None:
             spots[match.start()] = "‹"
             _close_bracket(folded, match.start(), spots)
     spots.update((match.start(), "‹") for match in _LOADS.finditer(folded))
+
+
+def _all_tags(folded: str, spots: dict[int, str]) -> None:
+    for match in _ANY_TAG.finditer(folded):
+        spots[match.start()] = "‹"
+        _close_bracket(folded, match.start(), spots)
 
 
 def _images(folded: str, spots: dict[int, str]) -> None:
@@ -187,22 +225,28 @@ def _lines(text: str) -> str:
     return _LINE.sub(lambda m: m["in"] + ("'" * len(m["fence"]) if m["fence"] else "\\" + m["mark"]), text)
 
 
-def escape(text: str, *, multiline: bool = False) -> str:
-    """The text, inert inside a markdown bullet of a prompt; unchanged when nothing in it is structure."""
-    text = _visible(text)
+def escape(text: str, *, multiline: bool = False, is_data: bool = False) -> str:
+    """The text, inert inside a markdown bullet of a prompt; unchanged when nothing in it is structure.
+
+    With `is_data` no tag of any name remains one: what programs and pages say is only quoted.
+    """
+    text = remove_unseen(text)
     if not multiline and "\n" in text:
         text = _FOLD.sub(" ", text.strip("\n"))
-    folded = _folded(text)
+    folded, places = _fold(text)
     spots: dict[int, str] = {}
     _tags(folded, spots)
+    if is_data:
+        _all_tags(folded, spots)
     _attributes(folded, spots)
     for pattern, instead in _LITTLE:
         spots.update((match.start(), instead) for match in pattern.finditer(folded))
-    text = _mend(text, spots)
+    text = _mend(text, spots, places)
     # Images come after the rest, since a mended bracket no longer counts as one.
+    folded, places = _fold(text)
     images: dict[int, str] = {}
-    _images(_folded(text), images)
-    return _lines(_mend(text, images))
+    _images(folded, images)
+    return _lines(_mend(text, images, places))
 
 
 # --- does it read like an instruction to the model? ------------------------------------------------
@@ -232,13 +276,16 @@ def suspicious(text: str) -> tuple[str, ...]:
     # Its many patterns are compiled only where untrusted content comes in.
     from .suspicion import ENOUGH, signals
 
-    seen = _folded(_visible(text))
-    points = signals(re.sub(r"[^\S\n]+", " ", seen))
+    shown = remove_unseen(text)
+    folded = _fold(shown)[0]
+    # Words of other languages are known as they are written, disguised ones only in plain letters.
+    readings = dict.fromkeys(re.sub(r"[^\S\n]+", " ", one) for one in (shown, shown.translate(_ALIKE), folded))
+    points = max(map(signals, readings), key=lambda found: sum(found.values()))
     concealed = _concealed(text)
     if concealed and sum(signals(concealed).values()) >= ENOUGH:
         points["encoded"] = ENOUGH
     if _FLOOD.search(text):
         points["flood"] = ENOUGH
-    if _PRETEND.search(seen) and points:
+    if _PRETEND.search(folded) and points:
         points["forged_structure"] = 3
     return tuple(points) if sum(points.values()) >= ENOUGH else ()

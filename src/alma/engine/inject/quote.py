@@ -61,11 +61,11 @@ def _name(speaker: str) -> str:
 
 def quote_data(text: str, origin: str, most: int) -> str:
     """Return what a program printed or a file said as quoted data; `origin` is one of `sources.QUOTED`."""
-    return f"{quoted(shorten(text, most))} (quoted from {_FROM[origin]})"
+    return f"{quoted(shorten(text, most), is_data=True)} (quoted from {_FROM[origin]})"
 
 
-def quoted(text: str) -> str:
-    return f"“{escape(text).translate(_INNER)}”"
+def quoted(text: str, *, is_data: bool = False) -> str:
+    return f"“{escape(text, is_data=is_data).translate(_INNER)}”"
 
 
 def excerpt(text: str, query: str, most: int) -> str:
