@@ -22,7 +22,7 @@ from .capture.attendance import Attendance
 from .capture.story import Heard, Note, Ran, Shown, Signal, Story
 from .context import Engine
 from .distil import edits
-from .distil.corrections import Reading, Standing, names, read
+from .distil.corrections import Reading, Standing, names, read, stands_alone
 from .distil.explicit import find_explicit
 from .drafts import Draft
 from .episodes import Conversation, Said, record
@@ -221,7 +221,7 @@ def _of_heard(story: Story, heard: Heard, reader: Reader) -> Teaching | None:
         avoid=reading.avoid,
         said=said,
         session=story.session,
-        sure=bool(stated) and reading.standing is Standing.ACTIVE,
+        sure=bool(stated) and _is_sure(reading),
         at=_moment(heard.at),
         metadata={"score": round(reading.score, 3), **_attended(story, heard)},
     )
@@ -229,6 +229,11 @@ def _of_heard(story: Story, heard: Heard, reader: Reader) -> Teaching | None:
 
 def _attended(story: Story, what: Note | Heard | Signal) -> dict[str, Any]:
     return {"session": story.session, "attended": what.attendance is Attendance.PERSON}
+
+
+def _is_sure(reading: Reading) -> bool:
+    """Whether an explicit turn is believed at once: a reason makes up for what the detector is less sure of."""
+    return reading.standing is Standing.ACTIVE or (bool(reading.why) and stands_alone(reading.rule))
 
 
 def _worth(heard: Heard, reading: Reading) -> bool:
