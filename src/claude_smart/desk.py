@@ -72,6 +72,17 @@ def desk(as_json: bool = False, project: str | None = None, folder: str | None =
     return Desk(place, project or key, session, as_json, sys.stdout, here)
 
 
+def is_run_by_agent() -> bool:
+    """Whether an agent runs this command in its own shell; its slash commands come by way of the journal."""
+    return os.environ.get("CLAUDECODE") == "1" and not os.isatty(0)
+
+
+def require_person(doing: str) -> None:
+    """Refuse what only a person may decide, where an agent runs the command."""
+    if is_run_by_agent():
+        raise ValidationError(f"{doing} is for a person to decide, and an agent runs this: run it in a terminal")
+
+
 def own_words(error: ALMAError) -> str:
     """What went wrong. The store speaks of its own program, which is not the one that a person has here."""
     return str(error).replace("`alma doctor`", "`claude-smart doctor`")

@@ -30,7 +30,7 @@ from alma.types.rules import EVERYWHERE, Reach, RuleSource
 from alma.types.times import from_iso
 
 from . import desk as desks
-from .desk import Desk, rules, shown, stop_worker
+from .desk import Desk, require_person, rules, shown, stop_worker
 
 _FORMAT = "claude-smart rules 1"
 _PATIENCE = 20.0
@@ -211,6 +211,7 @@ def _told(record: Record) -> dict[str, Any]:
 
 
 def import_(args: Namespace, desk: Desk) -> int:
+    require_person("import")
     text = sys.stdin.buffer.read().decode("utf-8", "replace") if args.file == "-" else _text(args.file)
     given = list(_teachings(text, "standard input" if args.file == "-" else args.file))
     with desk.memory() as memory:

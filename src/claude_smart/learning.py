@@ -22,7 +22,7 @@ from alma.types.record import Record, Status
 from alma.types.rules import EVERYWHERE, Reach, RuleSource
 from alma.types.times import now
 
-from .desk import Desk, named, observations, rules, short, shown
+from .desk import Desk, is_run_by_agent, named, observations, require_person, rules, short, shown
 
 _PATIENCE = 20.0
 _LIVE = (Status.ACTIVE, Status.CANDIDATE)
@@ -191,6 +191,7 @@ def noted(text: str, desk: Desk, *, everywhere: bool = False, said: str = "") ->
         avoid=reading.avoid,
         said=said or text,
         session=desk.session,
+        sure=not is_run_by_agent(),
         at=now(),
     )
 
@@ -246,6 +247,8 @@ def _home(engine: Engine, record: Record) -> Engine:
 
 def review(args: Namespace, desk: Desk) -> int:
     """What might be a rule waits here for a person."""
+    if args.accept or args.accept_all:
+        require_person("review --accept")
     with desk.memory() as memory:
         engine = desk.engine(memory)
         waiting = rules(engine, Status.CANDIDATE)
@@ -337,6 +340,7 @@ def _accept_observation(engine: Engine, record: Record, *, everywhere: bool) -> 
 
 def restore(args: Namespace, desk: Desk) -> int:
     """Bring back a rule that was replaced or put away; the rule that replaced it is replaced in turn."""
+    require_person("restore")
     with desk.memory() as memory:
         engine = desk.engine(memory)
         found = [one for one in rules(engine) if one.status not in _LIVE]

@@ -18,7 +18,7 @@ from alma.types.kinds import MemoryType
 from alma.types.query import Where
 from alma.types.record import Record
 
-from .desk import Desk
+from .desk import Desk, require_person
 
 _GIT_SECONDS = 5.0
 _PATIENCE = 20.0
@@ -30,6 +30,7 @@ def project(args: Namespace, desk: Desk) -> int:
         raise ValidationError("--share and --separate exclude each other")
     copy = find_copy(desk.place, locate(desk.folder), remember=bool(args.share or args.separate))
     if args.share:
+        require_person("project --share")
         return _share(desk, copy, args.share)
     if args.separate:
         copy.asked = ""
@@ -50,8 +51,8 @@ def project(args: Namespace, desk: Desk) -> int:
 
 def find_similar(desk: Desk, copy: Copy) -> list[str]:
     """Return the projects that this working copy may belong to as well: it was seen so, or begins with one commit."""
-    others = [one for one in read_copies(desk.place) if one.key != copy.key]
-    root = copy.root or find_root(copy)
+    others = [one for one in read_copies(desk.place) if one.key != copy.key and not copy.is_named | one.is_named]
+    root = copy.root or find_root(copy) if others else ""
     same = [one.key for one in others if root and (one.root or find_root(one)) == root]
     return list(dict.fromkeys([*filter(None, [copy.asked]), *same]))
 

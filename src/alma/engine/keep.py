@@ -22,8 +22,8 @@ from .capture.attendance import Attendance
 from .capture.story import Heard, Note, Ran, Shown, Signal, Story
 from .context import Engine
 from .distil import edits
-from .distil.corrections import Reading, Standing, names, read
-from .distil.explicit import is_explicit
+from .distil.corrections import Reading, Standing, names, read, stands_alone
+from .distil.explicit import find_explicit
 from .drafts import Draft
 from .episodes import Conversation, Said, record
 from .follow import judged, verdicts
@@ -203,7 +203,11 @@ def _of_note(story: Story, note: Note) -> Teaching | None:
 def _of_heard(story: Story, heard: Heard, reader: Reader) -> Teaching | None:
     if heard.attendance is Attendance.PROGRAM:
         return None
-    reading = reader(heard.user, heard.before)
+    said, reading = heard.user, reader(heard.user, heard.before)
+    stated = find_explicit(said) if heard.attendance is Attendance.PERSON and heard.is_typed else ""
+    if stated and stated != said:
+        # What stands around the words that were found to be explicit is no part of the rule.
+        said, reading = stated, reader(stated, heard.before)
     if not reading.rule or not _worth(heard, reading):
         return None
     return Teaching(
@@ -215,9 +219,9 @@ def _of_heard(story: Story, heard: Heard, reader: Reader) -> Teaching | None:
         source=RuleSource.PREFERENCE if reading.label == "preference" else RuleSource.CORRECTION,
         prefer=reading.prefer,
         avoid=reading.avoid,
-        said=heard.user,
+        said=said,
         session=story.session,
-        sure=heard.attendance is Attendance.PERSON and reading.standing is Standing.ACTIVE and is_explicit(heard.user),
+        sure=bool(stated) and _is_sure(reading),
         at=_moment(heard.at),
         metadata={"score": round(reading.score, 3), **_attended(story, heard)},
     )
@@ -225,6 +229,11 @@ def _of_heard(story: Story, heard: Heard, reader: Reader) -> Teaching | None:
 
 def _attended(story: Story, what: Note | Heard | Signal) -> dict[str, Any]:
     return {"session": story.session, "attended": what.attendance is Attendance.PERSON}
+
+
+def _is_sure(reading: Reading) -> bool:
+    """Whether an explicit turn is believed at once: a reason makes up for what the detector is less sure of."""
+    return reading.standing is Standing.ACTIVE or (bool(reading.why) and stands_alone(reading.rule))
 
 
 def _worth(heard: Heard, reading: Reading) -> bool:

@@ -5,6 +5,9 @@ Each working copy has an id of its own in `.git/claude-smart-id`, which git neve
 the entry is all a hook reads. Otherwise, in this order: a copy that is known by its id keeps its project, a copy with
 the remote of a known one shares that project, and a copy without either that begins with the same commit as one that
 is gone takes its place. Copies that might be the same are kept apart until a person says so (`claude-smart project`).
+
+A name out of `.claude-smart/project` comes with a repository, which could name any project. So it is remembered, too,
+as `projects/name-ID.json`: the first working copy of a name has it, and others only if they have its remote.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ _HEX = frozenset("0123456789abcdef")
 _INITIAL = "commit (initial)"
 _FIELDS = ("key", "path", "remote", "root", "asked")
 _MOVED = "moved.json"
+_NAMED = "name-"
 
 
 class Copy:
@@ -49,6 +53,10 @@ class Copy:
         """The project that it might belong to as well: a person has to say."""
         self.is_held = False
 
+    @property
+    def is_named(self) -> bool:
+        return self.id.startswith(_NAMED)
+
 
 def find_project(place: Place, found: Project, *, remember: bool = True) -> str:
     """Return the key of the project that a located folder belongs to; `remember` writes down what is new."""
@@ -60,6 +68,8 @@ def find_copy(place: Place, found: Project, *, remember: bool = True) -> Copy:
     path = found.git or found.start
     if not path:
         return Copy("", found.key, found.root)
+    if found.is_named:
+        return _find_named(place, found, path, remember=remember)
     own = read_id(path) if found.git else ""
     # Without git, or where nothing can be written into its folder, a copy is known by its path.
     held = read_copy(place, own or digest("path", path))
@@ -79,9 +89,32 @@ def remember_copy(place: Place, found: Project, copy: Copy) -> None:
         copy.is_held = True
 
 
+def _find_named(place: Place, found: Project, path: str, *, remember: bool) -> Copy:
+    id = _NAMED + digest(found.key, path)
+    held = read_copy(place, id)
+    if held is not None and (held.path, held.remote) == (path, found.remote):
+        return held
+    copy = Copy(id, found.key, path, found.remote, read_root(found.git))
+    others = [one for one in read_copies(place) if one.key == copy.key and one.path != path]
+    if held is not None:
+        copy.key, copy.asked = held.key, held.asked
+    elif others and not any(_has_place_of(copy, one) for one in others):
+        copy.key, copy.asked = f"{copy.key}#{digest(path)[:8]}", copy.key
+    if remember:
+        remember_copy(place, found, copy)
+    return copy
+
+
+def _has_place_of(copy: Copy, other: Copy) -> bool:
+    """Whether a named copy is another clone of one repository, or that copy itself, moved."""
+    if copy.remote and copy.remote == other.remote:
+        return True
+    return (copy.remote, copy.root) == (other.remote, other.root) and not os.path.exists(other.path)
+
+
 def _settle(place: Place, copy: Copy, held: Copy | None) -> Copy:
     """Decide about a working copy that is new, was moved or copied, or has another remote than before."""
-    others = [one for one in read_copies(place) if one.path != copy.path]
+    others = [one for one in read_copies(place) if one.path != copy.path and not one.is_named]
     if held is None:
         return _join(place, copy, others)
     if held.path != copy.path and read_id(held.path) == copy.id:
@@ -106,7 +139,7 @@ def _join(place: Place, copy: Copy, others: list[Copy]) -> Copy:
     same = next((one for one in others if one.remote and one.remote == copy.remote), None)
     # A folder that became a repository, or a copy that lost its id.
     before = [read_copy(place, digest("path", os.path.dirname(copy.path)))]
-    before += [one for one in read_copies(place) if one.path == copy.path]
+    before += [one for one in read_copies(place) if one.path == copy.path and not one.is_named]
     here = next((one for one in before if one is not None and _may_be(one, copy)), None)
     rooted = [one for one in others if copy.root and one.root == copy.root]
     moved = [one for one in rooted if not os.path.exists(one.path) and _may_be(one, copy)]

@@ -20,7 +20,7 @@ _USUAL_PORTS = {"22", "443", "80"}
 class Project:
     """A project's key, and the folders from the working one up to its root."""
 
-    __slots__ = ("folders", "git", "key", "remote", "start")
+    __slots__ = ("folders", "git", "is_named", "key", "remote", "start")
 
     def __init__(self, key: str, folders: list[str], git: str = "", remote: str = "", start: str = "") -> None:
         self.key = key
@@ -30,7 +30,9 @@ class Project:
         """The git directory that all worktrees share; empty without one."""
         self.remote = remote
         self.start = start
-        """Without git: the folder that the project is. With neither, the project names itself."""
+        """Without git: the folder that the project is."""
+        self.is_named = False
+        """Whether the key is a name out of a file that anybody may have put there."""
 
     @property
     def root(self) -> str:
@@ -47,9 +49,11 @@ def locate(cwd: str, opened: str = "") -> Project:
     above = _above(here)
     git = next((folder for folder in above if os.path.lexists(os.path.join(folder, ".git"))), "")
     folders = above[: above.index(git) + 1] if git else above
-    name = next((name for folder in above if (name := _override(folder))), "")
+    naming, name = next(((folder, name) for folder in above if (name := _override(folder))), ("", ""))
     if name:
-        return Project(_short(f"name:{name}"), folders)
+        found = _of_git(git, folders) if naming in folders and git else Project("", folders, start=naming)
+        found.key, found.is_named = _short(f"name:{name}"), True
+        return found
     if git:
         return _of_git(git, folders)
     start = os.path.normcase(os.path.realpath(opened)) if opened else here
@@ -134,15 +138,48 @@ def _of_git(folder: str, folders: list[str]) -> Project:
 
 
 def _common(git: str) -> str:
-    """The git directory that all worktrees share; empty when `.git` leads nowhere."""
-    if not os.path.isdir(git):
-        told = _first_line(git)
-        if not told.startswith("gitdir:"):
-            return ""
-        git = os.path.join(os.path.dirname(git), told.removeprefix("gitdir:").strip())
-    shared = _first_line(os.path.join(git, "commondir"))
-    found = os.path.normcase(os.path.realpath(os.path.join(git, shared) if shared else git))
-    return found if os.path.isdir(found) else ""
+    """The git directory that all worktrees share; empty when `.git` leads nowhere, or to a repository of others."""
+    found = _git_directory(git)
+    if not found or not _is_worktree(found, git):
+        return found
+    return os.path.dirname(os.path.dirname(found))
+
+
+def _git_directory(git: str) -> str:
+    """The git directory that `.git` is or leads to. Anybody can write such a file, so the directory must know of it."""
+    if os.path.islink(git):
+        return ""
+    if os.path.isdir(git):
+        return _real(git)
+    told = _first_line(git)
+    if not told.startswith("gitdir:"):
+        return ""
+    found = _real(os.path.join(os.path.dirname(git), told.removeprefix("gitdir:").strip()))
+    return found if os.path.isdir(found) and (_is_worktree(found, git) or _is_submodule(found, git)) else ""
+
+
+def _is_worktree(found: str, git: str) -> bool:
+    """Whether a directory is an entry `worktrees/NAME` of a repository, made for the folder of this `.git`."""
+    back, shared = _first_line(os.path.join(found, "gitdir")), _first_line(os.path.join(found, "commondir"))
+    common, kept = os.path.split(os.path.dirname(found))
+    if kept != "worktrees" or not back or not shared:
+        return False
+    return _real(os.path.join(found, back)) == _real(git) and _real(os.path.join(found, shared)) == common
+
+
+def _is_submodule(found: str, git: str) -> bool:
+    """Whether a directory lies in the modules of a repository whose folder holds this one."""
+    for folder in _above(os.path.dirname(git))[1:]:
+        outer = os.path.join(folder, ".git")
+        if os.path.lexists(outer):
+            modules = os.path.join(_git_directory(outer), "modules", "")
+            if os.path.isabs(modules) and found.startswith(modules):
+                return True
+    return False
+
+
+def _real(path: str) -> str:
+    return os.path.normcase(os.path.realpath(path))
 
 
 def remote(config: str) -> str:

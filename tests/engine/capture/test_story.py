@@ -252,10 +252,13 @@ def test_our_other_commands_leave_nothing(happens: Happening, words: str) -> Non
     assert (story.notes, story.heard, story.turns) == ((), (), ())
 
 
+TAG = {"command_name": "tag", "command_args": "use pnpm"}
+
+
 @pytest.mark.parametrize("first", ["UserPromptSubmit", "UserPromptExpansion"])
 def test_a_command_that_comes_typed_and_expanded_counts_once(happens: Happening, first: str) -> None:
     names = [first, *{"UserPromptSubmit", "UserPromptExpansion"} - {first}]
-    story = tell([happens(name, prompt="/tag use pnpm", prompt_id="p1") for name in names])
+    story = tell([happens(name, prompt="/tag use pnpm", prompt_id="p1", **TAG) for name in names])
     assert [note.id for note in story.notes] == ["e1"]
     assert len(story.turns) == 1
 
@@ -271,8 +274,8 @@ def test_the_expanded_form_may_name_the_plugin(happens: Happening) -> None:
 
 
 def test_a_command_told_twice_as_expanded_by_a_host_without_numbers_counts_once(happens: Happening) -> None:
-    told = [happens("UserPromptExpansion", prompt="/tag use pnpm") for _ in range(2)]
-    again = [stop(happens, "ok"), *(happens("UserPromptExpansion", prompt="/tag use pnpm") for _ in range(2))]
+    told = [happens("UserPromptExpansion", prompt="/tag use pnpm", **TAG) for _ in range(2)]
+    again = [stop(happens, "ok"), *(happens("UserPromptExpansion", prompt="/tag use pnpm", **TAG) for _ in range(2))]
     assert [note.id for note in tell([*told, *again]).notes] == ["e1", "e4"]
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-_INTERACTIVE = frozenset(("cli", "desktop", "vscode", "jetbrains", "cursor", "windsurf", "zed", "ide"))
-"""Parts of the names of entry points at which a person types: `cli`, `claude-desktop`, `claude-vscode`."""
+_INTERACTIVE = frozenset(("cli", "claude-desktop", "claude-vscode", "vscode", "jetbrains", "cursor", "windsurf", "zed"))
+"""The entry points at which a person types. Only these very names: `n8n-cli` is none of them."""
 _PROGRAMS = frozenset(("sdk", "mcp", "action", "headless", "ci", "agent", "print"))
 """Parts of the names of entry points that a program uses: `sdk-cli` (`claude -p`), `sdk-py`, `sdk-ts`."""
 
@@ -28,4 +28,4 @@ def find_attendance(entry: str, *, declared: bool = False) -> Attendance:
     parts = set(entry.lower().replace("_", "-").split("-"))
     if parts & _PROGRAMS:
         return Attendance.PROGRAM
-    return Attendance.PERSON if parts & _INTERACTIVE else Attendance.UNKNOWN
+    return Attendance.PERSON if entry in _INTERACTIVE else Attendance.UNKNOWN

@@ -48,6 +48,8 @@ class Heard:
     attendance: Attendance = Attendance.UNKNOWN
     cut_in: bool = False
     """The person spoke before the assistant was done: stopped it, refused a call, or wrote while it worked."""
+    is_typed: bool = True
+    """False for words that stand in what a tool answered, where a program may have put them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +246,11 @@ class _Teller:
 
     def prompt(self, event: Event) -> None:
         """A prompt of the person, or one that the host made. A command comes twice: as typed and as expanded."""
-        given = text(event.data.get("prompt")) or _as_typed(event)
-        came = (event.name, text(event.data.get("prompt_id")), words.plain(given))
+        prompt, typed = text(event.data.get("prompt")), _as_typed(event)
+        # The prompt of an expanded command may be the text of the command's file: only what was typed is a person's.
+        given = typed if event.name == "UserPromptExpansion" else prompt or typed
+        told = prompt if prompt.lstrip().startswith("/") else given
+        came = (event.name, text(event.data.get("prompt_id")), words.plain(told))
         last, self._prompt = self._prompt, came
         if _twice(last, came):
             self._prompt = ("", "", "")
@@ -342,7 +347,8 @@ class _Teller:
 
     def tool_ends(self, event: Event) -> None:
         if event.name == "PostToolUseFailure" and calls.refused(text(event.data.get("error"))):
-            self._refused(event, calls.reason(text(event.data.get("error"))))
+            # The text alone says so, and any tool can fail with such a text.
+            self._refused(event, calls.reason(text(event.data.get("error"))), is_typed=False)
             return
         call = calls.of(event)
         proposed = self._closed(event)
@@ -359,7 +365,8 @@ class _Teller:
         if own:
             self._turn(event, "user", own)
             before = words.cut(f"[asked: {asked}]", _BEFORE_CHARS)
-            self._heard.append(Heard(event.id, own, before, event.at, event.offset, self._attendance))
+            heard = Heard(event.id, own, before, event.at, event.offset, self._attendance, is_typed=False)
+            self._heard.append(heard)
 
     def _closed(self, event: Event) -> Event | None:
         use = text(event.data.get("tool_use_id"))
@@ -392,9 +399,9 @@ class _Teller:
         self._signal("interrupted", event, doing, tool, calls.what(tool, given))
 
     def rejected(self, event: Event) -> None:
-        self._refused(event, text(event.data.get("text")).strip())
+        self._refused(event, text(event.data.get("text")).strip(), is_typed=event.data.get("marked") is True)
 
-    def _refused(self, event: Event, said: str) -> None:
+    def _refused(self, event: Event, said: str, *, is_typed: bool) -> None:
         if not self._settles(event):
             return
         tool, given, known = self._tool_of(event)
@@ -403,7 +410,7 @@ class _Teller:
         if said:
             self._closed(event)
             before = [text(event.data.get("said")).strip(), f"[was about to {doing}, and was refused]" if doing else ""]
-            self._remark(event, said, "\n".join(filter(None, before)))
+            self._remark(event, said, "\n".join(filter(None, before)), is_typed=is_typed)
 
     def _settles(self, event: Event) -> bool:
         """A hook and the transcript may both tell that a call was stopped: the first counts."""
@@ -422,12 +429,12 @@ class _Teller:
         if said:
             self._remark(event, said, f"[was allowed to {calls.account(tool, given)}]" if known else "")
 
-    def _remark(self, event: Event, said: str, before: str) -> None:
+    def _remark(self, event: Event, said: str, before: str, *, is_typed: bool = True) -> None:
         """Heard beside a call. It may be known late, so what is being talked about now stays as it is."""
         self._turn(event, "user", said)
         if words.says_something(said):
             short = words.cut(before, _BEFORE_CHARS)
-            heard = Heard(event.id, said, short, event.at, event.offset, self._attendance, cut_in=True)
+            heard = Heard(event.id, said, short, event.at, event.offset, self._attendance, True, is_typed)
             self._heard.append(heard)
 
     def _tool_of(self, event: Event) -> tuple[str, dict[str, object], bool]:

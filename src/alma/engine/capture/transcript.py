@@ -267,7 +267,8 @@ class _Reader:
                 self._refused = self._refused or use
                 return []
             self._open.pop(use, None)
-            data = {**call, "text": words.cut(reason, _PROMPT_CHARS)}
+            # Only the host writes the kind; the words of the result may be a tool's.
+            data = {**call, "text": words.cut(reason, _PROMPT_CHARS), "marked": kind == "user-rejected"}
             return [self._event("Rejected", line, end, data, part=f"ends:{use}")]
         self._open.pop(use, None)
         if kind in _DENIALS or (not kind and said.startswith(_PERMISSION)):

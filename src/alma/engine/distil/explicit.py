@@ -1,8 +1,9 @@
 """Turns that state a rule in so many words. Only these become a rule at once; whatever else is found waits.
 
-A turn is explicit when it is short, holds nothing but the person's own sentences (no paste, no quote, no list, no mail,
-no ticket), and one of its sentences has one of a few forms: "use X instead of Y", "never push to main", "we use X, not
-Y", "stop adding comments because …", "from now on …". In doubt it is not.
+What is accepted is listed, not what is refused: one line of at most two sentences, in plain letters, that is nothing
+but a lead-in ("no,", "please"), one of a few forms ("use X instead of Y", "never push to main", "we use X, not Y",
+"stop adding comments because …", "from now on …"), and perhaps a reason. A second line, a name in front, a quote, a tag
+or any other sign of a text that was pasted is no part of that.
 """
 
 from __future__ import annotations
@@ -11,36 +12,34 @@ import re
 
 from .corrections import above_printout
 
-_MOST_CHARS = 280
+_MOST_CHARS = 200
 _READ_CHARS = 4000
-_MOST_SENTENCES = 4
+_MOST_SENTENCES = 2
 
-_FOREIGN = re.compile(
-    r"""
-      ```|~~~|<[A-Za-z/!][^>]*>|https?://|\[(?:image|pasted|truncated|\.\.\.)   # pastes, pages, tags
-    | ^\s*(?:\#{1,6}\s|>|\||[-*•–]\s|\d{1,3}[.)]\s|\[[ x]\])                    # headings, quotes, tables, lists
-    | ^\s*(?:from|to|cc|bcc|subject|date|sent|reply-to|re|fwd?|von|an|betreff|datum)\s*:\s?\S   # mail headers
-    | ^\s*[\w ]{2,24}:\s*$                                                       # "Acceptance criteria:"
-    | \b[A-Z][A-Z0-9]{1,9}-\d+\b|(?<!\w)\#\d+\b                                  # tickets
-    | \b(?:ticket|jira|issue|epic|user\ story|acceptance\ criteria|requirement|guideline)s?\b
-    | \b(?:wrote|writes|said|says|told\ me|asked\ (?:me|us)|according\ to|quote|slack|e-?mail|readme)\b
-    | \b(?:claude|agents)\.md\b
-    | ["“«„](?:[^"”»“\s]+\s+){2,}[^"”»“\s]+["”»“]                               # a quotation of several words
-    """,
-    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
+_PLAIN = re.compile(
+    r"""(?: [A-Za-zÀ-ÖØ-öø-ÿ0-9\x20(),.;!@/+=~_–—-]
+    | (?<=[A-Za-z])['’](?=[A-Za-z])      # an apostrophe, not a quotation
+    | (?<=[\w:]):(?=[\w:])               # test:unit, std::string, but no "key: value" and no "Bob: …"
+    )+""",
+    re.VERBOSE,
 )
+"""The characters of a typed sentence: no quotes, tags, entities, markdown, tables or hidden characters."""
+_LINKED = re.compile(r"//|\s[-–—]+\s|\w[–—]\w")
+"""Addresses, and what is set off by a dash, as a signature is."""
 _HEDGED = re.compile(
     r"""\b(?:yet|until|till|maybe|perhaps|might|could|would|probably|someday|sometime|eventually|later|tomorrow|today
     |tonight|not\ sure|i\ guess|i\ think|i\ wonder|what\ if|unless\ you|for\ the\ moment|this\ time|just\ once
     |joking|kidding|as\ if|yeah|wow|brilliant|genius|great\ (?:idea|job)|good\ job|nice\ (?:job|one|work)|well\ done
     |congrat\w*|lovely|love\ it|clearly|obviously|apparently|of\ course|because\ that(?:'s|\ is)\ what|what\ could
     |sure(?:,|\ thing)|thanks\ (?:a\ lot|for)
+    |wrote|writes|said|says|told\ (?:me|us|you)|asked\ (?:me|us|you)|according\ to|signed
     |users?|customers?|clients?|visitors?|admins?|players?
     |the\ (?:app|ui|page|button|form|site|product|system|service|api|server))\b
     |\?(?=\s|$)|…|\.\.\.|/s\b|[🙄😂🤣😅😉🙃😏]|\blol\b|\bhaha""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""Doubt, "not yet", sarcasm, and what a product shall do for its users: none of it tells the agent how to work."""
+"""Doubt, "not yet", sarcasm, what others said, and what a product shall do for its users: none of it tells
+the agent how to work."""
 
 _LEAD = (
     r"(?:(?:no|nope|nah|wait|hey|hmm|ok|okay|please|pls|actually|sorry|btw|and|also|but|so|again|stop)\b[\s,.!:;–—-]*)*"
@@ -69,7 +68,7 @@ _FORMS = tuple(
         r"(?:don't|dont|do\s+not|never)\s+use\s+\S.*\buse\s+\S",
         r"(?:i'd|i\s+would)\s+(?:rather|prefer)\b.*\b(?:than|over|instead|not)\b",
         r"no\s+\S.*,\s*(?:we\s+)?(?:use|write|run|prefer)\s+\S",
-        rf"\S.*(?:{_HERE}).*\b(?:not|never)\s+\S",
+        rf"(?:{_HERE})\s*,?\s+(?:we\s+|i\s+)?(?:always\s+|only\s+)?(?:use|run|write|prefer)\s+\S.*\b(?:not|never)\s+\S",
         # What never or always holds when the agent works.
         rf"(?:never|always|don't\s+ever|do\s+not\s+ever|avoid|only)\s+(?:ever\s+)?{_WORK}\b",
         rf"(?:never|always|don't|dont|do\s+not|avoid)\b.*(?:{_HERE})",
@@ -77,8 +76,9 @@ _FORMS = tuple(
         rf"stop\s+{_WORK}\b",
         r"stop\s+\w+ing\b.*\bbecause\b",
         # Said to last.
-        r"(?:from\s+now\s+on|from\s+here\s+on|going\s+forward|in\s+(?:the\s+)?future|as\s+a\s+rule)\s*,?\s*\S",
-        r"remember\s*(?::|to\b|that\b)\s*\S",
+        r"(?:from\s+now\s+on|from\s+here\s+on|going\s+forward|in\s+(?:the\s+)?future|as\s+a\s+rule)\s*,?\s+(?:please\s+)?"
+        rf"(?:{_WORK}|never|always|only|don't|dont|do\s+not|stop|avoid|prefer|we\s+use|we\s+don't\s+use)\b",
+        r"remember\s+(?:to|that)\b\s*\S",
         r"for\s+(?:the\s+rest\s+of\s+)?this\s+session\b",
     )
 )
@@ -86,19 +86,26 @@ _LASTING_END = re.compile(
     rf"^{_LEAD}{_WORK}\b.*\b(?:from\s+now\s+on|going\s+forward|every\s+time|in\s+(?:the\s+)?future)[.!]*$",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"(?<=[.!;])\s+|\n+")
-# "We moved to unittest, please don't use pytest": what the person adds to a statement of their own is said directly.
-_CLAUSE = re.compile(r",\s+(?:so\s+)?(?:please\s+)?(?=(?:don't|dont|do\s+not|never|always|use|stop)\b)", re.IGNORECASE)
-_OWN_STATEMENT = re.compile(rf"^{_LEAD}(?:we|i|it's|you)\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!;])\s+")
+_BEGINNING = re.compile(rf"^{_LEAD}", re.IGNORECASE)
+_REASON = re.compile(r"(?:because|since|otherwise|it|that|they)\b", re.IGNORECASE)
 
 
-def is_explicit(turn: str) -> bool:
-    """Whether a turn states a rule in a form that leaves no doubt. What a program printed below it is not looked at."""
+def find_explicit(turn: str) -> str:
+    """Return the words of a turn that state a rule in a form that leaves no doubt; empty when there are none.
+
+    They are the one line of the turn, without what a program printed below it. A rule must be read from them alone.
+    """
     said = above_printout(turn[:_READ_CHARS]).strip()
-    if not said or len(said) > _MOST_CHARS or _FOREIGN.search(said) or _HEDGED.search(said):
-        return False
-    sentences = [one.strip() for one in _SENTENCE.split(said.replace("’", "'")) if one.strip()]
-    if len(sentences) > _MOST_SENTENCES:
-        return False
-    clauses = [part for one in sentences if _OWN_STATEMENT.search(one) for part in _CLAUSE.split(one)[1:]]
-    return any(form.search(one) for one in (*sentences, *clauses) for form in (*_FORMS, _LASTING_END))
+    if len(said) > _MOST_CHARS or not _PLAIN.fullmatch(said) or _HEDGED.search(said):
+        return ""
+    plain = said.replace("’", "'")
+    asked = _BEGINNING.sub("", plain)
+    first, *more = [one.strip() for one in _SENTENCE.split(asked)]
+    if _LINKED.search(asked) or len(more) >= _MOST_SENTENCES or not (_has_form(first) or _has_form(plain)):
+        return ""
+    return said if all(_has_form(one) or _REASON.match(one) for one in more) else ""
+
+
+def _has_form(sentence: str) -> bool:
+    return any(form.search(sentence) for form in (*_FORMS, _LASTING_END))
