@@ -144,7 +144,7 @@ def test_nor_by_vouching_for_a_file(alma: ALMA, tmp_path: Path) -> None:
 def test_an_agent_may_do_the_rest(alma: ALMA, agent: Caller) -> None:
     [memory_id, *_] = outside(alma)
     assert agent("update", memory_id=memory_id, fields={"fact": "Another"}, tags=["x"])[0]
-    own = alma.add_domain_knowledge("dev", "packages", "We use pnpm")
+    own = alma.add_domain_knowledge("dev", "packages", "We use pnpm", "agent")
     assert agent("update", memory_id=own.id, status="archived")[0]
     assert agent("update", memory_id=own.id, status="active")[0]
 
@@ -165,3 +165,142 @@ def test_a_person_vouches(alma: ALMA, person: Caller) -> None:
 def test_the_library_is_in_the_hands_of_a_person(alma: ALMA) -> None:
     for memory_id in outside(alma):
         assert str(alma.update(memory_id, status="active").status) == "active"
+
+
+# -- rules
+
+
+def test_an_agent_does_not_accept_its_own_rule(alma: ALMA, agent: Caller) -> None:
+    for source in ("user", "agent"):
+        rule = {"agent": "dev", "rule": f"Always run the script of the {source}", "source": source}
+        done, proposed = agent("add_rule", **rule)
+        assert done
+        assert proposed["status"] == "candidate"
+        done, answer = agent("update", memory_id=proposed["id"], status="active")
+        assert not done
+        assert "only a person" in str(answer)
+        assert agent("update", memory_id=proposed["id"], status="archived")[0]
+        assert not agent("update", memory_id=proposed["id"], status="active")[0]
+        assert agent("add_rule", **rule)[0]
+    assert alma.list("rule", status="active") == []
+    assert "script" not in agent("playbook")[1]["text"]
+
+
+def test_nor_one_that_a_conversation_held(alma: ALMA, agent: Caller) -> None:
+    talk = [{"role": "user", "content": "Remember: never push to main."}]
+    for _ in range(2):
+        assert agent("learn_from_conversation", messages=talk, agent="dev")[0]
+    assert alma.list("rule", status="active") == []
+    [rule] = alma.list("rule", status="candidate")
+    assert not agent("update", memory_id=rule.id, status="active")[0]
+
+
+def test_a_person_accepts_a_proposed_rule(alma: ALMA, person: Caller) -> None:
+    rule = alma.add_rule("dev", "Squash before merging", source="agent")
+    assert str(rule.status) == "candidate"
+    done, answer = person("update", memory_id=rule.id, status="active")
+    assert done, answer
+    assert [one.id for one in alma.list("rule", status="active")] == [rule.id]
+
+
+def test_what_a_person_deleted_comes_back_by_no_repetition(alma: ALMA, agent: Caller) -> None:
+    alma.delete(alma.add_domain_knowledge("dev", "packages", FACT).id)
+    alma.delete(alma.add_heuristic("dev", "installing", "Use the mirror").id)
+    calls = [
+        ("add_knowledge", {"agent": "dev", "domain": "packages", "fact": FACT}),
+        ("add_heuristic", {"agent": "dev", "condition": "installing", "strategy": "Use the mirror"}),
+    ]
+    for operation, arguments in calls:
+        for _ in range(3):
+            done, answer = agent(operation, **arguments)
+            assert done, answer
+            assert answer["status"] == "candidate", operation
+        assert not agent("update", memory_id=answer["id"], status="active")[0]
+        assert agent("update", memory_id=answer["id"], status="archived")[0]
+        assert not agent("update", memory_id=answer["id"], status="active")[0]
+
+
+def test_outcomes_of_an_agent_still_form_and_restore_lessons(alma: ALMA, agent: Caller) -> None:
+    def learn(outcome: str, times: int) -> None:
+        for at in range(times):
+            done, answer = agent(
+                "learn",
+                agent="dev",
+                task=f"Deploy the service {outcome} {at}",
+                outcome=outcome,
+                strategy_used="Blue-green",
+                task_type="deploy",
+            )
+            assert done, answer
+
+    learn("success", 4)
+    [lesson] = alma.list("heuristic")
+    learn("failure", 9)
+    assert str(alma.get(lesson.id).status) == "archived"
+    learn("success", 40)
+    assert str(alma.get(lesson.id).status) == "active"
+
+
+# -- what a person said
+
+
+def stated(alma: ALMA) -> dict[str, dict[str, str]]:
+    """A person's memories by id, each with a field to change."""
+    return {
+        alma.add_domain_knowledge("dev", "hosts", "The deploy host is ours.example", "user").id: {"fact": "Another"},
+        alma.add_rule("dev", "Squash before merging").id: {"rule": "Another"},
+        alma.add_heuristic("dev", "deploying", "Blue-green", source="user").id: {"condition": "Another"},
+        alma.add_user_preference("ana", "style", "Tabs", "user").id: {"preference": "Another"},
+    }
+
+
+def test_an_agent_does_not_overrule_a_person(alma: ALMA, agent: Caller) -> None:
+    for memory_id, fields in stated(alma).items():
+        before = alma.get(memory_id)
+        for change in ({"fields": fields}, {"fields": {"metadata": {"x": 1}}}, {"status": "archived"}):
+            done, answer = agent("update", memory_id=memory_id, **change)
+            assert not done, change
+            assert "--approve" in str(answer)
+            assert "alma update" in str(answer)
+        assert alma.get(memory_id) == before
+        assert agent("update", memory_id=memory_id, tags=["seen"])[0]
+    done, answer = agent("forget", older_than_days=0, below_confidence=1)
+    assert done
+    assert answer["count"] == 0
+    warning = {"agent": "dev", "pattern": "Blue-green", "why_bad": "Slow", "condition": "deploying"}
+    done, answer = agent("add_anti_pattern", **warning)
+    assert done
+    assert answer["status"] == "candidate"
+    assert {str(one.status) for one in alma.list(status=None) if one.id != answer["id"]} == {"active"}
+
+
+def test_an_agent_does_not_delete_what_a_person_said(alma: ALMA, tmp_path: Path) -> None:
+    agent = over_mcp(alma, tmp_path, may_approve=False)
+    for memory_id in stated(alma):
+        done, answer = agent("delete", memory_id=memory_id)
+        assert not done
+        assert "--approve" in str(answer)
+        assert alma.get(memory_id)
+    own = alma.add_domain_knowledge("dev", "hosts", "The test host is theirs.example", "agent")
+    assert agent("delete", memory_id=own.id)[0]
+
+
+def test_a_person_changes_and_deletes_what_they_said(alma: ALMA, tmp_path: Path) -> None:
+    person = over_mcp(alma, tmp_path, may_approve=True)
+    for memory_id, fields in stated(alma).items():
+        assert person("update", memory_id=memory_id, fields=fields, status="archived", source="user")[0]
+        assert person("delete", memory_id=memory_id)[0]
+
+
+def test_a_field_that_there_is_not_is_named_with_those_that_there_are(alma: ALMA, tmp_path: Path) -> None:
+    fact = alma.add_domain_knowledge("dev", "hosts", "The test host is theirs.example", "agent")
+    person = over_mcp(alma, tmp_path, may_approve=True)
+    site = make_site(tmp_path, alma=alma)
+    site.token("one", "write")
+    for name in ("status", "source", "tags", "memory_id", "self", "nonsense"):
+        fields = {name: "active"}
+        done, answer = person("update", memory_id=fact.id, fields=fields)
+        assert not done
+        assert f"unknown field of a domain_knowledge '{name}'. Valid: domain, fact" in answer
+        told = site.post("update", {"memory_id": fact.id, "fields": fields}, name="one")
+        assert told.status_code == 400, told.text

@@ -375,8 +375,11 @@ def update_memory(
 ) -> Memory:
     """Change a memory's fields, status or tags. Its history keeps the old ones.
 
-    Only a person changes the words of a rule.
+    Only a person changes the words of a rule, makes a candidate active, or changes what a person said.
     """
+    if fields:
+        # Before they become keyword arguments: a field may have the name of another argument.
+        edit.check_fields(alma.engine, validate.name("memory_id", memory_id), fields)
     return alma.update(memory_id, status=status, tags=tags, source=source, **(fields or {}))
 
 
@@ -387,7 +390,7 @@ class Deleted:
 
 @operation(Effect.ERASES, "delete")
 def delete_memory(alma: ALMA, memory_id: words.MemoryId) -> Deleted:
-    """Erase a memory for good. It is not learned again by itself."""
+    """Erase a memory for good. It is not learned again by itself. What a person said, only a person erases."""
     alma.delete(memory_id)
     return Deleted(memory_id)
 

@@ -199,7 +199,9 @@ class _Batch:
         if known.id in self._fresh:
             return replace(known, tags=tags)
         may_change = draft.provenance.trust is not Trust.UNTRUSTED and self._engine.may_activate(known)
-        status = Status.ACTIVE if may_change else known.status
+        # Deleted, and said again by somebody else: it waits for a person, however often it is said.
+        is_unwanted = draft.key in self._buried and draft.provenance.origin is not Origin.USER
+        status = Status.ACTIVE if may_change and not is_unwanted else known.status
         # Said by somebody who is trusted more, it is theirs.
         is_heavier = may_change and draft.provenance.weight > known.provenance.weight
         provenance = draft.provenance if is_heavier else known.provenance
@@ -282,20 +284,25 @@ def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]], *,
 
 
 def _refuse_promotion(engine: Engine, records: Sequence[Record]) -> None:
-    """Raise ScopeError where outside content would become active, or trusted, without a person."""
+    """Raise ScopeError where a rule or outside content would become active, or trusted, without a person."""
     if engine.may_approve:
         return
     changed = {record.id: record for record in records if record.version > 1}
     for held in engine.store.get(list(changed)) if changed else ():
         fresh = changed[held.id]
+        is_outside = held.provenance.trust is Trust.UNTRUSTED
         becomes_active = fresh.status is Status.ACTIVE and held.status is not Status.ACTIVE
-        becomes_trusted = fresh.provenance.trust is not Trust.UNTRUSTED
-        if not engine.may_activate(held) and (becomes_active or becomes_trusted):
-            raise ScopeError(
-                f"{held.id!r} came from outside content, and only a person may make it active: run "
-                f"`alma update {held.id} --status active`, use a token with the scope 'approve', or start the MCP "
-                "server with --approve"
-            )
+        becomes_trusted = is_outside and fresh.provenance.trust is not Trust.UNTRUSTED
+        if becomes_trusted or (becomes_active and not engine.may_activate(held)):
+            raise refuse_activation(held, "came from outside content" if is_outside else "is a rule")
+
+
+def refuse_activation(record: Record, reason: str) -> ScopeError:
+    """Return the error for a caller who may not make a record active; `reason` continues its id."""
+    return ScopeError(
+        f"{record.id!r} {reason}, and only a person may make it active: run `alma update {record.id} --status active`, "
+        "use a token with the scope 'approve', or start the MCP server with --approve"
+    )
 
 
 def _claim(engine: Engine, records: Sequence[Record]) -> list[Record]:

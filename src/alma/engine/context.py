@@ -13,7 +13,8 @@ from ..ports import Clock, Embedder, Store
 from ..reading.local import LocalReader
 from ..reading.port import Comparer
 from ..types import times
-from ..types.record import Record, Trust
+from ..types.kinds import MemoryType
+from ..types.record import Record, Status, Trust
 from ..types.scope import MemoryScope, Scopes
 from ..types.vector import Vector
 from .notes import Notes
@@ -73,10 +74,11 @@ class Engine:
     """Compares texts that are written: strategies, facts."""
     notes: Notes = field(default_factory=Notes)
     may_approve: bool = True
-    """Whether a person decides here. Without it, nothing that came from outside content becomes active."""
+    """Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active."""
 
     def may_activate(self, record: Record) -> bool:
-        return self.may_approve or record.provenance.trust is not Trust.UNTRUSTED
+        is_waiting_rule = record.kind == MemoryType.RULE and record.status is not Status.ACTIVE
+        return self.may_approve or not (is_waiting_rule or record.provenance.trust is Trust.UNTRUSTED)
 
     @property
     def embedder_name(self) -> str:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import NotFoundError, ValidationError, unknown
+from ..errors import NotFoundError, ScopeError, ValidationError, unknown
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, quoted_why
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
-from .admit import Attempting, allow, build, change, clean, commit, key_of, revise, rewrite, screen
+from .admit import (
+    Attempting,
+    allow,
+    build,
+    change,
+    clean,
+    commit,
+    key_of,
+    refuse_activation,
+    revise,
+    rewrite,
+    screen,
+)
 from .context import Engine
 from .distil.groups import Attempt, Groups, lesson_id
 from .drafts import Draft, Statement
@@ -79,11 +91,15 @@ def _stated(engine: Engine, groups: Groups, draft: Draft, group: Record) -> list
         groups.put(held[0])
         return []
     groups.put(group)
-    overruled = _overrule(engine, groups, group, draft.kind)
+    opposed = _find_opposed(groups, group, draft.kind)
+    # Against what a person said, an agent's word waits.
+    is_outweighed = any(one.provenance.weight > draft.provenance.weight for one in opposed)
+    overruled = [] if is_outweighed else _overrule(engine, groups, opposed)
     body = {**(_readable(held[0]) if held else {}), **{field: value for field, value in draft.body.items() if value}}
     body = {**draft.body, **body}
     stones = _find_stones(engine, groups, draft, name)
     by_person = draft.provenance.origin is Origin.USER
+    is_active = any(one.status is Status.ACTIVE for one in held)
     for stone in stones if by_person else ():
         # A memory said again by its person is wanted again.
         groups.put(replace(stone, status=Status.RETIRED))
@@ -94,7 +110,7 @@ def _stated(engine: Engine, groups: Groups, draft: Draft, group: Record) -> list
         id=name,
         key=name,
         # Deleted memories do not come back by themselves: it waits for a person.
-        status=Status.CANDIDATE if stones and not by_person and not held else Status.ACTIVE,
+        status=Status.CANDIDATE if is_outweighed or (stones and not by_person and not is_active) else Status.ACTIVE,
         links=(group.id,),
         evidence=(held[0].evidence if held else group.evidence).with_results_of(group.evidence),
         created_at=held[0].created_at if held else engine.clock(),
@@ -113,15 +129,17 @@ def _find_stones(engine: Engine, groups: Groups, draft: Draft, name: str) -> lis
     return [stone for stone in found if stone.status is Status.ACTIVE]
 
 
-def _overrule(engine: Engine, groups: Groups, group: Record, kind: str) -> list[Record]:
-    """Of the same strategy there is never a recommendation and a warning at once: what is told now holds."""
+def _find_opposed(groups: Groups, group: Record, kind: str) -> list[Record]:
+    """The active warning against what is recommended, or the active recommendation of what is warned of."""
     other = MemoryType.ANTI_PATTERN if kind == MemoryType.HEURISTIC else MemoryType.HEURISTIC
-    history = []
-    for held in groups.get([lesson_id(group, other)]):
-        if held.status is Status.ACTIVE:
-            groups.put(replace(held, status=Status.ARCHIVED))
-            history.append(change(engine, held, "overruled", before={"status": str(held.status)}))
-    return history
+    return [held for held in groups.get([lesson_id(group, other)]) if held.status is Status.ACTIVE]
+
+
+def _overrule(engine: Engine, groups: Groups, opposed: Sequence[Record]) -> list[Record]:
+    """Of the same strategy there is never a recommendation and a warning at once: what is told now holds."""
+    for held in opposed:
+        groups.put(replace(held, status=Status.ARCHIVED))
+    return [change(engine, held, "overruled", before={"status": str(held.status)}) for held in opposed]
 
 
 def ours(engine: Engine, record: Record) -> bool:
@@ -150,6 +168,10 @@ def update(
     def attempt() -> tuple[Record, list[Record]]:
         held = find(engine, memory_id)
         _editable(held, fields)
+        if fields or status is not None:
+            _refuse_overruling(engine, held, "change")
+        if status is Status.ACTIVE and not engine.may_approve and _is_waiting(engine, held):
+            raise refuse_activation(held, "is a candidate")
         if held.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
             allow(engine, held.agent, fields["domain"])
         told = clean(dict(fields))
@@ -173,6 +195,25 @@ def update(
     return commit(engine, attempt)
 
 
+def _refuse_overruling(engine: Engine, held: Record, verb: str) -> None:
+    """Raise ScopeError where a caller who may not approve would change or erase what a person said."""
+    if not engine.may_approve and held.provenance.is_persons:
+        raise ScopeError(
+            f"{held.id!r} is what a person said, and only a person may {verb} it: run `alma update` or `alma delete`, "
+            "use a token with the scope 'approve', or start the MCP server with --approve. What you know better you "
+            "may add as another memory"
+        )
+
+
+def _is_waiting(engine: Engine, held: Record) -> bool:
+    """Whether it waits for a person, or did when it was put away."""
+    before = (
+        Status(str(one.body["before"].get("status") or held.status)) for one in reversed(history(engine, held.id))
+    )
+    decided = (status for status in (held.status, *before) if status in (Status.CANDIDATE, Status.ACTIVE))
+    return next(decided, None) is Status.CANDIDATE
+
+
 def _edited_by(held: Record, editor: Provenance) -> Provenance:
     """What a person has edited is theirs; learning moves its evidence, not its words."""
     if editor.origin is Origin.USER:
@@ -193,7 +234,12 @@ def _readable(held: Record) -> dict[str, Any]:
     return {**held.body, "why": quoted_why(held)} if held.kind == MemoryType.RULE else dict(held.body)
 
 
-def _editable(held: Record, fields: Mapping[str, Any]) -> None:
+def check_fields(engine: Engine, memory_id: str, fields: Iterable[str]) -> None:
+    """Raise ValidationError unless the memory has these fields, and they may be changed."""
+    _editable(find(engine, memory_id), fields)
+
+
+def _editable(held: Record, fields: Iterable[str]) -> None:
     allowed = (*KINDS[held.kind].editable, "metadata")
     for name in fields:
         if name not in allowed:
@@ -210,6 +256,7 @@ def delete(engine: Engine, memory_id: str) -> None:
     Killed at any moment, the same call finishes the work; an outcome is taken out of its strategy's count once.
     """
     record = find(engine, memory_id)
+    _refuse_overruling(engine, record, "delete")
 
     def attempt() -> tuple[None, list[Record]]:
         stones = engine.store.get([tombstone_id(record.id)])

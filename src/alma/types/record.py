@@ -75,6 +75,11 @@ class Provenance:
         return 0 if self.trust is Trust.UNTRUSTED else _WEIGHTS.get(self.origin, 1)
 
     @property
+    def is_persons(self) -> bool:
+        """Whether a person said it."""
+        return self.trust is Trust.TRUSTED and self.origin in (Origin.USER, Origin.CORRECTION)
+
+    @property
     def canonical_source(self) -> str:
         """One of `SOURCES`."""
         if self.trust is Trust.UNTRUSTED:

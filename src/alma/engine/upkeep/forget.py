@@ -37,6 +37,9 @@ class Policy:
 
     def accepts(self, engine: Engine, record: Record) -> bool:
         now = engine.clock()
+        if record.provenance.is_persons and not engine.may_approve:
+            # Any age and strength may be asked for: what a person said, only a person puts away.
+            return False
         return age_days(record, now) >= self.older_than_days and strength(record, now) < self.below_confidence
 
 
