@@ -25,6 +25,7 @@ BELOW_APP = {
     "domains",
     "folders",
     "trust_register",
+    "git_index",
 }
 FEATURES = {
     "confidence",
@@ -47,7 +48,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ports": {"types", "errors"},
     # The folder that holds a memory, and whether its user trusts it.
     "folders": set(),
-    "trust_register": {"errors"},
+    "trust_register": {"errors", "git_index"},
+    "git_index": set(),
     "stores": {"forks", "folders", "ports", "types", "errors"},
     "embedders": {"forks", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},

@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,14 @@ HOSTILE = {
     "a folder above": "storage_dir: ../other/.alma",
     "options of a store": "storage_options: {read_only: false}",
     "another store": "storage: postgres",
+    "to share between users": "learning: {share_between_users: true}",
+    "a store beside .alma": "storage_dir: data",
+    "a store in the folder itself": "storage_dir: .",
+    "a store among the hooks of git": "storage_dir: .git/hooks",
+    "a store in a file that agents read": "storage: file\n  db_name: AGENTS.md",
+    "a store with the name of a program": "db_name: pre-commit",
+    "a hidden store": "db_name: .x.db",
+    "a store above .alma": "db_name: ../x.db",
 }
 
 
@@ -133,11 +142,11 @@ def test_doctor_says_how_to_trust_it(clone: Path) -> None:
 
 def test_what_stays_inside_the_folder_needs_no_trust(clone: Path) -> None:
     for storage, name in (("sqlite", "alma.db"), ("file", "alma.jsonl")):
-        write_config(clone, f"storage: {storage}\n  storage_dir: data\n  db_name: {name}")
+        write_config(clone, f"storage: {storage}\n  storage_dir: .alma/data\n  db_name: {name}")
         with open_default() as alma:
             assert alma.project_id == "shop"
         with open_default():
-            assert (clone / "data" / name).exists()
+            assert (clone / ".alma" / "data" / name).exists()
 
 
 def test_a_named_file_is_trusted(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,6 +310,41 @@ def test_a_damaged_stranger_is_an_error_and_no_traceback(clone: Path, text: str)
         open_default()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"project_id: {'[' * 20_000}\n",
+        f"project_id: shop\n{'- ' * 20_000}x\n",
+        "".join(f"{' ' * level}a:\n" for level in range(300)),
+        "project_id: shop\nagents:\n" + "".join(f"  agent{number}: {{}}\n" for number in range(60_000)),
+    ],
+    ids=["brackets", "lists", "indentation", "many agents"],
+)
+def test_a_huge_or_deep_stranger_is_refused_at_once(clone: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (clone / ".alma" / "config.yaml").write_text(text)
+    start = time.monotonic()
+    assert main(["stats"]) == 1
+    assert main(["trust"]) == 1
+    assert time.monotonic() - start < 5
+    assert "a configuration " in capsys.readouterr().err
+
+
+def test_a_long_configuration_needs_trust(clone: Path) -> None:
+    file = write_config(clone, "")
+    file.write_text(file.read_text() + "# more\n" * 20_000)
+    assert main(["list"]) == 1
+    assert main(["trust"]) == 0
+    assert main(["list"]) == 0
+
+
+@pytest.mark.parametrize(
+    "line", ["storage_dir: .alma/data", "db_name: mine.sqlite", "storage: file\n  db_name: m.jsonl"]
+)
+def test_a_store_in_alma_needs_no_trust(clone: Path, line: str) -> None:
+    write_config(clone, line)
+    assert main(["list"]) == 0
+
+
 # -- what git sees of it
 
 
@@ -328,3 +372,81 @@ def test_an_own_gitignore_stays_as_it_is(clone: Path) -> None:
     assert main(["token", "add", "t"]) == 0
     assert main(["init", "--force"]) == 0
     assert (clone / ".alma" / ".gitignore").read_text() == "alma.db*\n"
+
+
+# -- what a pull brings
+
+
+def git(*arguments: str) -> None:
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "init.defaultBranch=main"]
+    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture
+def repository(clone: Path) -> Path:
+    """The clone with a memory and a token that its user made here, both ignored by git."""
+    git("init")
+    assert main(["add", "knowledge", "--agent", "dev", "--domain", "testing", "--fact", "Ours"]) == 0
+    assert main(["token", "add", "mine"]) == 0
+    (clone / "README.md").write_text("x\n")
+    git("add", "README.md")
+    git("commit", "-m", "x")
+    assert main(["list"]) == 0
+    return clone
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+@pytest.mark.parametrize("name", ["alma.db", "alma.db-wal", "http-tokens.json"])
+def test_a_data_file_that_git_tracks_is_refused_until_it_is_trusted(
+    repository: Path, capsys: pytest.CaptureFixture[str], name: str, version: str
+) -> None:
+    """A pull overwrites an ignored file without a word; the index lists it from then on."""
+    file = repository / ".alma" / name
+    if not file.exists():
+        file.write_bytes(b"")
+    git("config", "index.version", version)
+    git("add", "-f", str(file))
+    git("update-index", "--index-version", version)
+    capsys.readouterr()
+    assert main(["list"]) == 1
+    told = capsys.readouterr().err
+    assert f"git tracks {file}" in told
+    assert f"alma trust {repository}" in told
+    assert main(["--config", str(repository / ".alma" / "config.yaml"), "list"]) == 1, "named or found"
+    assert main(["trust"]) == 0
+    assert f"git tracks .alma/{name}" in capsys.readouterr().out
+    assert main(["list"]) == 0
+    assert main(["trust", "--remove"]) == 0
+    assert main(["list"]) == 1
+
+
+def test_a_file_that_git_tracked_is_foreign_afterwards(repository: Path) -> None:
+    file = repository / ".alma" / "alma.db"
+    git("add", "-f", str(file))
+    assert main(["list"]) == 1
+    git("rm", "--cached", str(file))
+    assert main(["list"]) == 1, "it may still be what the pull brought"
+    assert main(["trust"]) == 0
+    assert main(["list"]) == 0
+
+
+def test_other_tracked_files_of_like_names_do_not_matter(repository: Path) -> None:
+    for name in ("sub/.alma/alma.db", ".alma/alma.db.txt", "x.alma/alma.db"):
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text("x")
+        git("add", "-f", name)
+    assert main(["list"]) == 0
+
+
+def test_the_index_of_another_work_tree_counts(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = repository.parent / "other"
+    git("worktree", "add", str(other))
+    (other / ".alma").mkdir()
+    write_config(other, "")
+    monkeypatch.chdir(other)
+    assert main(["list"]) == 0
+    git("add", "-f", ".alma/alma.db")
+    assert main(["list"]) == 1
+    (other / ".alma" / "config.yaml").unlink()
+    with pytest.raises(UntrustedConfigError, match="git tracks"):
+        open_default()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 """What the servers keep beside a configuration."""
 _IN_A_FILE = ("sqlite", "file")
+_BESIDE_A_STORE = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside a database, and reads as part of it."""
 
 
 def open_config(path: str | PathLike[str]) -> ALMA:
@@ -107,21 +109,36 @@ def find_config(given: str | None = None) -> Path:
 def read_config(given: str | None = None) -> tuple[Path, Config]:
     """Find the configuration and load it: a file that the user named in full, a found one as far as it is trusted."""
     path = find_config(given)
-    if given or os.environ.get("ALMA_CONFIG"):
-        return path, load(path)
-    config = load_found(path)
-    if foreign := trust_register.find_foreign_files(list_data_files(path, config)):
-        raise _describe_foreign_files(foreign, path.parent.parent)
+    is_named = bool(given or os.environ.get("ALMA_CONFIG"))
+    config = load(path) if is_named else load_found(path)
+    folder = path.absolute().parent.parent
+    if path.absolute() == folder / DEFAULT_PATH:
+        files = list_data_files(path, config)
+        if tracked := trust_register.find_unexpected_files(files):
+            raise _describe_tracked_files(tracked, folder)
+        if not is_named and (foreign := trust_register.find_foreign_files(_list_own_files(files))):
+            raise _describe_foreign_files(foreign, folder)
     return path, config
 
 
 def list_data_files(path: Path, config: Config) -> list[Path]:
     """The files inside a project's folder that hold its memory or its tokens."""
-    files = [config.path, *(path.parent / name for name in TOKEN_FILES)]
+    files = [*_list_store_files(config.path), *(path.parent / name for name in TOKEN_FILES)]
     return [file for file in files if file.is_file() and _is_inside(file, path.parent.parent)]
 
 
+def _list_store_files(store: Path) -> list[Path]:
+    return [store, *(Path(f"{store}{suffix}") for suffix in _BESIDE_A_STORE)]
+
+
+def _list_own_files(files: list[Path]) -> list[Path]:
+    """Return the files that alma creates itself: all but those that SQLite keeps beside a database."""
+    return [file for file in files if not file.name.endswith(_BESIDE_A_STORE)]
+
+
 def _refuse_foreign_store(store: Path, folder: Path) -> None:
+    if tracked := trust_register.find_unexpected_files(_list_store_files(store)):
+        raise _describe_tracked_files(tracked, folder)
     if not _is_inside(store, folder) or (store.exists() and trust_register.find_foreign_files([store])):
         raise _describe_foreign_files([store], folder)
 
@@ -135,6 +152,16 @@ def _describe_foreign_files(files: list[Path], folder: Path) -> UntrustedConfigE
     return UntrustedConfigError(
         f"alma has no record of creating {', '.join(map(str, files))} on this machine: it may have come with the "
         f"folder. If you trust it, run: alma trust {shlex.quote(str(folder))}"
+    )
+
+
+def _describe_tracked_files(files: list[Path], folder: Path) -> UntrustedConfigError:
+    """What git tracks is whatever the last `git pull` brought."""
+    names = " ".join(shlex.quote(str(file)) for file in files)
+    return UntrustedConfigError(
+        f"git tracks {', '.join(map(str, files))}: a pull may have replaced it with somebody else's. Remove it with "
+        f"`git rm {names}`. If it is your own, stop tracking it with `git rm --cached {names}`; if you trust whoever "
+        f"commits it, leave it tracked. In both cases run then: alma trust {shlex.quote(str(folder))}"
     )
 
 

@@ -20,6 +20,7 @@ from .types.scope import MemoryScope, Scopes
 DEFAULT_PATH = Path(".alma") / "config.yaml"
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]{0,1000}))?\}")
+_BRACKET = re.compile(rb"[\[\]{}]")
 _AGENT = ("domain", "can_learn", "cannot_learn", "share_with", "inherit_from", "min_occurrences_for_heuristic")
 _RETRIEVAL = ("weights", "recency_half_life_days", "max_preferences", "keep_retrievals")
 _LEARNING = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "share_between_users")
@@ -35,6 +36,11 @@ _WITHOUT_TRUST = (
     "agents", "retrieval", "learning",
 )  # fmt: skip
 _STORAGE_WITHOUT_TRUST = ("sqlite", "file")
+_STORE_NAME_WITHOUT_TRUST = (".db", ".sqlite", ".json", ".jsonl")
+_LARGEST = 1_000_000
+_LARGEST_WITHOUT_TRUST = 64_000
+_DEEPEST = 32
+"""So many levels; the settings need five."""
 _EMBEDDING_WITHOUT_TRUST = ("auto", "local", "hash", "mock", "none")
 _MODEL = tuple(ModelSettings.__slots__)
 _BUDGET = tuple(Limits.__slots__)
@@ -80,6 +86,7 @@ def load_found(path: str | os.PathLike[str]) -> Config:
     with _naming(file):
         if trust_register.is_trusted(folder, content):
             return _config(expand(_gather_top(_parse_yaml(content)), os.environ), _base(file))
+        _refuse_size(content, _LARGEST_WITHOUT_TRUST)
         top = _gather_top(_parse_yaml(content, aliases=False))
         restricted = _find_restricted_settings(top, file)
         if restricted:
@@ -100,6 +107,8 @@ def list_restricted_settings(path: str | os.PathLike[str]) -> list[str]:
 def _find_restricted_settings(top: Mapping[str, Any], file: Path) -> list[str]:
     folder = Path(os.path.realpath(file.parent.parent))
     restricted = [key for key in _TOP if key not in _WITHOUT_TRUST and top.get(key)]
+    if isinstance(learning := top.get("learning"), Mapping) and learning.get("share_between_users"):
+        restricted.append("learning.share_between_users")
     restricted += [f"${{{name}}}" for name in dict.fromkeys(_find_variables(top))]
     for key, valid in (("storage", _STORAGE_WITHOUT_TRUST), ("embedding_provider", _EMBEDDING_WITHOUT_TRUST)):
         if top.get(key, valid[0]) not in valid:
@@ -108,8 +117,11 @@ def _find_restricted_settings(top: Mapping[str, Any], file: Path) -> list[str]:
         restricted.append("settings of another folder, to which it is a symbolic link")
     storage_dir, db_name = (str(top.get(key, default)) for key, default in _STORE_DEFAULTS.items())
     store = _under(folder, storage_dir) / db_name
-    if not Path(os.path.realpath(store)).is_relative_to(folder):
-        restricted.append(f"a store outside {folder} ({store})")
+    if not Path(os.path.realpath(store.parent)).is_relative_to(folder / DEFAULT_PATH.parent):
+        restricted.append(f"a store outside {folder / DEFAULT_PATH.parent} ({store})")
+    elif db_name.startswith(".") or not db_name.endswith(_STORE_NAME_WITHOUT_TRUST):
+        valid = ", ".join(_STORE_NAME_WITHOUT_TRUST)
+        restricted.append(f"db_name: {db_name!r} (without trust: a name that ends in {valid}, with no dot before it)")
     elif any(Path(f"{store}{suffix}").is_symlink() for suffix in ("", "-wal", "-shm", "-journal")):
         restricted.append(f"a store whose files are symbolic links ({store})")
     return restricted
@@ -156,6 +168,8 @@ def _parse_yaml(content: bytes, *, aliases: bool = True) -> Any:
     """Without aliases, a few lines cannot stand for millions of values."""
     import yaml
 
+    _refuse_size(content, _LARGEST)
+    _refuse_depth(content)
     try:
         text = content.decode("utf-8")
         if not aliases and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
@@ -163,6 +177,31 @@ def _parse_yaml(content: bytes, *, aliases: bool = True) -> Any:
         return yaml.safe_load(text) or {}
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"not valid YAML: {error}") from error
+
+
+def _refuse_size(content: bytes, most: int) -> None:
+    if len(content) > most:
+        raise ConfigError(f"a configuration has at most {most:,} bytes, and this one has {len(content):,}")
+
+
+def _refuse_depth(content: bytes) -> None:
+    """Raise ConfigError for what is nested deep: the time to parse it grows with the square of the depth.
+
+    An estimate: brackets in texts and comments count as well, as long as they are not closed.
+    """
+    brackets, indents = 0, [0]
+    for line in content.splitlines():
+        inner = line.lstrip(b" -?")
+        marks = line[: len(line) - len(inner)]
+        if inner:
+            indents = [one for one in indents if one < len(marks)] + [len(marks)]
+        levels = len(indents) + marks.count(b"- ") + marks.count(b"? ")
+        for sign in _BRACKET.findall(inner):
+            brackets = max(brackets + (1 if sign in b"[{" else -1), 0)
+            if levels + brackets > _DEEPEST:
+                break
+        if levels + brackets > _DEEPEST:
+            raise ConfigError(f"a configuration is nested at most {_DEEPEST} levels deep, and this one is deeper")
 
 
 def _gather_top(data: Any) -> dict[str, Any]:

@@ -11,13 +11,14 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .errors import ConfigError, StorageError
+from .git_index import find_tracked_files
 
 _LOG = logging.getLogger("alma")
 _LOCK_SECONDS = 5.0
@@ -29,6 +30,8 @@ class Register:
     """Trusted project folders, each with the SHA-256 of the configuration that was trusted."""
     created: set[str] = field(default_factory=set)
     """Stores and token files that alma created on this machine, or that the user trusted with their folder."""
+    tracked: set[str] = field(default_factory=set)
+    """Those that the user trusted while git tracked them: they may come with a `git pull`."""
 
 
 def register_path() -> Path:
@@ -51,19 +54,39 @@ def find_foreign_files(paths: Iterable[Path]) -> list[Path]:
     return [path for path in paths if os.path.realpath(path) not in created]
 
 
-def trust_folder(folder: str | os.PathLike[str], content: bytes, files: Iterable[Path] = ()) -> None:
-    """Trust a project folder as long as its configuration has this content, and these files in it."""
+def find_unexpected_files(paths: Iterable[Path]) -> list[Path]:
+    """Return those of these files that git tracks and that the user did not trust as such.
+
+    They may hold anything by now, so they no longer count as created here, even when git does not track them later.
+    """
+    allowed = read_register().tracked
+    found = [path for path in find_tracked_files(paths) if os.path.realpath(path) not in allowed]
+    if found:
+        with suppress(ConfigError, StorageError), _change_register() as register:
+            register.created -= {os.path.realpath(path) for path in found}
+    return found
+
+
+def trust_folder(folder: str | os.PathLike[str], content: bytes, files: Sequence[Path] = ()) -> list[Path]:
+    """Trust a project folder as long as its configuration has this content, and these files in it.
+
+    Return those of the files that git tracks: they are trusted with whatever a pull brings.
+    """
+    tracked = find_tracked_files(files)
     with _change_register() as register:
         register.folders[os.path.realpath(folder)] = digest_content(content)
         register.created.update(os.path.realpath(file) for file in files)
+        register.tracked.update(os.path.realpath(file) for file in tracked)
+    return tracked
 
 
 def remove_folder(folder: str | os.PathLike[str]) -> bool:
     """Forget a folder and every file recorded in it. False when it was not in the register."""
     root = os.path.realpath(folder)
     with _change_register() as register:
-        files = {file for file in register.created if Path(file).is_relative_to(root)}
+        files = {file for file in register.created | register.tracked if Path(file).is_relative_to(root)}
         register.created -= files
+        register.tracked -= files
         return register.folders.pop(root, None) is not None or bool(files)
 
 
@@ -83,7 +106,8 @@ def read_register() -> Register:
     path = register_path()
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))
-        return Register({str(name): str(digest) for name, digest in data["folders"].items()}, set(data["created"]))
+        folders = {str(name): str(digest) for name, digest in data["folders"].items()}
+        return Register(folders, set(data["created"]), set(data.get("tracked", ())))
     except FileNotFoundError:
         return Register()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -101,10 +125,11 @@ def _change_register() -> Iterator[Register]:
             lock.execute("BEGIN EXCLUSIVE")
             register = read_register()
             yield register
-            created = sorted(
-                file for file in register.created if os.path.exists(os.path.dirname(os.path.dirname(file)))
-            )
-            text = json.dumps({"folders": register.folders, "created": created}, indent=2)
+            files = {
+                name: sorted(file for file in held if os.path.exists(os.path.dirname(os.path.dirname(file))))
+                for name, held in (("created", register.created), ("tracked", register.tracked))
+            }
+            text = json.dumps({"folders": register.folders, **files}, indent=2)
             with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(f"{text}\n")
             os.replace(part, path)

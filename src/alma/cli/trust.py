@@ -64,13 +64,16 @@ def add_folder(folder: Path, out: Output) -> int:
     restricted = list_restricted_settings(file) if content else []
     config = load(file) if content else Config(project_id="default", storage_dir=file.parent)
     files = list_data_files(file, config)
-    trust_register.trust_folder(folder, content, files)
+    tracked = trust_register.trust_folder(folder, content, files)
     if not out.answered({"folder": folder, "config": file if content else None, "sets": restricted, "files": files}):
         out.line(f"trusted {folder}, until {DEFAULT_PATH} changes")
         if restricted:
             out.line(f"  it may now set: {', '.join(restricted)}")
         if files:
             out.line(f"  its files are used: {', '.join(str(file.relative_to(folder)) for file in files)}")
+        if tracked:
+            names = ", ".join(str(file.relative_to(folder)) for file in tracked)
+            out.line(f"  git tracks {names}: what a pull brings is used, too")
     return 0
 
 
