@@ -120,8 +120,8 @@ def _find_restricted_settings(top: Mapping[str, Any], file: Path) -> list[str]:
     if not Path(os.path.realpath(store.parent)).is_relative_to(folder / DEFAULT_PATH.parent):
         restricted.append(f"a store outside {folder / DEFAULT_PATH.parent} ({store})")
     elif db_name.startswith(".") or not db_name.endswith(_STORE_NAME_WITHOUT_TRUST):
-        valid = ", ".join(_STORE_NAME_WITHOUT_TRUST)
-        restricted.append(f"db_name: {db_name!r} (without trust: a name that ends in {valid}, with no dot before it)")
+        endings = ", ".join(_STORE_NAME_WITHOUT_TRUST)
+        restricted.append(f"db_name: {db_name!r} (without trust: it ends in {endings} and does not begin with a dot)")
     elif any(Path(f"{store}{suffix}").is_symlink() for suffix in ("", "-wal", "-shm", "-journal")):
         restricted.append(f"a store whose files are symbolic links ({store})")
     return restricted

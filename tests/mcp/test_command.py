@@ -69,6 +69,27 @@ def test_only_the_protocol_is_on_standard_output(place: Place) -> None:
     assert "kno_nothing" in errors
 
 
+@pytest.mark.parametrize("depth", [70, 200, 5000])
+def test_a_request_that_is_nested_too_deep_is_answered(place: Place, depth: int) -> None:
+    initialized = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    nested = call("alma_add_knowledge", 2, agent="dev", domain="x", fact="y z", metadata={"a": "DEEP", "b": '"]}'})
+    nested = nested.replace('"DEEP"', '{"a":' * depth + "1" + "}" * depth)
+    with subprocess.Popen(
+        place.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(f"{json.dumps(HELLO)}\n{initialized}\n{nested}\n{call('alma_stats', 3)}\n")
+        server.stdin.flush()
+        answers = [json.loads(server.stdout.readline()) for _ in range(3)]
+        server.communicate(timeout=SECONDS)
+    told = {one["id"]: one for one in answers}
+    assert told.keys() == {1, 2, 3}
+    assert "nested" in str(told[2])
+    assert "error" in told[2] or told[2]["result"]["isError"]
+    assert not told[3]["result"].get("isError")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_can_be_interrupted(place: Place, number: signal.Signals) -> None:

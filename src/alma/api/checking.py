@@ -23,12 +23,16 @@ _NAMES = {
     type(None): "null",
 }
 _SHOWN = 60
+DEEPEST = 64
+"""So many levels the arguments of a call may be nested."""
 
 
 def checked(
     operation: Operation, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The arguments to call the operation with. ValidationError when they do not fit."""
+    if _is_deeper(given, DEEPEST):
+        raise ValidationError(f"the arguments are nested deeper than {DEEPEST} levels")
     known = {one.name: one for one in operation.parameters}
     wrong = [*_unknown(given, known), *_missing(given, known, defaults or {})]
     if wrong:
@@ -37,6 +41,19 @@ def checked(
         one.name: defaults[one.name] for one in known.values() if defaults and one.needed and one.name in defaults
     }
     return filled | {name: _value(known[name], value) for name, value in given.items() if _said(known[name], value)}
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether a JSON value is nested deeper than so many levels."""
+    level = [value]
+    for _ in range(levels + 1):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)
 
 
 def _unknown(given: Mapping[str, Any], known: Mapping[str, Parameter]) -> Iterator[str]:

@@ -7,11 +7,11 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
+from ..api.checking import DEEPEST
 from ..errors import ValidationError
 
 PROJECT_NAME = r"(?:[A-Za-z0-9._~@:+-]|%[0-9A-Fa-f]{2}){1,600}"
 """A project in a header: percent-encoded, because a header holds no other characters."""
-_DEEPEST = 64
 
 
 def decoded(body: bytes) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def _no_number(name: str) -> None:
 
 
 def _too_deep() -> str:
-    return f"the body is nested deeper than {_DEEPEST} levels"
+    return f"the body is nested deeper than {DEEPEST} levels"
 
 
 def _sound(value: Any) -> None:
@@ -45,7 +45,7 @@ def _sound(value: Any) -> None:
     level: list[Any] = [value]
     depth = 0
     while level:
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             raise ValidationError(_too_deep())
         depth += 1
         inner: list[Any] = []

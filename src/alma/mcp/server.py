@@ -6,7 +6,9 @@ sentences, and the rest takes a moment.
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +23,8 @@ import mcp_types as types
 from mcp.server import CacheHint, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
 from alma import __version__
 
@@ -38,6 +42,7 @@ _LOG = logging.getLogger("alma.mcp")
 _AT_ONCE = 16
 """So many calls run at the same time; others wait for their turn."""
 _BETWEEN_REPORTS = 0.1
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[][{}]|[^][{}"]+')
 _FRESH = CacheHint(ttl_ms=3_600_000, scope="private")
 
 TITLE = "ALMA memory"
@@ -242,5 +247,52 @@ async def serve_stdio(server: Server[Any]) -> None:
     """Until the client closes our standard input."""
     from mcp.server.stdio import stdio_server
 
-    async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
+    async with stdio_server() as (reading, writing), anyio.create_task_group() as tasks:
+        passing, received = anyio.create_memory_object_stream[SessionMessage | Exception]()
+
+        async def pass_on() -> None:
+            async with passing:
+                async for message in reading:
+                    unread = _answer_unread(message) if isinstance(message, ValueError) else None
+                    if unread is None:
+                        await passing.send(message)
+                    else:
+                        await writing.send(SessionMessage(unread))
+
+        tasks.start_soon(pass_on)
+        await server.run(received, writing, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+def _answer_unread(error: ValueError) -> types.JSONRPCError | None:
+    """The answer to a request that the protocol's reader refused; without one, the client would wait for ever.
+
+    None when what came is no request, or its id cannot be found.
+    """
+    refused = error.errors()[0] if isinstance(error, ValidationError) else None
+    if refused is None or not isinstance(refused["input"], str):
+        return None
+    try:
+        request = json.loads(_flatten(refused["input"]))
+    except ValueError:
+        return None
+    if not isinstance(request, dict) or "method" not in request or not isinstance(request.get("id"), str | int):
+        return None
+    told = "the request cannot be read: it is nested too deep, or not valid JSON"
+    wrong = types.ErrorData(code=types.INVALID_REQUEST, message=told)
+    return types.JSONRPCError(jsonrpc="2.0", id=request["id"], error=wrong)
+
+
+def _flatten(text: str) -> str:
+    """The JSON object with null for each object and list in it, however deep they are."""
+    depth, kept = 0, []
+    for token in _TOKEN.findall(text):
+        if token in "]}":
+            depth -= 1
+        if depth < 1 or (depth == 1 and token not in "[{]}"):
+            kept.append(token)
+        elif depth == 1 and token in "[{":
+            kept.append("null")
+        if token in "[{":
+            depth += 1
+    return "".join(kept)
