@@ -52,8 +52,9 @@ def add_edited_fact(alma: ALMA) -> list[str]:
 
 
 def add_fact_that_replaced_another(alma: ALMA) -> list[str]:
-    old = alma.add_domain_knowledge("dev", "hosts", "The staging host is Alpha")
-    made = alma.add_domain_knowledge("dev", "hosts", f"The staging host is {WORD}")
+    key = {"subject": "staging", "attribute": "host"}
+    old = alma.add_domain_knowledge("dev", "hosts", "The staging host is Alpha", **key)
+    made = alma.add_domain_knowledge("dev", "hosts", f"The staging host is {WORD}", **key)
     assert WORD in str(alma.history(old.id))
     return [made.id]
 

@@ -78,7 +78,7 @@ def test_rules_in_a_conversation_it_reports_wait(talk: Talk, alma: ALMA) -> None
 
 
 def test_it_edits_in_its_own_name(talk: Talk, alma: ALMA) -> None:
-    fact = alma.add_domain_knowledge("dev", "ops", "Logs are on host nine")
+    fact = alma.add_domain_knowledge("dev", "ops", "Logs are on host nine", source="agent")
     rule = alma.add_rule("dev", "Use pnpm")
     call(talk, "alma_update", memory_id=fact.id, fields={"fact": "Logs are on host ten"}, source="user")
     assert alma.get(fact.id).origin == "agent"
