@@ -32,7 +32,8 @@ def world(alma: ALMA, folder: str) -> World:
     for _ in range(3):
         alma.learn(AGENT, TASK, "success", STRATEGY)
     alma.learn(AGENT, TASK, "failure", "Rolling update", error_message="timeout")
-    fact = alma.add_domain_knowledge(AGENT, "deployment", "The deploy window is 9 to 17 h")
+    # An agent may change what an agent noted, and not what a person said.
+    fact = alma.add_domain_knowledge(AGENT, "deployment", "The deploy window is 9 to 17 h", source="agent")
     alma.add_domain_knowledge(AGENT, "people", "Alice from Acme Corp reviewed the PR that Bob submitted.")
     alma.add_rule(AGENT, "Use tabs instead of spaces")
     [heuristic] = alma.list("heuristic")

@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import re
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,7 +62,7 @@ class Normaliser:
         return self._text(value) if isinstance(value, str) else value
 
     def _text(self, text: str) -> str:
-        text = text.replace(self._folder, "<folder>")
+        text = text.replace(self._folder, "<folder>").replace(sys.prefix, "<environment>")
         text = _ID.sub(lambda match: self._names.setdefault(match[0], f"<{match[1]} {len(self._names)}>"), text)
         text = _DIGEST.sub("<digest>", text)
         # The clock of these tests stands at 2026-03-01; every other day comes from the machine's clock.
