@@ -28,6 +28,7 @@ def register_of_trust(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     """What the tests trust and create is not recorded among the folders of whoever runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        patch.delenv("CI", raising=False)
         yield
 
 
