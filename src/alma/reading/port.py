@@ -84,17 +84,21 @@ class RuleProposal:
     """A rule that a person taught, with the words that show it.
 
     `turn` is the index of the user's turn. `known` is the stored rule that it repeats, replaces or contradicts, as
-    `verdict` says. `general` is a broader rule that the words only suggest: never more than a candidate.
+    `verdict` says. `general` is a broader rule that the words only suggest: never more than a candidate. A rule that is
+    not `is_sure` is a candidate, too. `prefer` and `avoid` are the commands and names that the rule wants and forbids.
     """
 
     turn: int
     rule: str
     reach: Reach
     quote: str
+    is_sure: bool = False
     is_correction: bool = True
     trigger: str = ""
     reason: str = ""
     general: str = ""
+    prefer: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
     known: str = ""
     verdict: Verdict = Verdict.UNRELATED
 
