@@ -46,6 +46,7 @@ _BEFORE_CHARS = 600
 _OUTPUT_CHARS = 800
 _MAX_KNOWN = 60
 _SPACE = re.compile(r"\s+")
+_JOINT = re.compile(r"[-/]|(?<=[^\W\d])\.(?=[^\W\d])|(?<=\d)(?:st|nd|rd|th)\b")
 _LITERAL = re.compile(r"`([^`]+)`|(?<!\w)(--?\w[\w-]*|[\w.-]*[./_@\\]\w[\w./@-]*|\w*\d[\w.-]*)")
 
 
@@ -248,4 +249,11 @@ def _normalise(text: str) -> str:
 def _has_unknown_literal(text: str, vocabulary: str) -> bool:
     """Return whether a text names a command, flag, path, number or identifier that does not occur in `vocabulary`."""
     words = (word for match in _LITERAL.finditer(text) for word in _normalise(match[1] or match[2]).split())
-    return any(literal not in vocabulary for word in words if (literal := word.strip(".,;:!?'\"()")))
+    return any(not _occurs(literal, vocabulary) for word in words if (literal := word.strip(".,;:!?'\"()")))
+
+
+def _occurs(literal: str, vocabulary: str) -> bool:
+    """Return whether a literal occurs as a whole, or, unless it is a flag, in parts: "1-hour" where "1 hour" does."""
+    if literal in vocabulary:
+        return True
+    return not literal.startswith("-") and all(part in vocabulary for part in _JOINT.split(literal) if part)
