@@ -199,7 +199,9 @@ def _compile_form(form: Mapping[str, str], language: Mapping[str, Any]) -> _Form
         return f"(?:{slots[name]})" if name in ("tail", "because") else f"(?P<{name}>{slots[name]})"
 
     # A group of the expression itself, (?P<name>…), is no slot.
-    source = _SLOT.sub(lambda match: match[0] if match.string[: match.start()].endswith("(?P") else fill(match), form["is"])
+    source = _SLOT.sub(
+        lambda match: match[0] if match.string[: match.start()].endswith("(?P") else fill(match), form["is"]
+    )
     return _Form(
         pattern=re.compile(source, re.IGNORECASE),
         topic=Topic(form["topic"]),
