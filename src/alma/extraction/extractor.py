@@ -126,6 +126,10 @@ def find_known_memories(engine: Engine, agent: str, user: str | None, texts: Seq
 def _extract(messages: Sequence[Message], model: Model | None, known: Sequence[Known], is_document: bool) -> Extraction:
     turns = [Turn(Role.USER if is_document else one.role, one.text, one.speaker, one.at) for one in messages]
     proposals = LocalReader().find_memories(turns)
+    speakers = {turn.speaker for turn in turns if turn.role is Role.USER}
+    if len(speakers) > 1 and not any(turn.role is Role.ASSISTANT for turn in turns):
+        # What people tell each other to do is no rule for an agent.
+        proposals = [one for one in proposals if one.topic is not Topic.RULE]
     dropped: Counter[str] = Counter()
     failed = used = ""
     if model is not None:
