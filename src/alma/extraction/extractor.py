@@ -43,7 +43,7 @@ _KINDS = {
     Topic.RULE: Kind.CORRECTION,
 }
 _SPEAKER = frozenset({"speaker", "user", "the user", "the speaker", "person", "i", "me"})
-_FORBIDS = re.compile(r"(?:please )?(?:never|don't|do not|avoid|no|not|stop) ", re.IGNORECASE)
+FORBIDS = re.compile(r"(?:please )?(?:never|don't|do not|avoid|no|not|stop) ", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _CACHED = 64
@@ -150,19 +150,14 @@ def _extract(messages: Sequence[Message], model: Model | None, known: Sequence[K
         keys[finding.key] += 1
         repeated = keys[finding.key]
         found.append(finding if repeated == 1 else replace(finding, key=digest(finding.key, str(repeated))))
-    return Extraction(
-        found=tuple(found),
-        model=model.name if model else "",
-        failed=failed,
-        dropped=dict(dropped) if used else {},
-    )
+    name = model.name if model else ""
+    return Extraction(found=tuple(found), model=name, failed=failed, dropped=dropped if used else {})
 
 
 def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool, model: str) -> Extracted | None:
     """Return a proposal as a finding; None if only a person may say such a thing, and none does."""
-    voice = Voice.PERSON if message.role is Role.USER else Voice.ASSISTANT
-    if is_document:
-        voice = Voice.DOCUMENT
+    speaker = Voice.PERSON if message.role is Role.USER else Voice.ASSISTANT
+    voice = Voice.DOCUMENT if is_document else speaker
     is_personal = proposal.topic is Topic.PREFERENCE or _is_about_speaker(proposal, message)
     is_order = proposal.topic is Topic.RULE and voice is Voice.ASSISTANT
     if voice is not Voice.PERSON and (is_personal or is_order):
@@ -232,7 +227,7 @@ def _find_sentence(text: str, quote: str) -> str:
 def _choose_kind(proposal: MemoryProposal, voice: Voice) -> Kind:
     if proposal.topic is Topic.RULE and voice is Voice.DOCUMENT:
         # A document advises; only a person in conversation makes rules.
-        return Kind.ANTI_PATTERN if _FORBIDS.match(proposal.text) else Kind.HEURISTIC
+        return Kind.ANTI_PATTERN if FORBIDS.match(proposal.text) else Kind.HEURISTIC
     return _KINDS[proposal.topic]
 
 
@@ -247,6 +242,7 @@ def _list_fields(kind: Kind, proposal: MemoryProposal, message: Message) -> dict
     is_own = _is_about_speaker(proposal, message)
     is_keyed = bool(proposal.subject and proposal.attribute)
     result = proposal.result or Result.SUCCESS
+    warned = FORBIDS.sub("", proposal.text, count=1)
     fields: dict[Kind, dict[str, str]] = {
         Kind.OUTCOME: {
             "task": proposal.task or proposal.text,
@@ -257,13 +253,13 @@ def _list_fields(kind: Kind, proposal: MemoryProposal, message: Message) -> dict
         Kind.PREFERENCE: {
             "preference": proposal.text,
             "category": "general",
-            "attribute": proposal.attribute if is_own else " ".join((proposal.subject, proposal.attribute)).strip(),
+            "attribute": " ".join([*([] if is_own else [proposal.subject]), proposal.attribute]) if is_keyed else "",
         },
         Kind.CORRECTION: {"rule": proposal.text, "why": proposal.reason},
         Kind.FACT: {"fact": proposal.text, "domain": "user" if is_own else "project"},
         Kind.DECISION: {"fact": proposal.text, "domain": "project" if is_keyed else "decisions"},
         Kind.ANTI_PATTERN: {
-            "pattern": proposal.strategy or _capitalise(_FORBIDS.sub("", proposal.text, count=1)),
+            "pattern": proposal.strategy or warned[:1].upper() + warned[1:],
             "why_bad": proposal.reason,
             "better_alternative": proposal.instead,
             "condition": proposal.task,
@@ -273,10 +269,4 @@ def _list_fields(kind: Kind, proposal: MemoryProposal, message: Message) -> dict
     }
     if is_keyed and kind in (Kind.FACT, Kind.DECISION):
         fields[kind] |= {"subject": "user" if is_own else proposal.subject, "attribute": proposal.attribute}
-    if not is_keyed:
-        fields[Kind.PREFERENCE].pop("attribute")
     return {name: value for name, value in fields[kind].items() if value}
-
-
-def _capitalise(text: str) -> str:
-    return text[:1].upper() + text[1:]

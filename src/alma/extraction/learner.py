@@ -86,12 +86,18 @@ class AutoLearner(Holder):
         least = self._check_confidence(min_confidence)
         agent = self.alma.engine.agent(validate.name("agent", agent))
         model = self.model or self.alma.model
-        texts = [one.text for one in read_messages(messages) if one.role is Role.USER]
+        spoken = read_messages(messages)
+        texts = [one.text for one in spoken if one.role is Role.USER]
         known = find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
         extraction = extract_conversation(messages, model=model, known=known)
-        episode = (
-            self._save_episode(messages, agent, user_id, session_id, source) if save_episode and not dry_run else ""
-        )
+        episode = ""
+        if save_episode and spoken and not dry_run:
+            turns = [{"speaker": one.speaker, "text": one.text, "at": one.at} for one in spoken]
+            # Without a name of its own a conversation is known by how it begins.
+            session = session_id or f"chat-{digest(spoken[0].speaker, spoken[0].text)[:16]}"
+            # The name of a chat or file is no kind of source.
+            kind = source if find_source(source) else "conversation"
+            episode = self.alma.add_episode(agent, session, turns, user_id, source=kind).id
         return self._store(
             extraction,
             least,
@@ -162,22 +168,3 @@ class AutoLearner(Holder):
             "dry_run": dry_run,
         }
         return Learned(values, sure, kept)
-
-    def _save_episode(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        agent: str,
-        user_id: str | None,
-        session_id: str | None,
-        source: str,
-    ) -> str:
-        """Store the conversation itself and return its id; "" if nothing was said in it."""
-        read = read_messages(messages)
-        if not read:
-            return ""
-        turns = [{"speaker": one.speaker, "text": one.text, "at": one.at} for one in read]
-        # Without a name of its own a conversation is known by how it begins.
-        session = session_id or f"chat-{digest(read[0].speaker, read[0].text)[:16]}"
-        # The name of a chat or file is no kind of source.
-        kind = source if find_source(source) else "conversation"
-        return self.alma.add_episode(agent, session, turns, user_id, source=kind).id

@@ -8,7 +8,7 @@ for a person as candidates, each on its own: nothing that is learned takes words
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
 from ..types.speech import by_name
+from .extractor import FORBIDS
 from .messages import digest
 from .types import Extracted, Kept, Kind, Voice
 
@@ -47,7 +48,6 @@ _DELETED = "it was deleted, and does not come back by itself"
 _LIVE = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
 _ORIGINS = {Voice.PERSON: Origin.USER, Voice.ASSISTANT: Origin.AGENT, Voice.DOCUMENT: Origin.IMPORT}
 _FACTS = (Kind.FACT, Kind.DECISION, Kind.PREFERENCE)
-_FORBIDDING = ("never ", "don't ", "do not ", "avoid ", "no ", "not ", "stop ")
 _LISTS = {
     MemoryType.DOMAIN_KNOWLEDGE: "domain_knowledge",
     MemoryType.USER_PREFERENCE: "user_preferences",
@@ -86,8 +86,9 @@ def keep(
     )
     tally = _Tally()
     items = _check_findings(target, found, trusted, relayed, tally)
-    _write(target, [one for one in items if one.kind not in (Kind.OUTCOME, Kind.WORK_ITEM)], _prepare_memories, tally)
-    _write(target, [one for one in items if one.kind is Kind.OUTCOME], _prepare_outcomes, tally)
+    # Lessons and outcomes change the same groups of strategies, so they are written one after the other.
+    _write(target, [one for one in items if one.kind not in (Kind.OUTCOME, Kind.WORK_ITEM)], tally)
+    _write(target, [one for one in items if one.kind is Kind.OUTCOME], tally)
     _create_work(alma, target, [one for one in items if one.kind is Kind.WORK_ITEM], tally)
     return tally.summarise(target.engine)
 
@@ -141,9 +142,6 @@ class _Item:
 
     def field(self, name: str, default: str = "") -> str:
         return self.finding.fields.get(name) or default
-
-
-Prepare = Callable[[_Target, Sequence[_Item]], Attempt]
 
 
 @dataclass(slots=True)
@@ -229,11 +227,11 @@ def _build_marks(engine: Engine, items: Sequence[_Item]) -> list[Record]:
 # -- writing
 
 
-def _write(target: _Target, items: list[_Item], prepare: Prepare, tally: _Tally) -> None:
+def _write(target: _Target, items: list[_Item], tally: _Tally) -> None:
     """Write all items and their marks in one transaction; those that another process wrote meanwhile are known."""
     engine = target.engine
     while items:
-        prepared = prepare(target, items)
+        prepared = _prepare(target, items)
 
         def attempt(
             items: Sequence[_Item] = items, prepared: Attempt = prepared
@@ -254,36 +252,12 @@ def _write(target: _Target, items: list[_Item], prepare: Prepare, tally: _Tally)
         items = _drop_marked(target, items, tally)
 
 
-def _prepare_memories(target: _Target, items: Sequence[_Item]) -> Attempt:
-    """Prepare all kinds but outcomes and work items."""
-    lessons = [one for one in items if one.kind not in _FACTS]
-    return _combine(
-        items,
-        {
-            _prepare_facts: [one for one in items if one.kind in _FACTS],
-            _prepare_lessons: [one for one in lessons if not one.is_waiting and one.kind is not Kind.CORRECTION],
-            _prepare_rules: [one for one in lessons if not one.is_waiting and one.kind is Kind.CORRECTION],
-            _prepare_waiting_lessons: [one for one in lessons if one.is_waiting],
-        },
-        target,
-    )
-
-
-def _prepare_outcomes(target: _Target, items: Sequence[_Item]) -> Attempt:
-    """Trusted outcomes count for their strategy; others wait, and count for nothing."""
-    return _combine(
-        items,
-        {
-            _prepare_counted_outcomes: [one for one in items if not one.is_waiting],
-            _prepare_waiting_outcomes: [one for one in items if one.is_waiting],
-        },
-        target,
-    )
-
-
-def _combine(items: Sequence[_Item], parts: Mapping[Prepare, Sequence[_Item]], target: _Target) -> Attempt:
-    """Prepare each part of the items by its own function; together they give what became of all, in order."""
-    prepared = [(part, prepare(target, part)) for prepare, part in parts.items() if part]
+def _prepare(target: _Target, items: Sequence[_Item]) -> Attempt:
+    """Prepare each group of items by its own function; together they give what became of all, in order."""
+    groups: dict[Callable[[_Target, Sequence[_Item]], Attempt], list[_Item]] = {}
+    for item in items:
+        groups.setdefault(_choose_preparation(item), []).append(item)
+    prepared = [(part, prepare(target, part)) for prepare, part in groups.items()]
 
     def attempt() -> tuple[list[Written], list[Record]]:
         written: dict[str, Written] = {}
@@ -295,6 +269,16 @@ def _combine(items: Sequence[_Item], parts: Mapping[Prepare, Sequence[_Item]], t
         return [written[one.mark] for one in items], changed
 
     return attempt
+
+
+def _choose_preparation(item: _Item) -> Callable[[_Target, Sequence[_Item]], Attempt]:
+    if item.kind in _FACTS:
+        return _prepare_facts
+    if item.kind is Kind.OUTCOME:
+        return _prepare_waiting_outcomes if item.is_waiting else _prepare_counted_outcomes
+    if item.is_waiting:
+        return _prepare_waiting_lessons
+    return _prepare_rules if item.kind is Kind.CORRECTION else _prepare_lessons
 
 
 def _as_attempt(attempting: Attempting) -> Attempt:
@@ -367,9 +351,7 @@ def _past_time(engine: Engine, at: datetime | None) -> datetime | None:
 
 
 def _make_statement(target: _Target, item: _Item) -> Statement:
-    is_warning = item.kind is Kind.ANTI_PATTERN or (
-        item.kind is Kind.CORRECTION and item.text.lower().startswith(_FORBIDDING)
-    )
+    is_warning = item.kind is Kind.ANTI_PATTERN or (item.kind is Kind.CORRECTION and FORBIDS.match(item.text))
     body: dict[str, Any] = {"metadata": item.metadata}
     if is_warning:
         body["why_bad"] = item.field("why_bad", item.field("why"))
@@ -423,17 +405,15 @@ def _prepare_lessons(target: _Target, items: Sequence[_Item]) -> Attempt:
 
 
 def _prepare_waiting_lessons(target: _Target, items: Sequence[_Item]) -> Attempt:
-    return _prepare_waiting(target.engine, [_make_waiting_lesson(target, one) for one in items])
-
-
-def _make_waiting_lesson(target: _Target, item: _Item) -> Draft:
-    """Return a lesson that waits on its own, apart from all that was learned. A rule of others waits as one, too."""
-    draft = screen(target.engine, edit.lesson_of(_make_statement(target, item)))
-    body = draft.body
-    words = str(body.get("strategy") or body.get("pattern"))
-    owner = [draft.user] if draft.user else []
-    key = fingerprint("heard", draft.kind, draft.agent, *owner, str(body["condition"]), words)
-    return replace(draft, key=key)
+    """Prepare lessons that wait apart from all that was learned. A rule of others waits as one, too."""
+    drafts = []
+    for item in items:
+        draft = screen(target.engine, edit.lesson_of(_make_statement(target, item)))
+        words = str(draft.body.get("strategy") or draft.body.get("pattern"))
+        owner = [draft.user] if draft.user else []
+        key = fingerprint("heard", draft.kind, draft.agent, *owner, str(draft.body["condition"]), words)
+        drafts.append(replace(draft, key=key))
+    return _prepare_waiting(target.engine, drafts)
 
 
 def _prepare_waiting(engine: Engine, drafts: Sequence[Draft]) -> Attempt:
