@@ -38,9 +38,9 @@ class Learnt:
     """What was left out, and why."""
     model: str | None
     fallback: str | None
-    """Why rules had to do without the model."""
+    """Why the local reader had to replace the model."""
     dropped: dict[str, int]
-    """The model's findings that were left out, by the reason."""
+    """The proposals that were dropped, by reason."""
     episode_id: str | None
     dry_run: bool
     findings: list[dict[str, Any]]
