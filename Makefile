@@ -92,7 +92,7 @@ bench-capture: setup
 	$(BIN)/python -m benchmarks.capture $(if $(CLAUDE),--claude "$(CLAUDE)")
 
 scoreboard: setup
-	$(BIN)/python -m benchmarks.reading score --data tests/reading/written --answers tests/reading/written/answers.jsonl
+	$(BIN)/python -m benchmarks.reading score --data tests/reading/written --data tests/reading/data --answers tests/reading/written/answers.jsonl
 
 bench-longmemeval bench-locomo bench-learning: setup
 	@test -n "$(DATA)" || { echo "say what to read: make $@ DATA=…" >&2; exit 2; }

@@ -3,8 +3,8 @@
     python -m benchmarks.reading dump  --data FOLDER --out prompts.jsonl
     python -m benchmarks.reading score --data FOLDER --answers answers.jsonl
 
-FOLDER holds some of corrections.jsonl, turns.jsonl, tool_failures.jsonl, conflicts.jsonl and families.jsonl. The local
-reader, which needs no model, is scored on the same rows.
+FOLDER holds some of corrections.jsonl, turns.jsonl, tool_failures.jsonl, conflicts.jsonl, families.jsonl and
+memories.jsonl. The local reader, which needs no model, is scored on the same rows.
 """
 
 from __future__ import annotations
@@ -203,12 +203,45 @@ def score_families(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
         yield f"  {name}: same F1 {f1} on {len(pairs)} pairs; merged wrongly: {wrong or 'none'}"
 
 
+def find_memories(reader: Any, rows: Sequence[Row]) -> list[tuple[bool, bool]]:
+    """Return (expected, answered) for each row and for each wrong proposal. An answer needs topic, words and key."""
+    answers: list[tuple[bool, bool]] = []
+    for row in rows:
+        before = [Turn(Role.USER, row["before"])] if "before" in row else []
+        turns = [*before, Turn(Role(row.get("role", "user")), row["text"])]
+        try:
+            proposals = [one for one in reader.find_memories(turns) if one.turn == len(before)]
+        except ModelUnavailableError as error:
+            _MISSING.append(str(error))
+            proposals = []
+        right = [
+            one
+            for one in proposals
+            if one.topic == row.get("topic")
+            and row["words"].casefold() in f"{one.text} {one.quote} {one.value}".casefold()
+            and row.get("attribute", one.attribute) == one.attribute
+        ]
+        answers.append(("topic" in row, bool(right)))
+        answers += [(False, True)] * (len(proposals) - len(right[:1]))
+    return answers
+
+
+def score_memories(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
+    for part in sorted({row["part"] for row in rows}):
+        chosen = [row for row in rows if row["part"] == part]
+        answers = find_memories(LocalReader(), chosen)
+        baseline = sum("topic" in row for row in chosen) / len(chosen)
+        yield f"  local, {part}: P {describe(answers, _precision)} (always a memory: {baseline:.3f}), "
+        yield f"                R {describe(answers, _recall)}"
+
+
 SCORES: dict[str, Callable[[ModelReader, Sequence[Row]], Iterator[str]]] = {
     "corrections.jsonl": score_rules,
     "turns.jsonl": score_rules,
     "tool_failures.jsonl": score_repairs,
     "conflicts.jsonl": score_conflicts,
     "families.jsonl": score_families,
+    "memories.jsonl": score_memories,
 }
 
 

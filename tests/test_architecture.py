@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workflow": {"opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
     "context": {"engine", "types", "errors", "arguments", "core"},
     "confidence": {"engine", "ports", "types", "errors", "arguments", "core"},
-    "extraction": {"opening", "engine", "ports", "types", "errors", "arguments", "progress", "core", "app"},
+    "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "arguments", "progress", "core", "app"},
     "graph": {"opening", "engine", "ports", "types", "errors", "folders", "core", "app"},
     "ingestion": {"opening", "engine", "ports", "types", "errors", "arguments", "extraction", "graph", "core", "app"},
     "rulefiles": {"opening", "engine", "ports", "types", "errors", "arguments", "core", "app"},

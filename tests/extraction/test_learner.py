@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from alma import ALMA
-from alma.errors import OverBudgetError, ScopeError, ValidationError
+from alma.errors import ScopeError, ValidationError
 from alma.extraction import AutoLearner
-from alma.types.asking import Answer, Prompt
+
+from .scripted import Scripted
 
 TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "Test the login form"},
@@ -19,6 +20,7 @@ TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "Good. From now on never use sleep() for async waits, it makes the tests flaky."},
     {"role": "assistant", "content": "Your staging database lives on db2."},
 ]
+CLAIM = {"n": 3, "kind": "fact", "text": "The staging database is on db2.", "quote": "staging database lives on db2"}
 
 
 def test_a_conversation_is_learned_from(alma: ALMA) -> None:
@@ -27,8 +29,7 @@ def test_a_conversation_is_learned_from(alma: ALMA) -> None:
     assert results["kept"] == {"Outcome": 1, "Rule": 1}
     assert results["by_kind"] == {"outcome": 1, "correction": 1}
     assert (results["new"], results["known"], results["model"], results["fallback"]) == (2, 0, None, None)
-    [skipped] = results["skipped"]
-    assert "less sure" in skipped, "an assistant's claim"
+    assert results["skipped"] == []
     assert [one.rule for one in results.memories.rules] == [results.findings[1].text]
 
 
@@ -63,43 +64,37 @@ def test_the_conversation_is_kept_too_when_asked(alma: ALMA) -> None:
     assert len(alma.list("episode")) == 1
 
 
-def test_less_or_more_is_believed_as_wished(alma: ALMA) -> None:
-    learner = AutoLearner(alma, min_confidence=0.3)
-    assert learner.learn_from_conversation(TALK, "helena", dry_run=True)["extracted_count"] == 3
-    assert learner.learn_from_conversation(TALK, "helena", dry_run=True, min_confidence=0.8)["extracted_count"] == 1
+def test_only_sure_findings_are_stored(alma: ALMA) -> None:
+    learner = AutoLearner(alma, Scripted({"memories": [CLAIM]}))
+    results = learner.learn_from_conversation(TALK, "helena", dry_run=True)
+    assert results["extracted_count"] == 1
+    [skipped] = results["skipped"]
+    assert "less sure" in skipped, "an assistant's claim"
+    assert learner.learn_from_conversation(TALK, "helena", dry_run=True, min_confidence=0.3)["extracted_count"] == 2
+    assert AutoLearner(alma).learn_from_conversation(TALK, "helena", min_confidence=0.8)["extracted_count"] == 1
     for wrong in (-1, 2, "much"):
         with pytest.raises(ValidationError, match="min_confidence"):
             AutoLearner(alma, min_confidence=wrong)  # type: ignore[arg-type]
 
 
-def test_a_model_is_used_and_its_failure_is_told(alma: ALMA) -> None:
-    class Model:
-        name = "a-model"
+def test_a_text_is_learned_from(alma: ALMA) -> None:
+    text = "We decided to drop FTP.\n\n- [ ] rotate the keys"
+    results = AutoLearner(alma).learn_from_text(text, "helena", name="notes.md")
+    assert results["kept"] == {"DomainKnowledge": 1, "WorkItem": 1}
+    assert [one.source for one in results.memories.domain_knowledge] == ["notes.md"]
+    assert AutoLearner(alma).learn_from_text(text, "helena", name="notes.md")["known"] == 2
 
-        def __init__(self, error: Exception | None = None) -> None:
-            self.error = error
 
-        def ask(self, prompt: Prompt) -> Answer:
-            if self.error:
-                raise self.error
-            quote = "never use sleep() for async waits"
-            return Answer(
-                value={
-                    "items": [
-                        {"kind": "correction", "turn": 2, "quote": quote, "text": "Never use sleep() for async waits"},
-                        {"kind": "fact", "turn": 0, "quote": "nobody said this", "text": "Nobody said this"},
-                    ]
-                },
-                model=self.name,
-            )
-
-    results = AutoLearner(alma, Model()).learn_from_conversation(TALK, "helena")
-    assert (results["model"], results["fallback"], results["new"]) == ("a-model", None, 1)
-    assert results["dropped"] == {"quote not found": 1}
-    poor = AutoLearner(alma, Model(OverBudgetError("today's budget is used up")))
-    results = poor.learn_from_conversation(TALK, "helena")
-    assert "budget" in results["fallback"]
-    assert (results["extracted_count"], results["known"]) == (2, 1), "the rule is known, whoever found it"
+def test_a_new_home_replaces_the_old_one(alma: ALMA) -> None:
+    learner = AutoLearner(alma)
+    for text in ("I live in Lisbon.", "By the way, I just moved to Berlin."):
+        results = learner.learn_from_conversation([{"role": "user", "content": text}], "helena", "ana")
+    assert [one.fact for one in alma.list("domain_knowledge")] == ["The user lives in Berlin"]  # type: ignore[attr-defined]
+    [old] = results["superseded"]
+    assert alma.get(old).status == "superseded"
+    assert alma.get(old).fact == "The user lives in Lisbon"  # type: ignore[attr-defined]
+    learner.learn_from_conversation([{"role": "user", "content": "I live in Rome."}], "helena", "ben")
+    assert len(alma.list("domain_knowledge")) == 2, "another user lives elsewhere"
 
 
 def test_it_can_be_awaited(alma: ALMA) -> None:

@@ -362,18 +362,44 @@ class Model:
         self.asked += 1
         if self._items is None:
             raise ModelUnavailableError("it is not there")
-        return Answer(value={"items": self._items}, model=self.name)
+        return Answer(value={"memories": self._items}, model=self.name)
 
 
-def test_a_model_reads_and_where_it_fails_the_rules_do(tmp_path: Path, alma: ALMA) -> None:
+def test_a_model_reads_what_it_has_not_read_yet(tmp_path: Path, alma: ALMA) -> None:
     (tmp_path / "a.jsonl").write_text(formats.claude_code(TABS))
-    broken = ingest_conversations(tmp_path, "dev", alma=alma, model=Model("broken", None))
-    assert broken.user_preferences
+    broken = ingest_conversations(tmp_path, "dev", alma=alma, model=Model("model", None))
+    assert broken.user_preferences, "the local reader answers"
     assert "it is not there" in broken.notes[0]
-    working = Model("working", [])
+    working = Model("model", [])
+    for _ in range(2):
+        ingest_conversations(tmp_path, "dev", alma=alma, model=working)
+    assert working.asked == 1, "what failed is read again, once"
+
+
+def test_a_model_that_is_not_there_is_not_asked_about_every_chat(tmp_path: Path, alma: ALMA) -> None:
+    made = benchmark.talks(3)
+    formats.json_list(tmp_path / "conversations.json", [formats.chatgpt(next(made)) for _ in range(12)])
+    broken = Model("model", None)
+    ingest_conversations(tmp_path, "dev", alma=alma, model=broken)
+    assert broken.asked == 3
+    working = Model("model", [])
     ingest_conversations(tmp_path, "dev", alma=alma, model=working)
-    ingest_conversations(tmp_path, "dev", alma=alma, model=working)
-    assert working.asked == 1, "another model reads it anew, the same does not"
+    assert working.asked == 12
+
+
+def test_the_configured_model_reads_and_its_keys_replace(tmp_path: Path, open_alma: Callable[..., ALMA]) -> None:
+    said = [Said("user", "We relocated to Berlin in May.", later(0))]
+    (tmp_path / "a.jsonl").write_text(formats.claude_code(Talk("m", "Move", said)))
+    key = {"subject": "speaker", "attribute": "home city"}
+    item = {"n": 0, "kind": "fact", "text": "The user lives in Berlin.", "quote": "relocated to Berlin", **key}
+    lisbon = {**item, "text": "The user lives in Lisbon.", "quote": "I live in Lisbon"}
+    alma = open_alma(model=Model("model", [lisbon, item]))
+    ingest_conversation([{"role": "user", "content": "I live in Lisbon.", "at": later(-9)}], "dev", alma=alma)
+    assert len(alma.list("domain_knowledge")) == 1, "the other quote is not in it"
+    ingest_conversations(tmp_path, "dev", alma=alma)
+    assert [(one.fact, one.status) for one in alma.list("domain_knowledge")] == [
+        ("The user lives in Berlin.", "active")
+    ]
 
 
 KILLED = """

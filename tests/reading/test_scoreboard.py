@@ -9,13 +9,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.reading import Count, compare_conflicts, compare_families, find_rules, lasting_answers, read_rows
+from benchmarks.reading import (
+    Count,
+    compare_conflicts,
+    compare_families,
+    find_memories,
+    find_rules,
+    lasting_answers,
+    read_rows,
+)
 
 from alma.models.recorded import Recorded
 from alma.reading.local import LocalReader
 from alma.reading.model import ModelReader
 
 WRITTEN = Path(__file__).parent / "written"
+DATA = Path(__file__).parent / "data"
 
 
 @pytest.fixture
@@ -45,3 +54,13 @@ def test_strategies_are_told_apart(reader: ModelReader) -> None:
 def test_the_local_reader_merges_nothing_that_differs() -> None:
     pairs = compare_families(LocalReader(), read_rows(WRITTEN / "families.jsonl"))
     assert not any(is_same for label, is_same in pairs if label != "same")
+
+
+@pytest.mark.parametrize("part", ["dev", "held"])
+def test_the_local_reader_finds_what_is_said_plainly(part: str) -> None:
+    """`held` was set aside before the first form was written."""
+    rows = [row for row in read_rows(DATA / "memories.jsonl") if row["part"] == part]
+    found, baseline = find_memories(LocalReader(), rows), [(bool(row.get("topic")), True) for row in rows]
+    assert Count.of(found).precision >= 0.97
+    assert Count.of(found).recall >= 0.9
+    assert Count.of(baseline).precision < 0.7, "always a memory"

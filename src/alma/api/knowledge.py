@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,9 +38,9 @@ class Learnt:
     """What was left out, and why."""
     model: str | None
     fallback: str | None
-    """Why rules had to do without the model."""
+    """Why the local reader had to replace the model."""
     dropped: dict[str, int]
-    """The model's findings that were left out, by the reason."""
+    """The proposals that were dropped, by reason."""
     episode_id: str | None
     dry_run: bool
     findings: list[dict[str, Any]]
@@ -68,7 +67,7 @@ def learn_from_conversation(
     from ..extraction import AutoLearner
 
     origin = validate.provenance("source", source).canonical_source
-    learned = AutoLearner(alma, alma.model).learn_from_conversation(
+    learned = AutoLearner(alma).learn_from_conversation(
         messages,
         agent,
         user_id,
@@ -100,46 +99,20 @@ def learn_from_text(
 
     Told again, nothing is learned twice. To read files, use ingest.
     """
-    from ..extraction import Kept, extract_text, keep
+    from ..extraction import AutoLearner
 
     origin = validate.provenance("source", source).canonical_source
-    believable = trusted and origin not in QUOTED
-    least = validate.number("min_confidence", min_confidence, 0.0, 1.0)
-    agent = alma.engine.agent(validate.name("agent", agent))
-    read = extract_text(text, model=alma.model, name=name or "")
-    believed = [one for one in read.found if one.confidence >= least]
-    kept = Kept()
-    if not dry_run:
-        kept = keep(
-            alma,
-            believed,
-            agent=agent,
-            user_id=user_id,
-            source=name or "text",
-            trusted=believable,
-            relayed=origin != "user",
-        )
-    doubted = [
-        f"{one.kind.replace('_', ' ')} {one.text!r}: less sure ({one.confidence:.2f}) than {least:g}"
-        for one in read.found
-        if one.confidence < least
-    ]
-    types = [*(type(one).__name__ for one in kept.memories), *("WorkItem" for _ in kept.work_items)]
-    return Learnt(
-        extracted_count=len(believed),
-        new=kept.count,
-        known=kept.known,
-        kept=dict(Counter(types)),
-        by_kind=dict(Counter(str(one.kind) for one in believed)),
-        superseded=list(kept.superseded),
-        skipped=[*doubted, *kept.refused],
-        model=read.model or None,
-        fallback=read.failed or None,
-        dropped=dict(read.dropped),
-        episode_id=None,
+    learned = AutoLearner(alma).learn_from_text(
+        text,
+        agent,
+        user_id,
+        name,
         dry_run=dry_run,
-        findings=_findings(believed),
+        min_confidence=min_confidence,
+        trusted=trusted and origin not in QUOTED,
+        relayed=origin != "user",
     )
+    return Learnt(**learned, findings=_findings(learned.findings))
 
 
 def _findings(found: Sequence[Extracted]) -> list[dict[str, Any]]:
@@ -246,7 +219,6 @@ def ingest(
         wanted=only,
         alma=alma,
         user_id=user_id,
-        model=alma.model,
         own=own,
         branches=branches,
         dry_run=dry_run,

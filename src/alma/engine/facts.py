@@ -29,8 +29,13 @@ _ALIKE = 16
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
 
 
-def admitting(engine: Engine, drafts: Sequence[Draft], compare_texts: bool = True) -> Attempting:
+def admitting(
+    engine: Engine, drafts: Sequence[Draft], compare_texts: bool = True, replaces: Sequence[str] = ()
+) -> Attempting:
     """As `admit.inserting`, and keyed facts replace their predecessors.
+
+    `replaces` names, for each draft, the id of a memory of the same kind, agent and user that it replaces as if they
+    had the same key; "" for none.
 
     A draft's `valid_from` is when it was said; without one it is said now. Without `compare_texts` only an equal text
     is recognised as a repetition, which is faster for many drafts.
@@ -41,8 +46,9 @@ def admitting(engine: Engine, drafts: Sequence[Draft], compare_texts: bool = Tru
         made, changed = insert()
         course = _Course(engine, changed, compare_texts)
         fresh = [record.id for record in made if record.version == 1 and record.kind in _WORDS]
+        replaced = {record.id: id for record, id in zip(made, replaces, strict=False) if id}
         for at, id in enumerate(fresh):
-            course.take(id, not_yet=set(fresh[at + 1 :]))
+            course.take(id, set(fresh[at + 1 :]), replaced.get(id, ""))
         kept = [course.repeated.get(one.id, one.id) for one in made]
         return [course.records[name] for name in kept], [*course.records.values(), *course.history]
 
@@ -60,7 +66,7 @@ class _Course:
         self._engine = engine
         self._compare_texts = compare_texts
 
-    def take(self, id: str, not_yet: Collection[str]) -> None:
+    def take(self, id: str, not_yet: Collection[str], replaced: str = "") -> None:
         """Take in one fact; those in `not_yet` arrive after it and are not known yet."""
         record = self.records[id]
         if record.valid_from is not None and record.valid_from < record.created_at:
@@ -75,7 +81,8 @@ class _Course:
             self._refresh(repeated, record)
             return
         # A key given later takes over what was stated without one.
-        against = list({held.id: held for held in (*keyed, *same)}.values())
+        named = self._find_named(record, replaced)
+        against = list({held.id: held for held in (*keyed, *same, *named)}.values())
         for held in against:
             if held.provenance.weight > record.provenance.weight:
                 body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": held.id}}
@@ -124,6 +131,12 @@ class _Course:
             return []
         where = replace(self._where(record), linked=set(record.links))
         return self._current(self._engine.store.scan(where), record, where)
+
+    def _find_named(self, record: Record, replaced: str) -> list[Record]:
+        """The active record with the id `replaced`, if it is of the same kind, agent and user as this one."""
+        stored = self._engine.store.get([replaced]) if replaced else []
+        current = self._current(stored, record, self._where(record)) if stored else []
+        return [held for held in current if held.id == replaced]
 
     def _find_same(self, record: Record, keyed: Sequence[Record]) -> list[Record]:
         """The active records that say the same as this one: those with its key, and any without a key of their own."""

@@ -1,4 +1,4 @@
-"""What people say in passing, made into memories: from conversations and texts, with a language model or without.
+"""What conversations and texts tell, found by a language model or by plain forms, and stored as memories.
 
 from alma.extraction import AutoLearner
 
@@ -8,10 +8,10 @@ print(results["extracted_count"])
 
 from __future__ import annotations
 
-from .extracting import extract_conversation, extract_text, from_conversation, from_text
-from .keeping import keep
+from .extractor import extract_conversation, extract_text, find_known_memories, from_conversation, from_text
 from .learner import AutoLearner
 from .types import Extracted, Extraction, Kept, Kind, Voice
+from .writing import keep
 
 __all__ = [
     "AutoLearner",
@@ -22,6 +22,7 @@ __all__ = [
     "Voice",
     "extract_conversation",
     "extract_text",
+    "find_known_memories",
     "from_conversation",
     "from_text",
     "keep",

@@ -1,4 +1,4 @@
-"""`AutoLearner`: a conversation goes in, and what can be learned from it is learned."""
+"""`AutoLearner`: a conversation or a text goes in, and what it tells is stored as memories."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from ..engine import validate
 from ..engine.text import shorten
 from ..opening import Holder
 from ..ports import Model
+from ..reading.port import Role
 from ..types.sources import find_source
-from .extracting import extract_conversation
-from .keeping import keep
-from .turns import digest, turns
+from .extractor import extract_conversation, extract_text, find_known_memories
+from .messages import digest, read_messages
 from .types import Extracted, Extraction, Kept
+from .writing import keep
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -25,11 +26,11 @@ _SHOWN_CHARS = 80
 
 
 class Learned(dict[str, Any]):
-    """What was learned from a conversation, in plain values; `findings` and `memories` hold the things themselves.
+    """What was learned, as plain values; `findings` and `memories` hold the objects.
 
-    `extracted_count`: how much was found and is believed; `new`: how much of it is new; `kept`: how many by type;
-    `known`: how much was there already; `skipped`: what was left out, and why; `model`: the model that was used;
-    `fallback`: why rules had to do; `dropped`: how many of the model's findings were left out, by the reason.
+    `extracted_count`: how many findings are sure enough; `new`: how many of them are new; `kept`: how many by type;
+    `known`: how many were stored before; `skipped`: what was left out, and why; `model`: the model that was asked;
+    `fallback`: why the local reader had to replace it; `dropped`: how many proposals were dropped, by reason.
     """
 
     findings: tuple[Extracted, ...]
@@ -42,7 +43,10 @@ class Learned(dict[str, Any]):
 
 
 class AutoLearner(Holder):
-    """Learns from conversations. Without a memory it opens the one that is configured here, and closes it again."""
+    """Learns from conversations and texts. Without `alma` it opens the configured memory, and closes it again.
+
+    `model` is the language model that reads; without one it is the configured one, if any.
+    """
 
     def __init__(
         self,
@@ -70,26 +74,34 @@ class AutoLearner(Holder):
         trusted: bool = True,
         relayed: bool = False,
     ) -> Learned:
-        """Find what a conversation teaches and keep it; told again, nothing is learned twice.
+        """Find what a conversation tells and store it. Repeating the call adds nothing.
 
-        A message is a mapping with `role` and `content`, and perhaps `at` and `id`. What is less sure than
-        `min_confidence` is left out. `dry_run` only says what would be kept, `save_episode` keeps the conversation as
-        well. `trusted=False` is for the talk of others: what it says waits for a person. `relayed=True` is for a
-        conversation that an agent reports: the person's words in it count as the agent's, and rules wait for a person.
+        A message is a mapping with `role` and `content`, and perhaps `at` and `id`. Findings less sure than
+        `min_confidence` are left out. `dry_run` only reports what would be stored, `save_episode` stores the
+        conversation as well. `trusted=False` is for the talk of others: what it says waits for a person.
+        `relayed=True` is for a conversation that an agent reports: the person's words in it count as the agent's, and
+        rules wait for a person. If the model fails, `fallback` says why, and a later call asks it again.
         """
         messages = list(validate.many("messages", messages))
-        least = (
-            self.min_confidence if min_confidence is None else validate.number("min_confidence", min_confidence, 0, 1)
-        )
+        least = self._check_confidence(min_confidence)
         agent = self.alma.engine.agent(validate.name("agent", agent))
-        read = extract_conversation(messages, model=self.model)
-        believed = [one for one in read.found if one.confidence >= least]
-        if dry_run:
-            return _learned(read, believed, Kept(), least, dry_run=True)
-        episode = self._episode(messages, agent, user_id, session_id, source) if save_episode else ""
-        kept = keep(
-            self.alma,
-            believed,
+        model = self.model or self.alma.model
+        spoken = read_messages(messages)
+        texts = [one.text for one in spoken if one.role is Role.USER]
+        known = find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
+        extraction = extract_conversation(messages, model=model, known=known)
+        episode = ""
+        if save_episode and spoken and not dry_run:
+            turns = [{"speaker": one.speaker, "text": one.text, "at": one.at} for one in spoken]
+            # Without a name of its own a conversation is known by how it begins.
+            session = session_id or f"chat-{digest(spoken[0].speaker, spoken[0].text)[:16]}"
+            # The name of a chat or file is no kind of source.
+            kind = source if find_source(source) else "conversation"
+            episode = self.alma.add_episode(agent, session, turns, user_id, source=kind).id
+        return self._store(
+            extraction,
+            least,
+            dry_run,
             agent=agent,
             user_id=user_id,
             source=source,
@@ -98,7 +110,6 @@ class AutoLearner(Holder):
             trusted=trusted,
             relayed=relayed,
         )
-        return _learned(read, believed, kept, least, episode=episode)
 
     async def alearn_from_conversation(
         self, messages: Sequence[Mapping[str, Any]], agent: str, *args: Any, **options: Any
@@ -106,53 +117,54 @@ class AutoLearner(Holder):
         """`learn_from_conversation` for asyncio, in a worker thread."""
         return await asyncio.to_thread(self.learn_from_conversation, messages, agent, *args, **options)
 
-    def _episode(
+    def learn_from_text(
         self,
-        messages: Sequence[Mapping[str, Any]],
+        text: str,
         agent: str,
-        user_id: str | None,
-        session_id: str | None,
-        source: str,
-    ) -> str:
-        said = turns(messages)
-        if not said:
-            return ""
-        given = [{"speaker": one.speaker, "text": one.text, "at": one.at} for one in said]
-        # Without a name of its own a conversation is known by how it begins.
-        session = session_id or f"chat-{digest(said[0].speaker, said[0].text)[:16]}"
-        # The name of a chat or file is no kind of source.
-        known = source if find_source(source) else "conversation"
-        return self.alma.add_episode(agent, session, given, user_id, source=known).id
+        user_id: str | None = None,
+        name: str | None = None,
+        *,
+        dry_run: bool = False,
+        min_confidence: float | None = None,
+        trusted: bool = True,
+        relayed: bool = False,
+    ) -> Learned:
+        """Find what a text states and store it, as `learn_from_conversation` does. `name` is its title."""
+        least = self._check_confidence(min_confidence)
+        agent = self.alma.engine.agent(validate.name("agent", agent))
+        model = self.model or self.alma.model
+        extraction = extract_text(text, model=model, name=name or "")
+        source = name or "text"
+        return self._store(
+            extraction, least, dry_run, agent=agent, user_id=user_id, source=source, trusted=trusted, relayed=relayed
+        )
 
+    def _check_confidence(self, given: float | None) -> float:
+        return self.min_confidence if given is None else validate.number("min_confidence", given, 0.0, 1.0)
 
-def _learned(
-    read: Extraction,
-    believed: Sequence[Extracted],
-    kept: Kept,
-    least: float,
-    *,
-    episode: str = "",
-    dry_run: bool = False,
-) -> Learned:
-    doubted = [
-        f"{one.kind.replace('_', ' ')} {shorten(one.text, _SHOWN_CHARS)!r}: less sure ({one.confidence:.2f}) than "
-        f"{least:g}"
-        for one in read.found
-        if one.confidence < least
-    ]
-    values = {
-        "extracted_count": len(believed),
-        "new": kept.count,
-        "known": kept.known,
-        "kept": dict(Counter(type(one).__name__ for one in kept.memories))
-        | ({"WorkItem": len(kept.work_items)} if kept.work_items else {}),
-        "by_kind": dict(Counter(str(one.kind) for one in believed)),
-        "superseded": list(kept.superseded),
-        "skipped": [*doubted, *kept.refused],
-        "model": read.model or None,
-        "fallback": read.failed or None,
-        "dropped": dict(read.dropped),
-        "episode_id": episode or None,
-        "dry_run": dry_run,
-    }
-    return Learned(values, believed, kept)
+    def _store(self, extraction: Extraction, least: float, dry_run: bool, **options: Any) -> Learned:
+        """Store the findings that are sure enough, and describe what became of all of them."""
+        sure = [one for one in extraction.found if one.confidence >= least]
+        kept = Kept() if dry_run else keep(self.alma, sure, **options)
+        doubted = [
+            f"{one.kind.replace('_', ' ')} {shorten(one.text, _SHOWN_CHARS)!r}: less sure ({one.confidence:.2f}) than "
+            f"{least:g}"
+            for one in extraction.found
+            if one.confidence < least
+        ]
+        types = [*(type(one).__name__ for one in kept.memories), *("WorkItem" for _ in kept.work_items)]
+        values = {
+            "extracted_count": len(sure),
+            "new": kept.count,
+            "known": kept.known,
+            "kept": dict(Counter(types)),
+            "by_kind": dict(Counter(str(one.kind) for one in sure)),
+            "superseded": list(kept.superseded),
+            "skipped": [*doubted, *kept.refused],
+            "model": extraction.model or None,
+            "fallback": extraction.failed or None,
+            "dropped": dict(extraction.dropped),
+            "episode_id": options.get("episode") or None,
+            "dry_run": dry_run,
+        }
+        return Learned(values, sure, kept)

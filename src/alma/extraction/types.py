@@ -32,16 +32,15 @@ class Voice(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extracted:
-    """One thing that was said and is worth keeping, with the words it came from."""
+    """One statement that is worth keeping, with the words it came from."""
 
     kind: Kind
     text: str
-    """The statement, as a person reads it."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """The arguments of its kind: fact, domain; preference, category; pattern, why_bad, better_alternative; condition,
-    strategy; task, strategy_used, outcome, error_message; rule, trigger, why, reach; title."""
+    """The arguments of its kind: fact, domain, subject, attribute; preference, category, attribute; pattern, why_bad,
+    better_alternative, condition; condition, strategy; task, strategy_used, outcome, error_message; rule, why; title.
+    """
     quote: str
-    """The words it came from."""
     turn: int = 0
     """The index of the message; 0 for a document."""
     speaker: str = ""
@@ -50,28 +49,32 @@ class Extracted:
     """0 to 1: how sure it is that this was meant, and meant to last."""
     at: datetime | None = None
     """When it was said, if that is known."""
+    when: str = ""
+    """The time that the words themselves name, as written."""
+    replaces: str = ""
+    """The id of a stored memory that no longer holds because of this."""
     key: str = ""
-    """What it is known by when the same conversation is told again."""
+    """Identifies the finding when the same conversation is read again."""
     model: str = ""
-    """The model that found it; empty: the rules did."""
+    """The model that found it; empty for the local reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """All that was found, and how."""
+    """All findings, and how they were found."""
 
     found: tuple[Extracted, ...] = ()
     model: str = ""
-    """The model that was asked; empty: none."""
+    """The model that was asked; empty if none is configured."""
     failed: str = ""
-    """Why the rules had to do what a model should have done; empty: they had not."""
+    """Why the local reader had to replace the model; empty if the model answered or none is configured."""
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """How many of a model's findings were left out, by the reason."""
+    """How many proposals were dropped, by reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What became of what was found. The lists hold what is new."""
+    """What became of the findings. The lists hold what is new."""
 
     domain_knowledge: list[DomainKnowledge] = field(default_factory=list)
     user_preferences: list[UserPreference] = field(default_factory=list)
@@ -82,15 +85,15 @@ class Kept:
     work_items: list[Any] = field(default_factory=list)
     """`alma.progress.WorkItem`s."""
     known: int = 0
-    """How many were there already."""
+    """How many were stored before."""
     superseded: list[str] = field(default_factory=list)
-    """The ids of older facts that a new one took the place of."""
+    """The ids of older facts that a new one replaced."""
     refused: list[str] = field(default_factory=list)
     """What was not kept, and why."""
 
     @property
     def memories(self) -> list[Memory]:
-        """All that is new, but for work items."""
+        """All new memories, without work items."""
         return [
             *self.domain_knowledge,
             *self.user_preferences,
@@ -102,5 +105,5 @@ class Kept:
 
     @property
     def count(self) -> int:
-        """How much is new."""
+        """How many memories and work items are new."""
         return len(self.memories) + len(self.work_items)

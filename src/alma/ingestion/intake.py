@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
     user_id: str | None
     """Whose preferences are learned. In Slack what the user of that name, id or address wrote counts as theirs."""
     model: Model | None
-    """Asked what a conversation says; without one rules find it."""
+    """The language model that reads conversations and documents; None: the configured one, if there is one."""
     own: bool | None
     """Whether it is the person's own words that are read: those are learned from, others' wait for a person. None:
     chats are, unless they lie in a git repository; documents are not."""

@@ -15,13 +15,13 @@ from ..engine.context import Engine
 from ..engine.drafts import Draft
 from ..engine.inject.escape import suspicious
 from ..engine.view import view
-from ..extraction import Extracted, Kept, Kind, extract_conversation, extract_text, keep
+from ..extraction import Extracted, Kept, Kind, extract_conversation, extract_text, find_known_memories, keep
 from ..ports import Model
 from ..types.kinds import Episode
 from ..types.record import Origin, Provenance, Record, Status
 from . import writing
 from .formats.shape import digest
-from .types import MEMORIES, SHOWN, Chat, Document, IngestResult, Piece, Voice
+from .types import MEMORIES, SHOWN, Chat, Document, IngestResult, Message, Piece, Voice
 from .writing import Written, written
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ VERSION = "1"
 _BATCH_PIECES = 64
 _BATCH_CHARS = 500_000
 _LOOKED_AT = 20_000
+_MODEL_FAILURES = 3
+"""After as many failures in a row a run does not ask the model again."""
 _BECOMES: Mapping[Kind, str] = {
     Kind.OUTCOME: "outcomes",
     Kind.PREFERENCE: "user_preferences",
@@ -63,11 +65,15 @@ class Keeper:
     def __init__(self, alma: ALMA, whose: Whose, result: IngestResult) -> None:
         self._alma = alma
         self._engine: Engine = alma.engine
-        self._whose = replace(whose, agent=self._engine.agent(validate.name("agent", whose.agent)))
+        agent = self._engine.agent(validate.name("agent", whose.agent))
+        self._whose = replace(whose, agent=agent, model=whose.model or alma.model)
         self._result = result
         self._batch: list[Written] = []
         self._size = 0
         self._files: dict[str, str] = {}
+        self._failures = 0
+        self._failed: set[str] = set()
+        """The marks of what the model could not read: it is read again by the next run."""
 
     # -- files
 
@@ -115,7 +121,8 @@ class Keeper:
                 self._result.leave("conversations that were deleted here")
             else:
                 self._learn(one, episode)
-        self._mark({**marks, **files})
+        unread = {} if self._failed else files
+        self._mark({**{id: value for id, value in marks.items() if id not in self._failed}, **unread})
 
     def _fresh(self, batch: Sequence[Written], marks: Mapping[str, str]) -> list[Written]:
         held: dict[str, object] = {}
@@ -144,24 +151,33 @@ class Keeper:
 
     def _found(self, one: Written) -> tuple[list[Extracted], list[Extracted]]:
         """What may be learned, and what waits for a person."""
+        has_stopped = self._failures >= _MODEL_FAILURES
+        model = None if has_stopped else self._whose.model
         if isinstance(one.piece, Document):
-            extraction = extract_text(one.piece.text.replace("\0", ""), model=self._whose.model, name=one.piece.name)
-            found = list(extraction.found)
-            trusted = one.piece.voice is Voice.PERSON
-            believed, doubted = (found, []) if trusted else ([], found)
+            extraction = extract_text(one.piece.text.replace("\0", ""), model=model, name=one.piece.name)
+            turns: list[Message] = []
         else:
             given, turns = writing.messages(one.turns)
-            extraction = extract_conversation(given, model=self._whose.model)
-            doubts = {
-                at
-                for at in {item.turn for item in extraction.found}
-                if turns[at].voice is Voice.OTHER or suspicious(turns[at].text[:_LOOKED_AT])
-            }
-            believed = [item for item in extraction.found if item.turn not in doubts]
-            doubted = [item for item in extraction.found if item.turn in doubts]
+            texts = [turn.text for turn in turns if turn.voice is Voice.PERSON]
+            user = self._whose.user or None
+            known = find_known_memories(self._engine, self._whose.agent, user, texts) if model else []
+            extraction = extract_conversation(given, model=model, known=known)
+        if model is not None:
+            self._failures = self._failures + 1 if extraction.failed else 0
         if extraction.failed:
             self._result.note(f"the model was not used everywhere: {extraction.failed}")
-        return believed, doubted
+        if extraction.failed or has_stopped:
+            self._failed.add(self._mark_id(one))
+        if isinstance(one.piece, Document):
+            trusted = one.piece.voice is Voice.PERSON
+            return (list(extraction.found), []) if trusted else ([], list(extraction.found))
+        doubts = {
+            at
+            for at in {item.turn for item in extraction.found}
+            if turns[at].voice is Voice.OTHER or suspicious(turns[at].text[:_LOOKED_AT])
+        }
+        believed = [item for item in extraction.found if item.turn not in doubts]
+        return believed, [item for item in extraction.found if item.turn in doubts]
 
     def _would(self, one: Written) -> None:
         """What a dry run tells: how much is in it, some of which may be known already."""

@@ -17,7 +17,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from .port import UNSURE, About, Pair, Relation, Verdict
+from .local_memories import find_local_memories
+from .port import UNSURE, About, Known, MemoryProposal, Pair, Relation, Turn, Verdict
 
 _SAME = Relation(Verdict.SAME, 0.99)
 _MAX_CHARS = 4_000
@@ -49,10 +50,13 @@ _Tokens = tuple[_Token, ...]
 
 
 class LocalReader:
-    """Compares texts by their words. It answers `same` or `unsure`, and nothing else."""
+    """Compares texts by their words: `same` or `unsure`, and nothing else. Reads only what is said in plain forms."""
 
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         return [_SAME if _is_same(pair) else UNSURE for pair in pairs]
+
+    def find_memories(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[MemoryProposal]:
+        return find_local_memories(turns)
 
 
 def _is_same(pair: Pair) -> bool:

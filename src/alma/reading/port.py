@@ -110,6 +110,7 @@ class Topic(StrEnum):
     DECISION = "decision"
     WARNING = "warning"
     TASK = "task"
+    RULE = "rule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

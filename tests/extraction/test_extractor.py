@@ -1,4 +1,4 @@
-"""What conversations and texts say, read by rules."""
+"""What conversations and texts tell, read without a model."""
 
 from __future__ import annotations
 
@@ -46,51 +46,22 @@ def test_each_finding_says_where_it_comes_from() -> None:
     assert outcome.confidence < rule.confidence, "an assistant's claims count for less"
 
 
-def test_a_failure_keeps_its_error() -> None:
-    [one] = from_conversation([{"role": "user", "content": "tried the bulk endpoint but it timed out"}])
-    assert one.fields["outcome"] == "failure"
-    assert one.fields["strategy_used"] == "The bulk endpoint"
-    assert "timed out" in one.fields["error_message"]
-
-
-def test_a_text_warns_with_its_reason_and_its_remedy() -> None:
-    [one] = from_text("Never edit files under vendor/ by hand: they are overwritten. Use a patch file instead.")
-    assert one.kind is Kind.ANTI_PATTERN
-    assert one.fields == {
-        "pattern": "Edit files under vendor/ by hand",
-        "why_bad": "They are overwritten",
-        "better_alternative": "A patch file",
-    }
-
-
 def test_what_a_text_forbids_is_a_rule_when_a_person_tells_it_to_their_agent() -> None:
     sentence = "Never run the migrations by hand: it locked the orders table twice."
     assert [one.kind for one in from_text(sentence)] == [Kind.ANTI_PATTERN]
     assert [kind for kind, _ in said(sentence)] == ["correction"]
 
 
+def test_what_people_say_of_themselves_is_stored_with_their_name() -> None:
+    assert said("I live in Berlin.") == [("fact", "The user lives in Berlin")]
+    [one] = from_conversation([{"speaker": "Ana", "text": "I work at Globex."}])
+    assert (one.text, one.fields["domain"]) == ("Ana works at Globex", "user")
+    assert from_text("I live in Berlin. I prefer tabs.") == [], "nobody knows who wrote it"
+
+
 def test_people_among_themselves_give_an_agent_no_rules() -> None:
     talk = [{"speaker": "Ana", "text": "Never give up!"}, {"speaker": "Ben", "text": "Always here to help."}]
     assert from_conversation(talk) == []
-
-
-def test_what_people_say_of_themselves_is_said_of_them() -> None:
-    assert said("I live in Berlin.") == [("fact", "The user lives in Berlin")]
-    assert said("My birthday is on 14 March.") == [("fact", "The user's birthday is on 14 March")]
-    [one] = from_conversation([{"speaker": "Ana", "text": "I'm a nurse at St. Mary's hospital."}])
-    assert one.text == "Ana is a nurse at St. Mary's hospital"
-    assert one.fields["domain"] == "user"
-
-
-@pytest.mark.parametrize(
-    ("text", "completed"),
-    [
-        ("The gateway is a Node service. It runs on port 8080.", "The gateway runs on port 8080"),
-        ("Ana works at Acme. She lives in Berlin.", "Ana lives in Berlin"),
-    ],
-)
-def test_a_pronoun_gives_way_to_what_it_stands_for(text: str, completed: str) -> None:
-    assert completed in [found for _, found in said(text)]
 
 
 @pytest.mark.parametrize(
@@ -104,11 +75,6 @@ def test_a_pronoun_gives_way_to_what_it_stands_for(text: str, completed: str) ->
 )
 def test_what_cannot_be_understood_alone_is_left_out(text: str) -> None:
     assert not any("8080" in found for _, found in said(text))
-
-
-def test_a_decision_is_known_by_its_heading_too() -> None:
-    [one] = from_text("# 7. Mobile API\n\n## Decision\n\nWe will use GraphQL for the mobile clients.")
-    assert (one.kind, one.fields["domain"]) == (Kind.DECISION, "decisions")
 
 
 def test_what_is_wrapped_over_lines_is_one_sentence() -> None:
@@ -204,13 +170,10 @@ HANDED_OVER = [
 ]
 OWN = [
     "Here are my rules:\n- Always use tabs.\n- Never use var.",
-    "Here's the issue: we use MySQL for billing. The port is 3306.",
-    "Can you review this PR? We never merge without tests.",
     "Update the readme. We decided to use PostgreSQL for billing.",
     "Write a commit message for this. Always use the imperative in commit messages.",
     "How do I send an email from Django? We use Postmark for mail.",
     "My name is Ana. I live in Berlin. Please write a cover letter for me.",
-    "Fix this text rendering bug. The owner of the canvas is Lena.",
     "Convert this to TypeScript. From now on, always use TypeScript.",
 ]
 

@@ -20,7 +20,7 @@ TALK = [
 NOTES = """# Operations
 
 Never run the migrations by hand: it locked the orders table twice.
-When importing large files, drop the indexes first.
+Always drop the indexes before a large import.
 The primary database is hosted on db-main-1.
 """
 
@@ -57,7 +57,7 @@ def test_a_memory_tells_where_it_was_heard(alma: ALMA) -> None:
 def test_notes_become_warnings_advice_and_facts(alma: ALMA) -> None:
     kept = noted(alma)
     assert [one.why_bad for one in kept.anti_patterns] == ["It locked the orders table twice"]
-    assert [one.strategy for one in kept.heuristics] == ["Drop the indexes first"]
+    assert [one.strategy for one in kept.heuristics] == ["Always drop the indexes before a large import"]
     assert [one.fact for one in kept.domain_knowledge] == ["The primary database is hosted on db-main-1"]
 
 
@@ -118,18 +118,18 @@ def test_what_was_deleted_does_not_come_back_with_another_old_conversation(alma:
 
 
 def test_two_facts_that_may_contradict_each_other_both_stay(alma: ALMA) -> None:
-    for fact in ("The deploy window is 9 to 17.", "The deploy window is 8 to 18.", "The deploy window is 9 to 17."):
+    for fact in ("Our deploy window is 9 to 17.", "Our deploy window is 8 to 18.", "Our deploy window is 9 to 17."):
         said = from_conversation([{"role": "user", "content": fact}])
         kept = keep(alma, said, agent="dev", source="chat", trusted=True)
         assert not kept.superseded
     assert sorted(one.fact for one in alma.list("domain_knowledge", status=None)) == [  # type: ignore[attr-defined]
-        "The deploy window is 8 to 18",
-        "The deploy window is 9 to 17",
+        "Our deploy window is 8 to 18",
+        "Our deploy window is 9 to 17",
     ]
 
 
 def test_what_is_dated_is_kept_with_its_date(alma: ALMA) -> None:
-    message = {"role": "user", "content": "The retry limit is 3.", "at": "2024-05-01T00:00:00Z"}
+    message = {"role": "user", "content": "Our retry limit is 3.", "at": "2024-05-01T00:00:00Z"}
     [fact] = keep(alma, from_conversation([message]), agent="dev", source="chat", trusted=True).domain_knowledge
     assert fact.created_at == datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -164,7 +164,7 @@ def test_what_reads_like_an_attack_waits_whoever_is_said_to_have_said_it(alma: A
 
 
 def test_secrets_do_not_get_in(alma: ALMA) -> None:
-    text = "The staging database lives on postgres://admin:hunter2secret@db2.internal/app."
+    text = "Remember that the staging database is postgres://admin:hunter2secret@db2.internal/app."
     kept = keep(alma, from_conversation([{"role": "user", "content": text}]), agent="dev", source="chat", trusted=True)
     assert kept.count == 1
     assert "hunter2secret" not in str(kept)

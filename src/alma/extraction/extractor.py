@@ -1,0 +1,272 @@
+"""From messages or a text to findings: a model reads them where there is one, else the local reader.
+
+A model proposes; what it quotes must occur in the turn that it names. Where it cannot be reached, the local reader
+answers alone, and `Extraction.failed` says why. How far a finding is trusted depends on who said it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ..engine import validate
+from ..engine.admit import clean
+from ..engine.context import Engine
+from ..engine.search import by_meaning, by_words
+from ..engine.text import normalise, passages
+from ..errors import ModelError, ValidationError
+from ..ports import Model
+from ..reading.local import LocalReader
+from ..reading.port import Known, MemoryProposal, Role, Topic, Turn
+from ..types.kinds import MemoryType, Result
+from ..types.query import Where
+from ..types.record import Status
+from .messages import Message, digest, read_messages
+from .types import Extracted, Extraction, Kind, Voice
+
+_SECTION_CHARS = 1_900
+"""A model reader looks at no more of one turn."""
+_CONFIDENCE = {Voice.PERSON: 0.9, Voice.DOCUMENT: 0.85, Voice.ASSISTANT: 0.6}
+_GUESS = 0.4
+"""Of an assistant's claims about the world."""
+_KINDS = {
+    Topic.FACT: Kind.FACT,
+    Topic.PREFERENCE: Kind.PREFERENCE,
+    Topic.OUTCOME: Kind.OUTCOME,
+    Topic.DECISION: Kind.DECISION,
+    Topic.WARNING: Kind.ANTI_PATTERN,
+    Topic.TASK: Kind.WORK_ITEM,
+    Topic.RULE: Kind.CORRECTION,
+}
+_SPEAKER = frozenset({"speaker", "user", "the user", "the speaker", "person", "i", "me"})
+FORBIDS = re.compile(r"(?:please )?(?:never|don't|do not|avoid|no|not|stop) ", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
+_BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_CACHED = 64
+_MAX_KNOWN = 40
+_QUERIES = 12
+_QUERY_CHARS = 500
+
+_Reading = tuple[list[MemoryProposal], dict[str, int]]
+_readings: WeakKeyDictionary[Model, dict[str, _Reading]] = WeakKeyDictionary()
+"""The last answers of each model, by the content they are about."""
+
+
+def from_conversation(messages: Sequence[Mapping[str, Any]], *, model: Model | None = None) -> list[Extracted]:
+    """Return what a conversation says that is worth keeping, in the order it was said.
+
+    A message is a mapping with `role` and `content` (or `speaker` and `text`), and perhaps `at` and `id`.
+    """
+    return list(extract_conversation(messages, model=model).found)
+
+
+def from_text(text: str, *, model: Model | None = None, name: str = "") -> list[Extracted]:
+    """Return what a note, a page of Markdown or a plain text states that is worth keeping. `name` is its title."""
+    return list(extract_text(text, model=model, name=name).found)
+
+
+def extract_conversation(
+    messages: Sequence[Mapping[str, Any]], *, model: Model | None = None, known: Sequence[Known] = ()
+) -> Extraction:
+    """As `from_conversation`, with how it was read. `known` are stored memories that the findings may replace."""
+    return _extract(read_messages(messages), model, known, is_document=False)
+
+
+def extract_text(text: str, *, model: Model | None = None, name: str = "", known: Sequence[Known] = ()) -> Extraction:
+    """As `from_text`, with how it was read. A text of any length is read in full, section by section."""
+    if not isinstance(text, str):
+        raise ValidationError(f"text must be text (str), not {type(text).__name__}")
+    parts = (text[at : at + validate.MAX_TEXT] for at in range(0, len(text), validate.MAX_TEXT))
+    cleaned = clean("".join(validate.output("text", part) or "" for part in parts))
+    sections = [
+        Message(index=0, speaker=name or "document", text=section, key="text") for section in _split_sections(cleaned)
+    ]
+    return _extract(sections, model, known, is_document=True)
+
+
+def _split_sections(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a text, joined up to the length that is read at once."""
+    waiting = ""
+    for paragraph in re.split(r"\n[ \t]*\n", text):
+        for piece in passages(paragraph, _SECTION_CHARS) if len(paragraph) > _SECTION_CHARS else [paragraph]:
+            if waiting and len(waiting) + len(piece) + 2 > _SECTION_CHARS:
+                yield waiting
+                waiting = ""
+            waiting = f"{waiting}\n\n{piece}" if waiting else piece
+    if waiting.strip():
+        yield waiting
+
+
+def find_known_memories(engine: Engine, agent: str, user: str | None, texts: Sequence[str]) -> list[Known]:
+    """Return the stored facts and preferences of a user that are nearest to what was just said."""
+    where = Where(
+        kinds={MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE},
+        projects={engine.project},
+        agents={agent, ""},
+        users={user or "user", ""},
+        statuses={Status.ACTIVE},
+    )
+    queries = [text[:_QUERY_CHARS] for text in texts[-_QUERIES:]]
+    vectors = [vector for group in engine.encode([[query] for query in queries]) for vector in group]
+    hits = by_meaning(engine, vectors, where, _MAX_KNOWN // 2) if vectors else []
+    for query in queries:
+        hits += by_words(engine.store, query, where, _MAX_KNOWN // _QUERIES)
+    ids = list(dict.fromkeys(hit.id for hit in hits))[:_MAX_KNOWN]
+    records = engine.store.get(ids)
+    return [Known(record.id, str(record.body.get("fact") or record.body.get("preference"))) for record in records]
+
+
+# -- reading
+
+
+def _extract(messages: Sequence[Message], model: Model | None, known: Sequence[Known], is_document: bool) -> Extraction:
+    turns = [Turn(Role.USER if is_document else one.role, one.text, one.speaker, one.at) for one in messages]
+    proposals = LocalReader().find_memories(turns)
+    speakers = {turn.speaker for turn in turns if turn.role is Role.USER}
+    if len(speakers) > 1 and not any(turn.role is Role.ASSISTANT for turn in turns):
+        # What people tell each other to do is no rule for an agent.
+        proposals = [one for one in proposals if one.topic is not Topic.RULE]
+    dropped: Counter[str] = Counter()
+    failed = used = ""
+    if model is not None:
+        try:
+            answered, reasons = _ask_model(model, turns, known)
+            proposals = _merge_rules(answered, [one for one in proposals if one.topic is Topic.RULE])
+            dropped.update(reasons)
+            used = model.name
+        except ModelError as error:
+            failed = f"{type(error).__name__}: {error}"
+    found = []
+    keys: Counter[str] = Counter()
+    for proposal in sorted(proposals, key=lambda one: one.turn):
+        finding = _make_finding(proposal, messages[proposal.turn], is_document, used)
+        if finding is None:
+            dropped["not a person's words"] += 1
+            continue
+        keys[finding.key] += 1
+        repeated = keys[finding.key]
+        found.append(finding if repeated == 1 else replace(finding, key=digest(finding.key, str(repeated))))
+    name = model.name if model else ""
+    return Extraction(found=tuple(found), model=name, failed=failed, dropped=dropped if used else {})
+
+
+def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool, model: str) -> Extracted | None:
+    """Return a proposal as a finding; None if only a person may say such a thing, and none does."""
+    speaker = Voice.PERSON if message.role is Role.USER else Voice.ASSISTANT
+    voice = Voice.DOCUMENT if is_document else speaker
+    is_personal = proposal.topic is Topic.PREFERENCE or _is_about_speaker(proposal, message)
+    is_order = proposal.topic is Topic.RULE and voice is Voice.ASSISTANT
+    if voice is not Voice.PERSON and (is_personal or is_order):
+        return None
+    kind = _choose_kind(proposal, voice)
+    is_guess = voice is Voice.ASSISTANT and kind is Kind.FACT
+    return Extracted(
+        kind=kind,
+        text=proposal.text,
+        fields=_list_fields(kind, proposal, message),
+        quote=proposal.quote,
+        turn=message.index,
+        speaker=message.speaker,
+        voice=voice,
+        confidence=_GUESS if is_guess else _CONFIDENCE[voice],
+        at=message.at,
+        when=proposal.when,
+        replaces=proposal.replaces,
+        key=digest(message.key, kind, _find_sentence(message.text, proposal.quote)),
+        model="" if proposal.topic is Topic.RULE else model,
+    )
+
+
+def _ask_model(model: Model, turns: Sequence[Turn], known: Sequence[Known]) -> _Reading:
+    """Return the proposals of a model and why others were dropped. The same content is asked about once."""
+    from ..reading.model import ModelReader
+
+    try:
+        readings = _readings.setdefault(model, {})
+    except TypeError:  # It cannot be hashed or referenced weakly.
+        readings = {}
+    content = digest(*(f"{turn.role}\x1e{turn.speaker}\x1e{turn.text}" for turn in turns))
+    if content not in readings:
+        reader = ModelReader(model)
+        proposals = reader.find_memories(turns, known)
+        while len(readings) >= _CACHED:
+            readings.pop(next(iter(readings)))
+        readings[content] = proposals, reader.dropped.counts
+    return readings[content]
+
+
+def _merge_rules(answered: Sequence[MemoryProposal], rules: Sequence[MemoryProposal]) -> list[MemoryProposal]:
+    """Add the rules that were stated plainly. A model is not asked for rules: it reads them as preferences."""
+
+    def is_covered(proposal: MemoryProposal) -> bool:
+        quote = normalise(proposal.quote)
+        same = [normalise(rule.quote) for rule in rules if rule.turn == proposal.turn]
+        is_rule = proposal.topic in (Topic.PREFERENCE, Topic.WARNING, Topic.DECISION)
+        return is_rule and any(quote in one or one in quote for one in same)
+
+    return [*(one for one in answered if not is_covered(one)), *rules]
+
+
+def _find_sentence(text: str, quote: str) -> str:
+    """Return the sentence that a quote begins in, so that every reader's quote of it gives the same key."""
+    wanted = normalise(quote)
+    for sentence in _SENTENCE.split(text):
+        plain = normalise(sentence)
+        if plain and (wanted in plain or wanted.startswith(plain)):
+            return " ".join(_BULLET.sub("", sentence).split())
+    return wanted
+
+
+# -- what a proposal becomes
+
+
+def _choose_kind(proposal: MemoryProposal, voice: Voice) -> Kind:
+    if proposal.topic is Topic.RULE and voice is Voice.DOCUMENT:
+        # A document advises; only a person in conversation makes rules.
+        return Kind.ANTI_PATTERN if FORBIDS.match(proposal.text) else Kind.HEURISTIC
+    return _KINDS[proposal.topic]
+
+
+def _is_about_speaker(proposal: MemoryProposal, message: Message) -> bool:
+    names = _SPEAKER | {message.speaker.casefold()}
+    text = proposal.text.casefold()
+    begins = any(text.startswith((f"{name} ", f"{name}'s ")) for name in names - {"i", "me", "person"})
+    return proposal.subject in names or (not proposal.subject and proposal.topic is Topic.FACT and begins)
+
+
+def _list_fields(kind: Kind, proposal: MemoryProposal, message: Message) -> dict[str, str]:
+    is_own = _is_about_speaker(proposal, message)
+    is_keyed = bool(proposal.subject and proposal.attribute)
+    result = proposal.result or Result.SUCCESS
+    warned = FORBIDS.sub("", proposal.text, count=1)
+    fields: dict[Kind, dict[str, str]] = {
+        Kind.OUTCOME: {
+            "task": proposal.task or proposal.text,
+            "strategy_used": proposal.strategy or proposal.text,
+            "outcome": str(result),
+            "error_message": proposal.reason if result is Result.FAILURE else "",
+        },
+        Kind.PREFERENCE: {
+            "preference": proposal.text,
+            "category": "general",
+            "attribute": " ".join([*([] if is_own else [proposal.subject]), proposal.attribute]) if is_keyed else "",
+        },
+        Kind.CORRECTION: {"rule": proposal.text, "why": proposal.reason},
+        Kind.FACT: {"fact": proposal.text, "domain": "user" if is_own else "project"},
+        Kind.DECISION: {"fact": proposal.text, "domain": "project" if is_keyed else "decisions"},
+        Kind.ANTI_PATTERN: {
+            "pattern": proposal.strategy or warned[:1].upper() + warned[1:],
+            "why_bad": proposal.reason,
+            "better_alternative": proposal.instead,
+            "condition": proposal.task,
+        },
+        Kind.HEURISTIC: {"strategy": proposal.text, "condition": proposal.task or proposal.text},
+        Kind.WORK_ITEM: {"title": proposal.text},
+    }
+    if is_keyed and kind in (Kind.FACT, Kind.DECISION):
+        fields[kind] |= {"subject": "user" if is_own else proposal.subject, "attribute": proposal.attribute}
+    return {name: value for name, value in fields[kind].items() if value}

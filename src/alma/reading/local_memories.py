@@ -1,0 +1,212 @@
+"""Finds what a conversation tells without a model: only what is said in one of the plain forms of memory_forms.yaml.
+
+A sentence must match a form as a whole. Questions, guesses, conditions, quotations, pasted text, and text that is
+handed over to be worked on give nothing. Of an assistant only reports of its own work are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from ..types.kinds import Result
+from ..types.speech import by_name
+from .pasted import remove_pasted
+from .port import MemoryProposal, Role, Topic, Turn
+
+_SENTENCE_CHARS = 300
+_TASK_CHARS = 120
+_SLOT = re.compile(r"<(\w+)>")
+_BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_BOX = re.compile(r"^\[([ xX])\]\s+")
+_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+")
+_QUOTATION = re.compile(r"[\"“«„](?:[^\"“”«»„\s]+\s+){2,}[^\"”»]*[\"”»]|^[\"“«„]")
+_REQUEST = re.compile(r"^(?:(?:please|can you|could you|would you|now|ok(?:ay)?|bitte),? )+", re.IGNORECASE)
+_TENTATIVE = frozenset((Topic.RULE, Topic.WARNING, Topic.TASK))
+"""Topics whose sentences may name a condition: "If the tests fail, …" is part of the rule."""
+_FIELDS = ("value", "strategy", "reason", "instead", "task")
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    pattern: re.Pattern[str]
+    topic: Topic
+    by_any: bool
+    language: Mapping[str, Any]
+    result: Result | None
+    templates: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    forms: tuple[_Form, ...]
+    patterns: Mapping[str, re.Pattern[str]]
+
+
+def find_local_memories(turns: Sequence[Turn]) -> list[MemoryProposal]:
+    """Return what the turns say in plain forms. An outcome belongs to the last request before it."""
+    proposals = []
+    request = ""
+    for index, turn in enumerate(turns):
+        if turn.role is Role.TOOL:
+            continue
+        sentences = list(_own_sentences(turn.text))
+        matches = [proposal for one in sentences if (proposal := _read_sentence(one, index, turn, request))]
+        proposals += matches
+        if turn.role is Role.USER and sentences and not matches:
+            request = _read_request(sentences[0]) or request
+    return proposals
+
+
+def _read_request(sentence: str) -> str:
+    is_request = len(sentence) <= _TASK_CHARS and len(sentence.split()) > 1 and not sentence.endswith("?")
+    return _REQUEST.sub("", sentence).rstrip(".! ") if is_request else ""
+
+
+def _own_sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a turn that are the speaker's own, on one line each."""
+    patterns = _load_forms().patterns
+    own = remove_pasted(text).replace("’", "'")
+    if patterns["play"].search(own[:_SENTENCE_CHARS]):
+        return
+    for line in _join_lines(own):
+        for sentence in _END.split(line):
+            if patterns["handed_over"].search(sentence[:_SENTENCE_CHARS]):
+                return
+            yield " ".join(sentence.split())
+
+
+def _join_lines(text: str) -> list[str]:
+    """Return the lines of a text, with each that goes on in the next one joined to it."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        goes_on = bool(lines) and lines[-1] != "" and lines[-1][-1] not in ".!?:;" and line[:1].islower()
+        if goes_on:
+            lines[-1] = f"{lines[-1]} {line.strip()}"
+        else:
+            lines.append(line.strip())
+    return lines
+
+
+def _read_sentence(sentence: str, index: int, turn: Turn, request: str) -> MemoryProposal | None:
+    patterns = _load_forms().patterns
+    plain = _BULLET.sub("", sentence)
+    box = _BOX.match(plain)
+    if box:
+        plain = f"TODO: {plain[box.end() :]}" if box[1] == " " else ""
+    if not 6 <= len(plain) <= _SENTENCE_CHARS or plain.endswith("?") or _QUOTATION.search(plain):
+        return None
+    plain = patterns["openers"].sub("", plain.rstrip(" .!…"))
+    remember = patterns["remember"].match(plain)
+    if remember:
+        plain = plain[remember.end() :].strip()
+    if patterns["doubts"].search(plain):
+        return None
+    is_conditional = patterns["conditions"].search(plain) is not None
+    for form in _load_forms().forms:
+        if turn.role is Role.ASSISTANT and not form.by_any:
+            continue
+        match = form.pattern.fullmatch(plain)
+        if match and not (is_conditional and form.topic not in _TENTATIVE):
+            return _propose(form, match, plain, sentence, index, turn, request)
+    if remember and turn.role is Role.USER and not is_conditional:
+        return _propose_remembered(plain, sentence, index, turn)
+    return None
+
+
+def _propose(
+    form: _Form, match: re.Match[str], plain: str, quote: str, index: int, turn: Turn, request: str
+) -> MemoryProposal:
+    who = turn.speaker if by_name(turn.speaker or "user", "") else str(form.language["who"])
+    groups = {name: group.strip(" ,") for name, group in match.groupdict().items() if group}
+    filled = {name: template.format_map({**groups, "who": who}) for name, template in form.templates.items()}
+    fields = {name: groups[name] for name in _FIELDS if name in groups}
+    if "strategy" in filled:
+        fields["strategy"] = filled["strategy"]
+    if form.topic is Topic.OUTCOME:
+        fields.setdefault("task", request)
+    text = filled.get("text") or groups.get("rule") or (fields.get("task") if form.topic is Topic.TASK else "") or plain
+    attribute = filled.get("attribute", "").casefold()
+    return MemoryProposal(
+        turn=index,
+        topic=form.topic,
+        text=_capitalise(text),
+        quote=quote,
+        subject="speaker" if attribute else "",
+        attribute=attribute,
+        result=form.result,
+        **{"value": groups.get("name", ""), **{name: _capitalise(one) for name, one in fields.items()}},
+    )
+
+
+def _propose_remembered(plain: str, quote: str, index: int, turn: Turn) -> MemoryProposal:
+    """Return a fact that the speaker asked to keep. In the first person it needs the speaker's name."""
+    text = _capitalise(plain)
+    words = set(re.findall(r"[^\W\d_]+(?:'m)?", plain.casefold()))
+    for language in _load_languages():
+        if words & set(language["first_person"].split("|")):
+            who = turn.speaker if by_name(turn.speaker or "user", "") else language["who"]
+            text = language["said"].format(who=who, sentence=plain)
+            break
+    return MemoryProposal(turn=index, topic=Topic.FACT, text=text, quote=quote)
+
+
+def _capitalise(text: str) -> str:
+    """Return a sentence that begins with a capital, unless its first word is a name or a command."""
+    first = text.split(" ", 1)[0]
+    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
+
+
+@lru_cache(maxsize=1)
+def _load_file() -> Mapping[str, Any]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = files(__package__).joinpath("memory_forms.yaml").read_text(encoding="utf-8")
+    loaded: Mapping[str, Any] = yaml.load(text, Loader=loader)
+    return loaded
+
+
+def _load_languages() -> Sequence[Mapping[str, Any]]:
+    languages: Sequence[Mapping[str, Any]] = _load_file()["languages"]
+    return languages
+
+
+@lru_cache(maxsize=1)
+def _load_forms() -> _Forms:
+    data = _load_file()
+    forms = [_compile_form(form, language) for language in _load_languages() for form in language["forms"]]
+    # Folded lines of the file leave a space before each bar.
+    raw = {name: data[name].replace(" |", "|") for name in data if isinstance(data[name], str)}
+    bounded = {name: rf"\b(?:{raw[name]})\b" for name in ("doubts", "conditions")}
+    openers = {
+        "openers": rf"^(?:(?:{raw['openers']})\b[,.!:;]*(?: -)? +)+",
+        "remember": rf"^(?:{raw['remember']})\s",
+    }
+    patterns = {name: re.compile(one, re.IGNORECASE) for name, one in {**raw, **bounded, **openers}.items()}
+    return _Forms(tuple(forms), patterns)
+
+
+def _compile_form(form: Mapping[str, str], language: Mapping[str, Any]) -> _Form:
+    slots = _load_file()["slots"]
+
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        return f"(?:{slots[name]})" if name in ("tail", "because") else f"(?P<{name}>{slots[name]})"
+
+    # A group of the expression itself, (?P<name>…), is no slot.
+    source = _SLOT.sub(
+        lambda match: match[0] if match.string[: match.start()].endswith("(?P") else fill(match), form["is"]
+    )
+    return _Form(
+        pattern=re.compile(source, re.IGNORECASE),
+        topic=Topic(form["topic"]),
+        by_any=form.get("by") == "any",
+        language=language,
+        result=Result(form["result"]) if "result" in form else None,
+        templates={name: form[name] for name in ("text", "strategy", "attribute") if name in form},
+    )
