@@ -8,24 +8,22 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from .pasted import remove_pasted
-from .times import MONTHS, WEEKDAYS
+from .times import NAMES_OF_TIMES
 
 _MAX_CHARS = 1000
 _SHORT_CHARS = 400
 """Up to here, code and output are what is asked about."""
 _MAX_START, _MAX_END = 5_000, 15_000
 """Of a longer prompt the beginning says what to do, and the end asks."""
-_MAX_NAMES = 12
-_MAX_PARTS = 4
-_MIN_PART_CHARS = 8
-_VOCABULARY: dict[str, Any] = json.loads(Path(__file__).with_name("questions.json").read_text(encoding="utf-8"))
+_MAX_NAMES, _MAX_PARTS, _MIN_PART_CHARS = 12, 4, 8
+_VOCABULARY: dict[str, Any] = json.loads(files(__package__).joinpath("questions.json").read_text(encoding="utf-8"))
 _WORD = re.compile(r"[^\W_]+")
 _PLAIN = frozenset(_VOCABULARY["plain"].split())
-_NOT_NAMES = _PLAIN | MONTHS.keys() | WEEKDAYS.keys()
+_NOT_NAMES = _PLAIN | NAMES_OF_TIMES
 _IDLE = _PLAIN | frozenset(_VOCABULARY["idle"].split())
 
 
@@ -122,11 +120,11 @@ def _keep_last_turn(text: str) -> str:
 def find_names(text: str) -> tuple[str, ...]:
     """Return people, places, titles and identifiers, as they are written and each once."""
     names: dict[str, str] = {}
-    for match in _NAME.finditer("" if text.isupper() else text[:_MAX_END]):
+    for match in _NAME.finditer("" if " " in text and text.isupper() else text[:_MAX_END]):
         name = match[0].strip("\"“”`'‘ ") if match["quote"] else match[0]
         if match["proper"]:
             words = name.split(" ")
-            is_first = text[: match.start()].rstrip(" \"“'‘(*-")[-1:] in ("", ".", "!", "?", ":", "\n")
+            is_first = text[max(0, match.start() - 4) : match.start()].rstrip(" \"“'‘(*-")[-1:] in ("", ".", "!", "?", ":", "\n")
             while words and (words[0].casefold().partition("'")[0].partition("’")[0] in _NOT_NAMES):
                 del words[0]
             is_sure = not is_first or len(words) > 1 or words != name.split(" ") or "'" in name
@@ -140,8 +138,7 @@ def find_names(text: str) -> tuple[str, ...]:
 def split_parts(text: str) -> tuple[str, ...]:
     """Return the things that a question asks about: "the trip" and "the wedding" of "the trip or the wedding"."""
     pair = _PART.search(text)
-    quotes = [match[0] for match in _NAME.finditer(text) if match["quote"]]
-    pieces = [piece for piece in pair.groups() if piece] if pair else quotes if len(quotes) > 1 else _JOINT.split(text)
+    pieces = [piece for piece in pair.groups() if piece] if pair else _JOINT.split(text)
     parts = [piece.strip(" ,?!.\"'“”`") for piece in pieces]
     if len(parts) < 2 or any(_PLAIN.issuperset(_WORD.findall(part.casefold())) for part in parts):
         return ()

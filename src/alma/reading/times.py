@@ -8,65 +8,28 @@ from __future__ import annotations
 import json
 import re
 from calendar import isleap, monthrange
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 DAY = timedelta(days=1)
-_MAX_CHARS = 2000
-_LEAD_CHARS = 40
+_MAX_CHARS, _MAX_LEAD_CHARS = 2000, 40
 _LONG_AGO = datetime(1000, 1, 1)
-_VOCABULARY: dict[str, Any] = json.loads(Path(__file__).with_name("times.json").read_text(encoding="utf-8"))
-
-
-def _map_words(name: str) -> dict[str, int]:
-    return {word: place for place, row in enumerate(_VOCABULARY[name], 1) for word in row.split()}
-
-
-def _join_words(words: Iterable[str]) -> str:
-    return "|".join(re.escape(word).replace("_", " ") for word in sorted(words, key=len, reverse=True))
-
-
-MONTHS, WEEKDAYS, _NUMBERS = map(_map_words, ("months", "weekdays", "numbers"))
-_UNITS = {word: unit for unit, row in _VOCABULARY["units"].items() for word in row.split()}
-_DAYS_AGO = {word.replace("_", " "): int(days) for days, row in _VOCABULARY["days_ago"].items() for word in row.split()}
-_LEADS = {word: role for role, row in _VOCABULARY["leads"].items() for word in row.split()}
-_LISTS = {name: _join_words(row.split()) for name, row in _VOCABULARY.items() if isinstance(row, str)}
-
+_DATA: dict[str, Any] = json.loads(files(__package__).joinpath("times.json").read_text(encoding="utf-8"))
+_WORDS: dict[str, dict[str, str]] = {
+    kind: {word.replace("_", " "): value for value, row in rows.items() for word in row.split()}
+    for kind, rows in _DATA["words"].items()
+}
+_ANY = {kind: "|".join(map(re.escape, sorted(words, key=len, reverse=True))) for kind, words in _WORDS.items()}
+_GROUPS = {kind: f"(?P<{kind}>{choices})" for kind, choices in _ANY.items()}
+_PIECES = _GROUPS | {name: piece.format(**_GROUPS) for name, piece in _DATA["pieces"].items()}
+_FORMS = [re.compile(rf"(?<![\w/.#-])(?:{form.format(**_PIECES)})(?![\w/]|[-.]\w)", re.I) for form in _DATA["forms"]]
+_LEAD = re.compile(rf"(?<![\w-])(?:(?:{_ANY['lead']}) ){{1,4}}\Z", re.I)
+_TO = re.compile(rf" ?(?:{_ANY['to']}) ?(?:the )?", re.I)
+_FRENCH = re.compile(rf"\b(?:{_ANY['french']})\b", re.I)
 _QUOTED = re.compile(r"(?<!\w)(?:'[^'\n]{2,80}'|\"[^\"\n]{2,80}\"|“[^”\n]{2,80}”|`[^`\n]{2,80}`)(?!\w)")
-_FRENCH, _AHEAD = (re.compile(rf"\b(?:{_LISTS[name]})\b", re.I) for name in ("french", "ahead"))
-_LEAD = re.compile(rf"(?<![\w-])(?:(?:{_join_words(_LEADS)}) ){{1,4}}\Z", re.I)
-_RANGE = re.compile(rf" ?(?:{_LISTS['range']}) ?(?:the )?", re.I)
-
-
-def _compile_forms() -> list[re.Pattern[str]]:
-    """Compile the forms of a time, the most specific first; the names of their groups say what they hold."""
-    day, nth, to = r"(?P<day>\d\d?)", r"(?:st|nd|rd|th|er|\.)?", rf" ?(?:{_LISTS['range']}) ?"
-    month, year = rf"(?P<month>{_join_words(MONTHS)})\.?", r"(?P<year>(?:19|20)\d\d)"
-    number = rf"(?:a )?(?P<number>\d{{1,3}}|{_join_words(_NUMBERS)})(?: of)?"
-    weekday, unit = rf"(?P<weekday>{_join_words(WEEKDAYS)})", rf"(?P<unit>{_join_words(_UNITS)})"
-    last, this = rf"(?P<last>{_LISTS['last']})", rf"(?:{_LISTS['this']})"
-    forms = (
-        rf"{year}[-/](?P<month>\d\d?)[-/]{day}(?:T[\d:.]+Z?)?",
-        rf"{day}\.(?P<month>\d\d?)\.{year}",
-        rf"(?P<month>\d\d?)/{day}/{year}",
-        rf"(?:(?P<from>\d\d?){nth}{to})?{day}{nth} (?:of |de )?{month}(?:,? ?(?:de )?{year})?",
-        rf"{month} (?:the )?(?:(?P<from>\d\d?){nth}{to})?{day}{nth}(?:,? ?{year})?",
-        rf"{month},? (?:of |de )?{year}",
-        rf"(?P<ago>vor|hace|il y a) {number} {unit}",
-        rf"(?<!half ){number} {unit} (?P<ago>ago)",
-        rf"{last} {number} {unit}",
-        rf"(?:{last}|{this}) (?:{unit}|{weekday})",
-        rf"(?:{unit}|{weekday}) (?P<last>{_LISTS['last_after']})",
-        rf"(?P<days_ago>{_join_words(_DAYS_AGO)})",
-        rf"(?P<open>{month}|{weekday}|{year})",
-    )
-    return [re.compile(rf"(?<![\w/.#-])(?:{form})(?![\w/]|[-.]\w)", re.I) for form in forms]
-
-
-_FORMS = _compile_forms()
+NAMES_OF_TIMES = _WORDS["month"].keys() | _WORDS["weekday"].keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,27 +67,24 @@ def _find_local(question: str, now: datetime) -> list[Window]:
     windows: list[Window] = []
     for form in _FORMS:
         for match in list(form.finditer(text)):
-            lead = _LEAD.search(text, max(0, match.start() - _LEAD_CHARS), match.start())
+            lead = _LEAD.search(text, max(0, match.start() - _MAX_LEAD_CHARS), match.start())
             words = lead[0].lower().split() if lead else []
-            leads = frozenset(_LEADS[word] for word in words)
+            leads = frozenset(_WORDS["lead"][word] for word in words)
             groups = {name: value.lower() for name, value in match.groupdict().items() if value}
             first, last = lead.start() if lead else match.start(), match.end()
-            is_end = any("between" in one.leads and _RANGE.fullmatch(text, one.place[1], first) for one in windows)
+            is_end = any("between" in one.leads and _TO.fullmatch(text, one.place[1], first) for one in windows)
             if "open" in groups and leads <= {"filler", "about"} and not is_end:
                 continue
-            if match[0] == "hier" and not _FRENCH.search(text):  # German for "here"
+            if groups.get("days_ago") == "hier" and not _FRENCH.search(text):  # German for "here"
                 continue
             try:
                 start, end = _apply_leads(*_read_period(groups, today, words[-1:] == ["the"]), leads, today)
             except (ValueError, OverflowError):  # there is no such day
                 continue
             soft = "about" in leads or groups.get("number") in ("few", "several")
-            is_relative = groups.keys().isdisjoint(("month", "year"))
-            windows.append(Window(start, end, soft, (first, last), leads, is_relative))
+            windows.append(Window(start, end, soft, (first, last), leads, not groups.keys() & {"month", "year"}))
             text = text[:first] + "#" * (last - first) + text[last:]
     windows = [one for one in _join_ranges(text, windows) if one.start <= now and one.start < one.end]
-    if _AHEAD.search(text):
-        windows = [one for one in windows if not one.is_relative or one.end <= today]
     is_exact = any(not one.is_relative and one.end - one.start <= DAY for one in windows)
     return [one for one in windows if not (is_exact and one.is_relative)]
 
@@ -132,23 +92,23 @@ def _find_local(question: str, now: datetime) -> list[Window]:
 def _read_period(groups: dict[str, str], today: datetime, rolling: bool) -> tuple[datetime, datetime]:
     if "month" in groups or "year" in groups:
         return _read_date(groups, today)
-    if "days_ago" in groups:
-        start = today - _DAYS_AGO[groups["days_ago"]] * DAY
-        return start, start + DAY
     if "weekday" in groups:
-        start = today - ((today.weekday() - WEEKDAYS[groups["weekday"]]) % 7 + 1) * DAY
+        start = today - ((today.weekday() - int(_WORDS["weekday"][groups["weekday"]])) % 7 + 1) * DAY
         return start, start + DAY
-    unit, number = _UNITS[groups["unit"]], groups.get("number", "a")
-    count = _NUMBERS.get(number) or int(number)
+    if "days_ago" in groups:
+        start = today - int(_WORDS["days_ago"][groups["days_ago"]]) * DAY
+        return start, start + DAY
+    unit = _WORDS["unit"][groups["unit"]]
+    count = int(groups.get("count") or _WORDS["number"][groups.get("number", "a")])
+    is_last = not groups.keys().isdisjoint(("last", "last_after"))
     if "ago" in groups:
         start, slack = _shift_date(today, unit, -count), _estimate_slack(unit, count)
         return start - slack, start + slack + DAY
-    if "number" in groups or ("last" in groups and rolling and unit != "weekend"):
+    if groups.keys() & {"count", "number"} or (is_last and rolling and unit != "weekend"):
         return _shift_date(today, unit, -count), today + DAY
-    week = today - today.weekday() * DAY
-    month = today.replace(day=1)
+    week, month = today - today.weekday() * DAY, today.replace(day=1)
     starts = {"day": today, "week": week, "weekend": week + 5 * DAY, "month": month, "year": month.replace(month=1)}
-    start = _shift_date(starts[unit], unit, -1 if "last" in groups else 0)
+    start = _shift_date(starts[unit], unit, -is_last)
     end = start + 2 * DAY if unit == "weekend" else _shift_date(start, unit, 1)
     return (start - DAY if unit == "week" else start), end  # some weeks begin with a Sunday
 
@@ -157,10 +117,10 @@ def _read_date(groups: dict[str, str], today: datetime) -> tuple[datetime, datet
     year = int(groups.get("year", 0))
     if "month" not in groups:
         return datetime(year, 1, 1), datetime(year + 1, 1, 1)
-    month, last = MONTHS.get(groups["month"]) or int(groups["month"]), int(groups.get("day", 1))
+    month, last = int(_WORDS["month"].get(groups["month"], groups["month"])), int(groups.get("day", 1))
     if month > 12:
         month, last = last, month
-    day = int(groups.get("from", last))
+    day = int(groups.get("first_day", last))
     is_leap_day = (month, day) == (2, 29)
     years = [year] if year else [one for one in range(today.year, today.year - 9, -1) if isleap(one) or not is_leap_day]
     start = next(date for date in (datetime(one, month, day) for one in years) if year or date <= today)
@@ -195,7 +155,7 @@ def _join_ranges(text: str, windows: list[Window]) -> list[Window]:
     joined: list[Window] = []
     for window in sorted(windows, key=lambda one: one.place):
         before = joined[-1] if joined else None
-        if before and "between" in before.leads and _RANGE.fullmatch(text, before.place[1], window.place[0]):
+        if before and "between" in before.leads and _TO.fullmatch(text, before.place[1], window.place[0]):
             start = before.start
             while start > window.start and start.year >= window.start.year:
                 start = _shift_date(start, "year", -1)
