@@ -123,9 +123,9 @@ def find_names(text: str) -> tuple[str, ...]:
     for match in _NAME.finditer("" if " " in text and text.isupper() else text[:_MAX_END]):
         name = match[0].strip("\"“”`'‘ ") if match["quote"] else match[0]
         if match["proper"]:
-            words = name.split(" ")
-            is_first = text[max(0, match.start() - 4) : match.start()].rstrip(" \"“'‘(*-")[-1:] in ("", ".", "!", "?", ":", "\n")
-            while words and (words[0].casefold().partition("'")[0].partition("’")[0] in _NOT_NAMES):
+            words, before = name.split(" "), text[max(0, match.start() - 4) : match.start()]
+            is_first = before.rstrip(" \"“'‘(*-")[-1:] in ("", ".", "!", "?", ":", "\n")
+            while words and words[0].casefold().replace("’", "'").partition("'")[0] in _NOT_NAMES:
                 del words[0]
             is_sure = not is_first or len(words) > 1 or words != name.split(" ") or "'" in name
             name = re.sub(r"['’]s?$", "", " ".join(words)) if is_sure else ""
