@@ -9,7 +9,7 @@ READY = $(VENV)/.ready
 READY_DEV = $(VENV)/.ready-dev
 
 .PHONY: help setup demo test check bench bench-promises bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
-	bench-locomo bench-learning scoreboard format test-all clean
+	bench-locomo bench-learning gate scoreboard format test-all clean
 
 help:
 	@echo "make demo      the story of a memory that learns, on a scratch database"
@@ -27,6 +27,7 @@ help:
 	@echo "make bench-hooks       what the hooks of a coding agent cost"
 	@echo "make bench-capture     what is lost of sessions when hooks and worker are killed (CLAUDE=path of claude: the real host, too)"
 	@echo "make scoreboard        how well readers of language do, on recorded answers of a model and without one"
+	@echo "make gate DATA=folder  whether quality holds, beside limits (ONLY=slike,pool,locomo,worlds,outcomes,hooks,durability)"
 	@echo "make bench-longmemeval DATA=longmemeval_s.json   what it finds again of talks with an assistant"
 	@echo "make bench-locomo      DATA=locomo10.json        what it finds again of talks between people"
 	@echo "make bench-learning    DATA=folder               whether it learns the right thing"
@@ -90,6 +91,9 @@ bench-hooks: setup
 
 bench-capture: setup
 	$(BIN)/python -m benchmarks.capture $(if $(CLAUDE),--claude "$(CLAUDE)")
+
+gate: setup
+	$(BIN)/python -m benchmarks.gate $(if $(DATA),--data "$(DATA)") $(if $(ONLY),--only "$(ONLY)")
 
 scoreboard: setup
 	$(BIN)/python -m benchmarks.reading score --data tests/reading/written --data tests/reading/data --answers tests/reading/written/answers.jsonl

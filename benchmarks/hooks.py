@@ -100,15 +100,20 @@ def machine() -> dict[str, object]:
     }
 
 
-def main() -> int:
-    options = _arguments()
-    rules, own, turns = (10_000, 10_000, 10_000) if options.one_project else (2000, 300, 8000)
+def measure_costs(runs: int, one_project: bool) -> tuple[list[Cost], dict[str, int]]:
+    """Return what each event costs in a world of ten thousand memories, and what is stored there."""
+    rules, own, turns = (10_000, 10_000, 10_000) if one_project else (2000, 300, 8000)
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch) / "home"
         home.mkdir(mode=0o700)
         world.fill(home, rules, own, turns)
-        costs = measured(home, world.repository(Path(scratch) / "app"), options.runs)
-    stored = {"rules": rules, "of the project": own, "turns": turns}
+        costs = measured(home, world.repository(Path(scratch) / "app"), runs)
+    return costs, {"rules": rules, "of the project": own, "turns": turns}
+
+
+def main() -> int:
+    options = _arguments()
+    costs, stored = measure_costs(options.runs, options.one_project)
     if options.json:
         print(json.dumps({"machine": machine(), "stored": stored, "costs": [asdict(cost) for cost in costs]}, indent=1))
     else:

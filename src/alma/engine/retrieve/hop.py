@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from ...reading.questions import find_names
 from ...types.kinds import MemoryType
 from ...types.names import name_key
 from ...types.query import Where
 from ...types.record import Record, Status
 from ..search import by_words, closeness
 from ..text import words
-from .question import names
 from .request import Asked
 
 MOST = 2
@@ -66,7 +66,7 @@ def linked(asked: Asked, first: Sequence[Record]) -> list[Linked]:
 def _unasked(asked: Asked, first: Sequence[Record]) -> list[str]:
     """Whom the first results name, as it is written or as the graph has it from them."""
     said = set(words(asked.question.text))
-    written = [name for record in first for name in names(record.text)]
+    written = [name for record in first for name in find_names(record.text)]
     known = _entities(asked, linked={record.id for record in first}) if first else []
     found = {name_key(name): name for name in (*(one.body["name"] for one in known), *written)}
     return [name for name in found.values() if not said.issuperset(words(name))]

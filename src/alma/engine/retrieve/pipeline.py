@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import BusyError, ReadOnlyError, StorageFullError
+from ...reading.questions import read_question
+from ...reading.times import find_windows
 from ...types.kinds import MemoryType, last_stated
 from ...types.query import Hit
 from ...types.record import Origin, Provenance, Record, Status
@@ -25,11 +27,9 @@ from ..text import coverage, shorten, stems
 from ..view import view
 from .fuse import Candidate, relevant, similarity
 from .hop import linked
-from .question import read
 from .recall import recall
 from .request import MANNERS, Asked, Mode, Request
 from .score import explain, score
-from .when import windows
 
 _LOG = logging.getLogger("alma")
 _OWNED = (
@@ -76,14 +76,14 @@ def retrieve(engine: Engine, request: Request) -> MemorySlice:
 
 
 def look(engine: Engine, request: Request) -> Asked:
-    question = read(request.task)
+    question = read_question(request.task)
     now = request.as_of or engine.clock()
     return Asked(
         engine=engine,
         request=request,
         manner=MANNERS[request.mode],
         question=question,
-        windows=tuple(windows(question.text, now)),
+        windows=tuple(find_windows(question.text, now)),
         vectors=query_vectors(engine, question.text),
         now=now,
     )

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from ...reading.times import remove_times
 from ...types.evidence import NONE, Evidence
 from ...types.kinds import Episode, Turn
 from ...types.record import Record
@@ -20,7 +21,6 @@ from .fuse import FLOOR, Sign, squash
 from .request import Asked, Level
 from .score import shared_words
 from .talk import Lists, Place, Spoken, conversations, much, search, turns, within
-from .when import without_times
 
 EXCERPT = 3
 """So many turns of a conversation are shown."""
@@ -103,8 +103,8 @@ def _only_a_time(asked: Asked) -> bool:
     if not (asked.windows or asked.request.since or asked.request.until):
         return False
     text = asked.question.text
-    left = without_times(text)
-    return (bool(asked.windows) and left == text) or all(is_common(one) or one in STOP for one in words(left))
+    left = remove_times(text)
+    return all(is_common(one) or one in STOP for one in words(left))
 
 
 def _others_in_time(asked: Asked, known: Container[str]) -> list[Spoken]:
@@ -209,7 +209,7 @@ class Ground:
 def _ground(asked: Asked, lists: Lists) -> Ground:
     question = asked.question
     # "Last week" is not said of what happened last week.
-    text = without_times(question.text) if asked.windows else question.text
+    text = remove_times(question.text) if asked.windows else question.text
     return Ground(
         query=stems(text),
         names=tuple(name for name in question.names if not _ABBREVIATED.search(name)),

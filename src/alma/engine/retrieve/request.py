@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from ...reading.questions import Question
+from ...reading.times import Window
 from ...types.kinds import MemoryType
 from ...types.query import Where, visible_users
 from ...types.record import Status
@@ -14,8 +16,6 @@ from ...types.rules import EVERYWHERE
 from ...types.vector import Vector
 from ..context import Engine
 from ..settings import Settings, Weights
-from .question import Question
-from .when import Window
 
 
 class Mode(StrEnum):

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 
 from ...ports import Store
+from ...reading.times import Window
 from ...types.query import Hit, Where
 from ...types.vector import Vector
 from ..episodes import episode_of, number_of, turn_id
@@ -23,7 +24,6 @@ from ..search import by_meaning, by_words
 from ..text import content_words, is_common
 from .fuse import Prior, standardise
 from .request import Asked
-from .when import Window
 
 TURNS = 150
 """So many turns are looked at, by meaning and by words each."""
