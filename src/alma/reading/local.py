@@ -15,9 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from itertools import zip_longest
 from typing import Any
 
-from .port import UNSURE, About, Pair, Relation, Verdict
+from .local_entities import find_entities
+from .local_tasks import plan_tasks
+from .port import UNSURE, About, Entities, Pair, Plan, Relation, Verdict
 
 _SAME = Relation(Verdict.SAME, 0.99)
 _MAX_CHARS = 4_000
@@ -53,6 +56,12 @@ class LocalReader:
 
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         return [_SAME if _is_same(pair) else UNSURE for pair in pairs]
+
+    def plan_tasks(self, prompt: str) -> Plan:
+        return plan_tasks(prompt)
+
+    def find_entities(self, texts: Sequence[str], speakers: Sequence[str] = ()) -> list[Entities]:
+        return [find_entities(text, speaker) for text, speaker in zip_longest(texts, speakers, fillvalue="")]
 
 
 def _is_same(pair: Pair) -> bool:
