@@ -30,7 +30,7 @@ _ITEM = re.compile(
     r"(?:\[([ xX])\]\s*)?(.+)"
 )
 _INLINE_ITEM = re.compile(r"(?<=\S)\s+(?=\(?[2-9]\)\s)")
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])")
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])|\n+")
 _LITERAL = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|\([^()]*\)")
 _WORD = re.compile(r"\w[\w'-]*")
 
@@ -49,17 +49,15 @@ def plan_tasks(prompt: str) -> Plan:
     for line in _INLINE_ITEM.sub("\n", text).splitlines():
         parser.read_line(line.rstrip())
     parser.close_section()
-    drafts = parser.tasks
-    if not drafts and not parser.constraints and text:
+    # Sections are tasks where nothing in them asks for one.
+    drafts = parser.tasks or (parser.sections if len(parser.sections) > 1 else [])
+    if not drafts and not parser.constraints and _WORD.search(text):
         drafts = [_Draft(_SENTENCE_END.split(text, maxsplit=1)[0], [text])]
     if len(drafts) > _MAX_TASKS:
         rest = drafts[_MAX_TASKS - 1 :]
         lines = [f"- {line}" for draft in rest for line in draft.lines]
         drafts = [*drafts[: _MAX_TASKS - 1], _Draft(f"The remaining {len(rest)} points of the request", lines)]
-    tasks = [
-        Task(_make_title(one.title) or "Request", "\n".join(one.lines)[:_DESCRIPTION_CHARS], one.after)
-        for one in drafts
-    ]
+    tasks = [Task(_make_title(one.title), "\n".join(one.lines)[:_DESCRIPTION_CHARS], one.after) for one in drafts]
     return Plan(tuple(tasks), tuple(dict.fromkeys(parser.constraints)))
 
 
@@ -71,6 +69,7 @@ class _Parser:
 
     def __init__(self) -> None:
         self.tasks: list[_Draft] = []
+        self.sections: list[_Draft] = []
         self.constraints: list[str] = []
         self._background: list[str] = []
         self._in_fence = False
@@ -99,10 +98,9 @@ class _Parser:
             self._read_paragraph(line.strip())
 
     def close_section(self) -> None:
-        """Make a task of a headed section that has text and no task in it."""
         self._settle_lead()
-        if self._section == "task" and self._heading and self._body and len(self.tasks) == self._first:
-            self.tasks.append(_Draft(self._heading, self._body))
+        if self._section == "task" and _WORD.search(self._heading) and self._body:
+            self.sections.append(_Draft(self._heading, self._body))
 
     def _start_section(self, heading: str, *, is_lead: bool = False) -> None:
         self._heading, self._is_lead, self._body = heading, is_lead, list[str]()
@@ -147,6 +145,8 @@ class _Parser:
                 self._body.append(sentence)
 
     def _add_task(self, line: str, title: str, order: str) -> None:
+        if not _WORD.search(title):
+            return self._add_background(line)
         number = len(self.tasks)
         previous = range(number) if order == "last" else range(max(0, number - 1), number)
         is_after = bool(order) or (self._is_ordered and number > self._first)

@@ -112,7 +112,8 @@ class SessionInitializer:
         prompt = clean(validate.text("user_prompt", user_prompt))
         user = None if user_id is None else validate.name("user_id", user_id)
         plan, planned_by = self._plan(prompt) if auto_expand else (Plan(()), "")
-        context = manager.start_session(name, shorten(prompt, _GOAL_CHARS), user_id=user, orient=False)
+        goal = "; ".join(task.title for task in plan.tasks) if "\n" in prompt and plan.tasks else prompt
+        context = manager.start_session(name, shorten(goal, _GOAL_CHARS), user_id=user, orient=False)
         items = _created(tracker, _items(plan.tasks, domain, name, context.session_id))
         code = self._code()
         rules = _with_prompt(engagement(engine, name, engine.scope(name), user), plan, code, context)
