@@ -69,7 +69,7 @@ def _check_entry(text: object, speaker: str | None) -> tuple[str, str]:
     if not isinstance(text, str):
         raise ValidationError(f"text must be text (str), not {type(text).__name__}")
     # A redacted secret is no name.
-    readable = _REDACTED.sub(lambda found: " " * len(found[0]), text[:_MAX_CHARS])
+    readable = _REDACTED.sub(lambda found: " " * len(found[0]), text[:_MAX_CHARS]).replace("’", "'")
     return readable, validate.name("speaker", speaker) if speaker else ""
 
 

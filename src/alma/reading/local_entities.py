@@ -17,9 +17,9 @@ from .vocabulary import join_longest_first, load_vocabulary
 _words = partial(load_vocabulary, "entities.json")
 _MAX_CHARS = 100_000
 _SENTENCE_CHARS = 1_000
+_MAX_NAME_WORDS = 8
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _PERSON, _ORGANISATION, _THING = "person", "organisation", "thing"
-_REDACTED = re.compile(r"\[REDACTED:[^\]\s]{1,60}\]")
 _TOKEN = re.compile(r"(?P<word>[^\W_][\w&+-]*(?:[.'][^\W\d_]{2,20})*)(?P<end>'s?\b|\.(?=\s|$))?")
 _SENTENCE_START = re.compile(r"(?:\A|[.!?:\n]['\")”]?)[\s*•>-]{0,10}\Z")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)|\n+")
@@ -40,8 +40,7 @@ class _Mention:
 
 def find_entities(text: str, speaker: str = "") -> Entities:
     """Return the names of a text and what it states about them. `speaker` is who "I" is."""
-    text = _REDACTED.sub(lambda found: " " * len(found[0]), text[:_MAX_CHARS]).replace("’", "'")
-    text = text.replace(_OPEN, " ").replace(_CLOSE, " ")
+    text = text[:_MAX_CHARS].replace("’", "'").replace(_OPEN, " ").replace(_CLOSE, " ")
     mentions = _find_mentions(text)
     types = {one.name: one.type for one in mentions if one.is_sure}
     own = _Mention(0, 0, speaker, _PERSON)
@@ -112,7 +111,7 @@ def _find_names(text: str) -> Iterator[_Mention]:
         start, end = run[0][0], run[-1][0] + len(run[-1][1])
         name = text[start:end]
         kind = _PERSON if titles else _find_type(name)
-        is_word = (name[1:].islower() and _opens(text, start)) or (name.isupper() and len(run) == 1)
+        is_word = (name[1:].islower() and _opens(text, start)) or name.isupper()
         if len(name) > 1:
             yield _Mention(start, end, name, kind or _THING, bool(kind) or not (is_word or has_capital_nouns))
 
@@ -123,8 +122,8 @@ def _find_runs(text: str) -> Iterator[list[tuple[int, str]]]:
     end, is_over = 0, False
     for found in _TOKEN.finditer(text):
         word = found["word"]
-        is_joint = word in _words("name_joints")
-        if run and (is_over or text[end : found.start()] != " " or not (word[0].isupper() or is_joint)):
+        is_part = word[0].isupper() or word in _words("name_joints")
+        if run and (is_over or not is_part or text[end : found.start()] != " " or len(run) == _MAX_NAME_WORDS):
             yield run
             run = []
         if run or word[0].isupper():

@@ -146,7 +146,8 @@ class _Parser:
 
     def _add_task(self, line: str, title: str, order: str) -> None:
         if not _WORD.search(title):
-            return self._add_background(line)
+            self._add_background(line)
+            return
         number = len(self.tasks)
         previous = range(number) if order == "last" else range(max(0, number - 1), number)
         is_after = bool(order) or (self._is_ordered and number > self._first)
