@@ -172,7 +172,7 @@ SAMPLES: dict[str, Arguments] = {
     "about_entity": lambda w: {"name": "Alice"},
     "find_entities": lambda w: {"name": "Alice"},
     "traverse_graph": lambda w: {"name": "Alice"},
-    "find_paths": lambda w: {"start": "Alice", "end": "Bob"},
+    "find_paths": lambda w: {"start": "Alice", "end": "Acme Corp"},
     "merge_entities": lambda w: {"keep": "Alice", "others": ["Bob"]},
     "suggest_merges": lambda w: {},
     "graph_stats": lambda w: {},

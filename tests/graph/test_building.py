@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from alma import ALMA
-from alma.errors import NotFoundError, ValidationError
+from alma.errors import ModelUnavailableError, NotFoundError, ValidationError
 from alma.graph import Graph, about, build, create_graph_store, update
 from alma.graph.memory import MemoryRows
 from alma.stores.sqlite import SQLiteStore
 from alma.testing import FrozenClock
+from alma.types.asking import Answer, Prompt
 from alma.types.query import Where
 from alma.types.record import Status
 
@@ -238,6 +240,48 @@ def test_a_writer_that_was_killed_leaves_nothing_behind(alma: ALMA) -> None:
     assert any(one.status is Status.RETIRED for one in store.scan(Where(kinds={"entity"})))
     assert build(alma).relationships == 1
     assert said(alma, "tom") == {("works_at", "Globex")}
+
+
+# -- with a model
+
+
+class Scripted:
+    name = "scripted"
+
+    def __init__(self, *values: Any) -> None:
+        self._values = list(values)
+        self.asked: list[Prompt] = []
+
+    def ask(self, prompt: Prompt) -> Answer:
+        self.asked.append(prompt)
+        value = self._values.pop(0)
+        if isinstance(value, Exception):
+            raise value
+        return Answer(value=value, model=self.name)
+
+
+def test_a_model_reads_many_records_in_one_call(alma: ALMA) -> None:
+    for text in ("the falcon rewrite needs tom", "the canteen closes at two", "bob left for acme"):
+        fact(alma, text)
+    entities = [{"name": "bob", "type": "person"}, {"name": "acme", "type": "organization"}]
+    relations = [{"subject": "bob", "relation": "left for", "object": "acme"}]
+    model = Scripted({"texts": [{"n": 2, "entities": entities, "relations": relations}]})
+    built = build(alma, model=model)
+    assert (built.relationships, built.reader, len(model.asked)) == (1, "scripted", 1)
+    assert said(alma, "acme") == {("left_for", "bob")}
+    assert update(alma, model=Scripted()).relationships == 0
+
+
+def test_what_a_model_could_not_read_is_read_again_later(alma: ALMA, clock: FrozenClock) -> None:
+    fact(alma, "Tom works at Globex, and the falcon flies.")
+    built = build(alma, model=Scripted(ModelUnavailableError("not logged in")))
+    assert (built.relationships, built.reader) == (1, "local (scripted failed: not logged in)")
+    clock.advance(days=1)
+    answer = {"texts": [{"n": 0, "entities": [{"name": "falcon", "type": "project"}]}]}
+    again = update(alma, model=Scripted(answer))
+    assert (again.read, again.entities, again.reader) == (1, 1, "scripted")
+    clock.advance(days=1)
+    assert update(alma, model=Scripted()).read == 0
 
 
 # -- the card

@@ -1,10 +1,9 @@
-"""What a text names and says. `labelled/held_out.txt` was written before the rules and never tuned on."""
+"""What texts name and state. The scores on labelled sentences are in tests/reading/test_scoreboard.py."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,29 +11,8 @@ from hypothesis import strategies as st
 
 from alma.errors import ModelOutputError, ValidationError
 from alma.graph import EntityExtractor
-from alma.graph.extract.asking import SCHEMA
 from alma.models.schema import check
 from alma.types.asking import Answer, Prompt
-
-LABELLED = Path(__file__).parent / "labelled"
-
-
-class Sentence(NamedTuple):
-    text: str
-    entities: dict[str, list[str]]
-    relations: set[tuple[str, ...]]
-
-
-def sentences(name: str) -> list[Sentence]:
-    found = []
-    for block in (LABELLED / f"{name}.txt").read_text(encoding="utf-8").split("\n\n"):
-        lines = [line for line in block.splitlines() if line and not line.startswith("#")]
-        if lines:
-            text, named, said = lines
-            entities = dict(one.strip().rsplit(":", 1) for one in named[1:].split(";") if one.strip())
-            relations = {tuple(part.strip() for part in one.split("|")) for one in said[1:].split(";") if one.strip()}
-            found.append(Sentence(text, {key: kinds.split("|") for key, kinds in entities.items()}, relations))
-    return found
 
 
 def found(text: str, **options: Any) -> tuple[dict[str, str], set[tuple[str, ...]]]:
@@ -46,56 +24,11 @@ def found(text: str, **options: Any) -> tuple[dict[str, str], set[tuple[str, ...
     )
 
 
-def share(right: int, all: int) -> float:
-    return right / all if all else 1.0
-
-
-def measured(name: str) -> dict[str, float]:
-    told: list[tuple[set[Any], set[Any]]] = []
-    said: list[tuple[set[Any], set[Any]]] = []
-    typed = kinds = 0
-    for one in sentences(name):
-        entities, relations = found(one.text)
-        told.append((set(entities), set(one.entities)))
-        said.append((relations, one.relations))
-        both = entities.keys() & one.entities.keys()
-        typed += sum(entities[key] in one.entities[key] for key in both)
-        kinds += len(both)
-    return {
-        "entity precision": share(sum(len(a & b) for a, b in told), sum(len(a) for a, _ in told)),
-        "entity recall": share(sum(len(a & b) for a, b in told), sum(len(b) for _, b in told)),
-        "types": share(typed, kinds),
-        "relation precision": share(sum(len(a & b) for a, b in said), sum(len(a) for a, _ in said)),
-        "relation recall": share(sum(len(a & b) for a, b in said), sum(len(b) for _, b in said)),
-    }
-
-
-def test_the_labelled_sets_are_large_enough() -> None:
-    assert len(sentences("tuning")) + len(sentences("held_out")) >= 110
-    assert len(sentences("held_out")) == 60
-    assert {one.text for one in sentences("tuning")}.isdisjoint(one.text for one in sentences("held_out"))
-
-
-@pytest.mark.parametrize("name", ["tuning", "held_out"])
-def test_what_is_found_is_right(name: str) -> None:
-    told = measured(name)
-    assert told["entity precision"] >= 0.9, told
-    assert told["entity recall"] >= 0.85, told
-    assert told["types"] >= 0.85, told
-    assert told["relation precision"] >= 0.8, told
-    assert told["relation recall"] >= 0.7, told
-
-
-def test_the_sentence_everybody_knows() -> None:
+def test_the_sentence_of_the_seed() -> None:
     entities, relations = found("Alice from Acme Corp reviewed the PR that Bob submitted.")
-    assert entities == {
-        "Alice": "person", "Acme Corp": "organisation", "Bob": "person", "PR that Bob submitted": "thing"
-    }  # fmt: skip
-    assert relations == {
-        ("Alice", "works_at", "Acme Corp"),
-        ("Alice", "reviewed", "PR that Bob submitted"),
-        ("Bob", "submitted", "PR that Bob submitted"),
-    }
+    assert entities == {"Alice": "person", "Acme Corp": "organisation", "Bob": "person"}
+    assert relations == {("Alice", "works_at", "Acme Corp")}
+    assert found("Alice from Oslo reviewed the PR.")[1] == set(), "nobody works at a city"
 
 
 @pytest.mark.parametrize(
@@ -138,12 +71,6 @@ def test_i_is_who_speaks() -> None:
     entities, relations = found("I joined Initech last week.", speaker="Jon")
     assert relations == {("Jon", "joined", "Initech")}
     assert entities["Jon"] == "person"
-
-
-def test_a_first_name_is_its_full_name_where_there_is_one() -> None:
-    entities, relations = found("Jane Doe joined Acme Corp. Jane leads the data team.")
-    assert "Jane" not in entities
-    assert ("Jane Doe", "leads", "data team") in relations
 
 
 @pytest.mark.parametrize(
@@ -226,66 +153,74 @@ def test_a_long_text_takes_no_age(text: str) -> None:
 class Scripted:
     name = "scripted"
 
-    def __init__(self, value: Any) -> None:
-        self._value = value
+    def __init__(self, *values: Any) -> None:
+        self._values = list(values)
         self.asked: list[Prompt] = []
 
     def ask(self, prompt: Prompt) -> Answer:
         self.asked.append(prompt)
-        if isinstance(self._value, Exception):
-            raise self._value
-        check(self._value, prompt.schema)
-        return Answer(value=self._value, model=self.name)
+        value = self._values.pop(0)
+        if isinstance(value, Exception):
+            raise value
+        check(value, prompt.schema)
+        return Answer(value=value, model=self.name)
 
 
 TEXT = "the falcon rewrite slipped because Bob left for Acme Corp"
 
 
-def told(*relations: tuple[str, str, str], **entities: str) -> dict[str, Any]:
+def answer(*relations: tuple[str, str, str], n: int = 0, **entities: str) -> dict[str, Any]:
     return {
+        "n": n,
         "entities": [{"name": name.replace("_", " "), "type": kind} for name, kind in entities.items()],
-        "relationships": [{"subject": a, "type": b, "object": c} for a, b, c in relations],
+        "relations": [{"subject": a, "relation": b, "object": c} for a, b, c in relations],
     }
 
 
 def test_a_model_finds_more() -> None:
-    value = told(("Bob", "moved to", "Acme Corp"), Bob="person", Acme_Corp="organisation", falcon_rewrite="thing")
-    entities, relationships = EntityExtractor(Scripted(value)).extract(TEXT)
-    assert {one.name for one in entities} == {"Bob", "Acme Corp", "falcon rewrite"}
+    value = answer(("Bob", "moved to", "Acme Corp"), Bob="person", Acme_Corp="organization", falcon_rewrite="other")
+    extractor = EntityExtractor(Scripted({"texts": [value]}))
+    entities, relationships = extractor.extract(TEXT)
+    assert {one.name: one.type for one in entities} == {
+        "Bob": "person", "Acme Corp": "organisation", "falcon rewrite": "thing"
+    }  # fmt: skip
     assert [(one.subject, one.type, one.object) for one in relationships] == [("bob", "moved_to", "acme corp")]
     assert all(TEXT[start:end] == one.name for one in entities for start, end in one.spans)
+    sure = {one.name: one.confidence for one in entities}
+    assert sure["Bob"] > sure["falcon rewrite"], "what both readers find is surer"
+    assert extractor.reader == "scripted"
 
 
 def test_a_model_is_believed_only_as_far_as_the_text_goes() -> None:
-    value = told(
-        ("Bob", "killed", "Mallory"),
-        ("Bob", "x; DROP", "Acme Corp"),
-        ("Bob", "is", "Bob"),
-        Bob="person",
-        Mallory="person",
-    )
-    entities, relationships = EntityExtractor(Scripted(value)).extract(TEXT)
+    relations = (("Bob", "killed", "Mallory"), ("Bob", "x; DROP", "Acme Corp"), ("Bob", "is", "Bob"))
+    value = answer(*relations, Bob="person", Mallory="person", Acme_Corp="organization")
+    entities, relationships = EntityExtractor(Scripted({"texts": [value]})).extract(TEXT)
     assert {one.name for one in entities} == {"Bob", "Acme Corp"}
     assert relationships == []
 
 
-@pytest.mark.parametrize("value", [ModelOutputError("nonsense"), ["no"], {"entities": 7}, told(Bob="wizard")])
-def test_a_model_that_fails_takes_nothing_away(value: Any) -> None:
-    entities, _ = EntityExtractor(Scripted(value)).extract(TEXT)
-    assert {one.name for one in entities} == {"Bob", "Acme Corp"}
+@pytest.mark.parametrize("value", [ModelOutputError("nonsense"), ["no"], {"texts": 7}])
+def test_when_the_model_fails_the_local_reading_is_used(value: Any) -> None:
+    model = Scripted(value)
+    extractor = EntityExtractor(model)
+    assert {one.name for one in extractor.extract(TEXT)[0]} == {"Bob", "Acme Corp"}
+    assert extractor.reader.startswith("local (scripted failed: ")
+    extractor.extract("Maria left")
+    assert len(model.asked) == 1, "and it is not asked again"
 
 
-def test_the_text_is_material_for_the_model_and_no_instruction() -> None:
-    model = Scripted(told())
-    EntityExtractor(model).extract(TEXT)
+def test_texts_are_read_together_and_each_once() -> None:
+    model = Scripted({"texts": [answer(n=1, falcon="project")]})
+    extractor = EntityExtractor(model)
+    texts = [("I left.", "Jon"), ("the falcon", None), ("the falcon", None), ("  ", None)]
+    readings = extractor.extract_many(texts)
+    assert [[one.name for one in entities] for entities, _ in readings] == [[], ["falcon"], ["falcon"], []]
+    extractor.extract("the falcon")
     [prompt] = model.asked
-    assert TEXT in prompt.text
-    assert TEXT not in prompt.system
-    assert prompt.schema is SCHEMA
-    EntityExtractor(model).extract("   ")
-    assert len(model.asked) == 1
+    assert "Jon: I left." in prompt.text
+    assert "falcon" not in prompt.system
 
 
-def test_a_secret_that_was_taken_out_is_nobody() -> None:
+def test_a_redacted_secret_is_no_name() -> None:
     entities, _ = EntityExtractor().extract("Maria's key is [REDACTED:anthropic_key] and Tom has [REDACTED:password].")
     assert {one.name for one in entities} == {"Maria", "Tom"}

@@ -12,10 +12,10 @@ from alma.engine.refine import SCHEMA as REFINING
 from alma.errors import ModelOutputError
 from alma.models.answers import lenient, parse, strict
 from alma.models.schema import problems
-from alma.session.expanding.asking import _SCHEMA as EXPANDING
+from alma.reading.model import load_prompt
 
 
-@pytest.mark.parametrize("schema", [REFINING, EXPANDING])
+@pytest.mark.parametrize("schema", [REFINING, *(load_prompt(name)["schema"] for name in ("tasks", "entities"))])
 def test_what_we_ask_for_can_be_demanded(schema):
     assert strict(schema) is not None
 

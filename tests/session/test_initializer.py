@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import pytest
 from alma import ALMA
 from alma.domains import get_sales_schema
 from alma.engine.inject.prompt import tokens
-from alma.errors import ModelUnavailableError, ScopeError, ValidationError
+from alma.errors import ConfigError, ModelUnavailableError, ScopeError, ValidationError
 from alma.models.schema import check
 from alma.progress import ProgressTracker
 from alma.session import InitializationResult, SessionInitializer, SessionManager
@@ -82,21 +82,22 @@ def test_expanding_a_prompt_keeps_nothing(alma: ALMA, initializer: SessionInitia
     assert ProgressTracker(alma=alma).list_items() == []
 
 
-def test_blockers_and_parents_become_those_of_work_items(initializer: SessionInitializer) -> None:
+def test_what_comes_then_waits_and_details_stay_with_their_point(initializer: SessionInitializer) -> None:
     result = initializer.initialize(
-        "test", "helena", "- Deploy once the API is done\n- Implement the API\n  - Add the endpoint\n  - Add the tests"
+        "test", "helena", "- Implement the API\n  - with an endpoint\n  - with tests\n- Then deploy it"
     )
-    deploy, api, endpoint, tests = result.work_items
-    assert deploy.status == "blocked"
-    assert deploy.waiting_for == (api.id,)
-    assert (endpoint.parent_id, tests.parent_id) == (api.id, api.id)
-    assert result.recommended_start == endpoint
+    api, deploy = result.work_items
+    assert (deploy.title, deploy.status, deploy.waiting_for) == ("Deploy it", "blocked", (api.id,))
+    assert "with an endpoint" in api.description
+    assert result.recommended_start == api
+    assert result.planned_by == "local"
 
 
-def test_the_most_urgent_is_where_to_start(initializer: SessionInitializer) -> None:
-    result = initializer.initialize("test", "helena", "- Write docs\n- URGENT: fix the crash")
-    assert result.recommended_start is not None
-    assert result.recommended_start.title == "Fix the crash"
+@pytest.mark.parametrize("first", ["URGENT: fix the crash", "Fix the crash (urgent)", "[P0] Fix the crash"])
+def test_the_most_urgent_is_where_to_start(initializer: SessionInitializer, first: str) -> None:
+    result = initializer.initialize("test", "helena", f"- Write docs\n- Low-level cleanup\n- {first}")
+    assert result.recommended_start == result.work_items[2]
+    assert [item.priority for item in result.work_items] == [50, 50, 90]
 
 
 def test_the_same_prompt_twice_makes_each_item_once(alma: ALMA, initializer: SessionInitializer) -> None:
@@ -140,10 +141,10 @@ def test_what_is_known_and_what_happened_is_told(alma: ALMA, initializer: Sessio
     assert result.session.previous_handoff is not None
 
 
-def test_what_the_prompt_forbids_and_demands_stands_first(initializer: SessionInitializer) -> None:
+def test_what_the_prompt_forbids_and_demands_comes_first(initializer: SessionInitializer) -> None:
     result = initializer.initialize("test", "helena", "Fix the login. Don't touch the database. All tests must pass.")
-    assert result.constraints[0] == "Don't touch the database."
-    assert result.quality_gates[0] == "All tests must pass."
+    assert [item.title for item in result.work_items] == ["Fix the login"]
+    assert result.constraints[:2] == ["Don't touch the database", "All tests must pass"]
 
 
 def test_the_domain_names_the_types(initializer: SessionInitializer) -> None:
@@ -179,11 +180,13 @@ def test_bad_input_changes_nothing(open_alma: Opener) -> None:
 def test_a_result_as_a_prompt(initializer: SessionInitializer) -> None:
     result = initializer.initialize("test", "helena", "Fix the login, then deploy. Don't touch the database.")
     told = result.to_prompt()
-    assert told.startswith("# helena in test\nGoal: Fix the login, then deploy.\nStart with: wrk_")
+    assert told.startswith(
+        "# helena in test\nGoal: Fix the login, then deploy. Don't touch the database.\nStart with: wrk_"
+    )
     for part in (
         "## Work items",
         "## You may",
-        "- Don't touch the database.",
+        "- Don't touch the database",
         "- The tests pass: make test",
         "## Code",
     ):
@@ -222,41 +225,59 @@ class FakeModel:
         return Answer(value=self.value, model=self.name)
 
 
-def answer(*items: Mapping[str, Any]) -> dict[str, Any]:
-    usual = {"title": "x", "description": "y", "item_type": "task", "priority": 50, "after": []}
-    return {
-        "goal": "Ship it",
-        "items": [{**usual, **item} for item in items],
-        "constraints": ["no new packages"],
-        "quality_gates": ["reviewed"],
-    }
-
-
-def test_a_model_expands_the_prompt_when_there_is_one(alma: ALMA) -> None:
-    model = FakeModel(
-        answer(
-            {"title": "Design", "after": [1, 7], "item_type": "lead"},
-            {"title": "Build", "after": [0], "priority": 400, "item_type": "banana"},
-            {"title": " "},
-        )
-    )
+def test_a_model_plans_when_there_is_one(alma: ALMA) -> None:
+    tasks = [{"title": "Design the lead form", "after": [2, 7]}, {"title": "Build it", "after": [1]}]
+    model = FakeModel({"tasks": tasks, "constraints": ["no new packages"]})
     initializer = SessionInitializer(alma, model=model, workspace=None)
-    result = initializer.initialize("test", "helena", "Ship it, whatever it takes", domain=get_sales_schema())
+    result = initializer.initialize("test", "helena", "Ship the lead form", domain=get_sales_schema())
     design, build = result.work_items
-    assert design.blocked_by == (build.id,), "what would close a circle is dropped"
-    assert build.blocked_by == ()
-    assert (design.item_type, build.item_type, build.priority) == ("lead", "task", 100)
-    assert (result.goal, result.constraints, result.quality_gates) == ("Ship it", ["no new packages"], ["reviewed"])
-    assert model.asked[0].text == "Ship it, whatever it takes"
+    assert (design.blocked_by, build.blocked_by) == ((build.id,), ()), "no two tasks wait for each other"
+    assert (design.item_type, build.item_type) == ("lead", "task")
+    assert (result.constraints, result.planned_by) == (["no new packages"], "fake")
+    assert "Ship the lead form" in model.asked[0].text
 
 
-@pytest.mark.parametrize("value", [ModelUnavailableError("not logged in"), {"goal": "x"}, "nonsense"])
-def test_when_the_model_fails_grammar_has_to_do(alma: ALMA, value: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_configured_model_plans(open_alma: Opener) -> None:
+    model = FakeModel({"tasks": [{"title": "Ship it"}]})
+    alma = open_alma(model=model)
+    assert SessionInitializer(alma, workspace=None).initialize("test", "helena", "Ship it now").planned_by == "fake"
+    broken = open_alma(model=_fail_to_open)
+    items = SessionInitializer(broken, workspace=None).expand_prompt(LIST)
+    assert (len(items), items.planned_by) == (3, "local (the model failed: no key)")
+
+
+def _fail_to_open(engine: Any) -> None:
+    raise ConfigError("no key")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ModelUnavailableError("not logged in"),
+        {"goal": "x"},
+        "nonsense",
+        {"tasks": []},
+        {"tasks": [{"title": " "}]},
+        {"tasks": [{"title": "Run ./steal.sh"}]},
+    ],
+)
+def test_when_the_model_fails_the_local_plan_is_used(alma: ALMA, value: Any, caplog: pytest.LogCaptureFixture) -> None:
     initializer = SessionInitializer(alma, model=FakeModel(value), workspace=None)
     with caplog.at_level(logging.WARNING, "alma"):
-        assert [item.title for item in initializer.expand_prompt(LIST)] == [
-            "Test the login form",
-            "Test password reset",
-            "Fix flaky selectors",
-        ]
-    assert "could not expand" in caplog.text
+        items = initializer.expand_prompt(LIST)
+    assert [item.title for item in items] == ["Test the login form", "Test password reset", "Fix flaky selectors"]
+    assert items.planned_by.startswith("local (fake failed: ")
+    assert "fake could not plan" in caplog.text
+
+
+def test_a_slow_model_is_not_waited_for(alma: ALMA) -> None:
+    release = threading.Event()
+
+    class Slow(FakeModel):
+        def ask(self, prompt: Prompt) -> Answer:
+            release.wait(20)
+            raise ModelUnavailableError("too late")
+
+    items = SessionInitializer(alma, model=Slow(None), workspace=None, timeout=0.05).expand_prompt(LIST)
+    release.set()
+    assert (len(items), items.planned_by) == (3, "local (fake failed: it did not answer within 0.05 seconds)")

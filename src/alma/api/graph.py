@@ -35,6 +35,8 @@ class GraphBuilt:
     entities: int
     relationships: int
     ended: int
+    reader: str
+    """Which reader was at work, and whether the model failed."""
 
 
 @operation(Effect.ADDS, idempotent=True)
@@ -49,8 +51,8 @@ def build_graph(
     """
     from ..graph import build, update
 
-    made = (build if everything else update)(alma, model=alma.model, progress=progress)
-    return GraphBuilt(made.records, made.read, made.entities, made.relationships, made.ended)
+    made = (build if everything else update)(alma, progress=progress)
+    return GraphBuilt(made.records, made.read, made.entities, made.relationships, made.ended, made.reader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

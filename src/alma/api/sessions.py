@@ -137,6 +137,8 @@ class Initialized:
     scope_rules: list[str]
     constraints: list[str]
     quality_gates: list[str]
+    planned_by: str
+    """Which reader made the work items: `local`, or a model's name; empty when none were asked for."""
     prompt: str
     """All of it as Markdown for a prompt."""
 
@@ -175,6 +177,7 @@ def initialize(
         scope_rules=made.scope_rules,
         constraints=made.constraints,
         quality_gates=made.quality_gates,
+        planned_by=made.planned_by,
         prompt=made.to_prompt(max_tokens),
     )
 

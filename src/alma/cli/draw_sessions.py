@@ -175,7 +175,8 @@ def initialized(made: Initialized, now: datetime) -> Iterator[Shape]:
     yield line(f"{made.agent}: {fit(made.goal)}")
     if made.work_items:
         around = Around({item.id: item for item in made.work_items}, now)
-        yield line(f"\n{counted(len(made.work_items), 'work item')}", "bold")
+        planned = f", planned by {made.planned_by}" if made.planned_by != "local" else ""
+        yield line(f"\n{counted(len(made.work_items), 'work item')}{planned}", "bold")
         yield items_table(made.work_items, around)
     if made.recommended_start is not None:
         yield line_of(made.recommended_start, "begin with  ")

@@ -65,6 +65,8 @@ def build(args: argparse.Namespace, out: Output) -> int:
         anything = made.entities or made.relationships or made.ended
         read = f"read {counted(made.read, 'memory', 'memories')}"
         out.line(f"{read}: {what}{ended}" if anything else f"{read}: nothing is new")
+        if made.reader != "local":
+            out.line(f"reader: {made.reader}")
     return 0
 
 

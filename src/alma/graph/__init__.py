@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from .building import Built, build, update
     from .card import Card, about
-    from .extract import EntityExtractor
+    from .extractor import EntityExtractor
     from .graph import Graph
     from .registry import create_graph_store
 
@@ -38,7 +38,7 @@ _HOMES = {
     ),
     ".building": ("Built", "build", "update"),
     ".card": ("Card", "about"),
-    ".extract": ("EntityExtractor",),
+    ".extractor": ("EntityExtractor",),
     ".graph": ("Graph",),
     ".registry": ("create_graph_store",),
 }

@@ -6,8 +6,8 @@ deleted takes it along.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -20,12 +20,11 @@ from ..engine.drafts import Draft
 from ..errors import ValidationError, unknown
 from ..ports import Model
 from ..types import speech
-from ..types.graph import Entity, Relationship
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status
 from ..types.times import from_iso, to_iso
-from .extract import EntityExtractor
+from .extractor import EntityExtractor, Extracted
 from .graph import Graph
 from .registry import create_graph_store
 
@@ -38,9 +37,28 @@ READABLE = (*KINDS, "user_preference", "outcome", "heuristic", "anti_pattern")
 _BATCH = 100
 _MARGIN = timedelta(minutes=5)
 """Clocks of several machines differ; what is read twice is not doubled."""
+_MAX_VERSIONS = 1_000
 Progress = Callable[[int, int], None]
 """How many records were looked at, of how many."""
-Said = tuple[list[Entity], list[Relationship]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """A text of a record. `turn` is set where it is a turn of a conversation."""
+
+    source: str
+    at: datetime
+    text: str
+    speaker: str | None = None
+    turn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """When to read from, and the versions of the records that were read shortly before: they are not read again."""
+
+    since: datetime | None = None
+    versions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +73,8 @@ class Built:
     relationships: int
     ended: int
     """Relations and entities that ended or went because their record did."""
+    reader: str = "local"
+    """Which reader was at work; "local (… failed: …)" when the model's answer could not be used."""
 
 
 def build(
@@ -69,6 +89,7 @@ def build(
     """Read all facts, decisions and conversations into the graph. Done again, it adds nothing.
 
     Without a memory it opens the one that is configured here; without a graph it is the one in that memory's own store.
+    Without a model it asks the memory's own, if one is configured.
     """
     return _run(alma, graph, model, kinds, progress, project_id, since_last=False)
 
@@ -106,8 +127,8 @@ def _run(
         named = opened.project_id if project_id is None else validate.name("project_id", project_id)
         engine = opened.engine if named == opened.project_id else replace(opened.engine, project=named)
         into = graph or create_graph_store("sqlite", alma=opened, project_id=named)
-        since = _last(engine, into) if since_last else None
-        return _Builder(engine, into, EntityExtractor(model), since, progress).run(wanted)
+        last = _find_last_run(engine, into) if since_last else None
+        return _Builder(engine, into, EntityExtractor(model or opened.model), last or _Run(), progress).run(wanted)
     finally:
         if alma is None:
             opened.close()
@@ -127,13 +148,14 @@ class _Builder:
         engine: Engine,
         graph: Graph,
         extractor: EntityExtractor,
-        since: datetime | None,
+        last: _Run,
         progress: Progress | None,
     ) -> None:
         self._engine = engine
         self._graph = graph
         self._extractor = extractor
-        self._since = since
+        self._since = last.since
+        self._versions = last.versions
         self._progress = progress
         self._empty = False
         """Nothing was held when the run began, so that nothing can have ended."""
@@ -149,7 +171,8 @@ class _Builder:
         records = list(self._records(kinds))
         for number, record in enumerate(records, 1):
             self._counts["records"] += 1
-            if self._since is None or record.updated_at >= self._since:
+            is_recent = self._since is None or record.updated_at >= self._since
+            if is_recent and self._versions.get(record.id) != record.version:
                 waiting.append(record)
             if len(waiting) == _BATCH:
                 self._take(waiting)
@@ -158,11 +181,14 @@ class _Builder:
                 self._progress(number, len(records))
         self._take(waiting)
         self._bury()
-        _remember(self._engine, self._graph, began)
+        if not self._extractor.failure:
+            # What the model could not read now is read again the next time.
+            recent = [one for one in records if one.updated_at >= began - _MARGIN][-_MAX_VERSIONS:]
+            _remember(self._engine, self._graph, _Run(began, {one.id: one.version for one in recent}))
         after = self._graph.stats()
         self._counts["entities"] = max(0, after.entities - before.entities + self._gone[0])
         self._counts["relationships"] = max(0, after.relationships - before.relationships + self._gone[1])
-        return Built(**self._counts)
+        return Built(**self._counts, reader=self._extractor.reader)
 
     def _records(self, kinds: tuple[str, ...]) -> Iterator[Record]:
         """Oldest first, so that what was said later has the last word; without their vectors, which take room.
@@ -183,7 +209,7 @@ class _Builder:
                 # An earlier version read it in.
                 self._forget(one.id)
         records = [one for one in records if self._is_for_all(one)]
-        said = {one.id: self._read(one) for one in records if one.status is Status.ACTIVE}
+        said = self._read_all([one for one in records if one.status is Status.ACTIVE])
         entities = [one for some, _ in said.values() for one in some]
         related = [one for _, some in said.values() for one in some]
         made, joined = self._graph.tell(entities, related) if entities else ([], [])
@@ -212,37 +238,35 @@ class _Builder:
         self._gone[1] += relationships
         self._counts["ended"] += entities + relationships + ended
 
-    def _read(self, record: Record) -> Said:
-        if record.kind == MemoryType.EPISODE:
-            return self._conversation(record)
-        entities, relationships = self._extractor.extract(record.text)
-        return self._of(record.id, record.valid_from or record.created_at, entities, relationships)
+    def _read_all(self, records: Sequence[Record]) -> dict[str, Extracted]:
+        """Return what each record says. All their texts are read together, so that a model is asked in batches."""
+        passages = [one for record in records for one in self._passages(record)]
+        readings = self._extractor.extract_many([(one.text, one.speaker) for one in passages])
+        said: dict[str, Extracted] = {record.id: ([], []) for record in records}
+        for one, (entities, relationships) in zip(passages, readings, strict=True):
+            said[one.source][0].extend(replace(entity, sources=(one.source,)) for entity in entities)
+            said[one.source][1].extend(
+                replace(
+                    relation,
+                    sources=(one.source,),
+                    valid_from=one.at,
+                    attributes={**relation.attributes, **({"turn": one.turn} if one.turn else {})},
+                    id="",
+                )
+                for relation in relationships
+            )
+        return said
 
-    def _conversation(self, episode: Record) -> Said:
-        """Each turn by itself; of a person who has a name "I" is that person."""
-        entities: list[Entity] = []
-        related: list[Relationship] = []
-        for turn in episodes.turns(self._engine, episode):
-            if turn.status is not Status.ACTIVE or not speech.is_person(turn.body["speaker"]):
-                continue
-            name = str(turn.body["speaker"])
-            speaker = None if name.casefold() in _NAMELESS else name
-            found, told = self._extractor.extract(turn.body["text"], speaker=speaker)
-            some, more = self._of(episode.id, turn.created_at, found, told, turn=turn.id)
-            entities += some
-            related += more
-        return entities, related
-
-    def _of(
-        self, source: str, at: datetime, entities: list[Entity], relationships: list[Relationship], **about: str
-    ) -> Said:
-        return (
-            [replace(one, sources=(source,)) for one in entities],
-            [
-                replace(one, sources=(source,), valid_from=at, attributes={**one.attributes, **about}, id="")
-                for one in relationships
-            ],
-        )
+    def _passages(self, record: Record) -> Iterator[_Passage]:
+        """Yield the texts of a record: of a conversation each turn of a person, with the name of who speaks."""
+        if record.kind != MemoryType.EPISODE:
+            yield _Passage(record.id, record.valid_from or record.created_at, record.text)
+            return
+        for turn in episodes.turns(self._engine, record):
+            if turn.status is Status.ACTIVE and speech.is_person(turn.body["speaker"]):
+                name = str(turn.body["speaker"])
+                speaker = None if name.casefold() in _NAMELESS else name
+                yield _Passage(record.id, turn.created_at, turn.body["text"], speaker, turn.id)
 
     def _bury(self) -> None:
         """What came from a record that was deleted goes with it."""
@@ -260,20 +284,20 @@ def _marker(engine: Engine, graph: Graph) -> str:
     return f"mrk_graph_{blake2b(told.encode(), digest_size=12).hexdigest()}"
 
 
-def _last(engine: Engine, graph: Graph) -> datetime | None:
+def _find_last_run(engine: Engine, graph: Graph) -> _Run | None:
     held = engine.store.get([_marker(engine, graph)])
     if not held or not graph.find(limit=1):
         return None
     at = from_iso(held[0].body["value"])
-    return at - _MARGIN if at is not None else None
+    return None if at is None else _Run(at - _MARGIN, held[0].body.get("versions", {}))
 
 
-def _remember(engine: Engine, graph: Graph, began: datetime) -> None:
+def _remember(engine: Engine, graph: Graph, run: _Run) -> None:
     name = _marker(engine, graph)
 
     def attempt() -> tuple[None, list[Record]]:
         held = engine.store.get([name])
-        value = {"value": to_iso(began)}
+        value = {"value": to_iso(run.since), "versions": dict(run.versions)}
         if held:
             return None, [revise(engine, held[0], body=value)]
         draft = Draft(kind="marker", body=value, provenance=Provenance(Origin.SYSTEM))

@@ -15,10 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from itertools import zip_longest
 from typing import Any
 
+from .local_entities import find_entities
 from .local_memories import find_local_memories
-from .port import UNSURE, About, Known, MemoryProposal, Pair, Relation, Turn, Verdict
+from .local_tasks import plan_tasks
+from .port import UNSURE, About, Entities, Known, MemoryProposal, Pair, Plan, Relation, Turn, Verdict
 
 _SAME = Relation(Verdict.SAME, 0.99)
 _MAX_CHARS = 4_000
@@ -57,6 +60,12 @@ class LocalReader:
 
     def find_memories(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[MemoryProposal]:
         return find_local_memories(turns)
+
+    def plan_tasks(self, prompt: str) -> Plan:
+        return plan_tasks(prompt)
+
+    def find_entities(self, texts: Sequence[str], speakers: Sequence[str] = ()) -> list[Entities]:
+        return [find_entities(text, speaker) for text, speaker in zip_longest(texts, speakers, fillvalue="")]
 
 
 def _is_same(pair: Pair) -> bool:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 from ..ports import Model
@@ -174,18 +175,29 @@ class ModelReader:
 
     def plan_tasks(self, prompt: str) -> Plan:
         answer = self._ask("tasks", {"request": prompt[:_BATCH_CHARS]})
-        count = len(answer["tasks"])
+        request = _normalise(prompt)
+        items = {}
+        for number, item in enumerate(answer["tasks"], 1):
+            if _has_unknown_literal(f"{item['title']} {item.get('description', '')}", request):
+                self.dropped.add("names something that was not there")
+            else:
+                items[number] = item
+        places = {number: index for index, number in enumerate(items)}
         tasks = [
             Task(
                 item["title"].strip(),
                 item.get("description", "").strip(),
-                tuple(sorted({n - 1 for n in item.get("after", ()) if 1 <= n <= count and n - 1 != index})),
+                tuple(sorted({places[n] for n in item.get("after", ()) if n in places and n != number})),
             )
-            for index, item in enumerate(answer["tasks"])
+            for number, item in items.items()
         ]
         return Plan(tuple(tasks), tuple(answer.get("constraints", ())))
 
-    def find_entities(self, texts: Sequence[str]) -> list[Entities]:
+    def find_entities(self, texts: Sequence[str], speakers: Sequence[str] = ()) -> list[Entities]:
+        # A turn of a conversation is shown with its speaker, so that "I" has a name.
+        texts = [
+            f"{speaker}: {text}" if speaker else text for text, speaker in zip_longest(texts, speakers, fillvalue="")
+        ]
         entries = [{"n": n, "text": text[:_TURN_CHARS]} for n, text in enumerate(texts)]
         entities: dict[int, Entities] = {}
         for batch in _split_batches(entries, 25):

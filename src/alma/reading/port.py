@@ -207,6 +207,6 @@ class Reader(Comparer, Protocol):
         """Split a request into tasks and the constraints that hold for all of them."""
         ...
 
-    def find_entities(self, texts: Sequence[str]) -> list[Entities]:
-        """Return the entities and relations of each text, in order."""
+    def find_entities(self, texts: Sequence[str], speakers: Sequence[str] = ()) -> list[Entities]:
+        """Return the entities and relations of each text, in order. `speakers` are who "I" is in each of them."""
         ...

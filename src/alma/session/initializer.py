@@ -1,8 +1,9 @@
-"""`SessionInitializer`: the stage is set before the actor performs."""
+"""`SessionInitializer`: plans the work, orients in the code and recalls what matters before an agent begins."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -15,15 +16,17 @@ from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.retrieve.pipeline import retrieve
 from ..engine.text import normalise, shorten
-from ..errors import ModelError, ValidationError
+from ..errors import ALMAError, ModelOutputError, ValidationError
 from ..ports import Model
+from ..reading.foreground import ask_in_time
+from ..reading.local import LocalReader
+from ..reading.port import Plan, Task
 from ..types.ids import new_id
 from ..types.kinds import KINDS
 from ..types.scope import MemoryScope
 from ..types.slice import MemorySlice
 from . import codebase
 from .engagement import Engagement, engagement
-from .expanding import Expansion, Task, expand
 from .manager import SessionManager
 from .types import InitializationResult, SessionContext
 
@@ -36,10 +39,22 @@ _LOG = logging.getLogger("alma")
 _ACTIVITY = 10
 _LINE_CHARS = 200
 _QUERY_CHARS = 4000
+_GOAL_CHARS = 300
+_TITLE_CHARS = 200
+_MODEL_SECONDS = 30.0
+_PRIORITIES = {
+    **dict.fromkeys(("urgent", "critical", "asap", "blocker", "p0"), 90),
+    **dict.fromkeys(("important", "high priority", "high", "p1"), 75),
+    **dict.fromkeys(("low priority", "low", "optional", "nice to have", "later", "p3"), 25),
+}
+_NAMED = "|".join(_PRIORITIES)
+_LABEL = re.compile(rf"\W*({_NAMED})(?:[:\])]|\s[–-]\s)|.*[(\[]({_NAMED})[)\]]\W*$", re.IGNORECASE)
 
 
 class Ready(list["WorkItem"]):
-    """A list that may be awaited, and then gives itself."""
+    """A list that may be awaited, and then gives itself. `planned_by` is the reader that made it."""
+
+    planned_by = ""
 
     def __await__(self) -> Generator[None, None, Ready]:
         yield from ()
@@ -58,7 +73,8 @@ class SessionInitializer:
     """Gets an agent ready: what there is to do, where it stands, what is known, what the rules are, where to begin.
 
     What these methods give back may be used at once or awaited. In an event loop, `initialize_async` keeps the loop
-    free. `model` expands prompts where one is given; without one, or when it fails, they are expanded by their grammar.
+    free. `model`, or the one that the memory is configured with, plans the work items within `timeout` seconds. Without
+    a model, or when it fails, they are planned locally; `planned_by` says which it was.
     """
 
     def __init__(
@@ -69,9 +85,11 @@ class SessionInitializer:
         *,
         model: Model | None = None,
         workspace: str | PathLike[str] | None = ".",
+        timeout: float = _MODEL_SECONDS,
     ) -> None:
         self.alma = alma
         self.model = model
+        self.timeout = validate.number("timeout", timeout, 0.0, 3600.0)
         self.workspace = None if workspace is None else Path(workspace)
         self._tracker = progress_tracker
         self._manager = session_manager
@@ -93,11 +111,12 @@ class SessionInitializer:
         name = arguments.agent(engine, agent)
         prompt = clean(validate.text("user_prompt", user_prompt))
         user = None if user_id is None else validate.name("user_id", user_id)
-        read = self._expanded(prompt, domain) if auto_expand else Expansion(goal=shorten(prompt, 300))
-        context = manager.start_session(name, read.goal, user_id=user, orient=False)
-        items = _created(tracker, name, context.session_id, read.tasks)
+        plan, planned_by = self._plan(prompt) if auto_expand else (Plan(()), "")
+        goal = "; ".join(task.title for task in plan.tasks) if "\n" in prompt and plan.tasks else prompt
+        context = manager.start_session(name, shorten(goal, _GOAL_CHARS), user_id=user, orient=False)
+        items = _created(tracker, _items(plan.tasks, domain, name, context.session_id))
         code = self._code()
-        rules = _with_prompt(engagement(engine, name, engine.scope(name), user), read, code, context)
+        rules = _with_prompt(engagement(engine, name, engine.scope(name), user), plan, code, context)
         return InitializationResult(
             session_id=context.session_id,
             project_id=engine.project,
@@ -113,6 +132,7 @@ class SessionInitializer:
             recommended_start=_start(items) or context.suggested_focus,
             initialized_at=engine.clock(),
             session=replace(context, codebase_state=code),
+            planned_by=planned_by,
         )
 
     async def initialize_async(
@@ -134,7 +154,10 @@ class SessionInitializer:
 
     def expand_prompt(self, user_prompt: str, domain: DomainSchema | None = None) -> Ready:
         """The work items that a prompt asks for, not yet kept; each knows by id what it waits for."""
-        return Ready(_items(self._expanded(clean(validate.text("user_prompt", user_prompt)), domain).tasks, None, ""))
+        plan, planned_by = self._plan(clean(validate.text("user_prompt", user_prompt)))
+        items = Ready(_items(plan.tasks, domain))
+        items.planned_by = planned_by
+        return items
 
     def orient_to_codebase(self, project_id: str | None = None) -> Bearings:
         """Branch, changes, recent commits, layout and how tests are run; empty where there is no code."""
@@ -163,59 +186,76 @@ class SessionInitializer:
         manager = self._manager or SessionManager(named, self.alma, progress=self._tracker, workspace=self.workspace)
         return manager, self._tracker or manager.tracker(named)
 
-    def _expanded(self, prompt: str, domain: DomainSchema | None) -> Expansion:
-        if self.model is not None:
+    def _plan(self, prompt: str) -> tuple[Plan, str]:
+        """Return the plan and the name of the reader that made it."""
+        name = "the model"
+        try:
+            model = self.model or self.alma.model
+            if model is None:
+                return LocalReader().plan_tasks(prompt), "local"
             # Loaded where a model is asked; most are not.
-            from .expanding.asking import ask
+            from ..reading.model import ModelReader
 
-            try:
-                return ask(self.model, prompt, domain)
-            except ModelError as error:
-                _LOG.warning("the model could not expand the prompt, so its grammar has to do: %s", error)
-        return _typed(expand(prompt), domain)
+            name = model.name
+            plan = ask_in_time(lambda: ModelReader(model).plan_tasks(prompt), self.timeout)
+            tasks = tuple(task for task in plan.tasks if re.search(r"\w", task.title))
+            if len(tasks) < len(plan.tasks) or not (tasks or plan.constraints):
+                raise ModelOutputError("its plan has no tasks, or tasks without a title")
+            return plan, name
+        except ALMAError as error:
+            _LOG.warning("%s could not plan the request, which is planned locally: %s", name, error)
+            return LocalReader().plan_tasks(prompt), f"local ({name} failed: {error})"
 
     def _code(self) -> dict[str, Any] | None:
         return None if self.workspace is None else codebase.orient(self.workspace)
 
 
-def _typed(read: Expansion, domain: DomainSchema | None) -> Expansion:
-    """With the names of the domain's own things as types, where a task names one."""
-    if domain is None:
-        return read
-    names = [one.name for one in domain.entity_types]
-    return replace(read, tasks=tuple(replace(task, item_type=_type_in(task, names)) for task in read.tasks))
-
-
-def _type_in(task: Task, names: Sequence[str]) -> str:
-    said = f" {normalise(task.title)} "
-    named = (name for name in names if f" {name.casefold().replace('_', ' ')} " in said)
-    return next(named, task.item_type)
-
-
-def _items(tasks: Sequence[Task], agent: str | None, session: str) -> list[WorkItem]:
+def _items(
+    tasks: Sequence[Task], domain: DomainSchema | None, agent: str | None = None, session: str = ""
+) -> list[WorkItem]:
+    """Return one work item for each task, typed by the domain's entity that it names."""
     from ..progress import WorkItem
 
+    names = [] if domain is None else [one.name for one in domain.entity_types]
     ids = [new_id(KINDS["work_item"].prefix) for _ in tasks]
-    return [
-        WorkItem(
+    items = []
+    for at, (task, after) in enumerate(zip(tasks, _drop_cycles(tasks), strict=True)):
+        words = f" {normalise(task.title)} "
+        label = _LABEL.match(task.title)
+        item = WorkItem(
             id=ids[at],
             agent=agent,
-            title=task.title,
-            description=task.description,
-            item_type=task.item_type,
-            priority=task.priority,
-            parent_id=None if task.parent is None else ids[task.parent],
-            blocked_by=tuple(ids[first] for first in task.after),
+            title=shorten(task.title, _TITLE_CHARS),
+            description=task.description or task.title,
+            item_type=next((name for name in names if f" {name.casefold().replace('_', ' ')} " in words), "task"),
+            priority=_PRIORITIES[(label[1] or label[2]).lower()] if label else 50,
+            blocked_by=tuple(ids[first] for first in after),
             metadata={"session": session} if session else {},
         )
-        for at, task in enumerate(tasks)
-    ]
+        items.append(item)
+    return items
 
 
-def _created(tracker: ProgressTracker, agent: str, session: str, tasks: Sequence[Task]) -> list[WorkItem]:
-    """The items of these tasks in their order, all kept or none; one that is open already is taken as it is."""
+def _drop_cycles(tasks: Sequence[Task]) -> list[list[int]]:
+    """Return what each task waits for, without what would make two tasks wait for each other."""
+    waits: list[list[int]] = [[] for _ in tasks]
+
+    def depends(one: int, other: int) -> bool:
+        reached = [one]
+        for number in reached:
+            reached += [first for first in waits[number] if first not in reached]
+        return other in reached
+
+    for at, task in enumerate(tasks):
+        for first in task.after:
+            if 0 <= first < len(tasks) and not depends(first, at):
+                waits[at].append(first)
+    return waits
+
+
+def _created(tracker: ProgressTracker, drawn: Sequence[WorkItem]) -> list[WorkItem]:
+    """The items in their order, all kept or none; one that is open already is taken as it is."""
     known = {_same(item): item.id for item in tracker.list_items(("pending", "in_progress", "blocked", "review"))}
-    drawn = _items(tasks, agent, session)
     held = {item.id: known[_same(item)] for item in drawn if _same(item) in known}
     fresh = [_renamed(item, held) for item in drawn if item.id not in held]
     made = {item.id: item for item in tracker.create_work_items(_first_things_first(fresh))} if fresh else {}
@@ -227,23 +267,21 @@ def _same(item: WorkItem) -> tuple[str, str]:
 
 
 def _renamed(item: WorkItem, held: dict[str, str]) -> WorkItem:
-    parent = held.get(item.parent_id, item.parent_id) if item.parent_id else None
-    return replace(item, parent_id=parent, blocked_by=tuple(held.get(id, id) for id in item.blocked_by))
+    return replace(item, blocked_by=tuple(held.get(id, id) for id in item.blocked_by))
 
 
 def _first_things_first(items: Sequence[WorkItem]) -> Iterable[WorkItem]:
     """So that each names only what was made before it."""
     waiting = {item.id: item for item in items}
     while waiting:
-        ready = [one for one in waiting.values() if not waiting.keys() & {one.parent_id, *one.blocked_by}]
+        ready = [one for one in waiting.values() if not waiting.keys() & set(one.blocked_by)]
         for one in ready or list(waiting.values()):
             yield waiting.pop(one.id)
 
 
 def _start(items: Sequence[WorkItem]) -> WorkItem | None:
-    """The most urgent that waits for nothing and has no parts of its own."""
-    wholes = {item.parent_id for item in items}
-    free = [item for item in items if item.status in ("pending", "in_progress") and item.id not in wholes]
+    """The most urgent that waits for nothing."""
+    free = [item for item in items if item.status in ("pending", "in_progress")]
     return max(free, key=lambda item: item.priority, default=None)
 
 
@@ -252,17 +290,15 @@ def _memories(engine: Engine, prompt: str, agent: str, user: str | None) -> Memo
     return retrieve(engine, arguments.request(engine, given))
 
 
-def _with_prompt(
-    rules: Engagement, read: Expansion, code: dict[str, Any] | None, context: SessionContext
-) -> Engagement:
-    """What the request itself forbids and demands stands first; then what the code and the last session call for."""
+def _with_prompt(rules: Engagement, plan: Plan, code: dict[str, Any] | None, context: SessionContext) -> Engagement:
+    """What the request itself forbids and demands comes first; then what the code and the last session call for."""
     command = code["tests"]["command"] if code else None
     previous = context.previous_handoff
     failing = [name for name, passing in previous.test_status.items() if not passing] if previous else []
-    gates = [*(shorten(gate, _LINE_CHARS) for gate in read.gates), *rules.quality_gates]
+    gates = list(rules.quality_gates)
     gates += [f"The tests pass: {command}"] if command else []
     gates += [f"{name} passes again" for name in failing[:5]]
-    bounds = [*(shorten(bound, _LINE_CHARS) for bound in read.constraints), *rules.constraints]
+    bounds = [*(shorten(bound, _LINE_CHARS) for bound in plan.constraints), *rules.constraints]
     return Engagement(rules.scope_rules, bounds, list(dict.fromkeys(gates)))
 
 

@@ -128,6 +128,8 @@ class InitializationResult:
     recommended_start: WorkItem | None
     initialized_at: datetime
     session: SessionContext
+    planned_by: str = ""
+    """Which reader made the work items: `local`, a model's name, or both when the model failed; empty without."""
 
     def __await__(self) -> Generator[None, None, InitializationResult]:
         yield from ()

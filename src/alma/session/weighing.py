@@ -30,28 +30,18 @@ NOTED = 50
 """So many decisions are kept while a session goes on; the best of them are handed over."""
 
 _USUAL = 0.5
-_HEAVY = re.compile(
-    r"\b(?:never|must|always|only|security|secret|breaking|incompatib\w+|migrat\w+|schema|public api|contract"
-    r"|irreversib\w+|delet\w+|data loss|requirement|agreed|approved|user (?:wants|said|asked|decided))\b",
-    re.I,
-)
-_CHOSEN = re.compile(
-    r"\b(?:instead of|rather than|over|not|no longer|switch(?:ed)? to|chose|decided|replac\w+)\b", re.I
-)
-_REASON = re.compile(r"\b(?:because|since|so that|in order to|due to|as it|otherwise)\b", re.I)
-_HEDGED = re.compile(
-    r"\b(?:maybe|perhaps|for now|temporar\w+|might|try(?:ing)?|minor|cosmetic|renamed|typo|tweak\w*|probably)\b", re.I
-)
+_SIGNS = {
+    r"\b(?:never|must|always|only|agreed|approved|security|breaking|migrat\w+|delet\w+|user (?:wants|said))\b": 0.2,
+    r"\b(?:instead of|rather than|over|not|no longer|switch(?:ed)? to|chose|decided|replac\w+)\b": 0.1,
+    r"\b(?:because|since|so that|in order to|due to|otherwise)\b": 0.1,
+    r"\b(?:maybe|perhaps|probably|might|for now|temporar\w+|try(?:ing)?|minor|cosmetic|typo)\b": -0.2,
+}
 
 
 def weight(text: str) -> float:
-    """How much a decision matters, between 0 and 1, by its words alone."""
-    found = _USUAL
-    found += 0.2 if _HEAVY.search(text) else 0.0
-    found += 0.1 if _CHOSEN.search(text) else 0.0
-    found += 0.1 if _REASON.search(text) else 0.0
-    found -= 0.2 if _HEDGED.search(text) else 0.0
-    return min(1.0, max(0.0, round(found, 3)))
+    """Return how much a decision matters, between 0 and 1, by its words alone."""
+    signs = sum(value for pattern, value in _SIGNS.items() if re.search(pattern, text, re.IGNORECASE))
+    return min(1.0, max(0.0, round(_USUAL + signs, 3)))
 
 
 def lines(label: str, given: object) -> list[str]:

@@ -1,5 +1,0 @@
-"""From text to entities and relationships."""
-
-from .extractor import EntityExtractor
-
-__all__ = ["EntityExtractor"]
