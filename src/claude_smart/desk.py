@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from alma.engine.context import Engine
@@ -85,7 +85,7 @@ def require_person(doing: str) -> None:
 
 def own_words(error: ALMAError) -> str:
     """What went wrong. The store speaks of its own program, which is not the one that a person has here."""
-    return str(error).replace("`alma doctor`", "`claude-smart doctor`")
+    return str(error).replace("`alma doctor`", "`claude-smart doctor`").replace("alma rules ", "claude-smart ")
 
 
 def _folder() -> str:
@@ -252,7 +252,3 @@ def set_paused(place: Place, project: str | None, to: bool) -> dict[str, Any]:
         held = {**held, "projects": [*projects, project] if to else projects}
     write(place.paused, held)
     return held
-
-
-def within(one: Desk, project: str) -> Desk:
-    return replace(one, project=project)

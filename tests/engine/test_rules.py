@@ -211,7 +211,7 @@ class TestLine:
         ("trigger", "rule", "why", "told"),
         [
             ("committing", "Run make check", "CI is slow", "**When committing:** Run make check *Why:* CI is slow"),
-            ("before a release", "Tag it", "", "**before a release:** Tag it"),
+            ("before a release", "Tag it", "", "**Before a release:** Tag it"),
             ("adding emojis to headings", "Don't add emojis to headings", "", "Don't add emojis to headings"),
             ("", "Use pnpm, npm breaks the lock file", "npm breaks", "Use pnpm, npm breaks the lock file"),
         ],
