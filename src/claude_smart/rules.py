@@ -150,7 +150,7 @@ def _read_playbook(desk: Desk, session: str) -> str:
     from alma.hooks.inject import playbook_text
 
     try:
-        return playbook_text(desk.place, desk.project, session)
+        return playbook_text(desk.place, desk.project, session, desk.folder)
     except Unreadable as error:
         raise StorageError(f"{error}; claude-smart doctor says more") from error
 
