@@ -27,6 +27,7 @@ from .desk import Desk, named, observations, require_person, rules, short, shown
 
 _PATIENCE = 20.0
 _INDENT = "    "
+_HISTORY = ("rule", "trigger", "why", "reach", "status")
 
 
 # -- how a rule is described
@@ -165,8 +166,10 @@ def _show_one(desk: Desk, engine: Engine, record: Record) -> int:
         if record.body[name]:
             desk.say(f"{_INDENT}{title}: {record.body[name]}")
     for one in history:
-        before = one.body["before"]
-        was = f" (before: {before['rule']})" if before.get("rule", record.body["rule"]) != record.body["rule"] else ""
+        now_is = {**record.body, "status": str(record.status)}
+        before = {name: value for name, value in one.body["before"].items() if name in _HISTORY}
+        changed = ", ".join(f"{name} {value!r}" for name, value in before.items() if value != now_is[name])
+        was = f" (before: {changed})" if changed else ""
         desk.say(f"{_INDENT}{one.created_at:%Y-%m-%d %H:%M} {one.body['verb']} {one.body['why']}".rstrip() + was)
     lines = [
         {"at": one.created_at.isoformat(), **{k: one.body[k] for k in ("verb", "why", "before")}} for one in history
@@ -348,9 +351,9 @@ def forget(args: Namespace, desk: Desk) -> int:
             desk.tell({"forgotten": [plain_observation(meant)]})
         elif args.everything:
             turns, lines = _erase(desk, memory, engine, meant)
-            desk.say(f"Erased for good: {meant.body['rule']}")
-            desk.say(f"{_INDENT}with its history, {count_noun(turns, 'recorded turn')} and {count_noun(lines, 'line')}")
-            desk.say(f"{_INDENT}of the session journals. Claude Code's own transcripts are not changed.")
+            also = f"{count_noun(turns, 'recorded turn')} and {count_noun(lines, 'journal line')}"
+            desk.say(f"Erased for good: {meant.body['rule']}\n{_INDENT}with its history, {also}.")
+            desk.say(f"{_INDENT}Claude Code's own transcripts are not changed.")
             desk.tell({"forgotten": [shown(meant)], "turns": turns, "journal_lines": lines})
         else:
             change_rule(engine, meant.id, "put away", status=Status.ARCHIVED)

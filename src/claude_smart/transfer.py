@@ -112,7 +112,7 @@ def _export_markdown(args: Namespace, desk: Desk) -> int:
     else:
         desk.say(f"{report.path} holds {count_noun(report.items, 'rule')} ({report.size} of {report.limit}).")
         desk.say(f"Undo: claude-smart export {args.file} --remove. After editing it: claude-smart import {args.file}")
-    for one in report.left_out:
+    for one in () if args.remove else report.left_out:
         desk.say(f"- left out, because {one.why}: {one.text}")
     desk.tell(
         {

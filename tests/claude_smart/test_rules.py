@@ -53,7 +53,7 @@ def test_one_rule_is_shown_with_its_history(person: Person) -> None:
     person.types("edit", "tabs", "--rule", "Use spaces", "--reason", "diffs")
     said = person.types("show", "spaces").out
     assert said.startswith("Use spaces *Why:* diffs\n")
-    assert "edited by a person (before: Use tabs)" in said
+    assert "edited by a person (before: rule 'Use tabs', why '')" in said
     [line] = person.types("show", "spaces", "--json").json["history"]
     assert (line["verb"], line["before"]["rule"], line["before"]["reach"]) == ("edited", "Use tabs", "project")
 
@@ -185,7 +185,7 @@ def test_what_is_forgotten_with_everything_leaves_no_trace(person: Person) -> No
     person.tells("s2", "Stop", last_assistant_message="Understood.", prompt_id="again")
     person.types("learn")
     said = person.types("forget", "--everything", "pnpm").out
-    assert "2 recorded turns and 3 lines" in said
+    assert "2 recorded turns and 3 journal lines" in said
     assert person.rules("--all") == []
     files = [path for path in person.home.rglob("*") if path.is_file()]
     assert [path for path in files if b"pnpm" in path.read_bytes() or b"lock file" in path.read_bytes()] == []
