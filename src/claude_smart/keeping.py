@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from alma.engine import keep as keeping
-from alma.errors import BusyError, StorageError, ValidationError, unknown
-from alma.hooks.drain import is_taken_in
+from alma.engine.context import Engine
+from alma.engine.keep import mark_of
+from alma.errors import StorageError, ValidationError, unknown
+from alma.hooks.drain import is_taken_in, read_journal
 from alma.hooks.identity import find_copy, forget_copies
-from alma.hooks.locks import held as held_lock
 from alma.hooks.place import own_files
 from alma.hooks.project import locate
 from alma.hooks.settings import DEFAULTS
@@ -24,9 +23,6 @@ from alma.types.rules import EVERYWHERE
 from . import desk as desks
 from .desk import Desk, rules, stop_worker
 from .rules import count_noun
-
-_PATIENCE = 20.0
-
 
 # -- status
 
@@ -100,22 +96,15 @@ def pending(desk: Desk) -> list[str]:
         return [path for path in files if _pending(desk.engine(memory), path)]
 
 
-def _pending(engine: Any, path: str) -> bool:
-    from alma.engine.capture.events import parse
-
+def _pending(engine: Engine, path: str) -> bool:
     try:
-        if is_taken_in(engine, path):
-            return False
-        with open(path, "rb") as file:
-            found, _ = parse(file.read())
+        read = None if is_taken_in(engine, path) else read_journal(path)
     except FileNotFoundError:
         return False
-    if not found:
+    if read is None:
         return False
-    mark = keeping.mark_of(engine, found[0].session)
-    # Without its first line it has no name, as in its mark.
-    name = next((event.id for event in found if event.name == "Journal"), "")
-    return mark.file != name or mark.offset < found[-1].offset
+    mark = mark_of(engine, read.story.session)
+    return mark.file != read.file or mark.offset < read.size
 
 
 def _worker(desk: Desk) -> str:
@@ -196,27 +185,22 @@ def clear_all(args: Namespace, desk: Desk) -> int:
     if args.everywhere:
         # It has the store open that is about to go.
         stop_worker(desk.place)
-    erased = _alone(desk, _erase_everything if args.everywhere else _erase_project)
+    erased = 0
+    if os.path.isdir(desk.place.home):
+        with desk.alone():
+            erased = _erase_everything(desk) if args.everywhere else _erase_project(desk)
     desk.say(f"Erased {count_noun(erased, 'record')}." if erased else "There was nothing to erase.")
     desk.tell({"erased": erased})
     return 0
 
 
-def _alone(desk: Desk, erase: Callable[[Desk], int]) -> int:
-    """While nobody takes anything in: what is half read would come back."""
-    if not os.path.isdir(desk.place.home):
-        return 0
-    lock = held_lock(desk.place.drain_lock, _PATIENCE)
-    if lock is None:
-        raise BusyError("another process is taking in what was recorded; try again in a moment")
-    with lock:
-        return erase(desk)
-
-
 def _erase_project(desk: Desk) -> int:
     for path in own_files(desk.place, ".jsonl", ".done"):
-        if _project_of(path) == desk.project:
-            _remove(path)
+        read = read_journal(path)
+        if read is not None and read.story.project == desk.project:
+            for name in (path, os.path.splitext(path)[0] + ".shown"):
+                if os.path.exists(name):
+                    os.remove(name)
     forget_copies(desk.place, desk.project)
     if not os.path.exists(desk.place.db):
         return 0
@@ -226,20 +210,6 @@ def _erase_project(desk: Desk) -> int:
         erased = store.delete(ids)
         memory.alma.vacuum()
         return erased
-
-
-def _project_of(path: str) -> str:
-    from alma.engine.capture.events import parse
-
-    with open(path, "rb") as file:
-        found, _ = parse(file.read())
-    return next((event.project for event in found if event.project), "")
-
-
-def _remove(path: str) -> None:
-    for name in (path, os.path.splitext(path)[0] + ".shown"):
-        if os.path.exists(name):
-            os.remove(name)
 
 
 def _erase_everything(desk: Desk) -> int:

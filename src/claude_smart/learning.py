@@ -16,10 +16,8 @@ from alma.types.record import Status
 from alma.types.rules import Reach, RuleSource
 from alma.types.times import now
 
-from .desk import Desk, is_run_by_agent, short, shown
+from .desk import PATIENCE, Desk, is_run_by_agent, short, shown
 from .rules import count_noun, describe_learned, plain_observation
-
-_PATIENCE = 20.0
 
 
 def learn(args: Namespace, desk: Desk) -> int:
@@ -29,7 +27,7 @@ def learn(args: Namespace, desk: Desk) -> int:
         return from_history(args, desk)
     if args.note:
         return _keep_note(args, desk)
-    report = drain(desk.place, wait=_PATIENCE)
+    report = drain(desk.place, wait=PATIENCE)
     if report.over and not desk.session:
         # Not from within a session, where the agent waits for the answer.
         with desk.memory() as memory:

@@ -15,9 +15,7 @@ from alma.engine.observations import OBSERVATION, count_times, delete_observatio
 from alma.engine.rule_changes import LIVE, change_rule, erase, find_ended, find_quotes, has_quote
 from alma.engine.rule_changes import restore as restore_rule
 from alma.engine.rules import Taught, Teaching, teaching
-from alma.errors import BusyError, StorageError, ValidationError
-from alma.hooks.drain import Memory
-from alma.hooks.locks import held as held_lock
+from alma.errors import StorageError, ValidationError
 from alma.hooks.upkeep import erase_from_journals
 from alma.types.record import Record, Status
 from alma.types.rules import EVERYWHERE, Reach, RuleSource
@@ -25,7 +23,6 @@ from alma.types.times import now
 
 from .desk import Desk, named, observations, require_person, rules, short, shown
 
-_PATIENCE = 20.0
 _INDENT = "    "
 _HISTORY = ("rule", "trigger", "why", "reach", "status")
 
@@ -350,7 +347,11 @@ def forget(args: Namespace, desk: Desk) -> int:
             desk.say(f"Erased: {meant.body['line']}")
             desk.tell({"forgotten": [plain_observation(meant)]})
         elif args.everything:
-            turns, lines = _erase(desk, memory, engine, meant)
+            quotes = find_quotes(meant)
+            with desk.alone():
+                turns = erase(engine, meant)
+                lines = erase_from_journals(desk.place, lambda text: has_quote(text, quotes))
+                memory.alma.vacuum()
             also = f"{count_noun(turns, 'recorded turn')} and {count_noun(lines, 'journal line')}"
             desk.say(f"Erased for good: {meant.body['rule']}\n{_INDENT}with its history, {also}.")
             desk.say(f"{_INDENT}Claude Code's own transcripts are not changed.")
@@ -363,19 +364,6 @@ def forget(args: Namespace, desk: Desk) -> int:
             )
             desk.tell({"forgotten": [shown(meant)]})
     return 0
-
-
-def _erase(desk: Desk, memory: Memory, engine: Engine, rule: Record) -> tuple[int, int]:
-    """Erase a rule while nobody takes anything in: what is half read would come back."""
-    lock = held_lock(desk.place.drain_lock, _PATIENCE)
-    if lock is None:
-        raise BusyError("another process is taking in what was recorded; try again in a moment")
-    quotes = find_quotes(rule)
-    with lock:
-        turns = erase(engine, rule)
-        lines = erase_from_journals(desk.place, lambda text: has_quote(text, quotes))
-        memory.alma.vacuum()
-    return turns, lines
 
 
 def count_noun(number: int, noun: str) -> str:
