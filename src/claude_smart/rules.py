@@ -350,7 +350,7 @@ def forget(args: Namespace, desk: Desk) -> int:
             quotes = find_quotes(meant)
             with desk.alone():
                 turns = erase(engine, meant)
-                lines = erase_from_journals(desk.place, lambda text: has_quote(text, quotes))
+                lines = erase_from_journals(desk.place, meant.project, lambda text: has_quote(text, quotes))
                 memory.alma.vacuum()
             also = f"{count_noun(turns, 'recorded turn')} and {count_noun(lines, 'journal line')}"
             desk.say(f"Erased for good: {meant.body['rule']}\n{_INDENT}with its history, {also}.")

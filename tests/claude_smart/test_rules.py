@@ -195,6 +195,22 @@ def test_what_is_forgotten_with_everything_leaves_no_trace(person: Person) -> No
     assert "Took in 2 turns of 1 session." in person.types("learn").out
 
 
+def test_a_rule_of_all_projects_is_erased_from_all_and_another_from_its_own(person: Person) -> None:
+    everywhere, here = "never push to main directly", "always squash your commits"
+    person.talks("s1", everywhere, here)
+    home, person.folder = person.folder, person.folder.parent / "elsewhere"
+    person.folder.mkdir()
+    person.talks("s2", everywhere, here)
+    person.folder = home
+    person.types("tag", everywhere, "--everywhere")
+    person.types("tag", here)
+    for rule in (everywhere, here):
+        assert person.types("forget", "--everything", rule).code == 0
+    own, other = (Path(person.place.journal(session)).read_text() for session in ("s1", "s2"))
+    assert (everywhere in own, here in own) == (False, False)
+    assert (everywhere in other, here in other) == (False, True)
+
+
 def test_a_short_sentence_takes_no_other_turn_along(person: Person) -> None:
     person.talks("s1", "please use tabs in the new file only if the linter agrees")
     person.types("learn")

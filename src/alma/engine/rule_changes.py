@@ -13,7 +13,7 @@ from ..errors import NotFoundError, ValidationError
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
-from ..types.rules import EVERYWHERE, Reach
+from ..types.rules import EVERYWHERE, MACHINE_TAUGHT, Reach, RuleSource
 from . import edit
 from .admit import change, clean, commit, key_of, revise, rewrite
 from .context import Engine
@@ -22,7 +22,7 @@ from .text import normalise
 
 LIVE = (Status.ACTIVE, Status.CANDIDATE)
 WORDS = ("rule", "trigger", "why")
-_FIELDS = (*WORDS, "prefer", "avoid")
+_FIELDS = (*WORDS, "prefer", "avoid", "source")
 _BY_PERSON = ("edited", "accepted", "restored")
 _LASTING = (Reach.PROJECT, Reach.ALWAYS)
 _LEAST_QUOTE = 12
@@ -117,6 +117,9 @@ def _apply(
     if told:
         if "prefer" not in told:
             body |= _read_names(body["rule"]) if "rule" in told else {}
+        if "why" in told and "source" not in told and body["source"] in MACHINE_TAUGHT:
+            # The reason is no longer what a program printed.
+            body["source"] = str(RuleSource.NOTE)
         body = dressed(body)
         key = key_of(held.kind, held.agent, held.user, body) or held.key
         by_person = replace(held.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
@@ -152,7 +155,8 @@ def erase(engine: Engine, rule: Record) -> int:
     """
     edit.delete(replace(engine, project=rule.project), rule.id)
     quotes = find_quotes(rule)
-    projects = {engine.project, rule.project}
+    # A rule of all projects may have been taught in any of them.
+    projects = None if rule.project == EVERYWHERE else {rule.project}
     turns = [one for one in engine.store.scan(Where(kinds={"turn"}, projects=projects)) if has_quote(one.text, quotes)]
     for turn in turns:
         edit.delete(replace(engine, project=turn.project), turn.id)

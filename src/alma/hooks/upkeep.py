@@ -124,8 +124,8 @@ def _batches(found: list[Record]) -> Iterable[list[Record]]:
     return (found[start : start + _BATCH] for start in range(0, len(found), _BATCH))
 
 
-def erase_from_journals(place: Place, is_meant: Callable[[str], bool]) -> int:
-    """Blank the lines of all journals that hold a text that is meant; return how many.
+def erase_from_journals(place: Place, project: str, is_meant: Callable[[str], bool]) -> int:
+    """Blank the journal lines of a project, or of all (EVERYWHERE), that hold a text that is meant; return how many.
 
     A line keeps its length: how far a journal was read is counted in bytes, and a hook may be appending to it. To be
     called by whoever holds the drain lock.
@@ -135,7 +135,7 @@ def erase_from_journals(place: Place, is_meant: Callable[[str], bool]) -> int:
         with open(path, "r+b") as file:
             offset = 0
             for line in file.read().split(b"\n")[:-1]:
-                if _holds_text(line, is_meant):
+                if _holds_text(line, project, is_meant):
                     file.seek(offset)
                     file.write(b" " * len(line))
                     blanked += 1
@@ -143,9 +143,10 @@ def erase_from_journals(place: Place, is_meant: Callable[[str], bool]) -> int:
     return blanked
 
 
-def _holds_text(line: bytes, is_meant: Callable[[str], bool]) -> bool:
+def _holds_text(line: bytes, project: str, is_meant: Callable[[str], bool]) -> bool:
     try:
-        pending = [json.loads(line)["data"]]
+        event = json.loads(line)
+        pending = [event["data"]] if project in (EVERYWHERE, event["project"]) else []
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
     while pending:
