@@ -57,6 +57,8 @@ def list_rules(desk: Desk, heading: str, found: Sequence[Record]) -> None:
         desk.say(f"\n{heading}\n")
     for one in found:
         desk.say(f"- {one.body['line']}\n{_INDENT}{describe_rule(one)}")
+        if one.status is Status.CANDIDATE and one.body.get("said"):
+            desk.say(f"{_INDENT}from: {one.body['said']}")
 
 
 def describe_learned(taught: Sequence[Taught]) -> list[str]:
@@ -244,8 +246,7 @@ def accept(engine: Engine, record: Record, *, everywhere: bool = False) -> Recor
 
 
 def _list_waiting(desk: Desk, waiting: list[Record]) -> int:
-    for one in waiting:
-        desk.say(f"- {one.body['line']}\n{_INDENT}{describe_rule(one)}\n{_INDENT}from: {one.body['said']}")
+    list_rules(desk, "Waiting for your review", waiting)
     how = "\nclaude-smart review --accept ID …  or  --reject ID …; claude-smart edit ID --rule … changes it first"
     desk.say(how if waiting else "Nothing waits for review.")
     desk.tell({"waiting": [shown(one) for one in waiting]})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +111,28 @@ def test_options_after_a_slash_command_are_no_note(person: Person) -> None:
     person.tells("s1", "UserPromptExpansion", command_name="smart:learn", command_args="--from-history", prompt="")
     person.types("learn")
     assert person.rules("--all") == []
+
+
+# -- what the host itself keeps
+
+
+def test_rules_are_proposed_from_transcripts_with_the_words_they_come_from(person: Person) -> None:
+    folder = Path("claude") / "projects" / "-w-app"
+    folder.mkdir(parents=True)
+    about = {"sessionId": "3f2a", "cwd": str(person.folder), "isSidechain": False, "timestamp": "2026-05-01T12:00:00Z"}
+    lines: list[dict[str, Any]] = [
+        {"type": "user", "uuid": "u1", "message": {"role": "user", "content": "install the packages"}},
+        {"type": "assistant", "uuid": "a1", "message": {"role": "assistant", "content": "I ran npm install."}},
+        {"type": "user", "uuid": "u2", "message": {"role": "user", "content": CORRECTION}},
+    ]
+    (folder / "3f2a.jsonl").write_text("".join(json.dumps({**about, **line}) + "\n" for line in lines))
+    said = person.types("learn", "--from-history", "--folder", "claude").out
+    assert said.startswith("Read 1 session with 3 turns.\n")
+    assert f"    from: {CORRECTION}\n" in said
+    assert "None is used until you say so: claude-smart review" in said
+    assert [rule["status"] for rule in person.rules("--all")] == ["candidate"]
+    again = person.types("learn", "--from-history", "--folder", "claude", "--json").json
+    assert again["proposed"] == []
 
 
 # -- an agent in its own shell is no person
