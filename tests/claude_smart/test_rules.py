@@ -97,6 +97,15 @@ def test_a_rule_is_narrowed_to_a_session_and_widened_again(person: Person, monke
     assert "Use tabs" in person.types("show", "--playbook").out
 
 
+def test_a_rule_that_was_widened_goes_back_to_its_own_project(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    id = only(person)["id"]
+    person.types("edit", id, "--reach", "always")
+    assert person.types("restore", id, "--project", "name:other").code == 0
+    assert person.rules("--project", "name:other") == []
+    assert only(person)["reach"] == "project"
+
+
 def test_what_cannot_be_edited_is_told(person: Person) -> None:
     person.types("tag", "Use tabs")
     assert "nothing to change" in person.fails("edit", "tabs")

@@ -25,6 +25,7 @@ WORDS = ("rule", "trigger", "why")
 _FIELDS = (*WORDS, "prefer", "avoid", "source")
 _BY_PERSON = ("edited", "accepted", "restored")
 _LASTING = (Reach.PROJECT, Reach.ALWAYS)
+_PART_CHARS = 240
 _LEAST_QUOTE = 12
 """A shorter sentence ("use tabs") may be part of many that have nothing to do with the rule."""
 
@@ -73,7 +74,8 @@ def restore(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
         reach, status = (Reach(before.get("reach", held.body["reach"])), Status(before.get("status", held.status)))
         if not told and (str(reach), status) == (held.body["reach"], held.status):
             raise ValidationError("there is no change of this rule to undo")
-        return _apply(engine, held, "restored", told, reach, status, before.get("session", held.session))
+        session, project = before.get("session", held.session), before.get("project", "")
+        return _apply(engine, held, "restored", told, reach, status, session, project)
 
     return commit(engine, attempt)
 
@@ -95,22 +97,30 @@ def _get_rule(engine: Engine, rule_id: str) -> Record:
 
 def _check_words(name: str, value: str) -> str:
     text = " ".join(str(clean(value)).split())
-    most = RULE_CHARS if name == "rule" else 240
+    most = RULE_CHARS if name == "rule" else _PART_CHARS
     if len(text) > most:
         raise ValidationError(f"the {name} has {len(text)} characters; at most {most} are kept")
     if name == "rule" and not text:
-        raise ValidationError("the rule is empty; `claude-smart forget` puts a rule away")
+        raise ValidationError("the rule is empty; put it away instead")
     return text
 
 
 def _apply(
-    engine: Engine, held: Record, verb: str, told: Mapping[str, Any], reach: Reach, status: Status | None, session: str
+    engine: Engine,
+    held: Record,
+    verb: str,
+    told: Mapping[str, Any],
+    reach: Reach,
+    status: Status | None,
+    session: str,
+    project: str = "",
 ) -> tuple[tuple[Record, list[Record]], list[Record]]:
     status = held.status if status is None else status
     session = "" if reach in _LASTING else held.session or session
     if reach not in _LASTING and not session:
         raise ValidationError(f"reach {str(reach)!r} needs a session: pass its id, or use 'project' or 'always'")
-    place = EVERYWHERE if reach is Reach.ALWAYS else held.project if held.project != EVERYWHERE else engine.project
+    own = project or (held.project if held.project != EVERYWHERE else engine.project)
+    place = EVERYWHERE if reach is Reach.ALWAYS else own
     home = replace(engine, project=place)
     body: dict[str, Any] = {**held.body, **told, "reach": str(reach), "put_away": status not in LIVE}
     moved = {"status": status, "session": session, "project": place, "superseded_by": "", "valid_to": None}
@@ -127,7 +137,7 @@ def _apply(
     else:
         fresh = revise(home, held, body=body, **moved)
     before = {name: held.body[name] for name in (*_FIELDS, "reach")}
-    before |= {"status": str(held.status), "session": held.session}
+    before |= {"status": str(held.status), "session": held.session, "project": held.project}
     records = [fresh, change(home, fresh, verb, "by a person", before)]
     ended = find_ended(engine, replace(fresh, superseded_by=held.superseded_by)) if status is Status.ACTIVE else []
     for one in ended:
