@@ -24,6 +24,7 @@ from alma.types.times import now
 from .desk import Desk, named, observations, require_person, rules, short, shown
 
 _INDENT = "    "
+_NOTHING = "No rule was learned for this project yet."
 _HISTORY = ("rule", "trigger", "why", "reach", "status")
 
 
@@ -52,10 +53,10 @@ def describe_rule(record: Record) -> str:
     return f"[{short(record.id)}] {', '.join(parts)}"
 
 
-def list_rules(desk: Desk, heading: str, found: Sequence[Record]) -> None:
-    if found:
+def list_rules(desk: Desk, heading: str, records: Sequence[Record]) -> None:
+    if records:
         desk.say(f"\n{heading}\n")
-    for one in found:
+    for one in records:
         desk.say(f"- {one.body['line']}\n{_INDENT}{describe_rule(one)}")
         if one.status is Status.CANDIDATE and one.body.get("said"):
             desk.say(f"{_INDENT}from: {one.body['said']}")
@@ -107,18 +108,19 @@ def show(args: Namespace, desk: Desk) -> int:
         return 0
     with desk.memory() as memory:
         engine = desk.engine(memory)
-        found, seen = rules(engine), observations(engine)
+        known, observed = rules(engine), observations(engine)
         if args.what:
-            return _show_one(desk, engine, named([*found, *seen], " ".join(args.what)))
+            return _show_one(desk, engine, named([*known, *observed], " ".join(args.what)))
     session = args.session or desk.session
     playbook = _read_playbook(desk, session)
-    active = [one for one in found if one.status is Status.ACTIVE]
-    waiting = [one for one in found if one.status is Status.CANDIDATE]
-    past = [one for one in found if one.status not in LIVE]
+    active = [one for one in known if one.status is Status.ACTIVE]
+    waiting = [one for one in known if one.status is Status.CANDIDATE]
+    past = [one for one in known if one.status not in LIVE]
     # A command that weakens safety is not put before an agent, which may be the one who asks.
-    seen = [one for one in seen if args.all or one.status is Status.ACTIVE]
+    observed = [one for one in observed if args.all or one.status is Status.ACTIVE]
     if args.playbook:
-        desk.say(playbook or "No rule was learned for this project yet.")
+        lasting = any(not one.session for one in active)
+        desk.say(playbook or ("All rules stand in CLAUDE.md, which Claude Code reads itself." if lasting else _NOTHING))
         if waiting:
             desk.say(f"{count_noun(len(waiting), 'possible rule')} waiting: claude-smart review")
     else:
@@ -126,20 +128,20 @@ def show(args: Namespace, desk: Desk) -> int:
         list_rules(desk, "Rules in force", [one for one in active if not one.session])
         list_rules(desk, "Only in this session", [one for one in active if one.session and one.session == session])
         list_rules(desk, "Waiting for your review (claude-smart review)", waiting)
-        list_rules(desk, "Observed, said by nobody (claude-smart review --accept ID makes a rule of one)", seen)
+        list_rules(desk, "Observed, said by nobody (claude-smart review --accept ID makes a rule of one)", observed)
         if args.all:
             list_rules(desk, "Only in other sessions", [one for one in active if one.session not in ("", session)])
             list_rules(desk, "Replaced or put away (claude-smart restore ID brings one back)", past)
         elif past:
             desk.say(f"\n{count_noun(len(past), 'rule')} replaced or put away: claude-smart show --all")
-        if not (active or waiting or seen):
-            desk.say("No rule was learned for this project yet.")
+        if not (active or waiting or observed):
+            desk.say(_NOTHING)
     desk.tell(
         {
             "project": desk.project,
             "playbook": playbook,
-            "rules": [shown(one) for one in (found if args.all else active)],
-            "observations": [plain_observation(one) for one in seen],
+            "rules": [shown(one) for one in (known if args.all else active)],
+            "observations": [plain_observation(one) for one in observed],
         }
     )
     return 0
@@ -156,7 +158,7 @@ def _read_playbook(desk: Desk, session: str) -> str:
 
 
 def _show_one(desk: Desk, engine: Engine, record: Record) -> int:
-    history = editing.history(replace(engine, project=record.project), record.id)
+    history = editing.history(engine, record.id)
     desk.say(f"{record.body['line']}\n{_INDENT}{describe_rule(record)}")
     if record.kind == OBSERVATION:
         desk.tell({**plain_observation(record), "history": []})
@@ -195,8 +197,8 @@ def review(args: Namespace, desk: Desk) -> int:
 
 
 def _decide(args: Namespace, desk: Desk, engine: Engine, waiting: list[Record]) -> int:
-    seen = observations(engine)
-    yes = waiting if args.accept_all else [named([*waiting, *seen], name) for name in args.accept]
+    observed = observations(engine)
+    yes = waiting if args.accept_all else [named([*waiting, *observed], name) for name in args.accept]
     no = waiting if args.reject_all else [named(waiting, name) for name in args.reject]
     both = {one.id for one in yes} & {one.id for one in no}
     if both:
@@ -306,10 +308,10 @@ def restore(args: Namespace, desk: Desk) -> int:
     require_person("restore")
     with desk.memory() as memory:
         engine = desk.engine(memory)
-        found, name = rules(engine), " ".join(args.what)
-        past = [one for one in found if one.status not in LIVE]
+        known, name = rules(engine), " ".join(args.what)
+        past = [one for one in known if one.status not in LIVE]
         # Words mean a rule that is gone; an id may also name one in force, whose last change is undone.
-        in_force = [one for one in found if one.status in LIVE and one.id.endswith(name.strip("[]# ").lower())]
+        in_force = [one for one in known if one.status in LIVE and one.id.endswith(name.strip("[]# ").lower())]
         if not past and not in_force:
             raise ValidationError("no rule here was replaced or put away; `claude-smart show --all` lists every rule")
         meant = named([*past, *(in_force if len(name.strip()) >= 4 else ())], name)

@@ -74,6 +74,7 @@ def test_rules_in_claude_md_are_not_shown_to_a_session_twice(person: Person) -> 
     assert "make check" in person.types("show", "--playbook").out
     person.types("export", "CLAUDE.md")
     assert person.types("show", "--json").json["playbook"] == ""
+    assert "stand in CLAUDE.md" in person.types("show", "--playbook").out
     assert len(person.rules()) == 4
     person.types("export", "CLAUDE.md", "--remove")
     assert "make check" in person.types("show", "--playbook").out

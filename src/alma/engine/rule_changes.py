@@ -44,11 +44,13 @@ def change_rule(
 
     `words` holds new values of `rule`, `trigger` and `why`. `session` is where a rule of reach once or session holds.
     """
-    told = {name: _check_words(name, value) for name, value in (words or {}).items()}
+    fields = {name: _check_words(name, value) for name, value in (words or {}).items()}
 
     def attempt() -> tuple[tuple[Record, list[Record]], list[Record]]:
-        held = _get_rule(engine, rule_id)
-        return _apply(engine, held, verb, told, Reach(held.body["reach"]) if reach is None else reach, status, session)
+        record = _get_rule(engine, rule_id)
+        return _apply(
+            engine, record, verb, fields, Reach(record.body["reach"]) if reach is None else reach, status, session
+        )
 
     return commit(engine, attempt)
 
@@ -61,21 +63,21 @@ def restore(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
     """
 
     def attempt() -> tuple[tuple[Record, list[Record]], list[Record]]:
-        held = _get_rule(engine, rule_id)
+        record = _get_rule(engine, rule_id)
         lines = [one.body for one in reversed(edit.history(engine, rule_id))]
-        if held.status not in LIVE:
+        if record.status not in LIVE:
             statuses = (one["before"].get("status") for one in lines)
             before = {"status": next((one for one in statuses if one in LIVE), Status.ACTIVE)}
-            if held.status is Status.SUPERSEDED and not held.body.get("put_away"):
-                before["reach"] = held.body["reach"] if held.body["reach"] in _LASTING else Reach.PROJECT
+            if record.status is Status.SUPERSEDED and not record.body.get("put_away"):
+                before["reach"] = record.body["reach"] if record.body["reach"] in _LASTING else Reach.PROJECT
         else:
             before = next((one["before"] for one in lines if one["verb"] in _BY_PERSON and one["before"]), {})
-        told = {name: before[name] for name in _FIELDS if before.get(name, held.body[name]) != held.body[name]}
-        reach, status = (Reach(before.get("reach", held.body["reach"])), Status(before.get("status", held.status)))
-        if not told and (str(reach), status) == (held.body["reach"], held.status):
+        fields = {name: before[name] for name in _FIELDS if before.get(name, record.body[name]) != record.body[name]}
+        reach, status = (Reach(before.get("reach", record.body["reach"])), Status(before.get("status", record.status)))
+        if not fields and (str(reach), status) == (record.body["reach"], record.status):
             raise ValidationError("there is no change of this rule to undo")
-        session, project = before.get("session", held.session), before.get("project", "")
-        return _apply(engine, held, "restored", told, reach, status, session, project)
+        session, project = before.get("session", record.session), before.get("project", "")
+        return _apply(engine, record, "restored", fields, reach, status, session, project)
 
     return commit(engine, attempt)
 
@@ -107,39 +109,39 @@ def _check_words(name: str, value: str) -> str:
 
 def _apply(
     engine: Engine,
-    held: Record,
+    record: Record,
     verb: str,
-    told: Mapping[str, Any],
+    fields: Mapping[str, Any],
     reach: Reach,
     status: Status | None,
     session: str,
     project: str = "",
 ) -> tuple[tuple[Record, list[Record]], list[Record]]:
-    status = held.status if status is None else status
-    session = "" if reach in _LASTING else held.session or session
+    status = record.status if status is None else status
+    session = "" if reach in _LASTING else record.session or session
     if reach not in _LASTING and not session:
         raise ValidationError(f"reach {str(reach)!r} needs a session: pass its id, or use 'project' or 'always'")
-    own = project or (held.project if held.project != EVERYWHERE else engine.project)
+    own = project or (record.project if record.project != EVERYWHERE else engine.project)
     place = EVERYWHERE if reach is Reach.ALWAYS else own
     home = replace(engine, project=place)
-    body: dict[str, Any] = {**held.body, **told, "reach": str(reach), "put_away": status not in LIVE}
+    body: dict[str, Any] = {**record.body, **fields, "reach": str(reach), "put_away": status not in LIVE}
     moved = {"status": status, "session": session, "project": place, "superseded_by": "", "valid_to": None}
-    if told:
-        if "prefer" not in told:
-            body |= _read_names(body["rule"]) if "rule" in told else {}
-        if "why" in told and "source" not in told and body["source"] in MACHINE_TAUGHT:
+    if fields:
+        if "prefer" not in fields:
+            body |= _read_names(body["rule"]) if "rule" in fields else {}
+        if "why" in fields and "source" not in fields and body["source"] in MACHINE_TAUGHT:
             # The reason is no longer what a program printed.
             body["source"] = str(RuleSource.NOTE)
         body = dressed(body)
-        key = key_of(held.kind, held.agent, held.user, body) or held.key
-        by_person = replace(held.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
-        fresh = rewrite(home, held, body, provenance=by_person, key=key, **moved)
+        key = key_of(record.kind, record.agent, record.user, body) or record.key
+        by_person = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
+        fresh = rewrite(home, record, body, provenance=by_person, key=key, **moved)
     else:
-        fresh = revise(home, held, body=body, **moved)
-    before = {name: held.body[name] for name in (*_FIELDS, "reach")}
-    before |= {"status": str(held.status), "session": held.session, "project": held.project}
+        fresh = revise(home, record, body=body, **moved)
+    before = {name: record.body[name] for name in (*_FIELDS, "reach")}
+    before |= {"status": str(record.status), "session": record.session, "project": record.project}
     records = [fresh, change(home, fresh, verb, "by a person", before)]
-    ended = find_ended(engine, replace(fresh, superseded_by=held.superseded_by)) if status is Status.ACTIVE else []
+    ended = find_ended(engine, replace(fresh, superseded_by=record.superseded_by)) if status is Status.ACTIVE else []
     for one in ended:
         gone = revise(home, one, status=Status.SUPERSEDED, superseded_by=fresh.id)
         why = f"a person {verb}: {fresh.body['rule']}"
@@ -175,8 +177,8 @@ def erase(engine: Engine, rule: Record) -> int:
 
     def attempt() -> tuple[None, list[Record]]:
         others = engine.store.scan(Where(kinds={MemoryType.RULE}, projects=projects))
-        told = [one for one in others if has_quote(one.body["said"], quotes)]
-        return None, [revise(engine, one, body={**one.body, "said": ""}) for one in told]
+        quoting = [one for one in others if has_quote(one.body["said"], quotes)]
+        return None, [revise(engine, one, body={**one.body, "said": ""}) for one in quoting]
 
     commit(engine, attempt)
     return len(turns)
