@@ -17,20 +17,21 @@ _HOMES = {
     "uninstall": "installing",
     "update": "installing",
     "doctor": "doctor",
-    "show": "learning",
+    "show": "rules",
     "learn": "learning",
     "tag": "learning",
-    "forget": "learning",
-    "review": "learning",
-    "restore": "learning",
+    "review": "rules",
+    "edit": "rules",
+    "restore": "rules",
+    "forget": "rules",
     "project": "projects",
     "status": "keeping",
     "usage": "keeping",
     "pause": "keeping",
     "resume": "keeping",
     "config": "keeping",
-    "export": "keeping",
-    "import": "keeping",
+    "export": "transfer",
+    "import": "transfer",
     "clear-all": "keeping",
 }
 _FUNCTIONS = {"import": "import_", "clear-all": "clear_all"}
@@ -78,9 +79,11 @@ def _setting_up(commands: _Commands) -> None:  # type: ignore[type-arg]
 
 
 def _about_rules(commands: _Commands) -> None:  # type: ignore[type-arg]
-    show = _command(commands, "show", "the rules of this project, as a session is told them")
-    show.add_argument("--all", action="store_true", help="also what waits for review and what was put away")
-    show.add_argument("--session", metavar="ID", help="with the profile of this session")
+    show = _command(commands, "show", "what is known for this project: rules, what waits for review, observations")
+    show.add_argument("what", nargs="*", metavar="RULE", help="one rule (an id or its words) with its history")
+    show.add_argument("--all", action="store_true", help="also what was replaced or put away")
+    show.add_argument("--playbook", action="store_true", help="the Markdown that a session starts with")
+    show.add_argument("--session", metavar="ID", help="with the rules of this session")
     learn = _command(commands, "learn", "take in now what was recorded; with a note: keep it as a rule")
     learn.add_argument("note", nargs="*", metavar="NOTE")
     learn.add_argument("--everywhere", action="store_true", help="the rule holds in all projects")
@@ -92,17 +95,27 @@ def _about_rules(commands: _Commands) -> None:  # type: ignore[type-arg]
     tag = _command(commands, "tag", "keep a note as a rule, as written; without one, what was said last")
     tag.add_argument("note", nargs="*", metavar="NOTE")
     tag.add_argument("--everywhere", action="store_true", help="the rule holds in all projects")
-    forget = _command(commands, "forget", "erase a rule: by its id, the end of it, or its words")
-    forget.add_argument("what", nargs="+", metavar="RULE")
-    review = _command(commands, "review", "decide about what might be a rule")
+    review = _command(commands, "review", "decide about what might be a rule; at a terminal, one after the other")
     review.add_argument("--accept", nargs="+", metavar="ID", default=[])
     review.add_argument("--reject", nargs="+", metavar="ID", default=[])
     review.add_argument("--accept-all", action="store_true")
     review.add_argument("--reject-all", action="store_true")
     review.add_argument("--everywhere", action="store_true", help="what is accepted holds in all projects")
-    restore = _command(commands, "restore", "bring back a rule that was replaced or put away")
+    edit = _command(commands, "edit", "change the words or the reach of a rule")
+    edit.add_argument("what", nargs="+", metavar="RULE", help="an id, the end of one, or words of the rule")
+    edit.add_argument("--rule", metavar="TEXT", help="what to do")
+    edit.add_argument("--trigger", metavar="TEXT", help="when it applies, such as 'running tests'; '' for always")
+    edit.add_argument("--reason", metavar="TEXT", help="why")
+    edit.add_argument("--reach", choices=("once", "session", "project", "always"), help="how far it goes")
+    edit.add_argument("--session", metavar="ID", help="the session of a rule with reach once or session")
+    restore = _command(commands, "restore", "bring back a rule that is gone, or undo the last change of one")
     restore.add_argument("what", nargs="+", metavar="RULE")
     restore.add_argument("--yes", action="store_true", help="also if that replaces a rule of all projects")
+    forget = _command(commands, "forget", "put a rule away: by its id, the end of it, or its words")
+    forget.add_argument("what", nargs="+", metavar="RULE")
+    forget.add_argument(
+        "--everything", action="store_true", help="erase it for good, with the recorded sentence that it came from"
+    )
 
 
 def _about_data(commands: _Commands) -> None:  # type: ignore[type-arg]
@@ -119,8 +132,20 @@ def _about_data(commands: _Commands) -> None:  # type: ignore[type-arg]
     config = _command(commands, "config", "show or change a setting")
     config.add_argument("name", nargs="?", metavar="NAME")
     config.add_argument("value", nargs="?", metavar="VALUE")
-    _command(commands, "export", "the rules as JSON lines").add_argument("file", nargs="?", metavar="FILE")
-    _command(commands, "import", "take in rules from JSON lines").add_argument("file", metavar="FILE")
+    export = _command(commands, "export", "write the rules as JSON lines, or into CLAUDE.md, AGENTS.md, …")
+    export.add_argument("file", nargs="?", metavar="FILE", help="a name that ends in .md: a marked block in that file")
+    export.add_argument("--everywhere", action="store_true", help="into a .md file also the rules of all projects")
+    export.add_argument("--remove", action="store_true", help="take the block out of a .md file again")
+    export.add_argument("--force", action="store_true", help="overwrite what was edited in the block and not imported")
+    export.add_argument("--dry-run", action="store_true", help="only show how a .md file would change")
+    take_in = _command(
+        commands, "import", "take in rules from JSON lines, or what was edited in CLAUDE.md, AGENTS.md, …"
+    )
+    take_in.add_argument("file", metavar="FILE")
+    take_in.add_argument("--all", action="store_true", help="also the items of lists outside the block of a .md file")
+    take_in.add_argument("--retire", action="store_true", help="put away rules whose items were removed")
+    take_in.add_argument("--prefer", choices=("file", "memory"), help="who is right where both changed")
+    take_in.add_argument("--dry-run", action="store_true", help="only show what a .md file would change")
     clear = _command(commands, "clear-all", "erase what was learned and recorded in this project")
     clear.add_argument("--everywhere", action="store_true", help="of all projects")
     clear.add_argument("--yes", action="store_true", help="do not ask")

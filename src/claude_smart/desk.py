@@ -9,15 +9,16 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION
 from alma.engine.rules import is_old_fix
-from alma.errors import ALMAError, ConfigError, NotFoundError, ValidationError
+from alma.errors import ALMAError, BusyError, ConfigError, NotFoundError, ValidationError
 from alma.hooks.drain import Memory
 from alma.hooks.identity import find_project
+from alma.hooks.locks import held
 from alma.hooks.place import NoPlace, Place, find
 from alma.hooks.project import locate, writable
 from alma.hooks.settings import DEFAULTS, read, wrong
@@ -28,6 +29,8 @@ from alma.types.record import Record, Status
 from alma.types.rules import EVERYWHERE
 
 SHORT = 8
+PATIENCE = 20.0
+"""So many seconds a command waits for another process that takes in what was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,15 @@ class Desk:
         with Memory(self.place) as opened:
             yield opened
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep others from taking anything in meanwhile: what is half read would come back after it was erased."""
+        lock = held(self.place.drain_lock, PATIENCE)
+        if lock is None:
+            raise BusyError("another process is taking in what was recorded; try again in a moment")
+        with lock:
+            yield
+
     def engine(self, memory: Memory) -> Engine:
         return memory.engine(self.project)
 
@@ -85,7 +97,7 @@ def require_person(doing: str) -> None:
 
 def own_words(error: ALMAError) -> str:
     """What went wrong. The store speaks of its own program, which is not the one that a person has here."""
-    return str(error).replace("`alma doctor`", "`claude-smart doctor`")
+    return str(error).replace("`alma doctor`", "`claude-smart doctor`").replace("alma rules ", "claude-smart ")
 
 
 def _folder() -> str:
@@ -252,7 +264,3 @@ def set_paused(place: Place, project: str | None, to: bool) -> dict[str, Any]:
         held = {**held, "projects": [*projects, project] if to else projects}
     write(place.paused, held)
     return held
-
-
-def within(one: Desk, project: str) -> Desk:
-    return replace(one, project=project)

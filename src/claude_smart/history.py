@@ -16,17 +16,18 @@ from alma.engine.capture.events import Event, parse
 from alma.engine.capture.story import Heard, Story, tell
 from alma.engine.distil import fixes
 from alma.engine.keep import mark_of, teachings
-from alma.engine.rules import Taught, Teaching, teaching
+from alma.engine.rules import teaching
 from alma.errors import NotFoundError
 from alma.hooks.drain import Memory
 from alma.hooks.identity import find_project
 from alma.hooks.place import Place
 from alma.hooks.privacy import public
 from alma.hooks.project import locate
-from alma.types.record import Status
+from alma.types.record import Record
 from alma.types.rules import EVERYWHERE, Reach
 
-from .desk import Desk, short, shown
+from .desk import Desk, shown
+from .rules import count_noun, list_rules
 
 _DAY = 86_400.0
 
@@ -36,7 +37,8 @@ class _Found:
     sessions: int = 0
     turns: int = 0
     unreadable: int = 0
-    taught: list[tuple[str, Taught]] = field(default_factory=list)
+    proposed: list[tuple[str, Record]] = field(default_factory=list)
+    """Each with its project."""
 
 
 def from_history(args: Namespace, desk: Desk) -> int:
@@ -49,11 +51,13 @@ def from_history(args: Namespace, desk: Desk) -> int:
     newest = None if args.days is None else time.time() - args.days * _DAY
     files = [one for one in history.sessions(folder) if newest is None or one.modified >= newest]
     found = _Found()
+    is_watched = not desk.as_json and sys.stderr.isatty()
     with desk.memory() as memory:
         for number, one in enumerate(files, 1):
-            _progress(desk, number, len(files), found)
+            if is_watched:
+                count = f"{number} of {len(files)} transcripts, {len(found.proposed)} rules proposed"
+                print(f"\r{count} ", end="" if number < len(files) else "\n", file=sys.stderr)
             _take_in(desk.place, memory, one, found)
-    _progress_done(desk)
     _report(desk, found)
     return 0
 
@@ -69,11 +73,13 @@ def _take_in(place: Place, memory: Memory, one: history.HistoryFile, found: _Fou
     found.sessions += 1
     found.turns += len(story.turns)
     project = find_project(place, locate(one.cwd), remember=False) if one.cwd else ""
-    proposed = [_proposal(given) for given in teachings(story, 0) if given.reach in (Reach.PROJECT, Reach.ALWAYS)]
+    lasting = [given for given in teachings(story, 0) if given.reach in (Reach.PROJECT, Reach.ALWAYS)]
+    # What was said long ago, and not to this memory, waits for a person or for its repetition.
+    proposed = [replace(given, sure=False) for given in lasting]
     if project and proposed:
         engine = memory.engine(project)
         made = commit(engine, teaching(engine, proposed))
-        found.taught += [(project, taught) for taught in made if taught.record is not None and taught.verb != "known"]
+        found.proposed += [(project, one.record) for one in made if one.record is not None and one.verb != "known"]
 
 
 def _story(path: str) -> Story | None:
@@ -98,42 +104,19 @@ def _shown_part(value: Any) -> Any:
     return [_shown_part(item) for item in value] if isinstance(value, list) else value
 
 
-def _proposal(given: Teaching) -> Teaching:
-    """What was said long ago and never by way of this memory: a person decides, or its repetition."""
-    return replace(given, sure=False)
-
-
-def _progress(desk: Desk, place: int, total: int, found: _Found) -> None:
-    if not desk.as_json and sys.stderr.isatty():
-        print(f"\r{place} of {total} transcripts, {len(found.taught)} rules proposed ", end="", file=sys.stderr)
-
-
-def _progress_done(desk: Desk) -> None:
-    if not desk.as_json and sys.stderr.isatty():
-        print(file=sys.stderr)
-
-
 def _report(desk: Desk, found: _Found) -> None:
-    desk.say(f"Read {found.sessions} sessions with {found.turns} turns.")
+    desk.say(f"Read {count_noun(found.sessions, 'session')} with {count_noun(found.turns, 'turn')}.")
     if found.unreadable:
         desk.say(f"{found.unreadable} transcripts held nothing that could be read.")
-    last = ""
-    for project, one in found.taught:
-        if one.record is None:
-            continue
-        if project != last:
-            desk.say(f"\n{project}")
-            last = project
-        held = "" if one.record.status is Status.CANDIDATE else f" ({one.record.status})"
-        desk.say(f"- [{short(one.record.id)}] {one.record.body['line']}{held}")
-        desk.say(f"           said: {one.record.body['said']}")
-    desk.say("\nNone is used until you say so: claude-smart review" if found.taught else "No rule was found in them.")
+    for project in dict.fromkeys(project for project, _ in found.proposed):
+        list_rules(desk, project, [one for key, one in found.proposed if key == project])
+    desk.say("\nNone is used until you say so: claude-smart review" if found.proposed else "No rule was found in them.")
     desk.tell(
         {
             "sessions": found.sessions,
             "turns": found.turns,
             "unreadable": found.unreadable,
-            "proposed": [shown(one.record) for _, one in found.taught if one.record is not None],
+            "proposed": [shown(one) for _, one in found.proposed],
         }
     )
 

@@ -1,40 +1,28 @@
-"""The commands about what is kept: status, usage, pause, resume, config, export, import, clear-all."""
+"""The commands about what is kept: status, usage, pause, resume, config, clear-all."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from alma.engine import keep as keeping
-from alma.engine.admit import commit, key_of
-from alma.engine.rules import AGENT, Teaching, teaching
-from alma.engine.tombstones import buried
-from alma.errors import BusyError, NotFoundError, StorageError, ValidationError, unknown
-from alma.hooks.drain import is_taken_in
+from alma.engine.context import Engine
+from alma.engine.keep import mark_of
+from alma.errors import StorageError, ValidationError, unknown
+from alma.hooks.drain import is_taken_in, read_journal
 from alma.hooks.identity import find_copy, forget_copies
-from alma.hooks.locks import held as held_lock
 from alma.hooks.place import own_files
-from alma.hooks.privacy import public
 from alma.hooks.project import locate
 from alma.hooks.settings import DEFAULTS
-from alma.types.kinds import MemoryType
 from alma.types.query import Where
-from alma.types.record import Record, Status
-from alma.types.rules import EVERYWHERE, Reach, RuleSource
-from alma.types.times import from_iso
+from alma.types.record import Status
+from alma.types.rules import EVERYWHERE
 
 from . import desk as desks
-from .desk import Desk, require_person, rules, shown, stop_worker
-
-_FORMAT = "claude-smart rules 1"
-_PATIENCE = 20.0
-
+from .desk import Desk, rules, stop_worker
+from .rules import count_noun
 
 # -- status
 
@@ -108,22 +96,15 @@ def pending(desk: Desk) -> list[str]:
         return [path for path in files if _pending(desk.engine(memory), path)]
 
 
-def _pending(engine: Any, path: str) -> bool:
-    from alma.engine.capture.events import parse
-
+def _pending(engine: Engine, path: str) -> bool:
     try:
-        if is_taken_in(engine, path):
-            return False
-        with open(path, "rb") as file:
-            found, _ = parse(file.read())
+        read = None if is_taken_in(engine, path) else read_journal(path)
     except FileNotFoundError:
         return False
-    if not found:
+    if read is None:
         return False
-    mark = keeping.mark_of(engine, found[0].session)
-    # Without its first line it has no name, as in its mark.
-    name = next((event.id for event in found if event.name == "Journal"), "")
-    return mark.file != name or mark.offset < found[-1].offset
+    mark = mark_of(engine, read.story.session)
+    return mark.file != read.file or mark.offset < read.size
 
 
 def _worker(desk: Desk) -> str:
@@ -184,132 +165,6 @@ def config(args: Namespace, desk: Desk) -> int:
     return 0
 
 
-# -- export, import
-
-
-def export(args: Namespace, desk: Desk) -> int:
-    with desk.memory() as memory:
-        engine = desk.engine(memory)
-        found = [one for one in rules(engine, Status.ACTIVE, Status.CANDIDATE) if not one.session]
-    about = {"format": _FORMAT, "project": desk.project}
-    if args.file in (None, "-"):
-        desk.tell({**about, "rules": [_told(one) for one in found]})
-        for line in (about, *map(_told, found)):
-            # Without a sign that some pipe could not take.
-            desk.say(json.dumps(line))
-        return 0
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (about, *map(_told, found)))
-    desks.write_text(args.file, text)
-    desk.say(f"Wrote {len(found)} rules to {args.file}")
-    desk.tell({"file": args.file, "rules": len(found)})
-    return 0
-
-
-def _told(record: Record) -> dict[str, Any]:
-    told = shown(record)
-    return {name: value for name, value in told.items() if name not in ("session",)}
-
-
-def import_(args: Namespace, desk: Desk) -> int:
-    require_person("import")
-    text = sys.stdin.buffer.read().decode("utf-8", "replace") if args.file == "-" else _text(args.file)
-    given = list(_teachings(text, "standard input" if args.file == "-" else args.file))
-    with desk.memory() as memory:
-        engine = desk.engine(memory)
-        held = {_content(one.body) for one in rules(engine, Status.ACTIVE, Status.CANDIDATE)}
-        # A file that still has a rule that was forgotten here does not bring it back.
-        gone = buried(engine, map(_key, given))
-        forgotten = [one for one in given if _key(one) in gone]
-        fresh = [one for one in given if _key(one) not in gone and _content(_body(one)) not in held]
-        taught = commit(engine, teaching(engine, fresh)) if fresh else []
-    new = sum(one.verb == "made" for one in taught)
-    desk.say(f"{new} of {len(given)} rules were new.")
-    for one in forgotten:
-        desk.say(f"- left out, because it was forgotten here: {one.rule} (claude-smart tag keeps it anew)")
-    desk.tell({"rules": len(given), "new": new, "forgotten": [one.rule for one in forgotten]})
-    return 0
-
-
-def _content(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """What makes a rule in a file the same as one that is held: told again, it teaches nothing."""
-    return tuple(" ".join(str(body[name]).split()) for name in ("rule", "trigger", "why", "reach"))
-
-
-def _body(one: Teaching) -> dict[str, Any]:
-    return {"rule": one.rule, "trigger": one.trigger, "why": one.why, "reach": one.reach}
-
-
-def _key(one: Teaching) -> str:
-    return key_of(MemoryType.RULE, AGENT, "", _body(one))
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except FileNotFoundError:
-        raise NotFoundError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValidationError(f"{path} cannot be read: {error}") from error
-
-
-def _teachings(text: str, path: str) -> Iterator[Teaching]:
-    """All lines are looked at before the first is kept."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ValidationError(f"{path}, line {number}: not JSON ({error})") from error
-        if not isinstance(value, dict):
-            raise ValidationError(f"{path}, line {number}: a rule is a JSON object")
-        if "format" not in value:
-            yield _teaching(value, f"{path}, line {number}")
-        elif value["format"] != _FORMAT:
-            raise ValidationError(f"{path}, line {number}: this is {value['format']!r}; {_FORMAT!r} can be read")
-
-
-def _teaching(value: dict[str, Any], where: str) -> Teaching:
-    rule = value.get("rule")
-    if not isinstance(rule, str) or not (rule := public(rule)).strip():
-        raise ValidationError(f"{where}: `rule` must be a text that says what to do")
-    reach = value.get("reach", "project")
-    if reach not in (Reach.PROJECT, Reach.ALWAYS):
-        raise ValidationError(f"{where}: {unknown('reach', reach, [Reach.PROJECT, Reach.ALWAYS])}")
-    status = value.get("status", "active")
-    if status not in (Status.ACTIVE, Status.CANDIDATE):
-        raise ValidationError(f"{where}: {unknown('status', status, [Status.ACTIVE, Status.CANDIDATE])}")
-    digest = hashlib.blake2b(f"{rule}\x1f{reach}".encode("utf-8", "replace"), digest_size=12).hexdigest()
-    return Teaching(
-        id=f"imp:{digest}",
-        rule=rule,
-        trigger=str(value.get("trigger") or ""),
-        why=str(value.get("why") or ""),
-        reach=Reach(reach),
-        source=RuleSource.IMPORT,
-        said=str(value.get("said") or ""),
-        prefer=_names(value, "prefer"),
-        avoid=_names(value, "avoid"),
-        sure=status == Status.ACTIVE,
-        at=_moment(value.get("created_at"), where),
-    )
-
-
-def _names(value: dict[str, Any], name: str) -> tuple[str, ...]:
-    given = value.get(name)
-    return tuple(map(str, given)) if isinstance(given, list) else ()
-
-
-def _moment(given: object, where: str) -> Any:
-    if given is None:
-        return None
-    try:
-        return from_iso(str(given))
-    except ValueError:
-        raise ValidationError(f"{where}: created_at must be a time such as 2026-05-01T12:00:00+00:00") from None
-
-
 # -- clear-all
 
 
@@ -330,31 +185,22 @@ def clear_all(args: Namespace, desk: Desk) -> int:
     if args.everywhere:
         # It has the store open that is about to go.
         stop_worker(desk.place)
-    erased = _alone(desk, _erase_everything if args.everywhere else _erase_project)
-    desk.say(f"Erased {_counted(erased)}." if erased else "There was nothing to erase.")
+    erased = 0
+    if os.path.isdir(desk.place.home):
+        with desk.alone():
+            erased = _erase_everything(desk) if args.everywhere else _erase_project(desk)
+    desk.say(f"Erased {count_noun(erased, 'record')}." if erased else "There was nothing to erase.")
     desk.tell({"erased": erased})
     return 0
 
 
-def _counted(records: int) -> str:
-    return f"{records} record{'s' * (records != 1)}"
-
-
-def _alone(desk: Desk, erase: Callable[[Desk], int]) -> int:
-    """While nobody takes anything in: what is half read would come back."""
-    if not os.path.isdir(desk.place.home):
-        return 0
-    lock = held_lock(desk.place.drain_lock, _PATIENCE)
-    if lock is None:
-        raise BusyError("another process is taking in what was recorded; try again in a moment")
-    with lock:
-        return erase(desk)
-
-
 def _erase_project(desk: Desk) -> int:
     for path in own_files(desk.place, ".jsonl", ".done"):
-        if _project_of(path) == desk.project:
-            _remove(path)
+        read = read_journal(path)
+        if read is not None and read.story.project == desk.project:
+            for name in (path, os.path.splitext(path)[0] + ".shown"):
+                if os.path.exists(name):
+                    os.remove(name)
     forget_copies(desk.place, desk.project)
     if not os.path.exists(desk.place.db):
         return 0
@@ -364,20 +210,6 @@ def _erase_project(desk: Desk) -> int:
         erased = store.delete(ids)
         memory.alma.vacuum()
         return erased
-
-
-def _project_of(path: str) -> str:
-    from alma.engine.capture.events import parse
-
-    with open(path, "rb") as file:
-        found, _ = parse(file.read())
-    return next((event.project for event in found if event.project), "")
-
-
-def _remove(path: str) -> None:
-    for name in (path, os.path.splitext(path)[0] + ".shown"):
-        if os.path.exists(name):
-            os.remove(name)
 
 
 def _erase_everything(desk: Desk) -> int:

@@ -18,10 +18,9 @@ from alma.types.kinds import MemoryType
 from alma.types.query import Where
 from alma.types.record import Record
 
-from .desk import Desk, require_person
+from .desk import PATIENCE, Desk, require_person
 
 _GIT_SECONDS = 5.0
-_PATIENCE = 20.0
 
 
 def project(args: Namespace, desk: Desk) -> int:
@@ -74,7 +73,7 @@ def _share(desk: Desk, copy: Copy, other: str) -> int:
     """Move the rules of this project to the other one, and let its working copies belong to that from now on."""
     if other == copy.key:
         raise ValidationError(f"this folder belongs to {other} already")
-    drain(desk.place, wait=_PATIENCE)
+    drain(desk.place, wait=PATIENCE)
     with desk.memory() as memory:
         known = {one.key for one in read_copies(desk.place)}
         target = memory.engine(other)

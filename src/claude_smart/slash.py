@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from alma.types.record import Status
 
 from . import cli
 from .desk import desk, rules, short
+from .rules import describe_rule
 
 _LONGEST = 9_000
 """The host replaces what is longer by the name of a file."""
@@ -31,6 +33,9 @@ _NEXT = {
     "learn": "What was learned holds from now on.",
     "tag": "Keep to it from now on.",
     "forget": "What was forgotten does not hold any more.",
+    "review": "What was accepted holds from now on; what waits does not hold.",
+    "edit": "Keep to it as it reads now.",
+    "restore": "What was restored holds from now on.",
 }
 
 
@@ -51,6 +56,9 @@ def reply(event: Mapping[str, Any], raw: bytes, place: Place) -> dict[str, Any]:
         record(raw, place)
     os.environ["CLAUDE_PROJECT_DIR"] = str(event.get("cwd") or os.getcwd())
     os.environ["CLAUDE_CODE_SESSION_ID"] = str(event.get("session_id", ""))
+    if _read_attendance()[1] is Attendance.PERSON:
+        # A slash command is typed by the person, also where the host tells programs that an agent runs them.
+        os.environ.pop("CLAUDECODE", None)
     words = str(event.get("command_args", "")).strip()
     text = _run(_command(name, words))
     if words and name in ("tag", "learn"):
@@ -75,10 +83,25 @@ def _is_recorded(event: Mapping[str, Any], place: Place) -> bool:
 
 
 def _command(name: str, said: str) -> list[str]:
-    if name == "forget" and said:
-        return ["forget", "--", said]
+    """Return the arguments of the command line that a slash command stands for."""
+    if name in ("show", "forget"):
+        options = [option for option in ("--all", "--everything") if said.startswith(option)]
+        words = said.removeprefix("".join(options)).strip()
+        if not words:
+            return ["show", "--all"] if options or name == "forget" else ["show", "--playbook"]
+        return [name, *options, "--", words]
+    if name == "review":
+        verb, *ids = said.split() or [""]
+        if verb not in ("accept", "reject"):
+            return ["review"]
+        return ["review", f"--{verb}-all"] if ids == ["all"] else ["review", f"--{verb}", *ids]
+    if name in ("edit", "restore"):
+        try:
+            return [name, *shlex.split(said)]
+        except ValueError:
+            return [name, *said.split()]
     # A note lies in the journal by now: taking that in makes it a rule.
-    return {"show": ["show"], "forget": ["show", "--all"]}.get(name, ["learn"])
+    return ["learn"]
 
 
 def _kept(said: str) -> str:
@@ -86,18 +109,25 @@ def _kept(said: str) -> str:
     at = desk()
     with at.memory() as memory:
         found = [one for one in rules(at.engine(memory), Status.ACTIVE) if one.body["rule"] == said]
-    return f"Kept as a rule [{short(found[-1].id)}]: {found[-1].body['line']}" if found else ""
+    if not found:
+        return ""
+    undo = f"Undo: claude-smart forget {short(found[-1].id)}"
+    return f"Kept as a rule: {found[-1].body['line']}\n    {describe_rule(found[-1])}. {undo}"
+
+
+def _read_attendance() -> tuple[str, Attendance]:
+    line = entry_point(os.environ)
+    return line["entry"], find_attendance(line["entry"], declared=line.get("attended", False))
 
 
 def _unattended() -> str:
     """Why a note was not kept, where the session is not known to be a person's."""
-    line = entry_point(os.environ)
-    attendance = find_attendance(line["entry"], declared=line.get("attended", False))
+    entry, attendance = _read_attendance()
     if attendance is Attendance.PERSON:
         return ""
     waits = "It waits for `claude-smart review`. " if attendance is Attendance.UNKNOWN else ""
     return (
-        f"Not kept as a rule: this session's entry point is {line['entry'] or 'unknown'!r}, not a terminal, an "
+        f"Not kept as a rule: this session's entry point is {entry or 'unknown'!r}, not a terminal, an "
         f"editor or the desktop app. {waits}Set CLAUDE_SMART_ATTENDED=1 if a person types here."
     )
 

@@ -1,11 +1,12 @@
-"""show, learn, tag, forget, review and restore, as typed."""
+"""learn and tag, as typed."""
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_where_nothing_was_learned_yet_every_command_says_so(person: Person) -> 
 def test_what_was_said_becomes_a_rule_that_is_shown(person: Person) -> None:
     person.talks("s1", "install the packages", CORRECTION)
     said = person.types("learn").out
-    assert said.startswith("Took in 4 turns of 1 session.\n- a rule: ")
+    assert said.startswith("Took in 4 turns of 1 session.\n- Learned: ")
     assert "pnpm" in person.types("show").out
     assert [rule["source"] for rule in person.rules()] == ["correction"]
 
@@ -49,51 +50,6 @@ def test_a_note_is_kept_as_written_and_without_what_is_private(person: Person) -
 def test_a_note_that_is_no_text_is_kept_as_far_as_it_is(person: Person) -> None:
     person.types("tag", os.fsdecode(b"use \xff tabs"))
     assert [rule["rule"] for rule in person.rules()] == ["use ? tabs"]
-
-
-def test_a_rule_is_forgotten_by_its_id_the_end_of_it_or_its_words(person: Person) -> None:
-    for note in ("Use tabs in Go files", "Run make lint first", "Never push to main", "Sign all commits"):
-        person.types("tag", note)
-    ids = {rule["rule"]: rule["id"] for rule in person.rules()}
-    assert person.types("forget", ids["Use tabs in Go files"]).out == "Forgotten: Use tabs in Go files\n"
-    assert person.types("forget", f"[{ids['Run make lint first'][-8:]}]").code == 0
-    assert person.types("forget", "push", "to", "main").code == 0
-    assert [rule["rule"] for rule in person.rules()] == ["Sign all commits"]
-
-
-def test_words_that_could_mean_several_name_them(person: Person) -> None:
-    person.types("tag", "Use tabs in Go files")
-    person.types("tag", "Use tabs in Makefiles")
-    said = person.fails("forget", "tabs")
-    assert "2 rules could be meant" in said
-    assert "Use tabs in Makefiles" in said
-    assert len(person.rules()) == 2
-
-
-def proposed(person: Person, *rules: str) -> None:
-    lines = "".join(f'{{"rule": "{rule}", "status": "candidate"}}\n' for rule in rules)
-    Path("rules.jsonl").write_text(lines)
-    assert person.types("import", "rules.jsonl").code == 0
-
-
-def test_what_waits_is_accepted_or_rejected(person: Person) -> None:
-    proposed(person, "Use ruff", "Write in German", "Prefer fd")
-    assert "claude-smart review --accept ID" in person.types("review").out
-    assert "cannot be both" in person.fails("review", "--accept", "ruff", "--reject", "ruff")
-    assert person.types("review", "--accept", "ruff", "--reject", "german", "--json").code == 0
-    assert [rule["rule"] for rule in person.rules()] == ["Use ruff"]
-    assert [rule["rule"] for rule in person.types("review", "--json").json["waiting"]] == ["Prefer fd"]
-    assert "no rule here means" in person.fails("review", "--accept", "ruff")
-    assert person.types("review", "--accept-all").code == 0
-    assert {rule["rule"] for rule in person.rules()} == {"Use ruff", "Prefer fd"}
-
-
-def test_at_a_terminal_each_is_asked_about(person: Person, answers: Callable[..., None]) -> None:
-    proposed(person, "Use ruff", "Write in German", "Prefer fd", "Prefer rg")
-    answers("y", "n", "", "q")
-    assert person.types("review").code == 0
-    assert [rule["rule"] for rule in person.rules()] == ["Use ruff"]
-    assert [rule["rule"] for rule in person.types("review", "--json").json["waiting"]] == ["Prefer fd", "Prefer rg"]
 
 
 @pytest.mark.parametrize("command", [["show"], ["learn"], ["tag", "x"], ["review"], ["forget", "x"], ["status"]])
@@ -120,65 +76,6 @@ def test_a_folder_that_is_gone_is_told(person: Person) -> None:
     os.chdir(gone)
     gone.rmdir()
     assert "was removed" in person.fails("show")
-
-
-# -- accepting what was said once
-
-
-ONCE = "no, call it load_settings"
-
-
-def test_what_was_said_once_lasts_when_a_person_accepts_it(person: Person) -> None:
-    person.talks("s1", "write the loader", ONCE)
-    person.types("learn")
-    [waiting] = person.types("review", "--json").json["waiting"]
-    assert waiting["reach"] == "once"
-    assert person.types("review", "--accept", waiting["id"]).code == 0
-    [rule] = person.rules()
-    assert (rule["status"], rule["reach"], rule["session"]) == ("active", "project", "")
-    assert "load_settings" in person.types("show", "--session", "another").out
-
-
-def test_what_is_accepted_may_hold_everywhere(person: Person) -> None:
-    proposed(person, "Use ruff")
-    assert person.types("review", "--accept", "ruff", "--everywhere").code == 0
-    [rule] = person.rules("--project", "name:other")
-    assert (rule["rule"], rule["reach"]) == ("Use ruff", "always")
-
-
-# -- bringing back what was replaced
-
-
-def test_a_rule_that_was_replaced_is_listed_and_restored(person: Person) -> None:
-    person.types("tag", "Use pnpm, not npm")
-    person.types("tag", "Use npm, not pnpm")
-    assert [rule["rule"] for rule in person.rules()] == ["Use npm, not pnpm"]
-    listed = person.types("show", "--all").out
-    assert "Use pnpm, not npm (superseded by [" in listed
-    [old] = [rule for rule in person.rules("--all") if rule["status"] == "superseded"]
-    said = person.types("restore", old["id"][-8:])
-    assert said.out.startswith("Restored: Use pnpm, not npm\nIt replaces: Use npm, not pnpm [")
-    assert [rule["rule"] for rule in person.rules()] == ["Use pnpm, not npm"]
-    assert "Use pnpm, not npm" in person.types("show").out
-    assert person.types("restore", "npm, not pnpm").code == 0
-    assert [rule["rule"] for rule in person.rules()] == ["Use npm, not pnpm"]
-
-
-def test_what_replaced_it_everywhere_is_asked_about(person: Person, answers: Callable[..., None]) -> None:
-    person.types("tag", "Use pnpm, not npm")
-    person.types("tag", "Use npm, not pnpm", "--everywhere")
-    assert "holds in all projects" in person.fails("restore", "pnpm, not npm")
-    answers("n")
-    assert person.types("restore", "pnpm, not npm").code == 1
-    assert [rule["rule"] for rule in person.rules()] == ["Use npm, not pnpm"]
-    answers("y")
-    assert person.types("restore", "pnpm, not npm").code == 0
-    assert [rule["rule"] for rule in person.rules()] == ["Use pnpm, not npm"]
-
-
-def test_where_nothing_was_replaced_nothing_is_restored(person: Person) -> None:
-    person.types("tag", "Use tabs")
-    assert "no rule here was replaced" in person.fails("restore", "tabs")
 
 
 # -- notes that look like options
@@ -214,6 +111,28 @@ def test_options_after_a_slash_command_are_no_note(person: Person) -> None:
     person.tells("s1", "UserPromptExpansion", command_name="smart:learn", command_args="--from-history", prompt="")
     person.types("learn")
     assert person.rules("--all") == []
+
+
+# -- what the host itself keeps
+
+
+def test_rules_are_proposed_from_transcripts_with_the_words_they_come_from(person: Person) -> None:
+    folder = Path("claude") / "projects" / "-w-app"
+    folder.mkdir(parents=True)
+    about = {"sessionId": "3f2a", "cwd": str(person.folder), "isSidechain": False, "timestamp": "2026-05-01T12:00:00Z"}
+    lines: list[dict[str, Any]] = [
+        {"type": "user", "uuid": "u1", "message": {"role": "user", "content": "install the packages"}},
+        {"type": "assistant", "uuid": "a1", "message": {"role": "assistant", "content": "I ran npm install."}},
+        {"type": "user", "uuid": "u2", "message": {"role": "user", "content": CORRECTION}},
+    ]
+    (folder / "3f2a.jsonl").write_text("".join(json.dumps({**about, **line}) + "\n" for line in lines))
+    said = person.types("learn", "--from-history", "--folder", "claude").out
+    assert said.startswith("Read 1 session with 3 turns.\n")
+    assert f"    from: {CORRECTION}\n" in said
+    assert "None is used until you say so: claude-smart review" in said
+    assert [rule["status"] for rule in person.rules("--all")] == ["candidate"]
+    again = person.types("learn", "--from-history", "--folder", "claude", "--json").json
+    assert again["proposed"] == []
 
 
 # -- an agent in its own shell is no person

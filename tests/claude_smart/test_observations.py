@@ -29,7 +29,7 @@ def test_a_repair_is_quoted_with_its_counts_and_is_no_rule(person: Person) -> No
         runs(person, f"s{number}", "npm test", "npm test -- --run")
     person.types("learn")
     assert person.rules("--all") == []
-    text = person.types("show").out
+    text = person.types("show", "--playbook").out
     assert "`npm test` failed 3 times, `npm test -- --run` worked 3 times" in text
     assert "The user taught these" not in text
     assert "no instructions" in text
@@ -39,7 +39,7 @@ def test_rules_and_observations_are_listed_apart(person: Person) -> None:
     runs(person, "s1", "npm test", "npm test -- --run")
     person.types("learn")
     person.types("tag", "Use tabs")
-    rules, _, seen = person.types("show").out.partition("Seen in earlier sessions")
+    rules, _, seen = person.types("show").out.partition("Observed, said by nobody")
     assert "Use tabs" in rules
     assert "npm test" not in rules
     assert "npm test -- --run" in seen
@@ -90,7 +90,7 @@ def test_a_person_may_accept_one_as_a_rule(person: Person) -> None:
     [rule] = person.rules()
     assert rule["rule"] == "Run `npm test -- --run` instead of `npm test`"
     assert rule["source"] == "note"
-    assert "The user taught these" in person.types("show").out
+    assert "The user taught these" in person.types("show", "--playbook").out
 
 
 def test_one_that_was_forgotten_stays_away(person: Person) -> None:

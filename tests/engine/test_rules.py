@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from alma import ALMA
 from alma.engine.admit import commit
-from alma.engine.rules import RULE_CHARS, Taught, Teaching, line, teaching
+from alma.engine.rules import RULE_CHARS, Taught, Teaching, teaching
 from alma.errors import ValidationError
 from alma.stores.memory import MemoryStore
 from alma.testing import FakeEmbedder, FrozenClock
@@ -204,20 +204,6 @@ class TestContradiction:
         teach(alma, *(told(f"t{at}", rule) for at, rule in enumerate(rules)))
         teach(alma, told("t9", "Use yarn", prefer=("yarn",)))
         assert sorted(rule.rule for rule in held(alma)) == sorted([*rules, "Use yarn"])
-
-
-class TestLine:
-    @pytest.mark.parametrize(
-        ("trigger", "rule", "why", "told"),
-        [
-            ("committing", "Run make check", "CI is slow", "**When committing:** Run make check *Why:* CI is slow"),
-            ("before a release", "Tag it", "", "**before a release:** Tag it"),
-            ("adding emojis to headings", "Don't add emojis to headings", "", "Don't add emojis to headings"),
-            ("", "Use pnpm, npm breaks the lock file", "npm breaks", "Use pnpm, npm breaks the lock file"),
-        ],
-    )
-    def test_nothing_is_said_twice(self, trigger: str, rule: str, why: str, told: str) -> None:
-        assert line({"trigger": trigger, "rule": rule, "why": why}) == told
 
 
 class TestDeletion:

@@ -123,7 +123,9 @@ def teach(home: Path) -> Teach:
             status=given.get("status", Status.ACTIVE),
             text=KINDS["rule"].text(body),
             body=dressed(body),
-            evidence=Evidence(successes=given.get("followed", 0), failures=given.get("violated", 0)),
+            evidence=Evidence(
+                successes=given.get("followed", 0), failures=given.get("violated", 0), recent=given.get("recent", ())
+            ),
             created_at=at,
             updated_at=at,
         )

@@ -146,6 +146,7 @@ def test_what_a_person_wrote_has_no_source_of_ours() -> None:
         ("/claude-smart:tag use pnpm, not npm", "claude-smart:tag", "use pnpm, not npm"),
         ("  /learn\nuse pnpm", "learn", "use pnpm"),
         ("/forget", "forget", ""),
+        ("/smart:review accept 3", "smart:review", "accept 3"),
     ],
 )
 def test_our_own_command_in_a_prompt_is_an_expansion(prompt: str, name: str, arguments: str) -> None:

@@ -201,6 +201,50 @@ def test_what_the_playbook_told_is_not_told_again(host: Any, teach: Teach) -> No
     assert host.send("PreToolUse", agent_id="a1", **EVENTS["PreToolUse"]) == ""
 
 
+def test_a_rule_that_was_not_followed_comes_up_again_at_the_call_that_would_break_it(host: Any, teach: Teach) -> None:
+    id = teach("Use pnpm, not npm", prefer=["pnpm"], avoid=["npm"], violated=2)
+    host.send("SessionStart", source="startup")
+    run = {"tool_name": "Bash", "tool_use_id": "t1"}
+    assert host.send("PreToolUse", tool_input={"command": "pnpm install"}, **run) == ""
+    told = host.raw(
+        json.dumps(
+            {
+                "session_id": "s1",
+                "cwd": str(host.cwd),
+                "hook_event_name": "PreToolUse",
+                "tool_input": {"command": "npm install"},
+                **run,
+            }
+        ).encode()
+    )
+    output = json.loads(told.stdout)
+    # It informs; what would allow or refuse the call is not there.
+    assert output.keys() == {"hookSpecificOutput"}
+    assert output["hookSpecificOutput"].keys() == {"hookEventName", "additionalContext"}
+    text = output["hookSpecificOutput"]["additionalContext"]
+    assert f"- Use pnpm, not npm `[{id[-8:]}]` (shown before and not followed: 2×)" in text
+    assert host.send("PreToolUse", tool_input={"command": "npm install"}, **run) == ""
+    host.send("SessionStart", source="compact")
+    assert host.send("PreToolUse", tool_input={"command": "npm install"}, **run) != ""
+
+
+@pytest.mark.parametrize(
+    ("name", "given_"),
+    [("PreToolUse", {"tool_name": "Bash", "tool_input": {"command": "ls"}}), ("UserPromptSubmit", {"prompt": "npm i"})],
+)
+def test_it_comes_up_nowhere_else(host: Any, teach: Teach, name: str, given_: dict[str, Any]) -> None:
+    teach("Use pnpm, not npm", prefer=["pnpm"], avoid=["npm"], violated=2)
+    host.send("SessionStart", source="startup")
+    assert host.send(name, **given_) == ""
+
+
+def test_a_rule_that_was_followed_ever_since_needs_no_reminder(host: Any, teach: Teach) -> None:
+    recent = tuple((number, 1.0 if number else 0.0) for number in range(4))
+    teach("Use pnpm, not npm", avoid=["npm"], violated=1, followed=3, recent=recent)
+    host.send("SessionStart", source="startup")
+    assert host.send("PreToolUse", **EVENTS["PreToolUse"]) == ""
+
+
 @pytest.mark.parametrize(
     "told", [{"source": "system"}, {"source": "loop_wakeup"}, {"prompt": "<task-notification>npm i"}]
 )

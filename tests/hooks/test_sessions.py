@@ -18,7 +18,7 @@ from alma.hooks.glance import EVERYWHERE, Glance, Rule
 from alma.hooks.place import Place
 from alma.types.query import Where
 from alma.types.record import Record, Status
-from claude_smart.learning import accept
+from claude_smart.rules import accept
 
 DATA = Path(__file__).with_name("data")
 HOST = "git:example.org"

@@ -72,3 +72,16 @@ def test_forgetting_without_a_name_lists_what_there_is(person: Any) -> None:
     person.smart("tag", "use tabs", cwd=shop)
     assert "use tabs" in person.says("/forget", shop).shown.partition("claude-smart answers /forget")[2]
     assert len(person.rules(shop)) == 1
+
+
+def test_what_waits_is_reviewed_edited_and_restored(person: Any) -> None:
+    shop = person.project("shop")
+    (shop / "rules.jsonl").write_text('{"rule": "use tabs", "status": "candidate"}\n')
+    person.smart("import", "rules.jsonl", cwd=shop)
+    assert "- use tabs" in person.says("/smart:review", shop).shown
+    assert "Accepted: use tabs" in person.says("/smart:review accept all", shop).shown
+    assert "Changed: use spaces" in person.says("/smart:edit tabs --rule 'use spaces'", shop).shown
+    (rule,) = person.rules(shop)
+    assert (rule["rule"], rule["status"]) == ("use spaces", "active")
+    assert "Restored: use tabs" in person.says(f"/smart:restore {rule['id'][-8:]}", shop).shown
+    assert person.complaints() == []

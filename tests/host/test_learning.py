@@ -67,6 +67,39 @@ def test_a_rule_comes_up_again_when_a_prompt_or_a_command_is_about_it(person: An
     assert first.shown.count("alembic upgrade head") == 1, "told at the start, and not a second time"
 
 
+def test_a_rule_that_was_broken_is_brought_up_at_the_call_that_breaks_it_again(person: Any) -> None:
+    shop = person.project("shop")
+    person.smart("tag", "use pnpm instead of npm", cwd=shop)
+
+    def install() -> Any:
+        said = person.says(
+            "install it",
+            shop,
+            {"when": "install it", "tool": "Bash", "input": {"command": "npm --version || true"}},
+            {"text": "Done."},
+            options=["--allowedTools", "Bash"],
+        )
+        person.learn()
+        return said
+
+    first = install()
+    assert "shown before and not followed" not in first.shown
+    (rule,) = person.rules(shop)
+    assert rule["violated"] == 1
+    second = install()
+    assert second.result == "Done.", "the call was not blocked"
+    assert "shown before and not followed: 1×" in second.shown
+
+
+def test_rules_in_claude_md_are_not_told_twice(person: Any) -> None:
+    shop = person.project("shop")
+    person.smart("tag", "use pnpm instead of npm", cwd=shop)
+    assert person.smart("export", "CLAUDE.md", cwd=shop).returncode == 0
+    assert person.says("hello", shop).shown.count("use pnpm instead of npm") == 1
+    assert person.smart("export", "CLAUDE.md", "--remove", cwd=shop).returncode == 0
+    assert "use pnpm instead of npm" in started(person.says("hello", shop))
+
+
 def test_what_holds_for_a_session_is_there_again_when_it_is_resumed_or_compacted(person: Any) -> None:
     shop = person.project("shop")
     first = person.says("write the report", shop, {"text": "Here is the report."})

@@ -46,7 +46,7 @@ def test_what_was_taught_is_a_constraint_or_a_gate(alma: ALMA) -> None:
     alma.add_anti_pattern(agent="helena", pattern="sleep(5)", why_bad="flaky")
     alma.add_anti_pattern(agent="helena", pattern="mocks", why_bad="brittle", condition="testing the database")
     found = of(alma)
-    assert found.constraints == ["installing packages: Use uv, not pip", "Not: sleep(5) (flaky)"]
+    assert found.constraints == ["When installing packages: Use uv, not pip", "Not: sleep(5) (flaky)"]
     assert found.quality_gates == ["Run the linter before every commit"]
 
 

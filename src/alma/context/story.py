@@ -16,6 +16,7 @@ from ..engine.evidence import strength
 from ..engine.inject.escape import escape
 from ..engine.inject.prompt import tokens
 from ..engine.inject.quote import quote_data
+from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
 from ..engine.text import shorten
 from ..types.kinds import MemoryType, Result, quoted_why
@@ -143,7 +144,7 @@ def _wish(record: Record) -> str:
 
 
 def _rule(record: Record) -> str:
-    return _when(record.body["trigger"], record.body["rule"])
+    return _when(describe_occasion(record.body["trigger"], record.body["rule"]), record.body["rule"])
 
 
 def _strategy(record: Record) -> str:

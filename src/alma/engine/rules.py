@@ -18,25 +18,23 @@ from typing import Any
 from ..types.ids import new_id
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
-from ..types.quoting import is_quoted_output, quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.rules import EVERYWHERE, MACHINE_TAUGHT, Reach, RuleSource
+from ..types.rules import EVERYWHERE, Reach, RuleSource
 from ..types.vector import Vector
 from .admit import Attempting, build, change, clean, key_of, revise, screen
 from .context import Engine
 from .drafts import Draft
+from .rule_lines import line
 from .search import by_meaning, by_words
-from .text import content_words, is_common, shorten, stem, stems
+from .text import content_words, is_common, shorten, stem
 from .tombstones import find_tombstones
 
 AGENT = "claude-code"
 """Whom the rules of a coding agent belong to."""
 RULE_CHARS = 600
-LINE_CHARS = 400
 _PART_CHARS = 240
 _SAID_CHARS = 500
 _ALIKE = 12
-_OVER_AGAIN = 3
 _SOURCES = 50
 _LIVE = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
 _LONG_LIVED = (Reach.PROJECT, Reach.ALWAYS)
@@ -157,34 +155,6 @@ def is_old_fix(record: Record) -> bool:
 def dressed(body: Mapping[str, Any]) -> dict[str, Any]:
     """The body with the line that hosts are shown and the words that make it relevant."""
     return {**body, "line": line(body), "cues": cues(body)}
-
-
-def line(body: Mapping[str, Any]) -> str:
-    """One line of Markdown that cannot break out of its list."""
-    from .inject.escape import escape
-
-    trigger, rule = (escape(str(body[name])) for name in ("trigger", "rule"))
-    why = str(body["why"])
-    if why and body.get("source") in MACHINE_TAUGHT and not is_quoted_output(why):
-        why = quote_output(why)
-    why = escape(why)
-    when = f"**{_plain_start(trigger)}:** " if trigger and not _says_it(rule, trigger) else ""
-    because = f" *Why:* {why}" if why and why.lower() not in rule.lower() else ""
-    if len(when + rule + because) > LINE_CHARS and is_quoted_output(why):
-        # Cut in two, a quotation would not end where it should.
-        because = ""
-    return shorten(f"{when}{rule}{because}", LINE_CHARS)
-
-
-def _says_it(rule: str, trigger: str) -> bool:
-    """Whether the occasion is the rule over again: "adding emojis to headings", "Don't add emojis to headings"."""
-    occasion = stems(trigger)
-    return len(occasion) >= _OVER_AGAIN and occasion <= stems(rule)
-
-
-def _plain_start(trigger: str) -> str:
-    lower = trigger.lower()
-    return trigger if lower.startswith(("when ", "before ", "after ", "if ", "in ", "for ")) else f"When {trigger}"
 
 
 def cues(body: Mapping[str, Any]) -> list[str]:

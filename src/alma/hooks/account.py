@@ -30,6 +30,8 @@ _MACHINE_MADE = (
     "<system-reminder>",
 )
 OWN_COMMANDS = frozenset(("tag", "learn", "forget", "show", "dashboard"))
+_PREFIXED_COMMANDS = OWN_COMMANDS | {"review", "edit", "restore"}
+"""Those that are ours behind the plug-in's name; alone, hosts have commands of these names themselves."""
 _OWN = ("smart", "claude-smart")
 """The names that the plug-in may have in a host."""
 _INPUT_CHARS = 16_000
@@ -76,7 +78,8 @@ class Call:
         else:
             name = _slashed(self.text("prompt"))[0] if self.name == "UserPromptSubmit" else ""
         plugin, _, own = name.rpartition(":")
-        return own if own in OWN_COMMANDS and plugin in ("", *_OWN) else ""
+        ours = _PREFIXED_COMMANDS if plugin in _OWN else OWN_COMMANDS if not plugin else frozenset()
+        return own if own in ours else ""
 
 
 def _slashed(prompt: str) -> tuple[str, str]:

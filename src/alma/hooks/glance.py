@@ -37,6 +37,8 @@ _ACTIVE = "+r.status = 'active'"
 _HITS = 100
 """So many of the newest rules that hold a word are looked at; a word in more of them tells little."""
 _BEST = 20
+_PROVEN = 3
+"""So many results without a violation, and a rule needs no reminder."""
 _STEPS = 2_000_000
 """Of SQLite's own counting: far more than any question here takes, and reached before a person would notice."""
 
@@ -72,6 +74,15 @@ class Rule:
     def is_observation(self) -> bool:
         """Whether it tells what an agent did, and not what a person said."""
         return self.body.get("source") == "fix"
+
+    @property
+    def violations(self) -> int:
+        """How often it was shown and not followed; 0 when it was followed ever since."""
+        failures, recent = self.evidence.get("failures"), self.evidence.get("recent")
+        if not isinstance(failures, int) or failures <= 0:
+            return 0
+        last = recent[-_PROVEN:] if isinstance(recent, list) else []
+        return failures if len(last) < _PROVEN or any(one[1:] == [0.0] for one in last) else 0
 
     def _old_fix(self) -> str:
         """A repair that an earlier version stored as a rule and no drain has converted yet."""

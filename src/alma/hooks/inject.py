@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .account import Call
+    from .claude_md import Items
     from .place import Place
     from .settings import Settings
 
@@ -83,21 +84,28 @@ def _count(counts: object, name: str) -> int:
     return max(0, value) if isinstance(value, int) else 0
 
 
-def _fitting(rules: Iterable[Rule], room: int) -> tuple[str, list[Rule]]:
+def _fitting(rules: Iterable[Rule], room: int, *, warning: bool = False) -> tuple[str, list[Rule]]:
     """As many as there is room for; a long one may be passed over for a shorter one."""
     text, taken = "", []
     for rule in rules:
         line = bullet(rule)
+        if warning and rule.violations and not rule.is_observation:
+            line = f"{line[:-1]} (shown before and not followed: {rule.violations}×)\n"
         if rule.line and len(text) + len(line) <= room:
             text += line
             taken.append(rule)
     return text, taken
 
 
-def playbook(glance: Glance, settings: Settings, sessions: list[str]) -> Telling:
-    """The rules of the project and of all projects; and of these sessions, where their context was lost."""
+def playbook(glance: Glance, settings: Settings, sessions: list[str], known: Items) -> Telling:
+    """The rules of the project and of all projects; and of these sessions, where their context was lost.
+
+    Rules that the host reads from CLAUDE.md (`known`) are part of the context without being told.
+    """
     room = min(MOST_CHARS, settings.number("playbook_tokens") * CHARS_A_TOKEN)
     entries = sorted(glance.playbook(), key=order)
+    standing = [one for one in entries if one in known and not one.is_observation]
+    entries = [one for one in entries if one not in standing]
     lines, rules = _fitting([one for one in entries if not one.is_observation], room - len(_PLAYBOOK))
     text = _PLAYBOOK + lines if rules else ""
     seen = [one for one in entries if one.is_observation][:MOST_OBSERVATIONS]
@@ -108,14 +116,14 @@ def playbook(glance: Glance, settings: Settings, sessions: list[str]) -> Telling
     lines, more = _fitting(own, room - len(_PROFILE))
     # Newest first when there is no room for all, but told in the order in which they were said.
     told = "".join(bullet(rule) for rule in reversed(more))
-    return Telling(f"{text}{_PROFILE}{told}".lstrip() if more else text, rules + observations + more[::-1])
+    return Telling(f"{text}{_PROFILE}{told}".lstrip() if more else text, rules + observations + more[::-1] + standing)
 
 
 def timely(rules: list[Rule], settings: Settings) -> Telling:
     """Rules and observations for a prompt or a command."""
     room = min(MOST_CHARS, settings.number("prompt_tokens") * CHARS_A_TOKEN)
     taught = [one for one in rules[:AT_ONCE] if not one.is_observation]
-    lines, taken = _fitting(taught, room - len(_TIMELY))
+    lines, taken = _fitting(taught, room - len(_TIMELY), warning=True)
     text = _TIMELY + lines if taken else ""
     seen = [one for one in rules[:AT_ONCE] if one.is_observation]
     lines, observations = _fitting(seen, room - len(text) - len(_OBSERVED))
@@ -124,13 +132,14 @@ def timely(rules: list[Rule], settings: Settings) -> Telling:
     return Telling(f"{text}{_OBSERVED}{lines}".lstrip() if observations else text, taken + observations)
 
 
-def playbook_text(place: Place, project: str, session: str) -> str:
-    """What a session of this project is told at its start; with what was said in this one, if one is named."""
+def playbook_text(place: Place, project: str, session: str, folder: str = "") -> str:
+    """What a session that starts in this folder is told; with what was said in this one, if one is named."""
     from . import settings
+    from .claude_md import Items
 
     sessions = [session, *journal.parents(place, session)] if session else []
     with Glance(place, project) as glance:
-        return playbook(glance, settings.read(place), sessions).text
+        return playbook(glance, settings.read(place), sessions, Items(folder)).text
 
 
 def tell(call: Call, place: Place, line: Mapping[str, Any], settings: Settings) -> str:
@@ -140,10 +149,17 @@ def tell(call: Call, place: Place, line: Mapping[str, Any], settings: Settings) 
         place.make()
         shown.start(place, call.session, [rule.id for rule in telling.rules])
     elif telling.rules:
-        shown.add(place, call.session, [rule.id for rule in telling.rules], call.agent_id)
+        ids = [rule.id for rule in telling.rules]
+        if call.name == "PreToolUse":
+            from .relevance import reminder
+
+            ids += [reminder(rule) for rule in telling.rules if rule.violations]
+        shown.add(place, call.session, ids, call.agent_id)
     if not telling.rules:
         return ""
     journal.append(place, call.session, _event(call, line, telling), settings.number("journal_mb"))
+    if not telling.text:
+        return ""
     output = {"hookEventName": call.name, "additionalContext": telling.text}
     return json.dumps({"hookSpecificOutput": output})
 
@@ -164,9 +180,11 @@ def _telling(call: Call, place: Place, line: Mapping[str, Any], settings: Settin
 
 
 def _at_start(call: Call, place: Place, glance: Glance, settings: Settings) -> Telling:
+    from .claude_md import Items
+
     lost = call.text("source") in _LOST_CONTEXT
     sessions = [call.session, *journal.parents(place, call.session)] if lost else []
-    return playbook(glance, settings, sessions)
+    return playbook(glance, settings, sessions, Items(call.cwd))
 
 
 def _in_time(call: Call, place: Place, line: Mapping[str, Any], glance: Glance, settings: Settings) -> Telling:

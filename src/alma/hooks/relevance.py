@@ -155,9 +155,30 @@ def relevant(glance: Glance, said: Said, seen: set[str], most: int) -> list[Rule
         for number in found:
             scores[number] = scores.get(number, 0.0) + weights[stem(word)] * (0.2 if word in COMMON else 1.0)
     best = sorted(scores, key=lambda number: (-scores[number], -number))
-    fitting = [(fit(rule, said, weights), rule) for rule in glance.numbered(best) if rule.id not in seen]
+    fitting = [(fit(rule, said, weights), rule) for rule in glance.numbered(best) if is_due(rule, said, seen)]
     ranked = sorted(((score, rule) for score, rule in fitting if score > 0), key=lambda one: (-one[0], one[1].id))
     return [rule for _, rule in ranked[:most]]
+
+
+def is_due(rule: Rule, said: Said, seen: set[str]) -> bool:
+    """Whether a rule may be told: it is new to the context, or was not followed before and is about to be broken."""
+    if rule.id not in seen:
+        return True
+    return said.is_command and reminder(rule) not in seen and rule.violations > 0 and not _follows(rule, said)
+
+
+def reminder(rule: Rule) -> str:
+    """What marks a rule as brought up at a tool call, among the ids of the rules that a context holds."""
+    return f"{rule.id}!"
+
+
+def _follows(rule: Rule, said: Said) -> bool:
+    """Whether a tool call does what the rule prefers and nothing of what it avoids."""
+    text = f"{said.literal} {said.content} "
+    wanted = [name for name in map(str.lower, rule.names("prefer")) if mentions(text, name)]
+    for name in wanted:
+        text = text.replace(name, " ")
+    return bool(wanted) and not any(mentions(text, name.lower()) for name in rule.names("avoid"))
 
 
 def _askable(said: Said) -> list[str]:

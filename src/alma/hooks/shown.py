@@ -1,4 +1,7 @@
-"""Which rules a context already holds: ids, one a line; those of a subagent, whose context is its own, with its id."""
+"""Which rules a context already holds: ids, one a line; those of a subagent, whose context is its own, with its id.
+
+An id with an exclamation mark: the rule was brought up at a tool call, because it was not followed before.
+"""
 
 from __future__ import annotations
 

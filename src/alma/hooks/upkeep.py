@@ -6,9 +6,10 @@ was added meanwhile. One that was not taken in is never removed.
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -21,7 +22,7 @@ from ..types.record import Record, Status
 from ..types.rules import EVERYWHERE
 from . import settings
 from .drain import Memory, journals, read_journal
-from .place import Place
+from .place import Place, own_files
 
 DONE = ".done"
 _DAY = 86_400.0
@@ -121,3 +122,36 @@ def _aged(engine: Engine, days: int) -> int:
 
 def _batches(found: list[Record]) -> Iterable[list[Record]]:
     return (found[start : start + _BATCH] for start in range(0, len(found), _BATCH))
+
+
+def erase_from_journals(place: Place, project: str, is_meant: Callable[[str], bool]) -> int:
+    """Blank the journal lines of a project, or of all (EVERYWHERE), that hold a text that is meant; return how many.
+
+    A line keeps its length: how far a journal was read is counted in bytes, and a hook may be appending to it. To be
+    called by whoever holds the drain lock.
+    """
+    blanked = 0
+    for path in own_files(place, ".jsonl", DONE):
+        with open(path, "r+b") as file:
+            offset = 0
+            for line in file.read().split(b"\n")[:-1]:
+                if _holds_text(line, project, is_meant):
+                    file.seek(offset)
+                    file.write(b" " * len(line))
+                    blanked += 1
+                offset += len(line) + 1
+    return blanked
+
+
+def _holds_text(line: bytes, project: str, is_meant: Callable[[str], bool]) -> bool:
+    try:
+        event = json.loads(line)
+        pending = [event["data"]] if project in (EVERYWHERE, event["project"]) else []
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str) and is_meant(value):
+            return True
+        pending += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return False

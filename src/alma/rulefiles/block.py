@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..errors import ValidationError
 from .lines import Item, is_mark, item
 
-BEGIN = "<!-- alma:begin Edit, add or remove items, then run: alma rules import -->"
+BEGIN = "<!-- alma:begin Edit, add or remove items, then import this file -->"
 END = "<!-- alma:end -->"
 _BEGIN = re.compile(r"\s*<!--\s*alma:begin\b[^>]*-->\s*")
 _END = re.compile(r"\s*<!--\s*alma:end\s*-->\s*")
@@ -195,10 +195,22 @@ def newline(text: str) -> str:
 def placed(text: str, block: Block | None, lines: Iterable[str], front: str) -> str:
     """The text with the marked part in its place, or at the end when there was none yet."""
     end = newline(text)
-    ours = end.join((BEGIN, *lines, END))
     if block is not None:
-        return text[: block.start] + ours + text[block.end :]
+        # The first mark stays as it is: an earlier version may have written it.
+        begin = text[block.start :].split("\n", 1)[0].removesuffix("\r")
+        return text[: block.start] + end.join((begin, *lines, END)) + text[block.end :]
+    ours = end.join((BEGIN, *lines, END))
     if not text:
         return front + ours + "\n"
     gap = "" if text.endswith((f"{end}{end}",)) else end if text.endswith("\n") else end * 2
     return text + gap + ours + end
+
+
+def without(text: str, name: str) -> str:
+    """The text without the marked part and the empty line that was put before it."""
+    block = find(text, name)
+    if block is None:
+        raise ValidationError(f"{name} has no block of rules")
+    end = newline(text)
+    before, after = text[: block.start], text[block.end :].removeprefix(end)
+    return (before.removesuffix(end) if before.endswith(end * 2) else before) + after

@@ -44,6 +44,7 @@ def export(
     limit: int | None = None,
     check: bool = False,
     force: bool = False,
+    remove: bool = False,
 ) -> ExportReport:
     """Write the rules that hold in this project to the file that a coding agent reads, inside a marked block.
 
@@ -51,7 +52,8 @@ def export(
     usual file at the root of the repository. `include` may name 'heuristic', 'anti_pattern' and 'domain_knowledge'
     too, of which the proven ones are taken, and `everywhere` takes in rules of all projects. What the limit leaves no
     room for is left out, the least proven first. With `check` nothing is written. What was edited by hand and not
-    imported is not overwritten unless `force`.
+    imported is not overwritten unless `force`. With `remove` the block is taken out of the file instead; a file that
+    holds nothing else is deleted.
     """
     host, called = target(to), file_name(name)
     where = files.place(path, root, host.path.format(name=called))
@@ -68,6 +70,11 @@ def export(
             _kinds(include), None if agent is None else engine.agent(validate.name("agent", agent)), everywhere
         )
         page = _compose(engine, where, host, called, wanted, most)
+        if remove:
+            rest = blocks.without(page.before or "", where.name)
+            page = replace(
+                page, after="" if rest.strip() == host.front(where.name, called).strip() else rest, standing={}
+            )
         if page.hand_edits and page.after != page.before and not (check or force):
             raise ValidationError(_unimported(where.name, page.hand_edits))
         if not check:
@@ -109,7 +116,9 @@ class _Page:
     hand_edits: tuple[str, ...]
 
     def write(self, engine: Engine, where: files.Place) -> None:
-        if self.after is not None and self.after != self.before:
+        if self.after == "" and self.before:
+            files.delete(where, self.before)
+        elif self.after is not None and self.after != self.before:
             files.write(where, self.after, self.before)
         if self.after is not None:
             commit(engine, lambda: (None, held.ledger(engine, where.name).saying(engine, self.standing)))

@@ -112,6 +112,13 @@ def write(where: Place, text: str, before: str | None) -> None:
         raise ValidationError(f"{where.path} cannot be written: {error.strerror or error}") from error
 
 
+def delete(where: Place, before: str) -> None:
+    """Delete a file that still holds what was read."""
+    if read(where) != before:
+        raise ValidationError(f"{where.path} was changed by somebody else just now; nothing was deleted, try again")
+    where.real.unlink()
+
+
 def _fill(file: int, text: str) -> None:
     with os.fdopen(file, "wb") as out:
         out.write(text.encode("utf-8"))

@@ -9,8 +9,8 @@ from ..engine.admit import build, revise
 from ..engine.context import Engine
 from ..engine.drafts import Draft
 from ..engine.evidence import believe
+from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
-from ..engine.text import stems
 from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
@@ -23,9 +23,7 @@ LONGEST = 1_500
 """Characters; a longer memory is a document, and no line of a list."""
 FILE_ID = "file_id"
 """Under this name a rule that came from a file keeps the id it has there, so that all who share the file share it."""
-_STARTS = ("when ", "before ", "after ", "if ", "in ", "for ", "while ", "on ", "with ")
 _AVOID = "Avoid: "
-_OVER_AGAIN = 3
 
 HEADINGS: Mapping[str, str] = {
     MemoryType.RULE: "",
@@ -83,14 +81,8 @@ def words_of(record: Record) -> Words:
         return replace(words, text=f"{_AVOID}{words.text}")
     if record.kind != MemoryType.RULE:
         return words
-    occasion = stems(words.head)
-    over_again = len(occasion) >= _OVER_AGAIN and occasion <= stems(words.text)
-    head = "" if over_again or not words.head else _when(words.head)
+    head = describe_occasion(words.head, words.text)
     return replace(words, head=head, why="" if words.why.lower() in words.text.lower() else words.why)
-
-
-def _when(trigger: str) -> str:
-    return trigger if trigger.lower().startswith(_STARTS) else f"When {trigger}"
 
 
 def changes(entry: Entry, words: Words) -> dict[str, str]:

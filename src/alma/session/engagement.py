@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ..engine.context import Engine
 from ..engine.evidence import believe
+from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
 from ..engine.text import shorten
 from ..types.kinds import MemoryType, quoted_why
@@ -89,8 +90,8 @@ def _rules(engine: Engine, agent: str, user: str | None) -> list[str]:
 
 
 def _when(rule: Record) -> str:
-    trigger = rule.body["trigger"]
-    return shorten(f"{trigger}: {rule.body['rule']}" if trigger else rule.body["rule"], _CHARS)
+    occasion = describe_occasion(rule.body["trigger"], rule.body["rule"])
+    return shorten(f"{occasion}: {rule.body['rule']}" if occasion else rule.body["rule"], _CHARS)
 
 
 def _preferences(engine: Engine, user: str | None) -> list[str]:

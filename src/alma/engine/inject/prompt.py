@@ -13,6 +13,7 @@ from ...types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Mem
 from ...types.quoting import quote_output
 from ...types.slice import MemorySlice
 from ...types.sources import QUOTED
+from ..rule_lines import describe_occasion
 from ..text import shorten
 from . import quote
 from .escape import escape
@@ -115,7 +116,7 @@ def _summary(memory: Memory) -> str:
         case DomainKnowledge():
             return memory.fact
         case Rule():
-            return f"{_when(memory.trigger)}{memory.rule}"
+            return f"{_when(describe_occasion(memory.trigger, memory.rule))}{memory.rule}"
     raise TypeError(f"{type(memory).__name__} has no summary")
 
 
@@ -171,7 +172,8 @@ def _anti_pattern(memory: AntiPattern) -> str:
 
 
 def _rule(memory: Rule) -> str:
-    when = f"{_say(memory.trigger)}: " if memory.trigger else ""
+    occasion = describe_occasion(memory.trigger, memory.rule)
+    when = f"{_say(occasion)}: " if occasion else ""
     why = f" Why: {_say(memory.why)}" if memory.why else ""
     return f"- {when}{_say(memory.rule)}{why}"
 

@@ -1,0 +1,195 @@
+"""What a person does to a rule: accept, edit, widen or narrow, put away, bring back, erase.
+
+Each change keeps the rule as it was in its history, so that `restore` can undo it. Only `erase` cannot be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..errors import NotFoundError, ValidationError
+from ..types.kinds import MemoryType
+from ..types.query import Where
+from ..types.record import Origin, Record, Status, Trust
+from ..types.rules import EVERYWHERE, MACHINE_TAUGHT, Reach, RuleSource
+from . import edit
+from .admit import change, clean, commit, key_of, revise, rewrite
+from .context import Engine
+from .rules import RULE_CHARS, contradicted, dressed
+from .text import normalise
+
+LIVE = (Status.ACTIVE, Status.CANDIDATE)
+WORDS = ("rule", "trigger", "why")
+_FIELDS = (*WORDS, "prefer", "avoid", "source")
+_BY_PERSON = ("edited", "accepted", "restored")
+_LASTING = (Reach.PROJECT, Reach.ALWAYS)
+_PART_CHARS = 240
+_LEAST_QUOTE = 12
+"""A shorter sentence ("use tabs") may be part of many that have nothing to do with the rule."""
+
+
+def change_rule(
+    engine: Engine,
+    rule_id: str,
+    verb: str,
+    *,
+    words: Mapping[str, str] | None = None,
+    reach: Reach | None = None,
+    status: Status | None = None,
+    session: str = "",
+) -> tuple[Record, list[Record]]:
+    """Change a rule for a person; return it and the rules that it replaces from now on.
+
+    `words` holds new values of `rule`, `trigger` and `why`. `session` is where a rule of reach once or session holds.
+    """
+    fields = {name: _check_words(name, value) for name, value in (words or {}).items()}
+
+    def attempt() -> tuple[tuple[Record, list[Record]], list[Record]]:
+        record = _get_rule(engine, rule_id)
+        return _apply(
+            engine, record, verb, fields, Reach(record.body["reach"]) if reach is None else reach, status, session
+        )
+
+    return commit(engine, attempt)
+
+
+def restore(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
+    """Undo the last change of a rule; return the rule and the rules that it replaces.
+
+    A rule that was replaced or put away is in force again, or waits again if it did before. A rule in force gets the
+    words, the reach and the status that it had before a person last changed it.
+    """
+
+    def attempt() -> tuple[tuple[Record, list[Record]], list[Record]]:
+        record = _get_rule(engine, rule_id)
+        lines = [one.body for one in reversed(edit.history(engine, rule_id))]
+        if record.status not in LIVE:
+            statuses = (one["before"].get("status") for one in lines)
+            before = {"status": next((one for one in statuses if one in LIVE), Status.ACTIVE)}
+            if record.status is Status.SUPERSEDED and not record.body.get("put_away"):
+                before["reach"] = record.body["reach"] if record.body["reach"] in _LASTING else Reach.PROJECT
+        else:
+            before = next((one["before"] for one in lines if one["verb"] in _BY_PERSON and one["before"]), {})
+        fields = {name: before[name] for name in _FIELDS if before.get(name, record.body[name]) != record.body[name]}
+        reach, status = (Reach(before.get("reach", record.body["reach"])), Status(before.get("status", record.status)))
+        if not fields and (str(reach), status) == (record.body["reach"], record.status):
+            raise ValidationError("there is no change of this rule to undo")
+        session, project = before.get("session", record.session), before.get("project", "")
+        return _apply(engine, record, "restored", fields, reach, status, session, project)
+
+    return commit(engine, attempt)
+
+
+def find_ended(engine: Engine, rule: Record) -> list[Record]:
+    """Return the rules in force that replaced this one, or that it contradicts."""
+    home = replace(engine, project=rule.project)
+    against = [one.id for one in contradicted(home, rule) if one.status is Status.SUPERSEDED]
+    wanted = dict.fromkeys([*filter(None, [rule.superseded_by]), *against])
+    return [one for one in engine.store.get(list(wanted)) if one.kind == MemoryType.RULE and one.status in LIVE]
+
+
+def _get_rule(engine: Engine, rule_id: str) -> Record:
+    found = [one for one in engine.store.get([rule_id]) if one.kind == MemoryType.RULE]
+    if not found:
+        raise NotFoundError(f"there is no rule {rule_id!r} any more")
+    return found[0]
+
+
+def _check_words(name: str, value: str) -> str:
+    text = " ".join(str(clean(value)).split())
+    most = RULE_CHARS if name == "rule" else _PART_CHARS
+    if len(text) > most:
+        raise ValidationError(f"the {name} has {len(text)} characters; at most {most} are kept")
+    if name == "rule" and not text:
+        raise ValidationError("the rule is empty; put it away instead")
+    return text
+
+
+def _apply(
+    engine: Engine,
+    record: Record,
+    verb: str,
+    fields: Mapping[str, Any],
+    reach: Reach,
+    status: Status | None,
+    session: str,
+    project: str = "",
+) -> tuple[tuple[Record, list[Record]], list[Record]]:
+    status = record.status if status is None else status
+    session = "" if reach in _LASTING else record.session or session
+    if reach not in _LASTING and not session:
+        raise ValidationError(f"reach {str(reach)!r} needs a session: pass its id, or use 'project' or 'always'")
+    own = project or (record.project if record.project != EVERYWHERE else engine.project)
+    place = EVERYWHERE if reach is Reach.ALWAYS else own
+    home = replace(engine, project=place)
+    body: dict[str, Any] = {**record.body, **fields, "reach": str(reach), "put_away": status not in LIVE}
+    moved = {"status": status, "session": session, "project": place, "superseded_by": "", "valid_to": None}
+    if fields:
+        if "prefer" not in fields:
+            body |= _read_names(body["rule"]) if "rule" in fields else {}
+        if "why" in fields and "source" not in fields and body["source"] in MACHINE_TAUGHT:
+            # The reason is no longer what a program printed.
+            body["source"] = str(RuleSource.NOTE)
+        body = dressed(body)
+        key = key_of(record.kind, record.agent, record.user, body) or record.key
+        by_person = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
+        fresh = rewrite(home, record, body, provenance=by_person, key=key, **moved)
+    else:
+        fresh = revise(home, record, body=body, **moved)
+    before = {name: record.body[name] for name in (*_FIELDS, "reach")}
+    before |= {"status": str(record.status), "session": record.session, "project": record.project}
+    records = [fresh, change(home, fresh, verb, "by a person", before)]
+    ended = find_ended(engine, replace(fresh, superseded_by=record.superseded_by)) if status is Status.ACTIVE else []
+    for one in ended:
+        gone = revise(home, one, status=Status.SUPERSEDED, superseded_by=fresh.id)
+        why = f"a person {verb}: {fresh.body['rule']}"
+        records += [gone, change(home, gone, "superseded", why, {"status": str(one.status)}, fresh.id)]
+    return (fresh, ended), records
+
+
+def _read_names(rule: str) -> dict[str, list[str]]:
+    # Loaded here: its patterns take longer to load than all of alma.
+    from .distil.corrections import names
+
+    prefer, avoid = names(rule)
+    return {"prefer": list(prefer), "avoid": list(avoid)}
+
+
+# -- erasing
+
+
+def erase(engine: Engine, rule: Record) -> int:
+    """Erase a rule, its history and every recorded turn that holds the sentence it came from; return how many turns.
+
+    It cannot be undone. The caller erases the sentence from journals, and vacuums.
+    """
+    edit.delete(replace(engine, project=rule.project), rule.id)
+    quotes = find_quotes(rule)
+    # A rule of all projects may have been taught in any of them.
+    projects = None if rule.project == EVERYWHERE else {rule.project}
+    turns = [one for one in engine.store.scan(Where(kinds={"turn"}, projects=projects)) if has_quote(one.text, quotes)]
+    for turn in turns:
+        edit.delete(replace(engine, project=turn.project), turn.id)
+    notes = engine.store.scan(Where(kinds={"retrieval"}, projects=projects))
+    engine.store.delete([one.id for one in notes if has_quote(one.body["task"], quotes)])
+
+    def attempt() -> tuple[None, list[Record]]:
+        others = engine.store.scan(Where(kinds={MemoryType.RULE}, projects=projects))
+        quoting = [one for one in others if has_quote(one.body["said"], quotes)]
+        return None, [revise(engine, one, body={**one.body, "said": ""}) for one in quoting]
+
+    commit(engine, attempt)
+    return len(turns)
+
+
+def find_quotes(rule: Record) -> list[str]:
+    """Return the sentences by which a recorded turn is recognised as one that taught this rule."""
+    return list(dict.fromkeys(normalise(str(rule.body[name])) for name in ("said", "rule") if rule.body[name]))
+
+
+def has_quote(text: str, quotes: Sequence[str]) -> bool:
+    """Whether a text holds one of these sentences; a short one only counts when it is the whole text."""
+    plain = normalise(text)
+    return any(one == plain or (len(one) >= _LEAST_QUOTE and one in plain) for one in quotes)

@@ -1,0 +1,105 @@
+"""The slash commands, as the host passes them to the hook."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from claude_smart import slash
+
+from .conftest import Person
+
+
+@pytest.fixture(autouse=True)
+def in_a_terminal_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "cli")
+    # The hook sets both; so that they are as before when the test ends.
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", "")
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "")
+
+
+def answers(person: Person, name: str, words: str = "") -> str:
+    event: dict[str, Any] = {
+        "session_id": "s1",
+        "cwd": str(person.folder),
+        "hook_event_name": "UserPromptExpansion",
+        "command_name": f"smart:{name}",
+        "command_args": words,
+        "prompt": f"/smart:{name} {words}",
+    }
+    said = slash.reply(event, json.dumps(event).encode(), person.place)
+    assert f"claude-smart answers /{name}:" in said["hookSpecificOutput"]["additionalContext"]
+    return str(said["systemMessage"])
+
+
+def propose(person: Person, *rules: str) -> None:
+    Path("rules.jsonl").write_text("".join(json.dumps({"rule": one, "status": "candidate"}) + "\n" for one in rules))
+    person.types("import", "rules.jsonl")
+
+
+def test_a_note_is_reported_as_it_will_be_shown_with_its_reach_and_how_to_undo_it(person: Person) -> None:
+    said = answers(person, "learn", "use pnpm instead of npm")
+    [rule] = person.rules()
+    id = rule["id"][-8:]
+    assert said.startswith("Kept as a rule: use pnpm instead of npm\n")
+    assert f"[{id}] reach project" in said
+    assert f"Undo: claude-smart forget {id}" in said
+
+
+def test_learn_reports_what_the_session_taught(person: Person) -> None:
+    person.talks("s1", "install the packages", "no, use pnpm here instead of npm, because npm breaks the lock file")
+    said = answers(person, "learn")
+    [rule] = person.rules()
+    assert "- Learned: " in said
+    assert "reach project, in force from now on" in said
+    assert f"Undo: claude-smart forget {rule['id'][-8:]}" in said
+
+
+def test_show_prints_what_the_session_was_told_or_all_there_is(person: Person) -> None:
+    propose(person, "Use ruff")
+    person.types("tag", "Use tabs")
+    said = answers(person, "show")
+    assert said.startswith("# Rules from earlier sessions")
+    assert "1 possible rule waiting" in said
+    assert "- Use ruff" in answers(person, "show", "--all")
+    assert answers(person, "show", "tabs").startswith("Use tabs\n")
+
+
+def test_what_waits_is_listed_accepted_rejected_and_restored(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    propose(person, "Use ruff", "Prefer fd")
+    ids = {rule["rule"]: rule["id"][-8:] for rule in person.rules("--all")}
+    # As in a shell of the agent; the command itself was typed by the person.
+    monkeypatch.setenv("CLAUDECODE", "1")
+    assert "- Use ruff" in answers(person, "review")
+    assert "Accepted: Use ruff" in answers(person, "review", f"accept {ids['Use ruff']}")
+    assert "Rejected: Prefer fd" in answers(person, "review", "reject all")
+    assert [rule["rule"] for rule in person.rules()] == ["Use ruff"]
+    assert "Restored: Prefer fd" in answers(person, "restore", "prefer fd")
+    assert "Changed: Use black" in answers(person, "edit", f"{ids['Use ruff']} --rule 'Use black' --reach always")
+    assert [(rule["rule"], rule["reach"]) for rule in person.rules()] == [("Use black", "always")]
+
+
+def test_forgetting_is_undone_unless_everything_goes(person: Person) -> None:
+    person.types("tag", "Use tabs in Go files")
+    assert "Forgotten: Use tabs in Go files" in answers(person, "forget", "use tabs")
+    assert "Restored: Use tabs" in answers(person, "restore", "tabs")
+    assert "Erased for good: Use tabs" in answers(person, "forget", "--everything use tabs")
+    assert person.rules("--all") == []
+
+
+def test_an_unattended_session_decides_nothing(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    propose(person, "Use ruff")
+    monkeypatch.setenv("CLAUDECODE", "1")
+    monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
+    event = {
+        "session_id": "s1",
+        "cwd": str(person.folder),
+        "command_name": "smart:review",
+        "command_args": "accept all",
+    }
+    said = slash.reply(event, json.dumps({**event, "hook_event_name": "UserPromptExpansion"}).encode(), person.place)
+    assert "run it in a terminal" in said["hookSpecificOutput"]["additionalContext"]
+    assert person.rules() == []
