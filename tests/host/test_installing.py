@@ -70,8 +70,10 @@ def test_nothing_is_changed_where_nobody_can_be_asked(
     assert snapshot(home) == before
 
 
-@pytest.mark.parametrize(("said", "model"), [(("", "y"), None), (("n", "y"), None), (("y", "y"), "claude")])
-def test_the_model_is_used_only_after_a_yes(home: Path, answers: Any, said: tuple[str, ...], model: str | None) -> None:
+@pytest.mark.parametrize(("said", "model"), [(("", "y"), "on"), (("n", "y"), "off"), (("y", "y"), "on")])
+def test_installing_asks_once_whether_claude_may_read(
+    home: Path, answers: Any, said: tuple[str, ...], model: str | None
+) -> None:
     answers(*said)
     assert main(["install"]) == 0
     config = home / ".claude-smart" / "config.json"
@@ -87,10 +89,10 @@ def test_a_no_changes_nothing(home: Path, answers: Any, snapshot: Snapshot) -> N
 
 def test_the_choice_about_the_model_outlives_an_update_and_ends_with_the_installation(home: Path) -> None:
     config = home / ".claude-smart" / "config.json"
-    main(["install", "--yes", "--model", "claude"])
+    main(["install", "--yes", "--model"])
     main(["update", "--yes"])
     main(["install", "--yes"])
-    assert json.loads(config.read_text()) == {"model": "claude"}
+    assert json.loads(config.read_text()) == {"model": "on"}
     main(["uninstall", "--yes"])
     assert not config.exists()
 

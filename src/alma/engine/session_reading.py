@@ -377,7 +377,7 @@ class _Changes:
         reach = Reach(local.body["reach"]) if is_active else proposal.reach
         # What the model writes may hold a secret that it saw.
         texts = clean({"rule": proposal.rule, "trigger": proposal.trigger, "why": proposal.reason})
-        body = {**local.body, **{name: text or local.body[name] for name, text in texts.items()}, "reach": str(reach)}
+        body = {**local.body, **texts, "why": texts["why"] or local.body["why"], "reach": str(reach)}
         body["metadata"] = {**local.body["metadata"], "reader": "model"}
         fresh = rewrite(
             self._engine,
