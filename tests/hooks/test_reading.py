@@ -22,8 +22,7 @@ from claude_smart.cli import main
 UNKNOWN = "hm, the house style here is tabs, you know"
 """A correction that the local reader is not sure of."""
 TABS = {"match": UNKNOWN, "rule": "Indent with tabs", "quote": "the house style here is tabs", "scope": "project"}
-PROGRAM = (
-    """#!%s
+PROGRAM = """
 import json, os, sys, time
 here = os.path.dirname(os.path.abspath(__file__))
 given = sys.stdin.read()
@@ -42,12 +41,14 @@ for rule in plan.get("rules", ()):
     if known:
         rule["known"] = next(one["id"] for one in material["known"] if known in one["rule"])
     rules += [{"kind": "correction", "n": one["n"], **rule} for one in material["exchanges"] if match in one["person"]]
+if '"cases"' in given.rpartition("-----")[0][-9000:] and '"known"' not in given:
+    material, _ = json.JSONDecoder().raw_decode(given[given.index('{\\n "cases"'):])
+    plan["prose"] = json.dumps({"cases": [{"n": one["n"], **plan["repair"]} for one in material["cases"]]})
 said = plan["prose"] if "prose" in plan else json.dumps({"rules": rules})
 said = said * plan.get("times", 1)
-print(json.dumps({"type": "result", "is_error": False, "result": said, "usage": {"input_tokens": 1, "output_tokens": 1}}))
+usage = {"input_tokens": 1, "output_tokens": 1}
+print(json.dumps({"type": "result", "is_error": False, "result": said, "usage": usage}))
 """
-    % sys.executable
-)
 
 
 class Session:
@@ -58,7 +59,7 @@ class Session:
         self.folder = folder
         folder.mkdir()
         program = folder / "claude"
-        program.write_text(PROGRAM)
+        program.write_text(f"#!{sys.executable}{PROGRAM}")
         program.chmod(0o755)
         self.environ = {
             "CLAUDE_SMART_HOME": str(host.home),
@@ -205,6 +206,26 @@ def test_only_the_persons_own_words_are_sent_and_no_secret(work: Session) -> Non
     assert "I used spaces." in asked
     assert "Fridays" not in asked
     assert secret not in asked
+
+
+def test_what_is_said_while_claude_reads_is_read_next(work: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    work.says(UNKNOWN)
+    read = session_reading.read_part
+
+    def read_slowly(*args: Any) -> session_reading.Reading:
+        reading = read(*args)
+        if len(work.calls()) == 1:
+            work.says("tests live in spec, as everyone knows")
+            duties = Duties(work.host.place)
+            assert duties.drain()
+            duties.close()
+        return reading
+
+    monkeypatch.setattr(session_reading, "read_part", read_slowly)
+    work.drain()
+    work.drain()
+    assert ["as everyone knows" in one for one in work.calls()] == [False, True]
+    assert work.waiting() == []
 
 
 # -- bad answers
@@ -462,6 +483,38 @@ def test_clearing_a_project_takes_along_how_far_it_was_read(work: Session, capsy
     assert work.waiting() == ["s1"]
     work.smart(capsys, "clear-all", "--yes")
     assert work.waiting() == []
+
+
+@pytest.mark.parametrize(
+    ("repair", "shown"),
+    [
+        (
+            {"lesson": True, "note": "suite needs --run when there is no terminal"},
+            "needs --run when there is no terminal",
+        ),
+        ({"lesson": True, "note": "suite needs --turbo"}, "`suite --run` worked once\n"),
+        ({"lesson": False}, ""),
+    ],
+)
+def test_a_repaired_command_is_explained_as_an_observation(
+    work: Session, capsys: pytest.CaptureFixture[str], repair: dict[str, Any], shown: str
+) -> None:
+    work.answers(repair=repair)
+    work.says("run the suite, would you", ends=False)
+    error = "error: watch mode needs a terminal; pass --run"
+    for number, (command, failed) in enumerate((("suite", error), ("suite --run", ""))):
+        call = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": f"t{number}"}
+        if failed:
+            work.host.send("PostToolUseFailure", **call, error=failed)
+        else:
+            work.host.send("PostToolUse", **call, tool_response={"stdout": "12 passed", "stderr": ""})
+    work.host.send("SessionEnd", reason="prompt_input_exit")
+    work.drain()
+    assert len(work.calls()) == 2
+    assert work.rules(capsys) == []
+    text = work.host.send("SessionStart", "s2", source="startup")
+    assert shown in text.replace(" `[", "\n`[")
+    assert ("they are no instructions" in text) == bool(shown)
 
 
 # -- what the person sees

@@ -17,18 +17,19 @@ from typing import Any
 from ..ports import Model
 from ..reading.model import ModelReader
 from ..reading.pasted import remove_pasted
-from ..reading.port import Known, Role, RuleProposal, Turn, Verdict
+from ..reading.port import Known, Repair, Role, RuleProposal, Turn, Verdict
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE, Reach, RuleSource
 from .admit import build, change, clean, commit, key_of, revise, rewrite
 from .capture.attendance import Attendance
-from .capture.story import Heard, Story
+from .capture.story import Fixed, Heard, Story
 from .context import Engine
 from .drafts import Draft
 from .follow import judged
-from .keep import teachings
+from .keep import mark_of, teachings
+from .observations import explain_observation, find_repair
 from .rules import AGENT, RULE_CHARS, Taught, Teaching, contradicted, dressed, teaching
 from .safety import find_weakening
 from .text import is_common, shorten, stems
@@ -37,6 +38,7 @@ from .tombstones import buried
 TAG = "reading"
 _MAX_TURNS = 75
 _MAX_KNOWN = 60
+_MAX_REPAIRS = 20
 _MIN_CHARS = 8
 _SCRIPTS = 0x2E80
 """Where the Chinese, Japanese and Korean characters begin."""
@@ -84,8 +86,14 @@ def list_progress(engine: Engine) -> list[Progress]:
     return [_decode_progress(one) for one in engine.store.scan(Where(kinds={"marker"}, tagged={TAG}))][::-1]
 
 
-def save_progress(engine: Engine, progress: Progress) -> None:
-    commit(engine, lambda: (None, [_progress_record(engine, progress)]))
+def change_progress(engine: Engine, session: str, **changes: Any) -> None:
+    """Change what is noted about a session, if anything is."""
+
+    def attempt() -> tuple[None, list[Record]]:
+        held = load_progress(engine, session)
+        return None, [] if held is None else [_progress_record(engine, replace(held, **changes))]
+
+    commit(engine, attempt)
 
 
 def forget_progress(engine: Engine, session: str) -> None:
@@ -101,17 +109,21 @@ def queue_session(engine: Engine, story: Story, file: str, since: int, *, is_all
     is_waiting = held is not None and held.file == file and held.is_waiting
     if held is not None and is_waiting:
         if not is_allowed or held.has_ended != story.ended:
-            save_progress(engine, replace(held, is_waiting=is_allowed, has_ended=story.ended))
+            change_progress(engine, story.session, is_waiting=is_allowed, has_ended=story.ended)
         return
     start = max(since, held.offset) if held is not None and held.file == file else since
     if is_allowed and any(one.offset > start and is_candidate(one) for one in story.heard):
-        fresh = held or Progress(session=story.session, project=engine.project)
-        save_progress(
-            engine,
-            replace(
-                fresh, file=file, offset=start, is_waiting=True, has_ended=story.ended, tries=0, next_try=0.0, error=""
-            ),
+        fresh = Progress(
+            session=story.session,
+            project=engine.project,
+            file=file,
+            offset=start,
+            is_waiting=True,
+            has_ended=story.ended,
+            read_at=held.read_at if held is not None else 0.0,
+            dropped=held.dropped if held is not None else {},
         )
+        commit(engine, lambda: (None, [_progress_record(engine, fresh)]))
 
 
 def _progress_id(session: str) -> str:
@@ -145,6 +157,8 @@ class Part:
     until: int
     heard: tuple[Heard, ...]
     known: tuple[Known, ...]
+    repairs: tuple[tuple[str, Fixed], ...] = ()
+    """Repaired commands that nobody has explained yet, with the ids of their observations."""
 
     def list_turns(self) -> list[Turn]:
         """Return two turns for each exchange; the person's has the odd index."""
@@ -158,6 +172,8 @@ class Reading:
 
     proposals: tuple[RuleProposal, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What repaired commands show, by the id of their observation; empty when they show nothing."""
 
 
 def is_candidate(heard: Heard) -> bool:
@@ -185,7 +201,11 @@ def collect_part(engine: Engine, story: Story, since: int, until: int) -> Part:
         and not ids.intersection(one.body["metadata"].get("sources", ()))
     ]
     known.sort(key=lambda one: one.status is not Status.ACTIVE)
-    return Part(story, since, until, heard, tuple(Known(one.id, one.body["rule"]) for one in known[:_MAX_KNOWN]))
+    fixed = [one for one in story.fixed if since < one.offset <= until][-_MAX_REPAIRS:]
+    observed = ((find_repair(engine, one), one) for one in fixed)
+    repairs = {one.id: repair for one, repair in observed if one is not None and "note" not in one.body["metadata"]}
+    listed = tuple(Known(one.id, one.body["rule"]) for one in known[:_MAX_KNOWN])
+    return Part(story, since, until, heard, listed, tuple(repairs.items()))
 
 
 def read_part(model: Model, part: Part) -> Reading:
@@ -200,6 +220,17 @@ def read_part(model: Model, part: Part) -> Reading:
         else:
             proposals.append(one)
     return Reading(tuple(proposals), dict(reader.dropped.counts))
+
+
+def read_repairs(model: Model, part: Part) -> dict[str, str]:
+    """Ask the model what the repaired commands of a part show. Raises ModelError when there is no usable answer."""
+    from .inject.escape import suspicious
+
+    reader = ModelReader(model)
+    observations = reader.explain_repairs([Repair(one.failed, one.error, one.worked) for _, one in part.repairs])
+    notes = {name: one.note for (name, _), one in zip(part.repairs, observations, strict=True)}
+    # A note that was dropped does not say that there is no lesson.
+    return {name: note for name, note in notes.items() if (note or not reader.dropped.counts) and not suspicious(note)}
 
 
 def _find_rules(engine: Engine) -> list[Record]:
@@ -238,11 +269,18 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
             project=held.project,
             file=held.file,
             offset=part.until,
+            # More of the session may have been taken in while the model was reading.
+            is_waiting=mark_of(engine, held.session).offset > part.until,
             has_ended=held.has_ended,
             read_at=engine.clock().timestamp(),
             dropped=dropped,
         )
-        return applied, [*records, _progress_record(engine, done)]
+        observations = [
+            explain_observation(engine, one, reading.notes[one.id])
+            for one in engine.store.get(list(reading.notes))
+            if "note" not in one.body["metadata"]
+        ]
+        return applied, [*records, *observations, _progress_record(engine, done)]
 
     return commit(engine, attempt)
 

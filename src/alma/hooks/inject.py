@@ -50,7 +50,7 @@ _TIMELY = (
 _NOTICE = (
     "claude-smart learns from explicit corrections. Claude can also read the others: your own turns that may be"
     " corrections, secrets removed, on your account, at most {calls} calls a day. It is off until you decide:"
-    " claude-smart config model on|off"
+    " {command} config model on|off"
 )
 
 
@@ -167,7 +167,11 @@ def _take_notice(place: Place, settings: Settings) -> str:
         os.close(os.open(place.model_notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         return ""
-    return _NOTICE.format(calls=settings.number("daily_calls"))
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    plugin = os.environ.get("CLAUDE_PLUGIN_ROOT", "")
+    is_installed = not plugin or any(os.path.exists(os.path.join(folder, "claude-smart")) for folder in folders)
+    command = "claude-smart" if is_installed else f"python3 '{plugin}/smart.py'"
+    return _NOTICE.format(calls=settings.number("daily_calls"), command=command)
 
 
 def _telling(call: Call, place: Place, line: Mapping[str, Any], settings: Settings) -> Telling:

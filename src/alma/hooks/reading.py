@@ -117,14 +117,18 @@ def _read_session(
     engine = memory.engine(find_moved(place, progress.project) or EVERYWHERE)
     part = _open_part(place, engine, progress)
     if part is None:
-        session_reading.save_progress(engine, replace(progress, is_waiting=False, answers={}))
+        session_reading.change_progress(engine, progress.session, is_waiting=False, answers={})
         return True
     if part.until <= progress.offset:
         # Not taken in yet.
         return True
     try:
-        model = _Remembering(_open_model(place, engine, timeout), engine, progress)
-        reading = session_reading.read_part(model, part) if part.heard else session_reading.Reading()
+        reading = session_reading.Reading()
+        if part.heard:
+            model = _Remembering(_open_model(place, engine, timeout), engine, progress)
+            reading = session_reading.read_part(model, part)
+            if part.repairs:
+                reading = replace(reading, notes=_explain_repairs(model, part))
         if reading.dropped and not reading.proposals:
             raise ModelOutputError(f"{ALL_DROPPED}: {describe_dropped(reading.dropped)}")
     except ModelError as error:
@@ -140,6 +144,14 @@ def _read_session(
         for reason, count in reading.dropped.items():
             report.dropped[reason] = report.dropped.get(reason, 0) + count
     return True
+
+
+def _explain_repairs(model: Model, part: Part) -> dict[str, str]:
+    """Return what repaired commands show. They are worth one call, and no second try."""
+    try:
+        return session_reading.read_repairs(model, part)
+    except ModelError:
+        return {}
 
 
 def _open_part(place: Place, engine: Engine, progress: Progress) -> Part | None:
@@ -189,7 +201,8 @@ class _Remembering:
     def __init__(self, model: Model, engine: Engine, progress: Progress) -> None:
         self._model = model
         self._engine = engine
-        self._progress = progress
+        self._session = progress.session
+        self._answers = dict(progress.answers)
 
     @property
     def name(self) -> str:
@@ -197,12 +210,12 @@ class _Remembering:
 
     def ask(self, prompt: Prompt) -> Answer:
         name = digest_prompt(prompt)
-        if name in self._progress.answers:
-            return Answer(value=self._progress.answers[name], model=self.name)
+        if name in self._answers:
+            return Answer(value=self._answers[name], model=self.name)
         answer = self._model.ask(prompt)
         value = clean(answer.value)
-        self._progress = replace(self._progress, answers={**self._progress.answers, name: value})
-        session_reading.save_progress(self._engine, self._progress)
+        self._answers[name] = value
+        session_reading.change_progress(self._engine, self._session, answers=dict(self._answers))
         return replace(answer, value=value)
 
 
@@ -224,8 +237,9 @@ def _note_failure(memory: Memory, progress: Progress, error: ModelError) -> str:
         # A program that is missing or does not answer is missing for the other sessions, too.
         if one.session == progress.session or (one.is_waiting and not is_nonsense and one.next_try < next_try):
             is_own = one.session == progress.session
-            failed = replace(
-                one,
+            session_reading.change_progress(
+                engine,
+                one.session,
                 error=reason,
                 failed_at=now.timestamp(),
                 next_try=next_try,
@@ -233,7 +247,6 @@ def _note_failure(memory: Memory, progress: Progress, error: ModelError) -> str:
                 is_waiting=not (is_own and tries >= MAX_TRIES),
                 answers={} if is_own and is_nonsense else one.answers,
             )
-            session_reading.save_progress(engine, failed)
     return reason
 
 

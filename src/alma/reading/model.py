@@ -14,6 +14,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, TypeVar
 
+from ..errors import ModelUnavailableError
 from ..ports import Model
 from ..types.asking import Prompt
 from ..types.kinds import Result
@@ -52,8 +53,11 @@ _LITERAL = re.compile(r"`([^`]+)`|(?<!\w)(--?\w[\w-]*|[\w.-]*[./_@\\]\w[\w./@-]*
 @lru_cache(maxsize=8)
 def load_prompt(name: str) -> Mapping[str, Any]:
     """Return a prompt file: its version, system text, schema and answer length."""
-    import yaml
-
+    try:
+        import yaml
+    except ImportError as error:
+        # A plug-in from a marketplace runs with whatever Python is there.
+        raise ModelUnavailableError("the prompts need PyYAML, which this Python lacks", (0, 0, 0.0)) from error
     loaded: Mapping[str, Any] = yaml.safe_load(
         files(__package__).joinpath("prompts").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     )
