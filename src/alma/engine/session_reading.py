@@ -261,6 +261,7 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
         for proposal in reading.proposals:
             changes.take_proposal(proposal)
         applied, records = changes.finish(is_complete=not reading.dropped)
+        mark = mark_of(engine, held.session)
         dropped = dict(held.dropped)
         for reason, count in reading.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
@@ -270,7 +271,7 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
             file=held.file,
             offset=part.until,
             # More of the session may have been taken in while the model was reading.
-            is_waiting=mark_of(engine, held.session).offset > part.until,
+            is_waiting=mark.file == held.file and mark.offset > part.until,
             has_ended=held.has_ended,
             read_at=engine.clock().timestamp(),
             dropped=dropped,

@@ -68,6 +68,7 @@ def read_sessions(
     """Let Claude read what waits: all sessions that are due, or one of them.
 
     With `is_urgent` a person waits for it: neither an open session nor an earlier failure makes it wait any longer.
+    `timeout` is for one call, in seconds; with one, repaired commands are not explained.
     """
     report = ReadingReport()
     if not settings.is_model_allowed(place):
@@ -89,7 +90,8 @@ def read_sessions(
             None,
         ):
             tried.add(progress.session)
-            if not _read_session(place, memory, progress, report, timeout):
+            may_go_on = _read_session(place, memory, progress, report, timeout)
+            if not may_go_on or not settings.is_model_allowed(place):
                 break
     return report
 
@@ -127,10 +129,10 @@ def _read_session(
         if part.heard:
             model = _Remembering(_open_model(place, engine, timeout), engine, progress)
             reading = session_reading.read_part(model, part)
-            if part.repairs:
+            if reading.dropped and not reading.proposals:
+                raise ModelOutputError(f"{ALL_DROPPED}: {describe_dropped(reading.dropped)}")
+            if part.repairs and timeout is None:
                 reading = replace(reading, notes=_explain_repairs(model, part))
-        if reading.dropped and not reading.proposals:
-            raise ModelOutputError(f"{ALL_DROPPED}: {describe_dropped(reading.dropped)}")
     except ModelError as error:
         report.problem = _note_failure(memory, progress, error)
         return isinstance(error, ModelOutputError)
