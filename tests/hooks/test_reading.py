@@ -130,7 +130,7 @@ def test_a_correction_the_local_reader_does_not_know_becomes_a_rule(
     work.drain()
     (rule,) = [one for one in work.rules(capsys) if one["status"] == "active"]
     assert (rule["rule"], rule["reach"], rule["source"]) == ("Indent with tabs", "project", "correction")
-    assert rule["said"] == UNKNOWN
+    assert "the house style here is tabs" in rule["said"]
     assert "Indent with tabs" in work.host.send("SessionStart", "s2", source="startup")
     work.drain()
     assert len(work.calls()) == 1
@@ -450,11 +450,10 @@ def test_what_was_meant_for_the_moment_is_not_told_to_the_next_session(
 def test_a_possible_rule_that_claude_takes_for_none_is_archived(
     work: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    work.says("maybe don't add comments to the tests, I am not sure", ends=False)
+    work.says("no, use the other function", ends=False)
     work.drain()
     before = [one["rule"] for one in work.rules(capsys) if one["status"] == "candidate"]
-    if not before:
-        pytest.skip("the local reader finds no possible rule in this sentence")
+    assert before == ["Use the other function"]
     work.host.send("SessionEnd", "s1", reason="prompt_input_exit")
     work.drain()
     (rule,) = work.rules(capsys)
