@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from alma.engine import session_reading
+from alma.engine import edit, session_reading
 from alma.hooks import worker
 from alma.hooks.drain import Memory
 from alma.hooks.rounds import Duties
+from alma.types.record import Origin, Provenance, Status
 from alma.types.rules import EVERYWHERE
 from claude_smart.cli import main
 
@@ -382,6 +383,21 @@ def test_a_known_rule_said_again_counts_as_repeated_and_violated(
     assert (rule["rule"], rule["repeats"], rule["violated"]) == ("Indent with tabs", 1, 1)
 
 
+def test_a_local_rule_that_repeats_a_known_one_gives_way_to_it(
+    work: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work.smart(capsys, "tag", "install packages with pnpm")
+    work.answers(
+        {"match": "pnpm", "rule": "Use pnpm", "quote": "use pnpm here", "scope": "project",
+         "of": "install packages with pnpm", "relation": "same"}
+    )  # fmt: skip
+    work.says("install it", SURE, before="I ran npm install.")
+    work.drain()
+    rules = work.rules(capsys)
+    assert active(rules) == ["install packages with pnpm"]
+    assert [one["repeats"] for one in rules if one["status"] == "active"] == [1]
+
+
 @pytest.mark.parametrize("relation", ["replaces", "contradicts"])
 def test_a_replaced_rule_is_superseded_and_can_be_restored(
     work: Session, capsys: pytest.CaptureFixture[str], relation: str
@@ -462,18 +478,26 @@ def test_a_possible_rule_that_claude_takes_for_none_is_archived(
     assert active(work.rules(capsys)) == before
 
 
-def test_what_a_person_deleted_or_edited_meanwhile_is_not_touched(
-    work: Session, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("way", ["deleted", "edited", "put away"])
+def test_what_a_person_changed_meanwhile_is_not_touched(
+    work: Session, capsys: pytest.CaptureFixture[str], way: str
 ) -> None:
     work.says("install it", SURE, before="I ran npm install.", ends=False)
     work.drain()
     (rule,) = work.rules(capsys)
-    work.smart(capsys, "forget", rule["id"])
+    if way == "deleted":
+        work.smart(capsys, "forget", rule["id"])
+    else:
+        fields = {"rule": "Use pnpm 9"} if way == "edited" else {}
+        status = Status.ARCHIVED if way == "put away" else None
+        with Memory(work.host.place) as memory:
+            edit.update(memory.engine(rule["project"]), rule["id"], fields, status, None, Provenance(Origin.USER))
+    before = work.rules(capsys)
     work.answers({"match": "pnpm", "rule": "Install with pnpm", "quote": "use pnpm here", "scope": "project"})
     work.host.send("SessionEnd", "s1", reason="prompt_input_exit")
     work.drain()
     assert len(work.calls()) == 1
-    assert work.rules(capsys) == []
+    assert work.rules(capsys) == before
 
 
 def test_clearing_a_project_takes_along_how_far_it_was_read(work: Session, capsys: pytest.CaptureFixture[str]) -> None:

@@ -198,7 +198,7 @@ def collect_part(engine: Engine, story: Story, since: int, until: int) -> Part:
         and one.agent == AGENT
         and one.body["source"] != RuleSource.MODEL
         and one.provenance.trust is not Trust.UNTRUSTED
-        and not ids.intersection(one.body["metadata"].get("sources", ()))
+        and not ids.issuperset(one.body["metadata"].get("sources", [""]))
     ]
     known.sort(key=lambda one: one.status is not Status.ACTIVE)
     fixed = [one for one in story.fixed if since < one.offset <= until][-_MAX_REPAIRS:]
@@ -292,11 +292,12 @@ class _Changes:
     def __init__(self, engine: Engine, part: Part) -> None:
         self._engine = engine
         self._part = part
+        self._turns = {one.turn_id for one in part.heard}
         self._heard = {2 * index + 1: one for index, one in enumerate(part.heard)}
         self._rules = {one.id: one for one in _find_rules(engine)}
         self._shown_texts = {one.id: one.text for one in part.known}
         self._local = self._find_local_rules()
-        self._deleted = self._find_deleted_turns()
+        self._settled = self._find_settled_turns()
         self._proposed: set[str] = set()
         self._updates: dict[str, tuple[Record, Record]] = {}
         """Rules as they become, each with its line of history."""
@@ -306,13 +307,14 @@ class _Changes:
         heard = self._heard[proposal.turn]
         is_first = heard.turn_id not in self._proposed
         self._proposed.add(heard.turn_id)
-        if heard.turn_id in self._deleted or (proposal.known and proposal.known not in self._rules):
-            # A person deleted the rule meanwhile; in other words it would come back.
+        if heard.turn_id in self._settled or (proposal.known and proposal.known not in self._rules):
             return
         known = self._find_known(proposal)
         local = self._local.get(heard.turn_id) if is_first else None
-        if known is not None and proposal.verdict is Verdict.SAME:
-            self._teachings.append(self._repeat_rule(known, heard))
+        if proposal.verdict is Verdict.SAME:
+            if known is not None:
+                self._teachings.append(self._repeat_rule(known, heard))
+                self._end_duplicate(known, local)
         elif local is not None:
             self._refine_rule(local, proposal, heard, known)
         else:
@@ -336,23 +338,33 @@ class _Changes:
 
     def _find_local_rules(self) -> dict[str, Record]:
         """Return the rules that the local reader made of single turns of this part, as nobody has changed them."""
-        turns = {one.turn_id for one in self._part.heard}
         local = {}
         for one in self._rules.values():
             sources = list(one.body["metadata"].get("sources", ()))
             is_untouched = one.provenance.origin is not Origin.USER and not one.body.get("put_away")
-            if len(sources) == 1 and sources[0] in turns and one.body["source"] in _HEARD and is_untouched:
+            if len(sources) == 1 and sources[0] in self._turns and one.body["source"] in _HEARD and is_untouched:
                 local[sources[0]] = one
         return local
 
-    def _find_deleted_turns(self) -> set[str]:
-        """Return the turns whose local rule a person deleted."""
+    def _find_settled_turns(self) -> set[str]:
+        """Return the turns whose rule a person deleted or edited, or that count for another rule already.
+
+        In other words, such a rule would come back or stand there twice.
+        """
+        statuses = {*_LIVE, Status.ARCHIVED, Status.SUPERSEDED}
+        where = Where(kinds={MemoryType.RULE}, projects={self._engine.project, EVERYWHERE}, statuses=statuses)
+        counted = {
+            turn
+            for one in self._engine.store.scan(where)
+            for turn in one.body["metadata"].get("sources", ())
+            if turn in self._turns and turn not in self._local
+        }
         keys = {
             one.id: key_of(MemoryType.RULE, AGENT, "", {"rule": shorten(clean(one.rule), RULE_CHARS)})
             for one in teachings(self._part.story, self._part.since)
         }
         gone = buried(self._engine, keys.values())
-        return {turn for turn, key in keys.items() if key in gone and turn not in self._local}
+        return counted | {turn for turn, key in keys.items() if key in gone and turn not in self._local}
 
     def _find_known(self, proposal: RuleProposal) -> Record | None:
         """Return the known rule that a proposal is about, unless it was changed since the model was asked."""
@@ -391,6 +403,14 @@ class _Changes:
             at=datetime.fromtimestamp(heard.at, UTC),
             metadata={"session": self._part.story.session, "attended": True},
         )
+
+    def _end_duplicate(self, known: Record, local: Record | None) -> None:
+        """Let a known rule take the place of the local one that says the same."""
+        if local is not None and not known.session:
+            why = f"the model says that it repeats: {known.body['rule']}"
+            line = change(self._engine, local, "superseded", why, {"status": str(local.status)}, known.id)
+            fresh = revise(self._engine, local, status=Status.SUPERSEDED, superseded_by=known.id)
+            self._updates[local.id] = (fresh, line)
 
     def _suggest_general(self, proposal: RuleProposal, heard: Heard) -> Teaching:
         return Teaching(
