@@ -65,8 +65,8 @@ def _setting_up(commands: _Commands) -> None:  # type: ignore[type-arg]
     install.add_argument("--dry-run", action="store_true", help="only show what would change")
     install.add_argument(
         "--model",
-        choices=("off", "claude"),
-        help="whether `claude -p` may refine what was learned (at most once a session, within a daily budget)",
+        action=argparse.BooleanOptionalAction,
+        help="whether Claude may read your corrections (`claude -p`, within a daily limit); asked if left out",
     )
     uninstall = _command(commands, "uninstall", "take the plug-in out again; what was learned stays")
     uninstall.add_argument("--yes", action="store_true", help="do not ask")

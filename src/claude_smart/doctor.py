@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from alma.engine.rules import AGENT
-from alma.errors import ALMAError, BusyError, CorruptStoreError, NewerStoreError, StorageError
+from alma.errors import ALMAError, BusyError, CorruptStoreError, ModelError, NewerStoreError, StorageError
 from alma.hooks import settings
 from alma.hooks.drain import Memory, drain
 from alma.hooks.place import Place, own_files
@@ -79,6 +79,7 @@ def _steps(desk: Desk) -> Iterator[Step]:
     if os.path.exists(place.db):
         yield _looked("store", lambda: _store(place))
     yield _looked("journals", lambda: _backlog(desk))
+    yield _looked("reader", lambda: _reader(place))
     yield _looked("log", lambda: _log(place))
 
 
@@ -286,6 +287,35 @@ def _backlog(desk: Desk) -> Step:
         fix = "claude-smart learn takes them in, or says why it cannot"
         return Step("journals", False, f"{len(old)} were not taken in for more than an hour", fix)
     return Step("journals", True, f"{len(waiting)} wait to be taken in")
+
+
+def _reader(place: Place) -> Step:
+    """Which reader is at work, and why Claude could not read what waits for it."""
+    from alma.hooks.reading import SPENT, describe_dropped, describe_reader, find_program
+
+    from .keeping import describe_reading
+
+    if os.path.exists(place.db):
+        with Memory(place) as memory:
+            state = describe_reader(place, memory)
+    else:
+        state = describe_reader(place, None)
+    line = describe_reading(state.plain())
+    if not state.is_allowed:
+        return Step("reader", True, line)
+    if state.dropped:
+        line += f"; dropped by the checks: {describe_dropped(state.dropped)}"
+    if state.error == SPENT:
+        fix = "claude-smart config daily_calls N raises the limit"
+        return Step("reader", True, f"{line}; {SPENT}, so that the rest is read tomorrow", fix)
+    if state.error:
+        again = f"tried again from {state.next_try:%Y-%m-%d %H:%M} UTC on" if state.next_try else "given up"
+        return Step("reader", False, f"{line}; last error: {state.error}; {again}", "claude-smart learn tries it now")
+    try:
+        find_program()
+    except ModelError as error:
+        return Step("reader", False, f"{line}; {error}", "install Claude Code, or: claude-smart config model off")
+    return Step("reader", True, line)
 
 
 def _idle(path: str) -> float:

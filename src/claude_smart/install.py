@@ -35,8 +35,9 @@ _LEFT_OUT = (".onnx", ".pyc", "vocabulary.txt", "characters.txt")
 
 _KEPT = (
     *("memory.db", "memory.db-wal", "memory.db-shm", "memory.db-journal"),
-    *("hooks.log", "config.json", "paused.json", "cleared.json", "usage.json", "tidied"),
+    *("hooks.log", "config.json", "paused.json", "cleared.json", "usage.json", "tidied", "model-notice"),
     *("worker.json", "worker.sock", "worker.lock", "worker.lock-journal", "drain.lock", "drain.lock-journal"),
+    *("reading.lock", "reading.lock-journal"),
 )
 
 
@@ -91,7 +92,7 @@ def is_installed(setup: Setup) -> bool:
 
 
 def install(setup: Setup, model: str | None = None) -> Plan:
-    """The plan that installs, or brings what is installed to this version. `model`: off or claude; None as it is."""
+    """The plan that installs, or brings what is installed to this version. `model`: on or off; None as it is."""
     target = _settings_file(setup)
     text = _read(target)
     held = _settings(text, str(target)) if text is not None else {}
@@ -189,7 +190,7 @@ def _model(setup: Setup, model: str | None) -> Iterator[Change]:
     path = Path(setup.place.config)
     text = _read(path)
     held = _settings(text, str(path)) if text is not None else {}
-    if model is not None and held.get("model", "off") != model:
+    if model is not None and held.get("model") != model:
         yield _edited(path, text, jsonc.put(text if text is not None else "{}\n", ("model",), model))
 
 
@@ -246,6 +247,9 @@ def _claude_folders(setup: Setup) -> list[Path]:
 
 def _consent_back(setup: Setup) -> Iterator[Change]:
     """Leave to ask the model goes with the plug-in: whoever installs it again is asked again."""
+    notice = Path(setup.place.model_notice)
+    if notice.is_file():
+        yield removal(notice)
     path = Path(setup.place.config)
     text = _read(path)
     if text is None or "model" not in _settings(text, str(path)):

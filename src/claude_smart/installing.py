@@ -9,6 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from alma.errors import ConfigError
+from alma.hooks import settings
 
 from . import install as installer
 from .desk import Desk, stop_worker
@@ -16,14 +17,18 @@ from .install import Setup
 from .plan import Plan, carry_out
 
 _MODEL_QUESTION = """\
-May it ask a model to refine what it learned? That is `claude -p` on your own account: at most one call a session, the
-cheapest model, a daily limit, and `claude-smart usage` shows every call. Without it everything else works. [y/N] """
+May Claude read your corrections? It finds many that the local reader misses.
+  What is sent: your own turns that may be corrections, without pasted text; the end of Claude's message before each;
+  and the rules you already have. Secrets are removed. It goes to `claude -p` on your own account.
+  How often: usually one call for a session, at most {calls} calls a day. `claude-smart usage` lists them.
+  Switch it off at any time: claude-smart config model off
+Without it, claude-smart learns only from explicit corrections. [Y/n] """
 
 
 def install(args: Namespace, desk: Desk) -> int:
     setup = installer.here(os.environ)
-    model = args.model or _asked_about_model(args, setup)
-    plan = installer.install(setup, model)
+    answer = args.model if args.model is not None else _ask_about_model(args, setup)
+    plan = installer.install(setup, None if answer is None else "on" if answer else "off")
     if not plan:
         return _nothing(desk, "It is installed, and all is as it should be.")
     if not _agreed(plan, args, desk, setup, "Install claude-smart in Claude Code:"):
@@ -65,11 +70,17 @@ def uninstall(args: Namespace, desk: Desk) -> int:
     return 0
 
 
-def _asked_about_model(args: Namespace, setup: Setup) -> str | None:
-    """Asked once: not again when it is installed already, and never where nobody can answer."""
-    if args.yes or args.dry_run or args.as_json or installer.is_installed(setup) or not sys.stdin.isatty():
+def _ask_about_model(args: Namespace, setup: Setup) -> bool | None:
+    """Ask once whether Claude may read sessions; None where it was answered before or nobody can answer."""
+    given = settings.read(setup.place)
+    is_answered = given.text("model") != settings.DEFAULTS["model"]
+    if args.yes or args.dry_run or args.as_json or is_answered or not sys.stdin.isatty():
         return None
-    return "claude" if _yes(_MODEL_QUESTION) else None
+    try:
+        answer = input(_MODEL_QUESTION.format(calls=given.number("daily_calls")))
+    except EOFError:
+        return None
+    return answer.strip().lower() in ("", "y", "yes")
 
 
 def _agreed(plan: Plan, args: Namespace, desk: Desk, setup: Setup, title: str) -> bool:

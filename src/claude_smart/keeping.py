@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -15,13 +16,14 @@ from alma.hooks.drain import is_taken_in, read_journal
 from alma.hooks.identity import find_copy, forget_copies
 from alma.hooks.place import own_files
 from alma.hooks.project import locate
+from alma.hooks.reading import describe_dropped, describe_reader
 from alma.hooks.settings import DEFAULTS
 from alma.types.query import Where
 from alma.types.record import Status
 from alma.types.rules import EVERYWHERE
 
 from . import desk as desks
-from .desk import Desk, rules, stop_worker
+from .desk import Desk, require_person, rules, stop_worker
 from .rules import count_noun
 
 # -- status
@@ -40,8 +42,26 @@ def status(args: Namespace, desk: Desk) -> int:
     desk.say(f"journals   {state['journals']} ({_size(state['journal_bytes'])}), {state['pending']} not taken in yet")
     desk.say(f"memory     {desk.place.db} ({_size(state['db_bytes'])})")
     desk.say(f"worker     {state['worker']}")
-    desk.say(f"model      {state['model']}")
+    reading = state["reading"]
+    desk.say(f"reader     {describe_reading(reading)}")
+    if reading["dropped"]:
+        desk.say(f"           dropped by the checks: {describe_dropped(reading['dropped'])}")
+    if reading["error"]:
+        desk.say(f"           last error: {reading['error']}{_describe_next_try(reading)}")
     return 0
+
+
+def describe_reading(reading: Mapping[str, Any]) -> str:
+    """Return which reader is at work, and what it cost today, in one line."""
+    if reading["reader"] == "local":
+        return "local only (claude-smart config model on lets Claude read your corrections, too)"
+    calls = f"{reading['calls_today']} of {reading['daily_calls']} calls today"
+    waiting = f"{reading['sessions_read']} sessions read, {reading['sessions_waiting']} waiting"
+    return f"local + claude ({reading['model']}), {calls}, {waiting}"
+
+
+def _describe_next_try(reading: Mapping[str, Any]) -> str:
+    return f"; tried again from {reading['next_try'][:16]} UTC on" if reading["next_try"] else ""
 
 
 def _state(desk: Desk) -> dict[str, Any]:
@@ -63,6 +83,7 @@ def _state(desk: Desk) -> dict[str, Any]:
         "db_bytes": _bytes(place.db) + _bytes(f"{place.db}-wal"),
         "worker": _worker(desk),
         "model": desks.settings(place)["model"],
+        "reading": describe_reader(place, None).plain(),
     }
     return {**state, **_held(desk, files)} if os.path.exists(place.db) else state
 
@@ -84,6 +105,7 @@ def _held(desk: Desk, files: list[str]) -> dict[str, Any]:
             "turns": count("turn"),
             "sessions": count("episode"),
             "pending": sum(_pending(engine, path) for path in files),
+            "reading": describe_reader(desk.place, memory).plain(),
         }
 
 
@@ -159,6 +181,8 @@ def config(args: Namespace, desk: Desk) -> int:
             raise ValidationError(unknown("setting", args.name, list(DEFAULTS)))
         desk.say(str(desks.settings(desk.place)[args.name]))
     else:
+        if (args.name, args.value) == ("model", "on"):
+            require_person("letting Claude read your corrections")
         desks.set_setting(desk.place, args.name, args.value)
         desk.say(f"{args.name} is now {desks.settings(desk.place)[args.name]}")
     desk.tell(desks.settings(desk.place))

@@ -63,7 +63,7 @@ def test_settings_are_shown_and_set(person: Person) -> None:
         (("daily_calls", "²"), "whole number"),
         (("daily_calls", "12.5"), "whole number"),
         (("daily_calls", "9" * 5000), "whole number"),
-        (("model", "gpt"), "one of off, claude"),
+        (("model", "gpt"), "one of on, off"),
         (("nope", "1"), "no setting 'nope'"),
         (("nope",), "unknown setting 'nope'"),
     ],
@@ -74,7 +74,7 @@ def test_a_setting_that_cannot_be_is_refused(person: Person, given: tuple[str, .
 
 
 def test_usage_tells_programs_numbers(person: Person) -> None:
-    assert person.types("usage", "--json").json == {"model": "off", "daily_calls": 20, "days": []}
+    assert person.types("usage", "--json").json == {"model": "ask", "daily_calls": 20, "days": []}
     assert "No model was ever called." in person.types("usage").out
 
 

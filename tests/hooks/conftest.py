@@ -50,7 +50,9 @@ class Host:
         assert done.stderr == b""
         if not done.stdout:
             return ""
-        output = json.loads(done.stdout)["hookSpecificOutput"]
+        output = json.loads(done.stdout).get("hookSpecificOutput")
+        if output is None:
+            return ""
         assert output["hookEventName"] == event
         return str(output["additionalContext"])
 

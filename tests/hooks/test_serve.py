@@ -42,8 +42,8 @@ class Fake:
     def __init__(self):
         self.drains = 0
         self.tidied = 0
-        self.unrefined = False
-        self.refining = lambda: None
+        self.unread = False
+        self.reading = lambda: None
 
     def drain(self):
         self.drains += 1
@@ -52,9 +52,12 @@ class Fake:
     def tidy(self):
         self.tidied += 1
 
-    def refine(self):
-        self.unrefined = False
-        self.refining()
+    def has_unread(self):
+        return self.unread
+
+    def read_sessions(self):
+        self.unread = False
+        self.reading()
 
     def recall(self, project, session, text, limit):
         if text == "raise":
@@ -251,12 +254,12 @@ def test_it_tidies_once_a_day(place, monkeypatch):
 
 def test_a_model_that_takes_its_time_holds_up_no_drain(place):
     duties, answered = Fake(), threading.Event()
-    duties.unrefined, duties.refining = True, lambda: answered.wait(20)
+    duties.unread, duties.reading = True, lambda: answered.wait(20)
     made = Worker(place, duties, __file__, idle_seconds=0.2)
     thread = threading.Thread(target=made.run)
     thread.start()
     try:
-        until(lambda: made._refiner.is_alive())
+        until(lambda: made._reader.is_alive())
         before = duties.drains
         assert wake.tell(place, __file__)
         wake.want(place)

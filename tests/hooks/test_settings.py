@@ -16,10 +16,10 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
 
 
 def test_what_is_set_holds(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"playbook_tokens": 700, "model": "claude"}))
+    (tmp_path / "config.json").write_text(json.dumps({"playbook_tokens": 700, "model": "on"}))
     found = settings.read(Place(str(tmp_path)))
     assert found.number("playbook_tokens") == 700
-    assert found.text("model") == "claude"
+    assert found.text("model") == "on"
     assert found.number("prompt_tokens") == 400
 
 
@@ -30,7 +30,7 @@ def test_what_is_set_holds(tmp_path: Path) -> None:
         ({"playbook_tokens": "many"}, "whole number"),
         ({"playbook_tokens": True}, "whole number"),
         ({"playbook_tokens": -1}, "whole number"),
-        ({"model": "gpt"}, "one of off, claude"),
+        ({"model": "gpt"}, "one of on, off"),
         ({"model_name": ""}, "must be a text"),
         ([], "no"),
     ],

@@ -33,7 +33,8 @@ class Fake:
     def tidy(self):
         pass
 
-    unrefined = False
+    def has_unread(self):
+        return False
 
     def recall(self, project, session, text, limit):
         self.asked.append((project, session, text, limit))

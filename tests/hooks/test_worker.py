@@ -30,7 +30,7 @@ class Memory:
     def close(self): pass
 
 class Report:
-    def __init__(self, busy=False): self.busy, self.problems, self.over = busy, [], []
+    def __init__(self, busy=False): self.busy, self.problems = busy, []
 
 def drain(place, session=None, *, memory=None, wait=0.0):
     lock = held(place.drain_lock, wait)
@@ -49,9 +49,6 @@ def drain(place, session=None, *, memory=None, wait=0.0):
         (home / "seen.new").write_text("\\n".join(lines))
         os.replace(home / "seen.new", home / "seen")
     return Report()
-
-def refine(place, memory, over):
-    return []
 
 def recall(place, project, session, text, limit=5, *, memory):
     return [("rul_1", text)]

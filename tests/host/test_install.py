@@ -60,12 +60,12 @@ def test_uninstalling_leaves_everything_as_it_was(home: Path, snapshot: Snapshot
     if text is not None:
         given_settings(home, text)
     before = snapshot(home)
-    carry_out(installer.install(setup(home), "claude"))
+    carry_out(installer.install(setup(home), "on"))
     held = settings_of(home)
     assert held["enabledPlugins"]["smart@claude-smart-local"] is True
     source = held["extraKnownMarketplaces"]["claude-smart-local"]["source"]
     assert source == {"source": "directory", "path": str(home / ".claude-smart" / "marketplace")}
-    assert json.loads((home / ".claude-smart" / "config.json").read_text()) == {"model": "claude"}
+    assert json.loads((home / ".claude-smart" / "config.json").read_text()) == {"model": "on"}
     carry_out(installer.uninstall(setup(home)))
     assert snapshot(home) == before
     assert not (home / ".claude-smart").exists()

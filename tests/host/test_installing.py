@@ -70,12 +70,39 @@ def test_nothing_is_changed_where_nobody_can_be_asked(
     assert snapshot(home) == before
 
 
-@pytest.mark.parametrize(("said", "model"), [(("", "y"), None), (("n", "y"), None), (("y", "y"), "claude")])
-def test_the_model_is_used_only_after_a_yes(home: Path, answers: Any, said: tuple[str, ...], model: str | None) -> None:
+@pytest.mark.parametrize(("said", "model"), [(("", "y"), "on"), (("n", "y"), "off"), (("y", "y"), "on")])
+def test_installing_asks_once_whether_claude_may_read(
+    home: Path, answers: Any, said: tuple[str, ...], model: str | None
+) -> None:
     answers(*said)
     assert main(["install"]) == 0
     config = home / ".claude-smart" / "config.json"
     assert (json.loads(config.read_text()).get("model") if config.exists() else None) == model
+
+
+def test_who_answered_is_not_asked_again(home: Path, answers: Any) -> None:
+    answers("n", "y")
+    assert main(["install"]) == 0
+    answers()
+    assert main(["install"]) == 0, "nothing to do, and nothing to ask"
+
+
+@pytest.mark.parametrize(("flags", "model"), [((), None), (("--model",), "on"), (("--no-model",), "off")])
+def test_where_nobody_is_asked_claude_reads_only_by_a_flag(
+    home: Path, flags: tuple[str, ...], model: str | None
+) -> None:
+    assert main(["install", "--yes", *flags]) == 0
+    config = home / ".claude-smart" / "config.json"
+    assert (json.loads(config.read_text())["model"] if config.exists() else None) == model
+
+
+def test_leave_to_reword_notes_is_no_leave_to_read_sessions(home: Path, answers: Any) -> None:
+    config = home / ".claude-smart" / "config.json"
+    config.parent.mkdir()
+    config.write_text('{"model": "claude"}')
+    answers("y", "y")
+    assert main(["install"]) == 0
+    assert json.loads(config.read_text()) == {"model": "on"}
 
 
 def test_a_no_changes_nothing(home: Path, answers: Any, snapshot: Snapshot) -> None:
@@ -87,10 +114,10 @@ def test_a_no_changes_nothing(home: Path, answers: Any, snapshot: Snapshot) -> N
 
 def test_the_choice_about_the_model_outlives_an_update_and_ends_with_the_installation(home: Path) -> None:
     config = home / ".claude-smart" / "config.json"
-    main(["install", "--yes", "--model", "claude"])
+    main(["install", "--yes", "--model"])
     main(["update", "--yes"])
     main(["install", "--yes"])
-    assert json.loads(config.read_text()) == {"model": "claude"}
+    assert json.loads(config.read_text()) == {"model": "on"}
     main(["uninstall", "--yes"])
     assert not config.exists()
 

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.engine.refine import SCHEMA as REFINING
 from alma.errors import ModelOutputError
 from alma.models.answers import lenient, parse, strict
 from alma.models.schema import problems
 from alma.reading.model import load_prompt
 
 
-@pytest.mark.parametrize("schema", [REFINING, *(load_prompt(name)["schema"] for name in ("tasks", "entities"))])
+@pytest.mark.parametrize("schema", [load_prompt(name)["schema"] for name in ("rules", "tasks", "entities")])
 def test_what_we_ask_for_can_be_demanded(schema):
     assert strict(schema) is not None
 

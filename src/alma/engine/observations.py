@@ -13,9 +13,10 @@ from typing import Any
 
 from ..types.kinds import MemoryType
 from ..types.query import Where
+from ..types.quoting import quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import RuleSource
-from .admit import build, change, commit, revise, screen
+from .admit import build, change, clean, commit, key_of, revise, screen
 from .capture.mends import Fixed
 from .context import Engine
 from .distil import fixes
@@ -27,7 +28,9 @@ from .text import shorten
 from .tombstones import buried
 
 OBSERVATION = "observation"
+NO_LESSON = "the model sees no lesson in it"
 _COMMAND_CHARS = 160
+_NOTE_CHARS = 200
 _SOURCES = 50
 _LIVE = (Status.ACTIVE, Status.CANDIDATE)
 _ARROW = " → "
@@ -110,7 +113,27 @@ def find_concern(failed: str, worked: str) -> str:
 def dress_observation(body: Mapping[str, Any]) -> dict[str, Any]:
     failures, successes = body.get("failures", 0), body.get("successes", 0)
     line = f"`{body['failed']}` failed {count_times(failures)}, `{body['worked']}` worked {count_times(successes)}"
-    return {**body, "failures": failures, "successes": successes, "line": line}
+    note = body.get("metadata", {}).get("note", "")
+    return {
+        **body,
+        "failures": failures,
+        "successes": successes,
+        "line": f"{line} ({quote_output(note)})" if note else line,
+    }
+
+
+def find_repair(engine: Engine, repair: Fixed) -> Record | None:
+    """Return the observation of a repair, if it is stored."""
+    body = clean({"failed": quote_command(repair.failed), "worked": quote_command(repair.worked)})
+    return find_observation(engine, key_of(OBSERVATION, AGENT, "", body))
+
+
+def explain_observation(engine: Engine, record: Record, note: str) -> Record:
+    """Return an observation with what a model says about it. Without a note it teaches nothing, and is not shown."""
+    body = {**record.body, "metadata": {**record.body["metadata"], "note": shorten(clean(note), _NOTE_CHARS)}}
+    if note:
+        return revise(engine, record, body=dress_observation(body))
+    return revise(engine, record, body={**body, "concern": body["concern"] or NO_LESSON}, status=Status.CANDIDATE)
 
 
 def count_times(number: int) -> str:

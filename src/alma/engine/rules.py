@@ -69,6 +69,8 @@ class Teaching:
     episodes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    supersedes: tuple[str, ...] = ()
+    """The ids of rules that a reader says it takes the place of."""
 
     @property
     def explicit(self) -> bool:
@@ -211,7 +213,8 @@ class _Lesson:
         record = self._new(one, buried=stone is not None)
         if stone is not None and one.teaching.explicit:
             self._put(revise(self._engine, stone, status=Status.RETIRED))
-        replaced = self._supersede(record, known) if record.status is Status.ACTIVE else ()
+        named = one.teaching.supersedes
+        replaced = self._supersede(record, known, named) if record.status is Status.ACTIVE else ()
         return Taught(one.teaching, record, "made", replaced)
 
     def _new(self, one: _Prepared, *, buried: bool) -> Record:
@@ -277,18 +280,19 @@ class _Lesson:
         self._put(fresh)
         self._note(fresh, verb, given.said or given.rule, held)
         further = held.status is not Status.ACTIVE or (held.session, held.project) != (fresh.session, fresh.project)
-        replaced = self._supersede(fresh, self._alike(one)) if further and fresh.status is Status.ACTIVE else ()
+        is_ending = (further or given.supersedes) and fresh.status is Status.ACTIVE
+        replaced = self._supersede(fresh, self._alike(one), given.supersedes) if is_ending else ()
         return Taught(given, fresh, verb, replaced)
 
-    def _supersede(self, record: Record, known: Iterable[Record]) -> tuple[str, ...]:
+    def _supersede(self, record: Record, known: Iterable[Record], named: tuple[str, ...] = ()) -> tuple[str, ...]:
         # Loaded here, as below: what compares and reads rules takes longer to load than all of alma.
         from .rule_pairs import contradicts
 
         gone = []
-        for held in known:
+        for held in {one.id: one for one in (*known, *self._engine.store.get(list(named)))}.values():
             held = self._changed.get(held.id, held)
             standing = held.status in (Status.ACTIVE, Status.CANDIDATE) and held.id != record.id
-            if standing and _may_end(record, held) and contradicts(record.body, held.body):
+            if standing and _may_end(record, held) and (held.id in named or contradicts(record.body, held.body)):
                 now = self._engine.clock()
                 self._put(
                     revise(
@@ -299,12 +303,18 @@ class _Lesson:
                         valid_to=now if held.valid_from is None or held.valid_from < now else None,
                     )
                 )
-                self._note(held, "superseded", f"a later rule contradicts it: {record.body['rule']}", held, record.id)
+                why = (
+                    "the model says that a later rule replaces it"
+                    if held.id in named
+                    else "a later rule contradicts it"
+                )
+                self._note(held, "superseded", f"{why}: {record.body['rule']}", held, record.id)
                 gone.append(held.id)
         return tuple(gone)
 
-    def end(self, record: Record) -> None:
-        self._supersede(record, self._near((record.agent, record.user), record.key, record.body, record.vectors))
+    def end(self, record: Record, named: tuple[str, ...] = ()) -> None:
+        near = self._near((record.agent, record.user), record.key, record.body, record.vectors)
+        self._supersede(record, near, named)
 
     # -- what is held
 
@@ -352,10 +362,10 @@ class _Lesson:
         self._history.append(change(self._engine, record, verb, shorten(clean(why), _SAID_CHARS), told, quoted))
 
 
-def contradicted(engine: Engine, record: Record) -> list[Record]:
-    """What a rule that now holds takes the place of: the older rules as they become, and their history."""
+def contradicted(engine: Engine, record: Record, named: tuple[str, ...] = ()) -> list[Record]:
+    """What a rule that now holds takes the place of, and the rules `named`: as they become, and their history."""
     lesson = _Lesson(engine)
-    lesson.end(record)
+    lesson.end(record, named)
     return lesson.records()
 
 

@@ -8,7 +8,7 @@ the host's own transcript, so that there is one account of a session and one mar
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,7 @@ from ..engine.distil import fixes
 from ..engine.keep import Kept, Mark, keep, mark_of
 from ..engine.observations import adopt_old_fixes
 from ..engine.rules import Taught
+from ..engine.session_reading import queue_session
 from ..errors import ALMAError
 from ..types.record import Record
 from ..types.rules import EVERYWHERE
@@ -32,6 +33,7 @@ from . import journal, log
 from .identity import find_moved
 from .locks import held
 from .place import Place
+from .settings import is_model_allowed
 
 _HEADER_BYTES = 64 * 1024
 _TRANSCRIPT_BYTES = 64 * 1024 * 1024
@@ -81,8 +83,6 @@ class Report:
     problems: list[str] = field(default_factory=list)
     busy: bool = False
     """Somebody else is draining; they look again before they end."""
-    over: list[Kept] = field(default_factory=list)
-    """The sessions that have ended, for `refine`."""
 
     def add(self, kept: Kept) -> None:
         self.sessions += 1
@@ -113,7 +113,7 @@ def drain(place: Place, session: str | None = None, *, memory: Memory | None = N
 def _drain(place: Place, memory: Memory, due: list[str], report: Report) -> None:
     for path in due:
         try:
-            kept, ended = _one(place, memory, path)
+            kept = _one(place, memory, path)
         except FileNotFoundError:
             # Cleared meanwhile.
             continue
@@ -126,24 +126,6 @@ def _drain(place: Place, memory: Memory, due: list[str], report: Report) -> None
             continue
         if kept is not None:
             report.add(kept)
-            report.over += [kept] if ended else []
-
-
-def refine(place: Place, memory: Memory, over: Sequence[Kept]) -> list[str]:
-    """Let a model look at what these sessions taught, where that is allowed; what went wrong.
-
-    Apart from the drain, because a model takes its time and nobody shall wait for it.
-    """
-    from .refining import is_allowed, look_again
-
-    problems = []
-    for kept in over if over and is_allowed(place) else ():
-        try:
-            problem = look_again(place, memory.engine(kept.project), kept.session)
-        except ALMAError as error:
-            problem = str(error)
-        problems += [problem] if problem else []
-    return problems
 
 
 def journals(place: Place, session: str | None = None) -> Iterator[str]:
@@ -167,23 +149,25 @@ class Journal:
     known: frozenset[str]
 
 
-def _one(place: Place, memory: Memory, path: str) -> tuple[Kept | None, bool]:
-    """What was taken in, and whether the session is over."""
+def _one(place: Place, memory: Memory, path: str) -> Kept | None:
+    """Take in one journal, and queue its session for a model where that is allowed."""
     if is_taken_in(memory.engine(EVERYWHERE), path):
-        return None, False
+        return None
     read = read_journal(path)
     if read is None:
-        return None, False
+        return None
     project = find_moved(place, read.story.project)
     engine = memory.engine(project or EVERYWHERE)
     mark = mark_of(engine, read.story.session)
     if mark.file == read.file and mark.offset >= read.size:
-        return None, False
+        return None
     seen = _complete(place, read, mark if mark.file == read.file else Mark())
     if seen:
         read = read_journal(path) or read
-    kept = keep(engine, replace(read.story, project=project), Mark(read.file, read.size, max(seen, mark.transcript)))
-    return kept, read.story.ended
+    since = mark.offset if mark.file == read.file else 0
+    # First of all: once it is taken in, nobody would know that a model has not read it.
+    queue_session(engine, read.story, read.file, since, is_allowed=is_model_allowed(place))
+    return keep(engine, replace(read.story, project=project), Mark(read.file, read.size, max(seen, mark.transcript)))
 
 
 def is_taken_in(engine: Engine, path: str) -> bool:

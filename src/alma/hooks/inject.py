@@ -48,6 +48,13 @@ _TIMELY = (
 )
 
 
+_NOTICE = (
+    "claude-smart learns from explicit corrections. Claude can also read the others: your own turns that may be"
+    " corrections, secrets removed, on your account, at most {calls} calls a day. It is off until you decide:"
+    " {command} config model on|off"
+)
+
+
 class Telling:
     """A text for the model and the rules that are in it."""
 
@@ -155,13 +162,31 @@ def tell(call: Call, place: Place, line: Mapping[str, Any], settings: Settings) 
 
             ids += [reminder(rule) for rule in telling.rules if rule.violations]
         shown.add(place, call.session, ids, call.agent_id)
-    if not telling.rules:
+    output: dict[str, Any] = {}
+    if telling.rules:
+        journal.append(place, call.session, _event(call, line, telling), settings.number("journal_mb"))
+    if telling.rules and telling.text:
+        output["hookSpecificOutput"] = {"hookEventName": call.name, "additionalContext": telling.text}
+    if call.name == "SessionStart" and (notice := _take_notice(place, settings)):
+        output["systemMessage"] = notice
+    return json.dumps(output) if output else ""
+
+
+def _take_notice(place: Place, settings: Settings) -> str:
+    """Return, once, how a person who was never asked can let Claude read sessions: where the host shows it to them."""
+    if settings.text("model") != "ask" or os.environ.get("CLAUDE_CODE_ENTRYPOINT") != "cli":
         return ""
-    journal.append(place, call.session, _event(call, line, telling), settings.number("journal_mb"))
-    if not telling.text:
+    if os.environ.get("CLAUDE_SMART_USE_LOCAL_CLI") in ("0", "1"):
         return ""
-    output = {"hookEventName": call.name, "additionalContext": telling.text}
-    return json.dumps({"hookSpecificOutput": output})
+    try:
+        os.close(os.open(place.model_notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return ""
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    plugin = os.environ.get("CLAUDE_PLUGIN_ROOT", "")
+    is_installed = not plugin or any(os.path.exists(os.path.join(folder, "claude-smart")) for folder in folders)
+    command = "claude-smart" if is_installed else f"python3 '{plugin}/smart.py'"
+    return _NOTICE.format(calls=settings.number("daily_calls"), command=command)
 
 
 def _telling(call: Call, place: Place, line: Mapping[str, Any], settings: Settings) -> Telling:

@@ -47,6 +47,11 @@ class Place:
         return os.path.join(self.home, "config.json")
 
     @property
+    def model_notice(self) -> str:
+        """A file that says: the person was told how to let Claude read sessions."""
+        return os.path.join(self.home, "model-notice")
+
+    @property
     def paused(self) -> str:
         return os.path.join(self.home, "paused.json")
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from . import log, wake
 from .locks import held
 from .place import Place
+from .settings import is_model_allowed
 
 if TYPE_CHECKING:
-    from ..engine.keep import Kept
     from .drain import Memory
 
 EVENT = "Worker"
@@ -44,29 +44,28 @@ class Duties:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._memory: Memory | None = None
-        self._over: list[Kept] = []
         self._opening = threading.Lock()
 
     def drain(self) -> bool:
         from .drain import drain
 
         report = drain(self._place, memory=self._opened())
-        self._over += report.over
         self._note(report.problems)
         return not report.busy
 
-    @property
-    def unrefined(self) -> bool:
-        """Whether sessions have ended that a model may look at."""
-        return bool(self._over)
+    def has_unread(self) -> bool:
+        """Return whether sessions wait that a model may read now."""
+        if not is_model_allowed(self._place):
+            return False
+        from .reading import has_due_session
 
-    def refine(self) -> None:
-        from .drain import refine
+        return has_due_session(self._place, self._opened())
 
-        over, self._over = self._over, []
-        if not over:
-            return
-        self._note(refine(self._place, self._opened(), over))
+    def read_sessions(self) -> None:
+        """Let the model read the sessions that wait. Why one could not be read is stored with it."""
+        from .reading import read_sessions
+
+        read_sessions(self._place, self._opened())
 
     def recall(self, project: str, session: str, text: str, limit: int) -> list[tuple[str, str]]:
         from .drain import recall

@@ -36,9 +36,8 @@ _MOST_RULES = 50
 class Duties(Protocol):
     def drain(self) -> bool: ...
     def tidy(self) -> None: ...
-    def refine(self) -> None: ...
-    @property
-    def unrefined(self) -> bool: ...
+    def has_unread(self) -> bool: ...
+    def read_sessions(self) -> None: ...
     def recall(self, project: str, session: str, text: str, limit: int) -> list[tuple[str, str]]: ...
     def close(self) -> None: ...
 
@@ -61,7 +60,7 @@ class Worker:
         self._recalling = threading.Lock()
         self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._drainer = threading.Thread(target=self._drain_when_due, name="drain", daemon=True)
-        self._refiner = threading.Thread(target=self._refine, name="refine", daemon=True)
+        self._reader = threading.Thread(target=self._read_sessions, name="read", daemon=True)
         self._used = time.monotonic()
         """When a hook last asked for something. The worker's own drains do not count, or it would never end."""
         self._handled = 0
@@ -121,7 +120,7 @@ class Worker:
     def _is_superfluous(self) -> bool:
         if not self._endpoint.is_mine() or _signature(self._code) != self._made_of:
             return True
-        if self._draining.locked() or self._due.is_set() or self._refiner.is_alive():
+        if self._draining.locked() or self._due.is_set() or self._reader.is_alive():
             return False
         return time.monotonic() - self._used >= self._idle or resident() > MOST_RSS
 
@@ -135,7 +134,7 @@ class Worker:
             # Somebody may have told us at the very end. A home that was removed is not made again.
             if wake.is_wanted(self._place):
                 self._drain()
-            if not self._refiner.is_alive():
+            if not self._reader.is_alive():
                 self._duties.close()
         if threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(-1)
@@ -158,21 +157,23 @@ class Worker:
                 self._drain()
 
     def _drain(self) -> None:
+        has_unread = False
         try:
             rounds.settle(self._place, self._duties.drain)
             self._duties.tidy()
+            has_unread = self._duties.has_unread()
         except ALMAError as error:
             log.note(self._place, rounds.EVENT, f"drain: {error}")
         except Exception as error:  # noqa: BLE001 - the worker outlives a drain that fails; the journals are still there
             log.note(self._place, rounds.EVENT, f"drain: {log.where(error)}")
-        if self._duties.unrefined and not self._refiner.is_alive() and not self._over.is_set():
+        if has_unread and not self._reader.is_alive() and not self._over.is_set():
             # In a thread of its own: a model may take minutes, and what is said meanwhile is drained.
-            self._refiner = threading.Thread(target=self._refine, name="refine", daemon=True)
-            self._refiner.start()
+            self._reader = threading.Thread(target=self._read_sessions, name="read", daemon=True)
+            self._reader.start()
 
-    def _refine(self) -> None:
+    def _read_sessions(self) -> None:
         try:
-            self._duties.refine()
+            self._duties.read_sessions()
         except ALMAError as error:
             log.note(self._place, rounds.EVENT, f"model: {error}")
         except Exception as error:  # noqa: BLE001 - the worker outlives a model that fails

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 
 from . import log
 from .place import Place
 
 DEFAULTS: dict[str, str | int] = {
-    "model": "off",
+    "model": "ask",
     "model_name": "haiku",
     "daily_calls": 20,
     "playbook_tokens": 1500,
@@ -18,7 +19,10 @@ DEFAULTS: dict[str, str | int] = {
     "journal_days": 30,
     "episode_days": 365,
 }
-CHOICES = {"model": ("off", "claude")}
+CHOICES = {"model": ("on", "off")}
+"""`ask`, the default of `model`, means off until its person answers."""
+_OLD_LEAVE = "claude"
+"""With this value an earlier version let a model reword notes. Reading sessions needs an answer of its own."""
 _MOST = 1_000_000
 
 
@@ -48,6 +52,8 @@ def read(place: Place) -> Settings:
         return Settings(dict(DEFAULTS), [f"config.json cannot be read ({type(error).__name__}): defaults are used"])
     if not isinstance(given, dict):
         return Settings(dict(DEFAULTS), ["config.json is not a JSON object: defaults are used"])
+    if given.get("model") == _OLD_LEAVE:
+        given["model"] = DEFAULTS["model"]
     problems = [problem for name, value in given.items() if (problem := wrong(name, value))]
     return Settings({**DEFAULTS, **{n: v for n, v in given.items() if not wrong(n, v)}}, problems)
 
@@ -60,9 +66,17 @@ def wrong(name: str, value: object) -> str:
     if isinstance(default, int):
         fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
         return "" if fits else f"config.json: {name} must be a whole number from 0 to {_MOST}; {default} is used"
-    if name in CHOICES and value not in CHOICES[name]:
+    if name in CHOICES and value not in (*CHOICES[name], default):
         return f"config.json: {name} must be one of {', '.join(CHOICES[name])}; {default} is used"
     return "" if isinstance(value, str) and value else f"config.json: {name} must be a text; {default} is used"
+
+
+def is_model_allowed(place: Place) -> bool:
+    """Return whether a model may read sessions: by the settings, unless the environment says otherwise."""
+    override = os.environ.get("CLAUDE_SMART_USE_LOCAL_CLI", "")
+    if override in ("0", "1"):
+        return override == "1"
+    return read(place).text("model") == "on"
 
 
 def load(place: Place, event: str) -> Settings:

@@ -16,6 +16,7 @@ from datetime import timedelta
 from ..engine.admit import change, commit, revise
 from ..engine.context import Engine
 from ..engine.keep import mark_of, unmark
+from ..engine.session_reading import forget_progress
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status
@@ -93,6 +94,7 @@ def _remove(engine: Engine, path: str) -> int:
             os.remove(shown)
         if found is not None and mark_of(engine, found.story.session).file == found.file:
             unmark(engine, found.story.session)
+            forget_progress(engine, found.story.session)
     return 1
 
 

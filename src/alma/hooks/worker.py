@@ -58,7 +58,8 @@ def drain_once(place: Place, *, if_wanted: bool = False) -> None:
     try:
         rounds.settle(place, duties.drain)
         duties.tidy()
-        duties.refine()
+        if duties.has_unread():
+            duties.read_sessions()
     finally:
         duties.close()
 

@@ -15,6 +15,7 @@ from importlib.resources import files
 from itertools import zip_longest
 from typing import Any, TypeVar
 
+from ..errors import ModelUnavailableError
 from ..ports import Model
 from ..types.asking import Prompt
 from ..types.kinds import Result
@@ -54,8 +55,11 @@ _LITERAL = re.compile(r"`([^`]+)`|(?<!\w)(--?\w[\w-]*|[\w.-]*[./_@\\]\w[\w./@-]*
 @lru_cache(maxsize=8)
 def load_prompt(name: str) -> Mapping[str, Any]:
     """Return a prompt file: its version, system text, schema and answer length."""
-    import yaml
-
+    try:
+        import yaml
+    except ImportError as error:
+        # A plug-in from a marketplace runs with whatever Python is there.
+        raise ModelUnavailableError("the prompts need PyYAML, which this Python lacks", (0, 0, 0.0)) from error
     loaded: Mapping[str, Any] = yaml.safe_load(
         files(__package__).joinpath("prompts").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     )
