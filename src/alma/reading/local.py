@@ -17,7 +17,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from .port import UNSURE, About, Pair, Relation, Verdict
+from .local_rules import find_rules
+from .port import UNSURE, About, Known, Pair, Relation, RuleProposal, Turn, Verdict
 
 _SAME = Relation(Verdict.SAME, 0.99)
 _MAX_CHARS = 4_000
@@ -49,7 +50,10 @@ _Tokens = tuple[_Token, ...]
 
 
 class LocalReader:
-    """Compares texts by their words. It answers `same` or `unsure`, and nothing else."""
+    """Reads by words and explicit forms, and is unsure about everything else."""
+
+    def find_rules(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[RuleProposal]:
+        return find_rules(turns, known, self)
 
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         return [_SAME if _is_same(pair) else UNSURE for pair in pairs]
