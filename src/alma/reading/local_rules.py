@@ -74,7 +74,7 @@ class _Language:
     def expand(self, pattern: str) -> str:
         """Replace each <name> by the entry of that name."""
         is_spaced = bool(self.boundary)
-        phrase = r"\S+(?: \S+){0,5}?" if is_spaced else r"[\w@./+#`-][\w@./+#` -]{0,40}?"
+        phrase = r"\S+(?: \S+){0,5}?" if is_spaced else r"[A-Za-z\d@./+#`_-][A-Za-z\d@./+#`_ -]{0,40}?"
         names = {"x": phrase, "y": phrase, "name_x": r"[\w`@./+#-]+", "name_y": r"[\w`@./+#-]+"}
         for name, part in names.items():
             pattern = pattern.replace(f"<{name}>", f"(?P<{name[-1]}>{part})")
@@ -88,8 +88,11 @@ class _Language:
         return next((match for match in matches if match), None)
 
     def drop_lead(self, text: str) -> str:
-        lead = self.find("lead", r"^(?:<><b>[\s,.!:;、，。！–—-]*)+", text)
-        return text[lead.end() :] if lead else text
+        """Return a text without "no, please" or "that's wrong." at its start."""
+        for name in ("lead", "reject", "lead"):
+            match = self.find(name, r"^(?:<><b>[\s,.!:;、，。！–—-]+)+", text)
+            text = text[match.end() :] if match else text
+        return text
 
     def clean_name(self, text: str) -> str:
         """Return a phrase as a plain name of at most three words, or nothing."""
@@ -175,10 +178,10 @@ def is_self_contained(rule: str) -> bool:
     return is_long and not has_pointer
 
 
-def is_worth_reading(text: str, before: str = "") -> bool:
-    """Return whether a turn could teach a rule at all: not empty, not only pasted, and more than one word."""
-    own = remove_pasted(text[:_OWN_CHARS * 10])
-    return len(own.split()) > 1 or (not own.isascii() and len(own) > 3)
+def is_worth_reading(text: str) -> bool:
+    """Return whether a turn could teach a rule at all: the person's own words are more than two."""
+    own = remove_pasted(text)
+    return len(own.split()) > 2 or (not own.isascii() and len(own) > 6)
 
 
 def _make_proposal(statement: _Statement, turn: int, quote: str, is_sure: bool) -> RuleProposal:
