@@ -22,6 +22,7 @@ from .port import Comparer, Known, Pair, Role, RuleProposal, Turn, Verdict
 _LINE_CHARS = 200
 _OWN_CHARS = 600
 _SENTENCES = 6
+_SURE_SENTENCES = 2
 _NAME_WORDS = 3
 _FORMS = ("lasting", "habit", "choice", "plain")
 _SCOPES = {"always": Reach.ALWAYS, "session": Reach.SESSION, "once": Reach.ONCE, "project": Reach.PROJECT}
@@ -45,7 +46,7 @@ class _Statement:
     other: str = ""
     is_rejection: bool = False
     is_complete: bool = True
-    """Whether every sentence of the line is a rule or the reason of one."""
+    """Whether the line is nothing but the rule and its reason."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,8 @@ class _Language:
 
     def drop_lead(self, text: str) -> str:
         """Return a text without "no, please" or "that's wrong." at its start."""
-        for name in ("lead", "reject", "lead"):
-            match = self.find(name, r"^(?:<><b>[\s,.!:;、，。！–—-]+)+", text)
+        for name, mark in (("lead", "*"), ("reject", "+"), ("lead", "*")):
+            match = self.find(name, rf"^(?:<><b>[,.!:;、，。！–—-]{mark}(?:\s+|$|(?<=[,.!:;、，。！]))?)+", text)
             text = text[match.end() :] if match else text
         return text
 
@@ -246,11 +247,13 @@ def _read_in(language: _Language, text: str) -> _Statement | None:
     form = next((name for name in _FORMS if language.match_form(name, core)), "")
     if not form and stated not in (None, Reach.ONCE) and language.match_form("order", core):
         form = "order"
+    here = language.find("scope.here", "<b><><b>", text)
+    if not form and here and (" " in here[0] or not language.boundary) and language.match_form("policy", core):
+        form = "policy"
     if not core or not (form or is_rejection):
         return None
     prefer, other = language.read_choice(core)
-    _, *more = [one for one in _SENTENCE.split(core) if one]
-    is_general = bool(language.find("scope.here", "<b><><b>", text)) or _is_general(language, form, core, prefer)
+    is_general = here or _is_general(language, form, core)
     return _Statement(
         rule=_reword(language, core.strip(_EDGE), f"{clause[0].strip()} " if clause else ""),
         form=form,
@@ -260,7 +263,7 @@ def _read_in(language: _Language, text: str) -> _Statement | None:
         prefer=prefer,
         other=other,
         is_rejection=is_rejection,
-        is_complete=all(any(language.match_form(name, one) for name in (*_FORMS, "order")) for one in more),
+        is_complete=len(_SENTENCE.split(f"{core} {reason}".strip())) <= _SURE_SENTENCES,
     )
 
 
@@ -274,9 +277,10 @@ def _split_reason(language: _Language, text: str) -> tuple[str, str]:
             reason = text[match.start("word") if keeps_word else match.end() :]
             return text[: match.start()], reason.strip(_EDGE + "()")
     first, *more = _SENTENCE.split(text, maxsplit=1)
-    if more and language.find("reason_start", "^<><b>", more[0]) and not language.match_form("choice", text):
-        return first, more[0].strip(_EDGE)
-    return text, ""
+    is_more_of_rule = not more or any(language.match_form(name, more[0]) for name in (*_FORMS, "order"))
+    if is_more_of_rule and not (more and language.find("reason_start", "^<><b>", more[0])):
+        return text, ""
+    return (text, "") if language.match_form("choice", text) else (first, more[0].strip(_EDGE))
 
 
 def _split_scope(language: _Language, text: str) -> tuple[str, Reach | None]:
@@ -292,11 +296,22 @@ def _split_scope(language: _Language, text: str) -> tuple[str, Reach | None]:
     return (text[: match.start()] + text[match.end() :]).strip() if match else text, stated
 
 
-def _is_general(language: _Language, form: str, core: str, prefer: str) -> bool:
+def _is_general(language: _Language, form: str, core: str) -> bool:
     """Return whether a rule without a stated scope is about more than the moment."""
-    if form in ("lasting", "choice"):
-        return form == "lasting" or bool(prefer)
-    return form in ("habit", "plain") and not language.find("pointing", "<b><><b>", core)
+    if form == "lasting":
+        return True
+    if language.find("pointing", "<b><><b>", core):
+        return False
+    if form != "choice":
+        return form in ("habit", "plain")
+    # "Use the red one instead of the blue one" and "8081, not 8080" are about one case.
+    match = language.match_form("choice", core)
+    return match is not None and all(
+        language.clean_name(match[side])
+        and not match[side].strip(_EDGE).isdecimal()
+        and not language.find("articles", "^<> ", match[side])
+        for side in "xy"
+    )
 
 
 def _reword(language: _Language, core: str, clause: str) -> str:
