@@ -263,7 +263,7 @@ def _read_in(language: _Language, text: str) -> _Statement | None:
         prefer=prefer,
         other=other,
         is_rejection=is_rejection,
-        is_complete=len(_SENTENCE.split(f"{core} {reason}".strip())) <= _SURE_SENTENCES,
+        is_complete=sum(map(bool, _SENTENCE.split(f"{core} {reason}"))) <= _SURE_SENTENCES,
     )
 
 
