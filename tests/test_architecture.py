@@ -62,10 +62,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workflow": {"opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
     "context": {"engine", "types", "errors", "arguments", "core"},
     "confidence": {"engine", "ports", "types", "errors", "arguments", "core"},
-    "extraction": {"opening", "engine", "ports", "types", "errors", "arguments", "progress", "core", "app"},
+    "extraction": {"opening", "reading", "engine", "ports", "types", "errors", "arguments", "progress", "core", "app"},
     "graph": {"opening", "engine", "ports", "types", "errors", "folders", "core", "app"},
     "ingestion": {"opening", "engine", "ports", "types", "errors", "arguments", "extraction", "graph", "core", "app"},
-    "rulefiles": {"opening", "engine", "ports", "types", "errors", "arguments", "core", "app"},
+    "rulefiles": {"opening", "reading", "engine", "ports", "types", "errors", "arguments", "core", "app"},
     # How a feature comes by a memory that it was not given.
     "opening": {"engine", "ports", "types", "errors", "core", "app"},
     # Files that people write, and sockets that others may reach: shared by the doors.

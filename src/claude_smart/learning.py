@@ -179,16 +179,16 @@ def _note(args: Namespace, desk: Desk) -> int:
 
 
 def noted(text: str, desk: Desk, *, everywhere: bool = False, said: str = "") -> Teaching:
-    from alma.engine.distil.corrections import read
+    from alma.reading.local_rules import find_choice
 
-    reading = read(text, "")
+    prefer, avoid = find_choice(text)
     return Teaching(
         id=f"note:{uuid.uuid4().hex}",
         rule=text,
         reach=Reach.ALWAYS if everywhere else Reach.PROJECT,
         source=RuleSource.NOTE,
-        prefer=reading.prefer,
-        avoid=reading.avoid,
+        prefer=prefer,
+        avoid=avoid,
         said=said or text,
         session=desk.session,
         sure=not is_run_by_agent(),
@@ -208,15 +208,15 @@ def _teach(desk: Desk, teachings: Sequence[Teaching]) -> int:
 
 def _last_turn(args: Namespace, desk: Desk) -> int:
     """What was said last in this project becomes a rule."""
-    from alma.engine.distil.corrections import read
+    from alma.reading.local_rules import read_turn
 
     from .history import last_heard
 
     heard = last_heard(desk)
     if heard is None:
         raise ValidationError("no turn was recorded here yet, so there is none to tag; pass a note: claude-smart tag …")
-    reading = read(heard.user, heard.before)
-    made = noted(reading.rule or heard.user, desk, everywhere=args.everywhere, said=heard.user)
+    proposal = read_turn(heard.user)
+    made = noted(proposal.rule if proposal else heard.user, desk, everywhere=args.everywhere, said=heard.user)
     return _teach(desk, [made])
 
 

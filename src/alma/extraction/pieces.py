@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..engine.distil.corrections import own_words
+from ..reading.pasted import remove_pasted
 
 _FENCE = re.compile(r"^[ \t]*(```|~~~)")
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(?P<text>.*?)\s*#*\s*$")
@@ -139,8 +139,7 @@ def _foreign(line: str) -> bool:
     ):
         return True
     bare = _BULLET.match(line)
-    own = own_words(bare["rest"] if bare else line)
-    return bool(own.printed) or not own.text.strip()
+    return not remove_pasted(bare["rest"] if bare else line)
 
 
 def _sentences(line: str) -> list[str]:

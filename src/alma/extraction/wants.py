@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..engine.distil.corrections import Reading, Standing, read, stands_alone
+from ..reading.local_rules import is_self_contained, read_turn
+from ..reading.port import RuleProposal
 from ..types.rules import Reach
 from . import doubts
 from .scene import Found, Scene, sentence
@@ -180,12 +181,12 @@ def correction(plain: str, scene: Scene) -> Found | None:
     standing, order, contrary = (bool(one.search(plain)) for one in (_STANDING, _ORDER, _CONTRARY))
     if not order and (not contrary or _STATES.match(plain)):
         return None
-    reading = read(plain, scene.before)
-    rule = reading.rule or sentence(plain)
+    reading = read_turn(plain)
+    rule = reading.rule if reading else sentence(plain)
     if _POINTS_BACK.match(rule) or not _lasts(reading, standing=standing, order=order, contrary=contrary):
         return None
-    sure = standing or reading.standing is Standing.ACTIVE
-    return _rule(reading, rule, reading.why or _why(plain), 0.9 if sure else 0.6)
+    sure = standing or (reading is not None and reading.is_sure)
+    return _rule(reading, rule, (reading.reason if reading else "") or _why(plain), 0.9 if sure else 0.6)
 
 
 def _blamed(scene: Scene) -> Found:
@@ -204,31 +205,31 @@ def whole(said: str, before: str) -> Found | None:
     """A short turn heard as one, when the detector of corrections is sure of it."""
     if doubts.passing(said) or _MOMENT.search(said) or _DONE.search(said):
         return None
-    reading = read(said, before)
-    lasting = reading.standing is Standing.ACTIVE and reading.reach in (Reach.PROJECT, Reach.ALWAYS)
-    if not lasting or _POINTS_BACK.match(reading.rule) or not stands_alone(reading.rule):
+    reading = read_turn(said)
+    if reading is None or not reading.is_sure or reading.reach not in (Reach.PROJECT, Reach.ALWAYS):
         return None
-    return _rule(reading, reading.rule, reading.why, 0.8)
+    if _POINTS_BACK.match(reading.rule) or not is_self_contained(reading.rule):
+        return None
+    return _rule(reading, reading.rule, reading.reason, 0.8)
 
 
-def _rule(reading: Reading, rule: str, why: str, confidence: float) -> Found:
+def _rule(reading: RuleProposal | None, rule: str, why: str, confidence: float) -> Found:
     fields = {
         "rule": rule,
-        "trigger": reading.trigger,
+        "trigger": reading.trigger if reading else "",
         "why": why,
-        "reach": str(Reach.ALWAYS if reading.reach is Reach.ALWAYS else Reach.PROJECT),
-        "label": reading.label if reading.label in ("correction", "preference") else "correction",
+        "reach": str(Reach.ALWAYS if reading and reading.reach is Reach.ALWAYS else Reach.PROJECT),
+        "label": "preference" if reading and not reading.is_correction else "correction",
     }
     return Found(Kind.CORRECTION, rule, fields, confidence)
 
 
-def _lasts(reading: Reading, *, standing: bool, order: bool, contrary: bool) -> bool:
-    if reading.reach is Reach.SESSION:
+def _lasts(reading: RuleProposal | None, *, standing: bool, order: bool, contrary: bool) -> bool:
+    if reading is not None and reading.reach is Reach.SESSION:
         return False
     if standing and order:
         return True
-    sure = reading.standing is Standing.ACTIVE
-    return sure and (reading.reach in (Reach.PROJECT, Reach.ALWAYS) or contrary)
+    return reading is not None and reading.is_sure and (reading.reach in (Reach.PROJECT, Reach.ALWAYS) or contrary)
 
 
 _BECAUSE = re.compile(

@@ -17,8 +17,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+from .local_repairs import explain_repairs
 from .local_rules import find_rules
-from .port import UNSURE, About, Known, Pair, Relation, RuleProposal, Turn, Verdict
+from .port import UNSURE, About, Known, Observation, Pair, Relation, Repair, RuleProposal, Turn, Verdict
 
 _SAME = Relation(Verdict.SAME, 0.99)
 _MAX_CHARS = 4_000
@@ -54,6 +55,9 @@ class LocalReader:
 
     def find_rules(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[RuleProposal]:
         return find_rules(turns, known, self)
+
+    def explain_repairs(self, repairs: Sequence[Repair]) -> list[Observation]:
+        return explain_repairs(repairs)
 
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         return [_SAME if _is_same(pair) else UNSURE for pair in pairs]

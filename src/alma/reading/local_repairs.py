@@ -14,7 +14,7 @@ _JOINS = frozenset(("&&", "||", ";", "|", "&"))
 _PREFIXES = frozenset(("sudo", "env", "time", "command", "exec", "npx"))
 _NAMED_CHARS = 3
 _CODE_FAILURE = re.compile(
-    r"\b(?:assert\w*|expected|failures?|tests? failed|\d+ (?:failed|errors?)|failed \d|error ts\d|undefined|\w*lint"
+    r"\b(?:assert\w*|expected|failures?|tests? failed|\d+ (?:failed|errors?)|failed \d|error ts\d+|undefined|\w*lint"
     r"|(?:type|name|attribute|value|key|reference)error|compil\w+|mismatch)\b",
     re.IGNORECASE,
 )

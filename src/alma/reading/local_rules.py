@@ -64,7 +64,7 @@ class _Language:
         """Search a text for the entry `name`, put into a template where it says <>."""
         key = f"{name} {index} {template}"
         if key not in self.patterns:
-            entry = self.data
+            entry: Any = self.data
             for part in name.split("."):
                 entry = entry.get(part, "")
             entry = entry[index] if isinstance(entry, list) else entry
