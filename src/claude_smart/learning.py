@@ -208,15 +208,14 @@ def _teach(desk: Desk, teachings: Sequence[Teaching]) -> int:
 
 def _last_turn(args: Namespace, desk: Desk) -> int:
     """What was said last in this project becomes a rule."""
-    from alma.reading.local_rules import read_turn
+    from alma.reading.local_rules import word_rule
 
     from .history import last_heard
 
     heard = last_heard(desk)
     if heard is None:
         raise ValidationError("no turn was recorded here yet, so there is none to tag; pass a note: claude-smart tag …")
-    proposal = read_turn(heard.user)
-    made = noted(proposal.rule if proposal else heard.user, desk, everywhere=args.everywhere, said=heard.user)
+    made = noted(word_rule(heard.user), desk, everywhere=args.everywhere, said=heard.user)
     return _teach(desk, [made])
 
 

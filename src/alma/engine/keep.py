@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..reading.local import LocalReader
-from ..reading.local_rules import find_choice
+from ..reading.local_rules import find_choice, word_rule
 from ..reading.port import Role, RuleProposal
 from ..reading.port import Turn as ReadTurn
 from ..types.kinds import MemoryType
@@ -194,7 +194,7 @@ def _of_note(story: Story, note: Note) -> Teaching | None:
     is_flag = not note.text.strip()
     return Teaching(
         id=note.id,
-        rule=proposal.rule if proposal and is_flag else shorten(clean(text), _TASK_CHARS) if is_flag else text,
+        rule=shorten(clean(word_rule(text)), _TASK_CHARS) if is_flag else text,
         trigger=proposal.trigger if proposal and is_flag else "",
         why=proposal.reason if proposal and is_flag else "",
         reach=Reach.ALWAYS if proposal and proposal.reach is Reach.ALWAYS else Reach.PROJECT,

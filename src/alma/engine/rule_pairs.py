@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..reading.local import LocalReader
+from ..reading.local_rules import find_choice
 from ..reading.port import Pair
 from .text import is_common, stems
 
@@ -24,14 +25,15 @@ def same_rule(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
         return False
     if _concern_same_command(a["rule"], b["rule"]):
         return True
-    names = [(_list_names(rule, "prefer"), _list_names(rule, "avoid")) for rule in (a, b)]
-    return names[0] == names[1] and all(names[0])
+    names = _read_names(a)
+    return names == _read_names(b) and all(names)
 
 
 def contradicts(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     if _apply_elsewhere(a, b):
         return False
-    if any(_list_names(one, "prefer") & _list_names(other, "avoid") for one, other in ((a, b), (b, a))):
+    (prefer, avoid), (other_prefer, other_avoid) = _read_names(a), _read_names(b)
+    if prefer & other_avoid or avoid & other_prefer:
         return True
     forbids_one = bool(_FORBIDDING.match(a["rule"])) != bool(_FORBIDDING.match(b["rule"]))
     return forbids_one and _concern_same_command(a["rule"], b["rule"])
@@ -43,8 +45,11 @@ def _concern_same_command(first: str, second: str) -> bool:
     return _READER.compare([Pair(first, second)])[0].is_same
 
 
-def _list_names(rule: Mapping[str, Any], field: str) -> set[str]:
-    return {str(name).lower() for name in rule.get(field, ())}
+def _read_names(rule: Mapping[str, Any]) -> tuple[set[str], set[str]]:
+    """Return the names that a rule prefers and avoids: as stored, or else as its words state them."""
+    stored = (rule.get("prefer", ()), rule.get("avoid", ()))
+    prefer, avoid = stored if any(stored) else find_choice(str(rule["rule"]))
+    return {str(name).lower() for name in prefer}, {str(name).lower() for name in avoid}
 
 
 def _apply_elsewhere(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

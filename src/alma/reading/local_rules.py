@@ -24,6 +24,8 @@ _OWN_CHARS = 600
 _SENTENCES = 6
 _SURE_SENTENCES = 2
 _NAME_WORDS = 3
+_SHORT_WORDS = 2
+_SHORT_CHARS = 3
 _FORMS = ("lasting", "habit", "choice", "plain")
 _SCOPES = {"always": Reach.ALWAYS, "session": Reach.SESSION, "once": Reach.ONCE, "project": Reach.PROJECT}
 _SENTENCE = re.compile(r"(?<=[.!;])\s+|(?<=[。！；])\s*|\n+")
@@ -146,6 +148,15 @@ def read_turn(text: str, turn: int = 0) -> RuleProposal | None:
     return None
 
 
+def word_rule(text: str) -> str:
+    """Return a person's words as a rule, whether or not they have an explicit form."""
+    proposal = read_turn(text)
+    if proposal is not None:
+        return proposal.rule
+    english = _load_languages()[1][0]
+    return _reword(english, english.drop_lead(text.strip())[:_OWN_CHARS], "")
+
+
 def find_choice(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names that a note prefers and avoids, where it states a plain choice."""
     for sentence in (text[:_LINE_CHARS], *_split_own_sentences(text)):
@@ -164,25 +175,21 @@ def _list_avoided(prefer: str, other: str) -> tuple[str, ...]:
 
 def is_self_contained(rule: str) -> bool:
     """Return whether a rule can be followed by somebody who does not know the conversation."""
-    words = rule[:_LINE_CHARS].split()
-    languages = _load_languages()[1]
-    has_pointer = any(
-        language.find("pointing", "^<>$", word.strip(_EDGE))
-        for language in languages
-        if language.boundary
-        for word in words[1:3]
-    )
-    has_pointer = has_pointer or any(
-        language.find("pointing", "<>", rule[:6]) for language in languages if not language.boundary
-    )
-    is_long = len(words) > 1 or (not rule.isascii() and len(rule) > 3)
-    return is_long and not has_pointer
+    words = [word.strip(_EDGE) for word in rule[:_LINE_CHARS].split()]
+    for language in _load_languages()[1]:
+        starts = words[1:3] if language.boundary else [rule[:6]]
+        template = "^<>$" if language.boundary else "<>"
+        if any(language.find("pointing", template, start) for start in starts):
+            return False
+        if words and language.find("moment", "^<>$", words[0]):
+            return False
+    return len(words) > 1 or (not rule.isascii() and len(rule) > _SHORT_CHARS)
 
 
 def is_worth_reading(text: str) -> bool:
     """Return whether a turn could teach a rule at all: the person's own words are more than two."""
     own = remove_pasted(text)
-    return len(own.split()) > 2 or (not own.isascii() and len(own) > 6)
+    return len(own.split()) > _SHORT_WORDS or (not own.isascii() and len(own) > 2 * _SHORT_CHARS)
 
 
 def _make_proposal(statement: _Statement, turn: int, quote: str, is_sure: bool) -> RuleProposal:
@@ -248,7 +255,8 @@ def _read_in(language: _Language, text: str) -> _Statement | None:
     if not form and stated not in (None, Reach.ONCE) and language.match_form("order", core):
         form = "order"
     here = language.find("scope.here", "<b><><b>", text)
-    if not form and here and (" " in here[0] or not language.boundary) and language.match_form("policy", core):
+    is_stated_here = here is not None and (" " in here[0] or not language.boundary)
+    if not form and is_stated_here and language.match_form("policy", _SENTENCE.split(core)[0]):
         form = "policy"
     if not core or not (form or is_rejection):
         return None
