@@ -296,8 +296,9 @@ def _split_scope(language: _Language, text: str) -> tuple[str, Reach | None]:
     stated = None
     for name, reach in _SCOPES.items():
         match = language.find(f"scope.{name}", r"[\s,、，]*<b>(?P<words><>)<b>[\s,:、，]*", text)
-        # "Stop adding comments everywhere" is not about every project.
-        if match and (" " in match["words"] or not language.match_form("habit", text)):
+        # "Rename it everywhere" and "stop adding comments everywhere" are not about every project.
+        is_phrase = name != "always" or not language.boundary or (match and " " in match["words"])
+        if match and (is_phrase or any(language.match_form(form, text) for form in ("lasting", "choice"))):
             text = f"{text[: match.start()]} {text[match.end() :]}".strip()
             stated = stated or reach
     match = language.find("scope.here", r"^<><b>[\s,:、，]*|[\s,]*<b><>(?=[\s.!。！]*$)", text)
