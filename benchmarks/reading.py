@@ -136,10 +136,10 @@ def score_local_rules(rows: Sequence[Row]) -> Iterator[str]:
     count, kept = Count.of(lasting), Count.of(passed)
     sure = count.hits + count.false_alarms
     precision = f"{count.precision:.3f}" if sure else "none found"
-    others = len(passed) - kept.hits - kept.misses
+    others = kept.false_alarms / max(1, sum(not gold for gold, _ in passed))
     yield f"  local, sure lasting rule: P {precision} ({count.hits} of {sure}), R {count.recall:.3f}"
     yield f"  local, sure or candidate: F1 {describe(detected, _f1)} (always yes: {always_yes(detected):.3f})"
-    yield f"  local, worth asking a model about: R {kept.recall:.3f}, {kept.false_alarms / max(1, others):.3f} of the others"
+    yield f"  local, worth asking a model about: R {kept.recall:.3f}, {others:.3f} of the others"
 
 
 def always_yes(answers: Sequence[tuple[bool, bool]]) -> float:

@@ -236,13 +236,19 @@ def _split_own_sentences(text: str) -> Iterator[str]:
             yield sentence
 
 
+@lru_cache(maxsize=512)
 def _read_line(line: str) -> _Statement | None:
     """Return what a line states in the first language that knows its form."""
     text = _SPACE.sub(" ", line.replace("’", "'")).strip()
     if _QUESTION.search(text):
         return None
-    readings = [reading for language in _load_languages()[1] if (reading := _read_in(language, text))]
-    return next((one for one in readings if one.form), readings[0] if readings else None)
+    readings = []
+    for language in _load_languages()[1]:
+        reading = _read_in(language, text) if language.find("script", "<>", text) else None
+        if reading is not None and reading.form:
+            return reading
+        readings.append(reading)
+    return next(filter(None, readings), None)
 
 
 def _read_in(language: _Language, text: str) -> _Statement | None:
