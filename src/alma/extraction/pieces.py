@@ -131,9 +131,13 @@ def _own_lines(text: str, only: re.Pattern[str] | None) -> Iterator[tuple[str, b
             follows = True
 
 
+_LINE_CHARS = 4_000
+
+
 def _foreign(line: str) -> bool:
     if (
-        line.lstrip().startswith(">")
+        len(line) > _LINE_CHARS
+        or line.lstrip().startswith(">")
         or _TABLE.match(line)
         or (line.startswith(("    ", "\t")) and not _BULLET.match(line))
     ):

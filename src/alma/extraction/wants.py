@@ -186,7 +186,9 @@ def correction(plain: str, scene: Scene) -> Found | None:
     if _POINTS_BACK.match(rule) or not _lasts(reading, standing=standing, order=order, contrary=contrary):
         return None
     sure = standing or (reading is not None and reading.is_sure)
-    return _rule(reading, rule, sentence(reading.reason) if reading and reading.reason else _why(plain), 0.9 if sure else 0.6)
+    return _rule(
+        reading, rule, sentence(reading.reason) if reading and reading.reason else _why(plain), 0.9 if sure else 0.6
+    )
 
 
 def _blamed(scene: Scene) -> Found:

@@ -63,6 +63,15 @@ class LocalReader:
         return [_SAME if _is_same(pair) else UNSURE for pair in pairs]
 
 
+def are_opposites(first: str, second: str) -> bool:
+    """Return whether one of two words undoes the other: "enable" and "disable", "lock" and "unlock"."""
+    opposites = _vocabulary("opposites")
+    if f"{first} {second}" in opposites or f"{second} {first}" in opposites:
+        return True
+    short, long = sorted((first, second), key=len)
+    return len(short) > 3 and any(long == prefix + short for prefix in ("un", "non", "dis", "in", "im", "de"))
+
+
 def _is_same(pair: Pair) -> bool:
     if pair.first == pair.second:
         return True
