@@ -178,6 +178,8 @@ def line(body: Mapping[str, Any]) -> str:
 
 def _says_it(rule: str, trigger: str) -> bool:
     """Whether the occasion is the rule over again: "adding emojis to headings", "Don't add emojis to headings"."""
+    if trigger.lower() in rule.lower():
+        return True
     occasion = stems(trigger)
     return len(occasion) >= _OVER_AGAIN and occasion <= stems(rule)
 

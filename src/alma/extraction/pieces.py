@@ -131,7 +131,7 @@ def _own_lines(text: str, only: re.Pattern[str] | None) -> Iterator[tuple[str, b
             follows = True
 
 
-_LINE_CHARS = 4_000
+_LINE_CHARS = 20_000
 
 
 def _foreign(line: str) -> bool:
