@@ -26,7 +26,7 @@ help:
 	@echo "make bench-mcp         how soon the MCP server answers; bench-serve: what the HTTP service carries"
 	@echo "make bench-hooks       what the hooks of a coding agent cost"
 	@echo "make bench-capture     what is lost of sessions when hooks and worker are killed (CLAUDE=path of claude: the real host, too)"
-	@echo "make scoreboard        how well readers of language do, on recorded answers of a model and without one"
+	@echo "make scoreboard        how well readers of language do, on recorded answers of a model and without one (DATA=folder: your rows, too)"
 	@echo "make gate DATA=folder  whether quality holds, beside limits (ONLY=slike,pool,locomo,worlds,outcomes,hooks,durability)"
 	@echo "make bench-longmemeval DATA=longmemeval_s.json   what it finds again of talks with an assistant"
 	@echo "make bench-locomo      DATA=locomo10.json        what it finds again of talks between people"
@@ -97,6 +97,7 @@ gate: setup
 
 scoreboard: setup
 	$(BIN)/python -m benchmarks.reading score --data tests/reading/written --data tests/reading/data --answers tests/reading/written/answers.jsonl
+	$(if $(DATA),$(BIN)/python -m benchmarks.reading local --data "$(DATA)")
 
 bench-longmemeval bench-locomo bench-learning: setup
 	@test -n "$(DATA)" || { echo "say what to read: make $@ DATA=…" >&2; exit 2; }

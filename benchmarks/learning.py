@@ -9,8 +9,6 @@ Each file that is in the folder is put through alma's own door and scored:
                         what it shows: from its lesson about this strategy, else from what became of this strategy,
                         else from what became of similar tasks.
 `injection.jsonl`       hostile texts and harmless look-alikes: what is stored, and what a prompt would hold of it.
-`tool_failures.jsonl`   commands that failed and later worked: is there a lesson, and does it name what changed?
-`corrections.jsonl`     what people say to an agent: which turns teach a rule, which rule, and how far does it go?
 
 `python -m benchmarks.learning --simulate` needs no data: agents with a hidden best strategy for each context play with
 alma and without, as in `python -m benchmarks.simulation`, whose options it takes.
@@ -34,7 +32,7 @@ from alma.errors import ALMAError
 from alma.ports import Embedder
 from alma.stores.sqlite import SQLiteStore
 
-from . import _corrections, _injection, _outcomes, _pairs, _report, _tool_failures
+from . import _injection, _outcomes, _pairs, _report
 from ._data import DataError
 from ._embedder import Remembering, finishing
 from ._plot import line_chart
@@ -60,8 +58,6 @@ SETS = (
     Set("strategy_pairs.jsonl", _pairs.measure),
     Set("outcomes.jsonl", _outcomes.measure),
     Set("injection.jsonl", _injection.measure),
-    Set("tool_failures.jsonl", _tool_failures.measure),
-    Set("corrections.jsonl", _corrections.measure),
 )
 
 

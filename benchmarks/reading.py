@@ -2,9 +2,10 @@
 
     python -m benchmarks.reading dump  --data FOLDER --out prompts.jsonl
     python -m benchmarks.reading score --data FOLDER --answers answers.jsonl
+    python -m benchmarks.reading local --data FOLDER
 
 FOLDER holds some of corrections.jsonl, turns.jsonl, tool_failures.jsonl, conflicts.jsonl, families.jsonl and
-memories.jsonl. The local reader, which needs no model, is scored on the same rows.
+memories.jsonl. The local reader, which needs no model, is scored on the same rows, with `local` alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
@@ -24,6 +26,7 @@ from typing import Any
 from alma.errors import ModelUnavailableError
 from alma.models.recorded import Recorded
 from alma.reading.local import LocalReader
+from alma.reading.local_rules import is_worth_reading
 from alma.reading.model import ModelReader
 from alma.reading.port import About, Pair, Repair, Role, RuleProposal, Turn, Verdict
 
@@ -88,7 +91,7 @@ def in_groups(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
         yield rows[start : start + size]
 
 
-def find_rules(reader: ModelReader, rows: Sequence[Row]) -> dict[int, RuleProposal]:
+def find_rules(reader: ModelReader | LocalReader, rows: Sequence[Row]) -> dict[int, RuleProposal]:
     """Return the first rule found in each row. The rows stand alone; they are asked about in groups."""
     found: dict[int, RuleProposal] = {}
     for start in range(0, len(rows), _SESSION):
@@ -124,11 +127,26 @@ def score_rules(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
     yield f"  dropped: {reader.dropped.counts or 'none'}"
 
 
+def score_local_rules(rows: Sequence[Row]) -> Iterator[str]:
+    found = find_rules(LocalReader(), rows)
+    scored = [n for n, row in enumerate(rows) if not (row.get("uncertain") or row.get("mixed"))]
+    detected = [(rows[n]["label"] in _POSITIVE, n in found) for n in scored]
+    lasting = lasting_answers(rows, {n: one for n, one in found.items() if one.is_sure})
+    passed = [(rows[n]["label"] in _POSITIVE, is_worth_reading(rows[n]["user"])) for n in scored]
+    count, kept = Count.of(lasting), Count.of(passed)
+    sure = count.hits + count.false_alarms
+    precision = f"{count.precision:.3f}" if sure else "none found"
+    others = kept.false_alarms / max(1, sum(not gold for gold, _ in passed))
+    yield f"  local, sure lasting rule: P {precision} ({count.hits} of {sure}), R {count.recall:.3f}"
+    yield f"  local, sure or candidate: F1 {describe(detected, _f1)} (always yes: {always_yes(detected):.3f})"
+    yield f"  local, worth asking a model about: R {kept.recall:.3f}, {others:.3f} of the others"
+
+
 def always_yes(answers: Sequence[tuple[bool, bool]]) -> float:
     return Count.of([(gold, True) for gold, _ in answers]).f1
 
 
-def score_repairs(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
+def score_repairs(reader: ModelReader | LocalReader, rows: Sequence[Row]) -> Iterator[str]:
     notes: list[str] = []
     for group in in_groups(rows, _SESSION):
         repairs = [Repair(row["cmd_fail"], row["error_excerpt"], row["cmd_ok"]) for row in group]
@@ -138,7 +156,8 @@ def score_repairs(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
             _MISSING.append(str(error))
             notes += [""] * len(group)
     answers = [(row["kind"] == "lesson", bool(note)) for row, note in zip(rows, notes, strict=True)]
-    yield f"  a lesson: F1 {describe(answers, _f1)}, P {Count.of(answers).precision:.3f}, "
+    name = "local, " if isinstance(reader, LocalReader) else ""
+    yield f"  {name}a lesson: F1 {describe(answers, _f1)}, P {Count.of(answers).precision:.3f}, "
     yield f"            R {Count.of(answers).recall:.3f} (always yes: {always_yes(answers):.3f})"
 
 
@@ -163,6 +182,10 @@ _AS_LABEL = {
 }
 
 
+def name_readers(reader: ModelReader | None) -> list[tuple[str, Any]]:
+    return [("model", reader)] * (reader is not None) + [("local", LocalReader())]
+
+
 def compare_conflicts(reader: Any, rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Return (answer, label) for each row. The order is shuffled: neighbours would give each other away."""
     shuffled = random.Random(0).sample(rows, len(rows))
@@ -170,9 +193,9 @@ def compare_conflicts(reader: Any, rows: Sequence[Row]) -> list[tuple[str, str]]
     return [(_AS_LABEL[verdict], row["label"]) for row, verdict in zip(shuffled, verdicts, strict=True)]
 
 
-def score_conflicts(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
+def score_conflicts(reader: ModelReader | None, rows: Sequence[Row]) -> Iterator[str]:
     commonest = max(sum(row["label"] == label for row in rows) for label in ("replaces", "agrees", "both"))
-    for name, one in (("model", reader), ("local", LocalReader())):
+    for name, one in name_readers(reader):
         accuracy = describe([(True, answer == label) for answer, label in compare_conflicts(one, rows)], _recall)
         yield f"  {name}: accuracy {accuracy} (commonest label: {commonest / len(rows):.3f})"
 
@@ -195,8 +218,8 @@ def compare_families(reader: Any, rows: Sequence[Row]) -> list[tuple[str, bool]]
     return [(label, verdict is Verdict.SAME) for (_, label), verdict in zip(pairs, verdicts, strict=True)]
 
 
-def score_families(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
-    for name, one in (("model", reader), ("local", LocalReader())):
+def score_families(reader: ModelReader | None, rows: Sequence[Row]) -> Iterator[str]:
+    for name, one in name_readers(reader):
         pairs = compare_families(one, rows)
         wrong = dict(Counter(label for label, is_same in pairs if is_same and label != "same"))
         f1 = describe([(label == "same", is_same) for label, is_same in pairs], _f1)
@@ -245,24 +268,50 @@ SCORES: dict[str, Callable[[ModelReader, Sequence[Row]], Iterator[str]]] = {
 }
 
 
+LOCAL_SCORES: dict[str, Callable[[Sequence[Row]], Iterator[str]]] = {
+    "corrections.jsonl": score_local_rules,
+    "turns.jsonl": score_local_rules,
+    "tool_failures.jsonl": lambda rows: score_repairs(LocalReader(), rows),
+    "conflicts.jsonl": lambda rows: score_conflicts(None, rows),
+    "families.jsonl": lambda rows: score_families(None, rows),
+}
+
+
+def describe_size() -> str:
+    """Return how many lines of code and of data the local reader has."""
+    folder = Path(find_spec("alma.reading").submodule_search_locations[0])  # type: ignore[union-attr, index]
+    names = ("local.py", "local_rules.py", "local_repairs.py", "pasted.py", "rule_forms.toml", "vocabulary.json")
+    sizes = {name: len((folder / name).read_text(encoding="utf-8").splitlines()) for name in names}
+    return "lines of the local reader: " + ", ".join(f"{name} {size}" for name, size in sizes.items())
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reading", description=__doc__.partition("\n")[0])
-    parser.add_argument("action", choices=("dump", "score"))
+    parser.add_argument("action", choices=("dump", "score", "local"))
     parser.add_argument("--data", type=Path, action="append", required=True, help="a folder with rows")
     parser.add_argument("--out", type=Path, help="dump: where the prompts go")
     parser.add_argument("--answers", type=Path, help="score: where the answers are")
     chosen = parser.parse_args(argv)
-    if (chosen.out if chosen.action == "dump" else chosen.answers) is None:
+    if {"dump": chosen.out, "score": chosen.answers}.get(chosen.action, ()) is None:
         parser.error("dump needs --out, score needs --answers")
     files = {
         file.name: file for folder in chosen.data for file in sorted(folder.glob("*.jsonl")) if file.name in SCORES
     }
     for name, file in files.items():
         print(f"{name} sha256 {hashlib.sha256(file.read_bytes()).hexdigest()[:16]}")
+        if chosen.action == "local":
+            print("\n".join(LOCAL_SCORES[name](read_rows(file))))
+            continue
         reader = ModelReader(Recorded(chosen.answers, chosen.out if chosen.action == "dump" else None))
         lines = list(SCORES[name](reader, read_rows(file)))
         if chosen.action == "score":
             print("\n".join(lines))
+            if name in ("corrections.jsonl", "turns.jsonl", "tool_failures.jsonl"):
+                print("\n".join(LOCAL_SCORES[name](read_rows(file))))
+    if chosen.action != "dump":
+        print(describe_size())
+    if chosen.action == "local":
+        return
     print(f"{len(_MISSING)} prompts {'written' if chosen.action == 'dump' else 'without an answer'}")
 
 

@@ -77,7 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "arguments", "progress", "core", "app"},
     "graph": {"opening", "reading", "engine", "ports", "types", "errors", "folders", "core", "app"},
     "ingestion": {"opening", "engine", "ports", "types", "errors", "arguments", "extraction", "graph", "core", "app"},
-    "rulefiles": {"opening", "engine", "ports", "types", "errors", "arguments", "core", "app"},
+    "rulefiles": {"opening", "reading", "engine", "ports", "types", "errors", "arguments", "core", "app"},
     # How a feature comes by a memory that it was not given.
     "opening": {"engine", "ports", "types", "errors", "core", "app"},
     # Files that people write, and sockets that others may reach: shared by the doors.

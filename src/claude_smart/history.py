@@ -14,7 +14,6 @@ from alma.engine.admit import commit
 from alma.engine.capture import history, transcript
 from alma.engine.capture.events import Event, parse
 from alma.engine.capture.story import Heard, Story, tell
-from alma.engine.distil import fixes
 from alma.engine.keep import mark_of, teachings
 from alma.engine.rules import teaching
 from alma.errors import NotFoundError
@@ -88,7 +87,7 @@ def _story(path: str) -> Story | None:
             events: list[Event] = [_public(event) for event in transcript.read(transcript.lines(file))]
     except OSError:
         return None
-    return tell(events, related=fixes.related) if events else None
+    return tell(events) if events else None
 
 
 def _public(event: Event) -> Event:
@@ -129,7 +128,7 @@ def last_heard(desk: Desk) -> Heard | None:
     for path in _newest(desk):
         with open(path, "rb") as file:
             events, _ = parse(file.read())
-        story = tell(events, related=fixes.related)
+        story = tell(events)
         if story.heard and story.project == desk.project:
             return story.heard[-1]
     return None

@@ -128,15 +128,14 @@ def tag(args: Namespace, desk: Desk) -> int:
     """Keep a note as a rule, as written; without one, what the person said last."""
     if args.note:
         return _keep_note(args, desk)
-    from alma.engine.distil.corrections import read
+    from alma.reading.local_rules import word_rule
 
     from .history import last_heard
 
     heard = last_heard(desk)
     if heard is None:
         raise ValidationError("no turn was recorded here yet, so there is none to tag; pass a note: claude-smart tag …")
-    reading = read(heard.user, heard.before)
-    return _teach(desk, [note_rule(reading.rule or heard.user, desk, everywhere=args.everywhere, said=heard.user)])
+    return _teach(desk, [note_rule(word_rule(heard.user), desk, everywhere=args.everywhere, said=heard.user)])
 
 
 def _keep_note(args: Namespace, desk: Desk) -> int:
@@ -148,16 +147,16 @@ def _keep_note(args: Namespace, desk: Desk) -> int:
 
 
 def note_rule(text: str, desk: Desk, *, everywhere: bool = False, said: str = "") -> Teaching:
-    from alma.engine.distil.corrections import read
+    from alma.reading.local_rules import find_choice
 
-    reading = read(text, "")
+    prefer, avoid = find_choice(text)
     return Teaching(
         id=f"note:{uuid.uuid4().hex}",
         rule=text,
         reach=Reach.ALWAYS if everywhere else Reach.PROJECT,
         source=RuleSource.NOTE,
-        prefer=reading.prefer,
-        avoid=reading.avoid,
+        prefer=prefer,
+        avoid=avoid,
         said=said or text,
         session=desk.session,
         sure=not is_run_by_agent(),

@@ -71,6 +71,11 @@ class TestTeaching:
         assert again.verb == "confirmed"
         assert [rule.rule for rule in held(alma)] == ["Never push to main"]
 
+    def test_an_occasion_that_the_rule_names_is_shown_once(self, alma: ALMA) -> None:
+        [taught] = teach(alma, told("t1", "When writing tests, use vitest", trigger="writing tests"))
+        assert taught.record is not None
+        assert taught.record.body["line"] == "When writing tests, use vitest"
+
     def test_what_is_wished_for_a_session_in_three_of_them_holds_for_the_project(self, alma: ALMA) -> None:
         verbs = [
             teach(alma, told(f"t{n}", "Answer in short sentences", session=f"s{n}", reach=Reach.SESSION))[0].verb

@@ -8,11 +8,15 @@ whoever drains it, and whenever they were killed, each event counts once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ..reading.local import LocalReader
+from ..reading.local_rules import find_choice, word_rule
+from ..reading.port import Role, RuleProposal
+from ..reading.port import Turn as ReadTurn
 from ..types.kinds import MemoryType
 from ..types.quoting import quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
@@ -22,8 +26,6 @@ from .capture.attendance import Attendance
 from .capture.story import Heard, Note, Ran, Shown, Signal, Story
 from .context import Engine
 from .distil import edits
-from .distil.corrections import Reading, Standing, names, read, stands_alone
-from .distil.explicit import find_explicit
 from .drafts import Draft
 from .episodes import Conversation, Said, record
 from .follow import judged, verdicts
@@ -33,10 +35,7 @@ from .text import shorten
 
 _TITLE_CHARS = 80
 _TASK_CHARS = 300
-_INTERRUPTED = 0.25
-"""So sure must the detector be of what was said right after an interruption, that it waits for review."""
-
-Reader = Callable[[str, str], Reading]
+_READER = LocalReader()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,95 +149,68 @@ def _moment(at: float) -> datetime:
 # -- what it teaches
 
 
-def teachings(story: Story, since: int, reader: Reader = read) -> list[Teaching]:
-    """What the events beyond an offset teach, in the order they happened."""
-    found: list[tuple[int, Teaching | None]] = []
-    found += [(one.offset, _of_note(story, one)) for one in story.notes if one.offset > since]
-    found += [(one.offset, _of_heard(story, one, reader)) for one in story.heard if one.offset > since]
-    found += [(one.offset, _of_signal(story, one)) for one in story.signals if one.offset > since]
-    return [one for _, one in sorted(found, key=lambda pair: pair[0]) if one is not None]
+def teachings(story: Story, since: int) -> list[Teaching]:
+    """Return what the events beyond an offset teach, in the order they happened."""
+    heard = [one for one in story.heard if one.offset > since]
+    proposals = _READER.find_rules([ReadTurn(Role.USER, one.user) for one in heard])
+    candidates = [(heard[one.turn].offset, make_teaching(one, heard[one.turn], story.session)) for one in proposals]
+    candidates += [(one.offset, _of_note(story, one)) for one in story.notes if one.offset > since]
+    candidates += [(one.offset, _of_signal(story, one)) for one in story.signals if one.offset > since]
+    return [one for _, one in sorted(candidates, key=lambda pair: pair[0]) if one is not None]
+
+
+def make_teaching(proposal: RuleProposal, heard: Heard, session: str) -> Teaching | None:
+    """Return what a reader's proposal teaches; None where a program spoke.
+
+    A proposal is believed at once only if it is sure and a person typed the words.
+    """
+    if heard.attendance is Attendance.PROGRAM:
+        return None
+    is_person = heard.attendance is Attendance.PERSON
+    return Teaching(
+        id=heard.turn_id,
+        rule=proposal.rule,
+        trigger=proposal.trigger,
+        why=proposal.reason,
+        reach=proposal.reach,
+        source=RuleSource.CORRECTION if proposal.is_correction else RuleSource.PREFERENCE,
+        prefer=proposal.prefer,
+        avoid=proposal.avoid,
+        said=proposal.quote,
+        session=session,
+        sure=proposal.is_sure and is_person and heard.is_typed,
+        at=_moment(heard.at),
+        metadata={"session": session, "attended": is_person},
+    )
 
 
 def _of_note(story: Story, note: Note) -> Teaching | None:
     """A person's explicit note is a rule as written; without words it flags the turn before as a correction."""
-    if note.attendance is Attendance.PROGRAM:
+    text = note.text.strip() or note.about.strip()
+    if note.attendance is Attendance.PROGRAM or not text:
         return None
-    sure = note.attendance is Attendance.PERSON
-    if note.text.strip():
-        reading = read(note.text, note.about)
-        prefer, avoid = names(note.text)
-        return Teaching(
-            id=note.id,
-            rule=note.text.strip(),
-            reach=Reach.ALWAYS if reading.reach is Reach.ALWAYS and reading.rule else Reach.PROJECT,
-            source=RuleSource.NOTE,
-            prefer=prefer,
-            avoid=avoid,
-            said=note.text,
-            session=story.session,
-            sure=sure,
-            at=_moment(note.at),
-            metadata=_attended(story, note),
-        )
-    if not note.about.strip():
-        return None
-    reading = read(note.about, "")
+    proposal = next(iter(_READER.find_rules([ReadTurn(Role.USER, text)])), None)
+    prefer, avoid = find_choice(text)
+    is_flag = not note.text.strip()
     return Teaching(
         id=note.id,
-        rule=reading.rule or shorten(clean(note.about), _TASK_CHARS),
-        trigger=reading.trigger,
-        why=reading.why,
-        reach=Reach.PROJECT if reading.reach in (Reach.ONCE, Reach.SESSION) else reading.reach,
+        rule=shorten(clean(word_rule(text)), _TASK_CHARS) if is_flag else text,
+        trigger=proposal.trigger if proposal and is_flag else "",
+        why=proposal.reason if proposal and is_flag else "",
+        reach=Reach.ALWAYS if proposal and proposal.reach is Reach.ALWAYS else Reach.PROJECT,
         source=RuleSource.NOTE,
-        prefer=reading.prefer,
-        avoid=reading.avoid,
-        said=note.about,
+        prefer=prefer,
+        avoid=avoid,
+        said=text,
         session=story.session,
-        sure=sure,
+        sure=note.attendance is Attendance.PERSON,
         at=_moment(note.at),
         metadata=_attended(story, note),
     )
 
 
-def _of_heard(story: Story, heard: Heard, reader: Reader) -> Teaching | None:
-    if heard.attendance is Attendance.PROGRAM:
-        return None
-    said, reading = heard.user, reader(heard.user, heard.before)
-    stated = find_explicit(said) if heard.attendance is Attendance.PERSON and heard.is_typed else ""
-    if stated and stated != said:
-        # What stands around the words that were found to be explicit is no part of the rule.
-        said, reading = stated, reader(stated, heard.before)
-    if not reading.rule or not _worth(heard, reading):
-        return None
-    return Teaching(
-        id=heard.turn_id,
-        rule=reading.rule,
-        trigger=reading.trigger,
-        why=reading.why,
-        reach=reading.reach,
-        source=RuleSource.PREFERENCE if reading.label == "preference" else RuleSource.CORRECTION,
-        prefer=reading.prefer,
-        avoid=reading.avoid,
-        said=said,
-        session=story.session,
-        sure=bool(stated) and _is_sure(reading),
-        at=_moment(heard.at),
-        metadata={"score": round(reading.score, 3), **_attended(story, heard)},
-    )
-
-
-def _attended(story: Story, what: Note | Heard | Signal) -> dict[str, Any]:
+def _attended(story: Story, what: Note | Signal) -> dict[str, Any]:
     return {"session": story.session, "attended": what.attendance is Attendance.PERSON}
-
-
-def _is_sure(reading: Reading) -> bool:
-    """Whether an explicit turn is believed at once: a reason makes up for what the detector is less sure of."""
-    return reading.standing is Standing.ACTIVE or (bool(reading.why) and stands_alone(reading.rule))
-
-
-def _worth(heard: Heard, reading: Reading) -> bool:
-    """What is said while the agent is being stopped is likely about what it was doing."""
-    return reading.standing is not Standing.NONE or (heard.cut_in and reading.score >= _INTERRUPTED)
 
 
 def _of_signal(story: Story, signal: Signal) -> Teaching | None:

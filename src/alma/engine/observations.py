@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..reading.local import LocalReader
+from ..reading.local_repairs import find_programs, names_change, split_command
+from ..reading.port import Repair
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.quoting import quote_output
@@ -19,9 +22,9 @@ from ..types.rules import RuleSource
 from .admit import build, change, clean, commit, key_of, revise, screen
 from .capture.mends import Fixed
 from .context import Engine
-from .distil import fixes
 from .drafts import Draft
 from .inject.escape import escape, suspicious
+from .redact import redact
 from .rules import AGENT
 from .safety import find_doubtful_change, find_weakening
 from .text import shorten
@@ -40,17 +43,19 @@ _ARROW = " → "
 def observe_repairs(engine: Engine, session: str, repairs: Iterable[Fixed]) -> list[Record]:
     """Return the observations to store for these repairs, counted on from those that are held."""
     changed: dict[str, Record] = {}
-    for repair in repairs:
-        lesson = fixes.lesson(repair.failed, repair.error, repair.worked)
-        if lesson is None:
+    repairs = list(repairs)
+    cases = [Repair(*(redact(text).text for text in (one.failed, one.error, one.worked))) for one in repairs]
+    for repair, shown in zip(repairs, LocalReader().explain_repairs(cases), strict=True):
+        if not shown.note:
             continue
+        programs = find_programs(split_command(shown.repair.failed))
         body = {
             "failed": quote_command(repair.failed),
             "worked": quote_command(repair.worked),
-            "trigger": lesson.trigger,
+            "trigger": f"running {programs[0]}" if programs else "",
             "source": str(RuleSource.FIX),
-            "prefer": list(lesson.prefer),
-            "avoid": list(lesson.avoid),
+            "prefer": [],
+            "avoid": [],
             "concern": find_concern(repair.failed, repair.worked),
             "metadata": {"sources": [], "sessions": []},
         }
@@ -59,8 +64,9 @@ def observe_repairs(engine: Engine, session: str, repairs: Iterable[Fixed]) -> l
         if held is None and buried(engine, [draft.key]):
             continue
         record = held or build(engine, draft, (), status=Status.CANDIDATE)
-        # With edits in between it may have been these that helped; and a name mistyped once need not be again.
-        counted = count_repair(record, repair, session, lasting=lesson.lasting and not repair.edits)
+        # With edits in between it may have been these that helped. Where the output does not name what was changed, the
+        # change may have nothing to do with it.
+        counted = count_repair(record, repair, session, lasting=names_change(shown.repair) and not repair.edits)
         if counted is None:
             continue
         if held is not None and held.key not in changed:

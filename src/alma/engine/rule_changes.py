@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import NotFoundError, ValidationError
+from ..reading.local_rules import find_choice
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
@@ -127,8 +128,9 @@ def _apply(
     body: dict[str, Any] = {**record.body, **fields, "reach": str(reach), "put_away": status not in LIVE}
     moved = {"status": status, "session": session, "project": place, "superseded_by": "", "valid_to": None}
     if fields:
-        if "prefer" not in fields:
-            body |= _read_names(body["rule"]) if "rule" in fields else {}
+        if "rule" in fields and "prefer" not in fields:
+            prefer, avoid = find_choice(body["rule"])
+            body |= {"prefer": list(prefer), "avoid": list(avoid)}
         if "why" in fields and "source" not in fields and body["source"] in MACHINE_TAUGHT:
             # The reason is no longer what a program printed.
             body["source"] = str(RuleSource.NOTE)
@@ -147,14 +149,6 @@ def _apply(
         why = f"a person {verb}: {fresh.body['rule']}"
         records += [gone, change(home, gone, "superseded", why, {"status": str(one.status)}, fresh.id)]
     return (fresh, ended), records
-
-
-def _read_names(rule: str) -> dict[str, list[str]]:
-    # Loaded here: its patterns take longer to load than all of alma.
-    from .distil.corrections import names
-
-    prefer, avoid = names(rule)
-    return {"prefer": list(prefer), "avoid": list(avoid)}
 
 
 # -- erasing

@@ -379,10 +379,10 @@ def _taught(one: _Prepared, held: Record) -> bool:
 
 def _lasts(one: _Prepared) -> bool:
     """Whether what was said of a moment can be meant for others as well."""
-    from .distil.corrections import stands_alone
+    from ..reading.local_rules import is_self_contained
 
     given = one.teaching
-    return bool(given.prefer and given.avoid) or stands_alone(given.rule)
+    return bool(given.prefer and given.avoid) or is_self_contained(given.rule)
 
 
 def _confirms(given: Teaching) -> bool:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..ports import Model
+from ..reading.local_rules import find_choice, is_worth_reading
 from ..reading.model import ModelReader
 from ..reading.pasted import remove_pasted
 from ..reading.port import Known, Repair, Role, RuleProposal, Turn, Verdict
@@ -28,7 +29,7 @@ from .capture.story import Fixed, Heard, Story
 from .context import Engine
 from .drafts import Draft
 from .follow import judged
-from .keep import mark_of, teachings
+from .keep import make_teaching, mark_of, teachings
 from .observations import explain_observation, find_repair
 from .rules import AGENT, RULE_CHARS, Taught, Teaching, contradicted, dressed, teaching
 from .safety import find_weakening
@@ -39,7 +40,6 @@ TAG = "reading"
 _MAX_TURNS = 75
 _MAX_KNOWN = 60
 _MAX_REPAIRS = 20
-_MIN_CHARS = 8
 _SCRIPTS = 0x2E80
 """Where the Chinese, Japanese and Korean characters begin."""
 _LASTING = (Reach.PROJECT, Reach.ALWAYS)
@@ -180,11 +180,7 @@ def is_candidate(heard: Heard) -> bool:
     """Return whether a turn is a person's own and may teach something."""
     if heard.attendance is not Attendance.PERSON or not heard.is_typed:
         return False
-    return is_worth_reading(remove_pasted(heard.user), heard.before)
-
-
-def is_worth_reading(text: str, before: str) -> bool:
-    return len(text) >= _MIN_CHARS
+    return is_worth_reading(heard.user)
 
 
 def collect_part(engine: Engine, story: Story, since: int, until: int) -> Part:
@@ -372,22 +368,12 @@ class _Changes:
         return known if known is not None and known.body["rule"] == self._shown_texts.get(known.id) else None
 
     def _teach_rule(self, proposal: RuleProposal, heard: Heard, known: Record | None) -> Teaching:
-        return Teaching(
-            id=heard.turn_id,
-            rule=proposal.rule,
-            trigger=proposal.trigger,
-            why=proposal.reason,
-            reach=proposal.reach,
-            source=RuleSource.CORRECTION if proposal.is_correction else RuleSource.PREFERENCE,
-            prefer=proposal.prefer,
-            avoid=proposal.avoid,
-            said=remove_pasted(heard.user),
-            session=self._part.story.session,
-            sure=_is_sound(proposal, heard),
-            at=datetime.fromtimestamp(heard.at, UTC),
-            metadata={"session": self._part.story.session, "attended": True, "reader": "model"},
-            supersedes=(known.id,) if known is not None else (),
-        )
+        prefer, avoid = find_choice(proposal.rule)
+        checked = replace(proposal, is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
+        given = make_teaching(checked, heard, self._part.story.session)
+        assert given is not None, "only turns of a person are read"
+        supersedes = (known.id,) if known is not None else ()
+        return replace(given, metadata={**given.metadata, "reader": "model"}, supersedes=supersedes)
 
     def _repeat_rule(self, known: Record, heard: Heard) -> Teaching:
         """The known rule in its own words, said once more."""

@@ -21,7 +21,6 @@ from ..engine.capture import events as journal_events
 from ..engine.capture import story as stories
 from ..engine.capture import transcript
 from ..engine.context import Engine
-from ..engine.distil import fixes
 from ..engine.keep import Kept, Mark, keep, mark_of
 from ..engine.observations import adopt_old_fixes
 from ..engine.rules import Taught
@@ -188,7 +187,7 @@ def read_journal(path: str) -> Journal | None:
     if not found:
         return None
     header = next((event.id for event in found if event.name == "Journal"), "")
-    story = stories.tell(found, related=fixes.related)
+    story = stories.tell(found)
     # What is not a whole line yet belongs to the next reading.
     whole = data.rfind(b"\n") + 1
     return Journal(header, story, whole, frozenset(event.id for event in found))

@@ -20,8 +20,24 @@ from typing import Any
 
 from .local_entities import find_entities
 from .local_memories import find_local_memories
+from .local_repairs import explain_repairs
+from .local_rules import find_rules
 from .local_tasks import plan_tasks
-from .port import UNSURE, About, Entities, Known, MemoryProposal, Pair, Plan, Relation, Turn, Verdict
+from .port import (
+    UNSURE,
+    About,
+    Entities,
+    Known,
+    MemoryProposal,
+    Observation,
+    Pair,
+    Plan,
+    Relation,
+    Repair,
+    RuleProposal,
+    Turn,
+    Verdict,
+)
 
 _SAME = Relation(Verdict.SAME, 0.99)
 _MAX_CHARS = 4_000
@@ -53,7 +69,13 @@ _Tokens = tuple[_Token, ...]
 
 
 class LocalReader:
-    """Compares texts by their words: `same` or `unsure`, and nothing else. Reads only what is said in plain forms."""
+    """Reads by words and explicit forms, and is unsure about everything else."""
+
+    def find_rules(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[RuleProposal]:
+        return find_rules(turns, known, self)
+
+    def explain_repairs(self, repairs: Sequence[Repair]) -> list[Observation]:
+        return explain_repairs(repairs)
 
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         return [_SAME if _is_same(pair) else UNSURE for pair in pairs]
@@ -66,6 +88,15 @@ class LocalReader:
 
     def find_entities(self, texts: Sequence[str], speakers: Sequence[str] = ()) -> list[Entities]:
         return [find_entities(text, speaker) for text, speaker in zip_longest(texts, speakers, fillvalue="")]
+
+
+def are_opposites(first: str, second: str) -> bool:
+    """Return whether one of two words undoes the other: "enable" and "disable", "lock" and "unlock"."""
+    opposites = _vocabulary("opposites")
+    if f"{first} {second}" in opposites or f"{second} {first}" in opposites:
+        return True
+    short, long = sorted((first, second), key=len)
+    return len(short) > 3 and any(long == prefix + short for prefix in ("un", "non", "dis", "in", "im", "de"))
 
 
 def _is_same(pair: Pair) -> bool:

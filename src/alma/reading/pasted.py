@@ -38,5 +38,15 @@ def remove_pasted(text: str) -> str:
     return _join_lines(own)
 
 
+def cut_at_output(text: str) -> str:
+    """Return what stands above the first line that was pasted: program output, a quotation or a fenced block."""
+    own: list[str] = []
+    for line in text[:_MAX_CHARS].splitlines():
+        if _FENCE.match(line) or line.lstrip().startswith(">") or _PROGRAM_LINE.match(line[:_LINE_CHARS]):
+            break
+        own.append(line)
+    return _join_lines(own)
+
+
 def _join_lines(lines: list[str]) -> str:
     return "\n".join(lines).strip()

@@ -16,6 +16,7 @@ from ..engine.drafts import Draft
 from ..engine.rules import AGENT, RULE_CHARS, contradicted, dressed
 from ..errors import NotFoundError, ValidationError
 from ..opening import Holder
+from ..reading.local_rules import find_choice
 from ..types.kinds import MemoryType
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
@@ -385,12 +386,9 @@ def _draft(engine: Engine, found: _Comparison, one: Change) -> Draft:
 
 def _ruled(words: Mapping[str, str]) -> dict[str, Any]:
     """The words of a rule, cleaned, and the names it prefers and avoids."""
-    # Loaded where a rule is read: its patterns take longer to load than all of alma.
-    from ..engine.distil.corrections import read as understood
-
     told = {name: str(clean(value)) for name, value in words.items()}
-    meant = understood(told["rule"], "")
-    return {**told, "prefer": list(meant.prefer), "avoid": list(meant.avoid)}
+    prefer, avoid = find_choice(told["rule"])
+    return {**told, "prefer": list(prefer), "avoid": list(avoid)}
 
 
 def _edited(engine: Engine, entry: Entry, one: Change, path: str) -> list[Record]:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...reading.local_repairs import is_same_attempt
 from .calls import Call
 from .events import Event
 from .words import cut
-
-Related = Callable[[str, str], bool]
 
 CALLS = 6
 """So many tool calls later what works is no longer an answer to what failed."""
 TURNS = 1
 """So many times the person may have spoken in between."""
 _ERROR_CHARS = 4000
-
-_PREFIX = re.compile(
-    r"""\s*(?:cd\s+(?:"[^"]*"|'[^']*'|\S+)\s*(?:&&|;)\s*|[A-Za-z_]\w*=\S*\s+|(?:sudo|env|time|command|exec|npx)\s+)"""
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +48,9 @@ class _Failure:
 class Mends:
     """The failures of a session that still wait for what works, for each agent apart."""
 
-    __slots__ = ("_related", "_waiting")
+    __slots__ = ("_waiting",)
 
-    def __init__(self, related: Related) -> None:
-        self._related = related
+    def __init__(self) -> None:
         self._waiting: dict[str, list[_Failure]] = {}
 
     def person_spoke(self) -> None:
@@ -92,7 +84,7 @@ class Mends:
             if same(failure.command, worked):
                 # It works as it stands: something else was wrong, and no other form of it is the answer.
                 waiting.remove(failure)
-            elif self._related(failure.command, worked):
+            elif is_same_attempt(failure.command, worked):
                 waiting.remove(failure)
                 found.append(_fixed(failure, event, worked))
         return found
@@ -120,15 +112,3 @@ def _fixed(failure: _Failure, event: Event, worked: str) -> Fixed:
 
 def same(a: str, b: str) -> bool:
     return a.split() == b.split()
-
-
-def same_program(failed: str, worked: str) -> bool:
-    """The simplest kinship of two command lines: they start the same program."""
-    return bool(program(failed)) and program(failed) == program(worked)
-
-
-def program(command: str) -> str:
-    while found := _PREFIX.match(command):
-        command = command[found.end() :]
-    first = command.split(maxsplit=1)
-    return re.split(r"[\\/]", first[0])[-1].removesuffix(".exe") if first else ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from . import calls, words
 from .attendance import Attendance
 from .events import Event, text
-from .mends import Fixed, Mends, Related, same_program
+from .mends import Fixed, Mends
 
 __all__ = ["Fixed", "Heard", "Note", "Ran", "Shown", "Signal", "Story", "Turn", "tell"]
 
@@ -120,9 +120,9 @@ class Story:
     ran: tuple[Ran, ...] = ()
 
 
-def tell(events: Iterable[Event], *, related: Related = same_program) -> Story:
-    """The story of a session. `related` says whether a command that worked is another form of one that failed."""
-    teller = _Teller(related)
+def tell(events: Iterable[Event]) -> Story:
+    """Return the story of a session."""
+    teller = _Teller()
     for event in events:
         teller.take(event)
     return teller.story()
@@ -178,9 +178,9 @@ def _newest(items: list[str], most: int) -> list[str]:
 
 
 class _Teller:
-    def __init__(self, related: Related) -> None:
+    def __init__(self) -> None:
         self._known: set[str] = set()
-        self._mends = Mends(related)
+        self._mends = Mends()
         self._talk = _Talk()
         self._stops: list[tuple[str, str]] = []
         self._agents: set[tuple[str, str]] = set()

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from ...reading.local import are_opposites
 from ...reading.port import Pair
 from ...types.kinds import KINDS
 from ...types.query import Where
@@ -93,13 +94,13 @@ def fits(attempt: Attempt, record: Record) -> bool:
 @lru_cache(maxsize=4096)
 def contrary(task: str, other: str) -> bool:
     """Whether one undoes the other: to enable something and to disable it, however near the vectors are."""
-    from ._lexicon import opposed
-
     mine, theirs = set(words(task)), set(words(other))
     if any((a in mine and b in theirs) or (b in mine and a in theirs) for a, b in _WAYS if not {a, b} & mine & theirs):
         return True
     left, right = mine - theirs, theirs - mine
-    return len(left) <= _FEW_WORDS and len(right) <= _FEW_WORDS and any(opposed(a, b) for a in left for b in right)
+    return (
+        len(left) <= _FEW_WORDS and len(right) <= _FEW_WORDS and any(are_opposites(a, b) for a in left for b in right)
+    )
 
 
 class Groups:
