@@ -53,7 +53,7 @@ class Ground:
     before: datetime | None
     """Only what was known before this moment; None: everything."""
     judging: bool = True
-    """Whether a task that reads alike may turn out to be contrary. To tell takes a lexicon, which is slow to load."""
+    """Whether a task that reads alike may turn out to be contrary."""
     user: str | None = None
     """Whose outcomes and lessons count beside those of nobody in particular."""
     outcomes: dict[str, Record] = field(default_factory=dict)
