@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from .core import ALMA
-from .ports import Model
+from .ports import Clock, Model
+from .types import times
 
 if TYPE_CHECKING:
     from .http.client import RemoteALMA
@@ -55,8 +56,14 @@ class AsyncALMA:
         return cls(await asyncio.to_thread(ALMA.from_config, config_path))
 
     @classmethod
-    async def quickstart(cls, project_id: str = "my-project", storage_dir: str | PathLike[str] = ".alma") -> AsyncALMA:
-        return cls(await asyncio.to_thread(ALMA.quickstart, project_id, storage_dir))
+    async def quickstart(
+        cls,
+        project_id: str = "my-project",
+        storage_dir: str | PathLike[str] = ".alma",
+        *,
+        clock: Clock = times.now,
+    ) -> AsyncALMA:
+        return cls(await asyncio.to_thread(ALMA.quickstart, project_id, storage_dir, clock=clock))
 
     @property
     def project_id(self) -> str:

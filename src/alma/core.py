@@ -109,11 +109,20 @@ class ALMA:
         return open_config(config_path)
 
     @classmethod
-    def quickstart(cls, project_id: str = "my-project", storage_dir: str | PathLike[str] = ".alma") -> ALMA:
-        """Open a SQLite memory in a folder, made if it is missing, with the best embedder that is installed."""
+    def quickstart(
+        cls,
+        project_id: str = "my-project",
+        storage_dir: str | PathLike[str] = ".alma",
+        *,
+        clock: Clock = times.now,
+    ) -> ALMA:
+        """Open a SQLite memory in a folder, created if it is missing, with the best embedder that is installed.
+
+        `clock` returns the present moment, with a time zone. Pass your own to replay what happened earlier.
+        """
         from .app import open_quickstart
 
-        return open_quickstart(project_id, storage_dir)
+        return open_quickstart(project_id, storage_dir, clock=clock)
 
     @classmethod
     def connect(cls, url: str, token: str, project_id: str | None = None, **options: Any) -> RemoteALMA:
@@ -158,6 +167,7 @@ class ALMA:
         mode: str = "default",
         types: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
+        task_type: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         as_of: datetime | str | None = None,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..errors import ScopeError, unknown
 from ..forks import hold_at_fork
-from ..ports import Clock, Embedder, Store
+from ..ports import Clock, Embedder, Lingual, Store
 from ..reading.local import LocalReader
 from ..reading.port import Comparer
 from ..types import times
@@ -87,6 +87,13 @@ class Engine:
     def encode(self, groups: Sequence[Sequence[str]]) -> list[tuple[Vector, ...]]:
         """Vectors for each group of texts; none when there is no embedder."""
         return self.encoder.encode(groups) if self.encoder else [() for _ in groups]
+
+    def knows(self, text: str) -> bool:
+        """Return whether vectors of a text stand for its meaning."""
+        if self.encoder is None:
+            return False
+        embedder = self.encoder.embedder
+        return embedder.knows(text) if isinstance(embedder, Lingual) else True
 
     def agent(self, name: str) -> str:
         """The declared name of an agent."""

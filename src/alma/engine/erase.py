@@ -208,6 +208,7 @@ def find_remains(engine: Engine, record: Record) -> list[str]:
         lessons = engine.store.get([lesson_id(group, kind) for kind in LESSONS])
         ids += [group.id, *(one.id for one in lessons)]
     lines = [one.id for one in find_changes(engine, ids) if one.body["record"] in ids]
+    lines += [one.id for one in engine.store.scan(Where(kinds={"comparison"}, linked=set(ids)))]
     return list(
         dict.fromkeys((*ids, *lines, *find_graph_remains(engine, [record.id]), *_named_in_turn(engine, record)))
     )

@@ -1,0 +1,140 @@
+"""Look-alikes: memories of one kind and one user that seem to be about the same thing.
+
+Nobody said that the newer one replaces the older one, so both stay. The older one is marked with the id of the newest
+and comes after it. A pair that a model has found to be about different things is not marked again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ...types.kinds import MemoryType, last_stated
+from ...types.record import Origin, Record
+from ...types.vector import Vector, cosines
+from ..admit import explicit_key
+from ..comparisons import find_dismissed
+from ..context import Engine
+from ..text import content_words, stem, words
+from .shares import overlap
+
+FIELDS = {
+    MemoryType.DOMAIN_KNOWLEDGE: "fact",
+    MemoryType.USER_PREFERENCE: "preference",
+    MemoryType.ANTI_PATTERN: "pattern",
+    MemoryType.RULE: "rule",
+}
+"""The kinds that have look-alikes, and the field with their words."""
+_ALIKE = 0.55
+_ALIKE_PIECES = 0.3
+_SAME_REST = 0.3
+_SCOPES = tuple(
+    frozenset(names.split())
+    for names in (
+        "staging production prod live dev development test sandbox preview",
+        "frontend backend",
+        "ios android web desktop",
+        "inbound outbound",
+        "internal external",
+        "breakfast lunch dinner",
+        "mother father sister brother son daughter",
+    )
+)
+"""Names of which a statement is about one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookalike:
+    older: Record
+    newer: Record
+
+
+def find_newest(
+    engine: Engine, records: Sequence[Record], among: Sequence[Record], until: datetime | None = None
+) -> Mapping[str, Record]:
+    """Return by id the newest look-alike of each record that has one, stated before `until`."""
+    pairs = list(list_lookalikes(engine, records, among))
+    dismissed = find_dismissed(engine, [(pair.older, pair.newer) for pair in pairs])
+    newest: dict[str, Record] = {}
+    for pair in pairs:
+        if (pair.older.id, pair.newer.id) in dismissed or (until is not None and stated_at(pair.newer) >= until):
+            continue
+        held = newest.get(pair.older.id)
+        if held is None or _order(held) < _order(pair.newer):
+            newest[pair.older.id] = pair.newer
+    return newest
+
+
+def list_lookalikes(engine: Engine, records: Sequence[Record], among: Sequence[Record]) -> Iterator[Lookalike]:
+    """Yield each of the records with each newer one that seems to be about the same thing."""
+    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in among:
+        if has_lookalikes(record):
+            groups[record.kind, record.user].append(record)
+    for older in filter(has_lookalikes, records):
+        others = [one for one in groups[older.kind, older.user] if _order(one) > _order(older)]
+        for newer, alike in zip(others, _compare_vectors(older, others), strict=True):
+            if is_alike(engine, older, newer, alike):
+                yield Lookalike(older, newer)
+
+
+def has_lookalikes(record: Record) -> bool:
+    """Return whether a record is of a kind that somebody states; what is learned from outcomes is counted instead."""
+    return record.kind in FIELDS and record.provenance.origin is not Origin.OUTCOME
+
+
+def stated_at(record: Record) -> datetime:
+    is_restated = record.kind in (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
+    return last_stated(record) if is_restated else record.created_at
+
+
+def _order(record: Record) -> tuple[datetime, datetime]:
+    return stated_at(record), record.created_at
+
+
+def read_words(record: Record) -> str:
+    return str(record.body[FIELDS[MemoryType(record.kind)]])
+
+
+def _own_vector(record: Record) -> Vector | None:
+    """The vector of the record's own words: that of its trigger or condition comes before it."""
+    return record.vectors[-1] if record.vectors else None
+
+
+def _compare_vectors(older: Record, others: Sequence[Record]) -> list[float | None]:
+    own = _own_vector(older)
+    vectors = [_own_vector(other) if other.embedder == older.embedder else None for other in others]
+    fitting = [vector for vector in vectors if own is not None and vector is not None and len(vector) == len(own)]
+    if own is None or len(fitting) < len(others):
+        return [None] * len(others)
+    return list(cosines([own], fitting)[0]) if fitting else []
+
+
+def is_alike(engine: Engine, older: Record, newer: Record, alike: float | None) -> bool:
+    """Return whether two records of one kind and user seem to be about the same thing."""
+    keys = explicit_key(older.kind, older.body), explicit_key(newer.kind, newer.body)
+    if all(keys) and keys[0] != keys[1]:
+        return False
+    first, second = read_words(older), read_words(newer)
+    is_known = alike is not None and engine.knows(first) and engine.knows(second)
+    if is_known and alike is not None and alike < _ALIKE:
+        return False
+    if not is_known and overlap(first, second) < _ALIKE_PIECES:
+        return False
+    return not _differ_in_subject(first, second) and not _differ_in_scope(first, second)
+
+
+def _differ_in_subject(first: str, second: str) -> bool:
+    """Return whether each text opens with a word that the other lacks, and much of the rest is the same."""
+    mine, theirs = ([stem(word) for word in content_words(text)] for text in (first, second))
+    if not mine or not theirs or mine[0] in theirs or theirs[0] in mine:
+        return False
+    rest, other_rest = set(mine[1:]), set(theirs[1:])
+    return len(rest & other_rest) >= _SAME_REST * len(rest | other_rest) > 0
+
+
+def _differ_in_scope(first: str, second: str) -> bool:
+    mine, theirs = set(words(first)), set(words(second))
+    return any(mine & names and theirs & names and not mine & theirs & names for names in _SCOPES)
