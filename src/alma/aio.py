@@ -94,6 +94,7 @@ class AsyncALMA:
     record_usage = _awaited(ALMA.record_usage)
     record_feedback = _awaited(ALMA.record_feedback)
     forget = _awaited(ALMA.forget)
+    reconcile = _awaited(ALMA.reconcile)
     get_stats = _awaited(ALMA.get_stats)
     reindex = _awaited(ALMA.reindex)
     vacuum = _awaited(ALMA.vacuum)

@@ -21,11 +21,13 @@ from .engine.settings import Settings
 from .engine.stats import Stats, stats
 from .engine.upkeep import erase_user as erasing
 from .engine.upkeep import forget as forgetting
+from .engine.upkeep import reconcile as reconciling
 from .engine.upkeep import reindex as reindexing
 from .engine.upkeep.forget import Forgotten as Forgotten
 from .engine.view import view
 from .errors import ValidationError
 from .ports import Clock, Embedder, Model, Store
+from .reading.model import ModelReader
 from .types import times
 from .types.kinds import (
     MEMORY_KINDS,
@@ -513,6 +515,18 @@ class ALMA:
         if dry_run:
             return Forgotten([record.id for record in forgetting.forgettable(self.engine, policy)])
         return Forgotten(forgetting.forget(self.engine, policy))
+
+    def reconcile(self, limit: int = reconciling.MAX_PAIRS) -> reconciling.Reconciled:
+        """Ask the configured model how memories that look alike relate, and supersede what is out of date.
+
+        At most `limit` pairs are compared, each once. What is superseded stays in history, and `update` with the status
+        'active' restores it. Without a model nothing is compared, and `problem` says so.
+        """
+        most = validate.whole("limit", limit, 1, 100_000)
+        if self.model is None:
+            waiting = len(reconciling.list_unresolved(self.engine))
+            return reconciling.Reconciled(waiting=waiting, problem="no model is configured")
+        return reconciling.reconcile(self.engine, ModelReader(self.model), most)
 
     def get_stats(self, agent: str | None = None, user_id: str | None = None) -> Stats:
         """How much is stored: by type, by status, by agent. With `user_id`: of what that user sees."""

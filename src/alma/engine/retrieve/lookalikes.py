@@ -27,8 +27,6 @@ FIELDS = {
     MemoryType.RULE: "rule",
 }
 """The kinds that have look-alikes, and the field with their words."""
-_ALIKE = 0.55
-_ALIKE_PIECES = 0.3
 _SAME_REST = 0.3
 _SCOPES = tuple(
     frozenset(names.split())
@@ -46,9 +44,25 @@ _SCOPES = tuple(
 
 
 @dataclass(frozen=True, slots=True)
+class Likeness:
+    """How alike two memories must be: their vectors, or where those say nothing, the pieces of their words."""
+
+    cosine: float
+    pieces: float
+    is_careful: bool = True
+    """Whether another subject or scope keeps them apart."""
+
+
+ALIKE = Likeness(0.55, 0.3)
+NEAR = Likeness(0.4, 0.2, is_careful=False)
+"""Near enough to ask somebody who can tell."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lookalike:
     older: Record
     newer: Record
+    likeness: float
 
 
 def find_newest(
@@ -67,7 +81,9 @@ def find_newest(
     return newest
 
 
-def list_lookalikes(engine: Engine, records: Sequence[Record], among: Sequence[Record]) -> Iterator[Lookalike]:
+def list_lookalikes(
+    engine: Engine, records: Sequence[Record], among: Sequence[Record], least: Likeness = ALIKE
+) -> Iterator[Lookalike]:
     """Yield each of the records with each newer one that seems to be about the same thing."""
     groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in among:
@@ -76,8 +92,9 @@ def list_lookalikes(engine: Engine, records: Sequence[Record], among: Sequence[R
     for older in filter(has_lookalikes, records):
         others = [one for one in groups[older.kind, older.user] if _order(one) > _order(older)]
         for newer, alike in zip(others, _compare_vectors(older, others), strict=True):
-            if is_alike(engine, older, newer, alike):
-                yield Lookalike(older, newer)
+            likeness = measure_likeness(engine, older, newer, alike, least)
+            if likeness is not None:
+                yield Lookalike(older, newer, likeness)
 
 
 def has_lookalikes(record: Record) -> bool:
@@ -112,18 +129,23 @@ def _compare_vectors(older: Record, others: Sequence[Record]) -> list[float | No
     return list(cosines([own], fitting)[0]) if fitting else []
 
 
-def is_alike(engine: Engine, older: Record, newer: Record, alike: float | None) -> bool:
-    """Return whether two records of one kind and user seem to be about the same thing."""
+def measure_likeness(
+    engine: Engine, older: Record, newer: Record, alike: float | None, least: Likeness
+) -> float | None:
+    """Return how alike two records of one kind and user are; None unless they seem to be about the same thing."""
     keys = explicit_key(older.kind, older.body), explicit_key(newer.kind, newer.body)
     if all(keys) and keys[0] != keys[1]:
-        return False
+        return None
     first, second = read_words(older), read_words(newer)
-    is_known = alike is not None and engine.knows(first) and engine.knows(second)
-    if is_known and alike is not None and alike < _ALIKE:
-        return False
-    if not is_known and overlap(first, second) < _ALIKE_PIECES:
-        return False
-    return not _differ_in_subject(first, second) and not _differ_in_scope(first, second)
+    if alike is not None and alike < least.cosine and engine.knows(first) and engine.knows(second):
+        return None
+    if alike is None or not engine.knows(first) or not engine.knows(second):
+        alike = overlap(first, second)
+        if alike < least.pieces:
+            return None
+    if least.is_careful and (_differ_in_subject(first, second) or _differ_in_scope(first, second)):
+        return None
+    return alike
 
 
 def _differ_in_subject(first: str, second: str) -> bool:

@@ -10,7 +10,6 @@ from ...types.kinds import Heuristic, Similar
 from ...types.query import Where
 from ...types.record import Record
 from ...types.vector import cosine
-from ..distil.groups import same_task
 from ..search import by_meaning
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
 _POOL = 24
 _ALIKE = 0.6
+_SAME_SORT = 0.5
 _MOST = 2
 
 
@@ -52,14 +52,9 @@ def _list_similar(lesson: Record, groups: Sequence[Record], shown: set[str]) -> 
         if group.id in shown or group.user != lesson.user or len(group.vectors) < 2:
             continue
         alike = cosine(own.vectors[0], group.vectors[0])
-        same = same_task(
-            own.body["task"],
-            group.body["task"],
-            cosine(own.vectors[1], group.vectors[1]),
-            own.body["task_type"],
-            group.body["task_type"],
-        )
-        if alike >= _ALIKE and same and group.evidence.results:
+        types = own.body["task_type"], group.body["task_type"]
+        is_same_sort = types[0] == types[1] if all(types) else cosine(own.vectors[1], group.vectors[1]) >= _SAME_SORT
+        if alike >= _ALIKE and is_same_sort and group.evidence.results:
             seen = group.evidence
             found.append((-alike, Similar(group.body["strategy"], seen.successes, seen.results)))
     return [similar for _, similar in sorted(found, key=lambda one: one[0])[:_MOST]]
