@@ -113,7 +113,8 @@ def dump_prompts(replay: Replay, reader: ModelReader) -> None:
 
 def score_worlds(worlds: Sequence[World], reader: ModelReader | None, *, is_dump: bool) -> dict[str, Counter[str]]:
     """Return the counts of each group; of the halves under their own names."""
-    order = random.Random(_SEED).sample(range(len(worlds)), len(worlds))
+    order = list(range(len(worlds)))
+    random.Random(_SEED).shuffle(order)
     first_half = set(order[: len(worlds) // 2])
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for number, world in enumerate(worlds):

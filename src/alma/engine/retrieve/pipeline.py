@@ -28,6 +28,7 @@ from .hop import linked
 from .lookalikes import find_newest
 from .question import read
 from .recall import recall
+from .replaced import find_replaced
 from .request import MANNERS, Asked, Mode, Request
 from .score import explain, score
 from .shares import share_words
@@ -143,11 +144,20 @@ def _pool(asked: Asked) -> list[Candidate]:
     records = [record for record in found.values() if _is_shown(asked, record)]
     close = {hit.id: hit.score for hit in meaning}
     is_known = engine.knows(task)
-    shares = share_words(task, records, is_known=is_known)
-    return [
-        Candidate(record, _closeness(asked, record, close), shares[record.id], is_known and engine.knows(record.text))
+    replaced = find_replaced(asked, is_known=is_known)
+    records += [one.successor for one in replaced if one.successor.id not in found]
+    shares = share_words(task, [*records, *(one.record for one in replaced)], is_known=is_known)
+    pool = {
+        record.id: Candidate(
+            record, _closeness(asked, record, close), shares[record.id], is_known and engine.knows(record.text)
+        )
         for record in records
-    ]
+    }
+    for one in replaced:
+        held, cosine = pool[one.successor.id], closeness(engine, one.record, asked.vectors)
+        near = max((value for value in (held.cosine, cosine) if value is not None), default=None)
+        pool[held.record.id] = replace(held, cosine=near, words=max(held.words, shares[one.record.id]))
+    return list(pool.values())
 
 
 def _is_shown(asked: Asked, record: Record) -> bool:
