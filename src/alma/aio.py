@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, ca
 
 from .core import ALMA
 from .ports import Clock, Model
-from .types import times
 
 if TYPE_CHECKING:
     from .http.client import RemoteALMA
@@ -61,7 +60,7 @@ class AsyncALMA:
         project_id: str = "my-project",
         storage_dir: str | PathLike[str] = ".alma",
         *,
-        clock: Clock = times.now,
+        clock: Clock | None = None,
     ) -> AsyncALMA:
         return cls(await asyncio.to_thread(ALMA.quickstart, project_id, storage_dir, clock=clock))
 

@@ -27,7 +27,6 @@ from .engine.upkeep.forget import Forgotten as Forgotten
 from .engine.view import view
 from .errors import ValidationError
 from .ports import Clock, Embedder, Model, Store
-from .reading.model import ModelReader
 from .types import times
 from .types.kinds import (
     MEMORY_KINDS,
@@ -116,7 +115,7 @@ class ALMA:
         project_id: str = "my-project",
         storage_dir: str | PathLike[str] = ".alma",
         *,
-        clock: Clock = times.now,
+        clock: Clock | None = None,
     ) -> ALMA:
         """Open a SQLite memory in a folder, created if it is missing, with the best embedder that is installed.
 
@@ -124,7 +123,7 @@ class ALMA:
         """
         from .app import open_quickstart
 
-        return open_quickstart(project_id, storage_dir, clock=clock)
+        return open_quickstart(project_id, storage_dir, clock=clock or times.now)
 
     @classmethod
     def connect(cls, url: str, token: str, project_id: str | None = None, **options: Any) -> RemoteALMA:
@@ -523,10 +522,7 @@ class ALMA:
         'active' restores it. Without a model nothing is compared, and `problem` says so.
         """
         most = validate.whole("limit", limit, 1, 100_000)
-        if self.model is None:
-            waiting = len(reconciling.list_unresolved(self.engine))
-            return reconciling.Reconciled(waiting=waiting, problem="no model is configured")
-        return reconciling.reconcile(self.engine, ModelReader(self.model), most)
+        return reconciling.reconcile_by_model(self.engine, self.model, most)
 
     def get_stats(self, agent: str | None = None, user_id: str | None = None) -> Stats:
         """How much is stored: by type, by status, by agent. With `user_id`: of what that user sees."""

@@ -55,11 +55,9 @@ def render(memories: MemorySlice, max_tokens: int) -> str:
 
 
 def _sections(memories: MemorySlice) -> Iterator[tuple[str, list[Memory]]]:
-    unmatched = {one.memory_id for one in memories.explanations if one.standing}
-    yield "What the user wants", [one for one in memories.preferences if one.id not in unmatched]
+    yield "What the user wants", list(memories.preferences)
     yield "What the user has taught", list(memories.rules)
-    standing = [one for one in memories.preferences if one.id in unmatched]
-    yield "What always applies", [*standing, *memories.standing_rules]
+    yield "What the user has taught, whatever the task", list(memories.standing_rules)
     yield "What worked before", list(memories.heuristics)
     yield "What to avoid", list(memories.anti_patterns)
     yield "What is known", list(memories.domain_knowledge)

@@ -84,10 +84,11 @@ def retrieve(engine: Engine, request: Request) -> MemorySlice:
     chosen = {kind: _order_lookalikes(asked, _diverse(matching[kind], asked.top_k), pool) for kind in _OWNED}
     chosen[MemoryType.DOMAIN_KNOWLEDGE] += _second_hop(asked, chosen)
     preferences = _put_newest_first(ranked[MemoryType.USER_PREFERENCE])
-    matched = [item for item in preferences if not item.explanation.standing][: asked.top_k]
     budget = engine.settings.max_preferences
+    matched = [item for item in preferences if not item.explanation.standing][: asked.top_k]
     standing = [item for item in preferences if item.explanation.standing][:budget]
-    chosen[MemoryType.USER_PREFERENCE] = _order_lookalikes(asked, [*matched, *standing], pool)
+    shown = [item for item in preferences if item in matched or item in standing]
+    chosen[MemoryType.USER_PREFERENCE] = _order_lookalikes(asked, shown, pool, limit=len(shown))
     rules = [item for item in ranked[MemoryType.RULE] if item.explanation.standing][: budget - len(standing)]
     made = _slice(asked, chosen, rules)
     if MemoryType.EPISODE in asked.types:
@@ -193,8 +194,9 @@ def _rank(asked: Asked, pool: list[Candidate]) -> dict[MemoryType, list[Scored]]
     for candidate, similar, is_match in passing:
         ranked[MemoryType(candidate.record.kind)].append(_score(asked, candidate, similar, expected, not is_match))
     for scored in ranked.values():
-        # Rounded, so that a second more or less between two memories does not decide.
-        scored.sort(key=lambda item: (-round(item.score, 4), item.record.id))
+        # Rounded, so that a second more or less between two memories does not decide. Of equals the newest comes first.
+        scored.sort(key=lambda item: item.record.id, reverse=True)
+        scored.sort(key=lambda item: -round(item.score, 4))
     return ranked
 
 
@@ -236,25 +238,27 @@ def _expected(asked: Asked, held: Sequence[Candidate]) -> dict[str, float]:
     return ahead(asked.engine, asked.question.text, asked.vectors, found, asked.now)
 
 
-def _order_lookalikes(asked: Asked, scored: list[Scored], pool: Sequence[Candidate]) -> list[Scored]:
-    """Mark each memory that has a newer look-alike, and put the newest of them before it, at most as many as before."""
+def _order_lookalikes(
+    asked: Asked, scored: list[Scored], pool: Sequence[Candidate], limit: int | None = None
+) -> list[Scored]:
+    """Mark each memory that has a newer look-alike, and put the newest of them before it; at most `limit` in all."""
     among = [candidate.record for candidate in pool]
-    until = asked.past
-    newest = dict(find_newest(asked.engine, [item.record for item in scored], among, until))
-    missing = {record.id: record for record in newest.values()}.keys() - {item.record.id for item in scored}
+    newest = dict(find_newest(asked.engine, [item.record for item in scored], among, asked.past))
     by_id = {item.record.id: item for item in scored}
+    missing = {record.id: record for record in newest.values() if record.id not in by_id}
     if missing:
-        fetched = [candidate for candidate in pool if candidate.record.id in missing]
+        is_standing = all(item.explanation.standing for item in scored)
         for candidate, similar in zip(pool, similarity(pool), strict=True):
             if candidate.record.id in missing:
-                by_id[candidate.record.id] = _score(asked, candidate, similar, {})
-        newest |= find_newest(asked.engine, [candidate.record for candidate in fetched], among, until)
+                by_id[candidate.record.id] = _score(asked, candidate, similar, {}, is_standing)
+        newest |= find_newest(asked.engine, list(missing.values()), among, asked.past)
     ordered: dict[str, Scored] = {}
     for item in scored:
-        for id in (newest[item.record.id].id if item.record.id in newest else "", item.record.id):
-            if id and id not in ordered:
+        ahead = [newest[item.record.id].id] if item.record.id in newest else []
+        for id in (*ahead, item.record.id):
+            if id not in ordered:
                 ordered[id] = replace(by_id[id], newer=newest[id].id if id in newest else "")
-    return list(ordered.values())[: len(scored)] if len(scored) >= asked.top_k else list(ordered.values())
+    return list(ordered.values())[: asked.top_k if limit is None else limit]
 
 
 def _put_newest_first(scored: list[Scored]) -> list[Scored]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ...errors import ModelError
+from ...ports import Model
 from ...reading.port import About, Comparer, Pair, Relation, Verdict
 from ...types.query import Where
 from ...types.record import Record, Status
@@ -62,6 +63,16 @@ def list_unresolved(engine: Engine) -> list[RecordPair]:
     known = find_comparisons(engine, pairs)
     unresolved = [pair for pair in pairs if (pair[0].id, pair[1].id) not in known]
     return sorted(unresolved, key=lambda pair: (pair[1].kind, stated_at(pair[1]), *map(read_words, reversed(pair))))
+
+
+def reconcile_by_model(engine: Engine, model: Model | None, limit: int = MAX_PAIRS) -> Reconciled:
+    """Ask the configured model. Without one nothing is compared, and `problem` says so."""
+    if model is None:
+        return Reconciled(waiting=len(list_unresolved(engine)), problem="no model is configured")
+    # Loaded here because it takes longer than most calls, and few have a model.
+    from ...reading.model import ModelReader
+
+    return reconcile(engine, ModelReader(model), limit)
 
 
 def reconcile(engine: Engine, reader: Comparer, limit: int = MAX_PAIRS) -> Reconciled:
