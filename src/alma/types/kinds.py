@@ -458,7 +458,7 @@ _ALL = (
     Kind(
         "strategy",
         "str",
-        ("strategy", "task", "task_type", "errors"),
+        ("strategy", "task", "task_type", "errors", "label"),
         _joined("strategy", "task"),
         _heads("strategy", "task"),
     ),
