@@ -19,8 +19,10 @@ RecordPair = tuple[Record, Record]
 APART = frozenset({Verdict.VARIANT, Verdict.UNRELATED})
 
 
-def comparison_id(older: Record, newer: Record) -> str:
-    return f"cmp_{fingerprint(older.id, newer.id, older.text, newer.text)}"
+def comparison_id(one: Record, other: Record) -> str:
+    """Return the id of the comparison of two records, whichever is the newer: restoring one does not ask again."""
+    first, second = sorted((one, other), key=lambda record: record.id)
+    return f"cmp_{fingerprint(first.id, second.id, first.text, second.text)}"
 
 
 def find_comparisons(engine: Engine, pairs: Sequence[RecordPair]) -> dict[tuple[str, str], Verdict]:

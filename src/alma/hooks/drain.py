@@ -134,6 +134,7 @@ def refine(place: Place, memory: Memory, over: Sequence[Kept]) -> list[str]:
 
     Apart from the drain, because a model takes its time and nobody shall wait for it.
     """
+    from .reconciling import compare_lookalikes
     from .refining import is_allowed, look_again
 
     problems = []
@@ -142,6 +143,9 @@ def refine(place: Place, memory: Memory, over: Sequence[Kept]) -> list[str]:
             problem = look_again(place, memory.engine(kept.project), kept.session)
         except ALMAError as error:
             problem = str(error)
+        problems += [problem] if problem else []
+    for project in sorted({kept.project for kept in over if kept.taught}) if over and is_allowed(place) else ():
+        problem = compare_lookalikes(place, memory.engine(project))
         problems += [problem] if problem else []
     return problems
 
