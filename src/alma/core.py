@@ -175,11 +175,11 @@ class ALMA:
         level: str = "session",
         progressive: bool = False,
     ) -> MemorySlice:
-        """The memories that matter for a task: at most `top_k` of each type, and the user's standing preferences.
+        """The memories that matter for a task: at most `top_k` of each type, the user's preferences and standing rules.
 
         Without `top_k` it is 5, or 20 when the question wants several ("how many", "list"). `mode` is 'precise' (few,
-        and sure), 'broad', 'recent' or 'learning' (what worked and what did not). `types`, `tags`, `since` and `until`
-        filter; `as_of` asks what was known at that moment. Conversations come back as episodes with their telling
+        and sure), 'broad', 'recent' or 'learning' (what worked and what did not). `types`, `tags`, `task_type` (of
+        strategies, warnings and outcomes), `since` and `until` filter; `as_of` asks what was known at that moment. Conversations come back as episodes with their telling
         turns, or with `level='turn'` as single turns. With `progressive` the prompt holds summaries and ids.
 
         It finds what belongs to `user_id` and what belongs to nobody in particular; without `user_id`, only the latter.
