@@ -179,8 +179,9 @@ class ALMA:
 
         Without `top_k` it is 5, or 20 when the question wants several ("how many", "list"). `mode` is 'precise' (few,
         and sure), 'broad', 'recent' or 'learning' (what worked and what did not). `types`, `tags`, `task_type` (of
-        strategies, warnings and outcomes), `since` and `until` filter; `as_of` asks what was known at that moment. Conversations come back as episodes with their telling
-        turns, or with `level='turn'` as single turns. With `progressive` the prompt holds summaries and ids.
+        strategies, warnings and outcomes), `since` and `until` filter; `as_of` asks what was known at that moment.
+        Conversations come back as episodes with their telling turns, or with `level='turn'` as single turns. With
+        `progressive` the prompt holds summaries and ids. A memory with a newer look-alike carries its id in `newer`.
 
         It finds what belongs to `user_id` and what belongs to nobody in particular; without `user_id`, only the latter.
         """
