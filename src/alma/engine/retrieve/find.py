@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...types.query import Where
 from ..context import Engine
-from ..search import by_meaning, by_words, closeness
+from ..search import by_meaning, by_words, find_closeness
 from .fuse import Candidate, similarity
 from .pipeline import Scored, query_vectors
 from .score import explain, score
@@ -24,7 +24,8 @@ def find(engine: Engine, query: str, where: Where, limit: int) -> list[Scored]:
     hits = (*by_meaning(engine, vectors, where, wanted), *by_words(engine.store, query, where, wanted))
     records = engine.store.get(list(dict.fromkeys(hit.id for hit in hits)))
     shares = share_words(query, records, is_known=engine.knows(query))
-    pool = [Candidate(one, closeness(engine, one, vectors), shares[one.id]) for one in records]
+    close = find_closeness(engine, records, vectors)
+    pool = [Candidate(one, close.get(one.id), shares[one.id]) for one in records]
     found = []
     for candidate, similar in zip(pool, similarity(pool), strict=True):
         total, factors = score(candidate.record, similar, engine.clock(), engine.settings)

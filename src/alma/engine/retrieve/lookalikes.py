@@ -28,6 +28,8 @@ FIELDS = {
 }
 """The kinds that have look-alikes, and the field with their words."""
 _SAME_REST = 0.3
+_FAR = 0.25
+"""Texts about the same thing are nearer than this in any language."""
 _SCOPES = tuple(
     frozenset(names.split())
     for names in (
@@ -133,6 +135,8 @@ def measure_likeness(
     engine: Engine, older: Record, newer: Record, alike: float | None, least: Likeness
 ) -> float | None:
     """Return how alike two records of one kind and user are; None unless they seem to be about the same thing."""
+    if alike is not None and alike < _FAR:
+        return None
     keys = explicit_key(older.kind, older.body), explicit_key(newer.kind, newer.body)
     if all(keys) and keys[0] != keys[1]:
         return None

@@ -20,12 +20,12 @@ from ..admit import build, clean, commit, marker, mismatch
 from ..context import Engine
 from ..drafts import Draft
 from ..rules import is_old_fix
-from ..search import by_meaning, by_words, closeness
+from ..search import by_meaning, by_words, find_closeness
 from ..text import content_words, shorten, stem, stems
 from ..view import view
 from .fuse import LEARNED, TOLD, Candidate, similarity
 from .hop import linked
-from .lookalikes import find_newest
+from .lookalikes import FIELDS, find_newest
 from .question import read
 from .recall import recall
 from .replaced import find_replaced
@@ -59,6 +59,7 @@ _SAME_TEXT = 0.985
 _MAX_STANDING = 200
 _STANDING_RULES = 24
 _LEAST_POOL = 24
+_LEAST_LESSONS = 12
 _TYPED_POOL = 400
 """So many are looked at when a filter can only be applied to what was found."""
 _OTHER_TASK = 0.65
@@ -133,32 +134,39 @@ def _endings(task: str, size: int) -> tuple[str, ...]:
 
 def _pool(asked: Asked) -> list[Candidate]:
     engine, task = asked.engine, asked.question.text
-    limit = _TYPED_POOL if asked.request.task_type else max(3 * asked.top_k, _LEAST_POOL)
     meaning: list[Hit] = []
     words: list[Hit] = []
     for kind in (kind for kind in _OWNED if kind in asked.types):
         where = asked.where(kind)
+        limit = _list_limit(asked, kind)
         meaning += by_meaning(engine, asked.vectors, where, limit)
         words += by_words(engine.store, task, where, limit)
     ids = dict.fromkeys(hit.id for hit in (*meaning, *words))
     found = {record.id: record for record in (*engine.store.get(list(ids)), *_standing(asked))}
     records = [record for record in found.values() if _is_shown(asked, record)]
-    close = {hit.id: hit.score for hit in meaning}
     is_known = engine.knows(task)
     replaced = find_replaced(asked, is_known=is_known)
     records += [one.successor for one in replaced if one.successor.id not in found]
-    shares = share_words(task, [*records, *(one.record for one in replaced)], is_known=is_known)
+    everything = [*records, *(one.record for one in replaced)]
+    shares = share_words(task, everything, is_known=is_known)
+    close: dict[str, float | None] = {hit.id: hit.score for hit in meaning}
+    close |= find_closeness(engine, [record for record in everything if record.id not in close], asked.vectors)
     pool = {
-        record.id: Candidate(
-            record, _closeness(asked, record, close), shares[record.id], is_known and engine.knows(record.text)
-        )
+        record.id: Candidate(record, close.get(record.id), shares[record.id], is_known and engine.knows(record.text))
         for record in records
     }
     for one in replaced:
-        held, cosine = pool[one.successor.id], closeness(engine, one.record, asked.vectors)
+        held, cosine = pool[one.successor.id], close.get(one.record.id)
         near = max((value for value in (held.cosine, cosine) if value is not None), default=None)
         pool[held.record.id] = replace(held, cosine=near, words=max(held.words, shares[one.record.id]))
     return list(pool.values())
+
+
+def _list_limit(asked: Asked, kind: MemoryType) -> int:
+    """Return how many are looked at: more of the kinds that have look-alikes, which need not be near themselves."""
+    if asked.request.task_type and kind in _TYPED:
+        return _TYPED_POOL
+    return max(3 * asked.top_k, _LEAST_POOL) if kind in FIELDS else max(2 * asked.top_k, _LEAST_LESSONS)
 
 
 def _is_shown(asked: Asked, record: Record) -> bool:
@@ -166,10 +174,6 @@ def _is_shown(asked: Asked, record: Record) -> bool:
     if wanted and record.kind in _TYPED and plain(record.body.get("task_type") or "") != plain(wanted):
         return False
     return (record.status is not Status.SUPERSEDED or record.valid_to is not None) and not is_old_fix(record)
-
-
-def _closeness(asked: Asked, record: Record, known: dict[str, float]) -> float | None:
-    return known[record.id] if record.id in known else closeness(asked.engine, record, asked.vectors)
 
 
 def _standing(asked: Asked) -> list[Record]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -51,17 +52,16 @@ def list_terms(text: str, *, is_known: bool) -> tuple[str, ...]:
 def share_words(question: str, records: Sequence[Record], *, is_known: bool) -> Mapping[str, float]:
     """Return by id which share of the question's words each record holds, from 0 to 1."""
     terms = list_terms(question, is_known=is_known)
-    texts = {record.id: mark_words(record.text) for record in records}
-    holding = [sum(term in text for text in texts.values()) for term in terms]
-    weights = [math.log(1 + len(texts) / (0.5 + count)) for count in holding]
+    held = {record.id: _find_terms(terms, mark_words(record.text)) for record in records}
+    counts = Counter(at for found in held.values() for at in found)
+    weights = [math.log(1 + len(held) / (0.5 + counts[at])) for at in range(len(terms))]
     absent = 1.0 if is_known else _ABSENT
-    total = sum(weight * (1.0 if count else absent) for weight, count in zip(weights, holding, strict=True))
-    if not total:
-        return dict.fromkeys(texts, 0.0)
-    return {
-        name: sum(weight for term, weight in zip(terms, weights, strict=True) if term in text) / total
-        for name, text in texts.items()
-    }
+    total = sum(weight * (1.0 if at in counts else absent) for at, weight in enumerate(weights))
+    return {name: sum(weights[at] for at in found) / total if total else 0.0 for name, found in held.items()}
+
+
+def _find_terms(terms: Sequence[str], marked: str) -> list[int]:
+    return [at for at, term in enumerate(terms) if term in marked]
 
 
 def overlap(text: str, other: str) -> float:
