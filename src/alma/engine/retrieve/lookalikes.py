@@ -77,6 +77,9 @@ def find_newest(
     for pair in pairs:
         if (pair.older.id, pair.newer.id) in dismissed or (until is not None and stated_at(pair.newer) >= until):
             continue
+        if _count_thumbs(pair.older) > max(0, _count_thumbs(pair.newer)):
+            # Somebody looked at it and found it right.
+            continue
         held = newest.get(pair.older.id)
         if held is None or _order(held) < _order(pair.newer):
             newest[pair.older.id] = pair.newer
@@ -107,6 +110,10 @@ def has_lookalikes(record: Record) -> bool:
 def stated_at(record: Record) -> datetime:
     is_restated = record.kind in (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
     return last_stated(record) if is_restated else record.created_at
+
+
+def _count_thumbs(record: Record) -> int:
+    return record.evidence.ups - record.evidence.downs
 
 
 def _order(record: Record) -> tuple[datetime, datetime]:
