@@ -67,6 +67,9 @@ class Manner:
     """What the newest conversation gains over the oldest."""
 
 
+_REPLACEABLE = frozenset(
+    {MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE, MemoryType.RULE, MemoryType.ANTI_PATTERN}
+)  # fmt: skip
 _LEARNED = frozenset(
     {MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME, MemoryType.USER_PREFERENCE, MemoryType.RULE}
 )  # fmt: skip
@@ -125,7 +128,7 @@ class Asked:
         """What may be found of a kind: of this project, readable by the agent, of this user or of nobody."""
         asked = self.request
         until = asked.until if asked.as_of is None else min(asked.as_of, asked.until or asked.as_of)
-        past = self.past if asked.as_of is None else None
+        past = self.past if asked.as_of is None and kind in _REPLACEABLE else None
         is_current = asked.as_of is None and past is None
         rule = kind == MemoryType.RULE
         return Where(
