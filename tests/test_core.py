@@ -436,7 +436,7 @@ class TestSingleMemories:
 class TestFeedback:
     def test_feedback_changes_the_order(self, alma: ALMA) -> None:
         for issuer in ("Keycloak", "Auth0"):
-            alma.add_domain_knowledge("dev", "auth", f"Auth tokens are issued by {issuer}")
+            alma.add_domain_knowledge("dev", "auth", f"{issuer} issues the auth tokens")
         first, second = alma.retrieve("Who issues auth tokens?", "dev").domain_knowledge
         for _ in range(6):
             alma.record_usage([first.id, second.id], [second.id], MemoryType.DOMAIN_KNOWLEDGE, "dev")

@@ -49,7 +49,7 @@ def test_the_newest_of_a_category_comes_first(alma: ALMA, clock: FrozenClock, ol
     assert order.index(new) < order.index(old)
     prompt = alma.retrieve(task, "dev", user_id="ana").to_prompt()
     assert f"{new} (2026-03-02)" in prompt
-    assert f"{old} (2026-03-01)" in prompt
+    assert f"{old} (2026-03-01" in prompt
 
 
 def test_one_that_is_stated_again_is_the_newest(alma: ALMA, clock: FrozenClock) -> None:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from .core import ALMA
-from .ports import Model
+from .ports import Clock, Model
 
 if TYPE_CHECKING:
     from .http.client import RemoteALMA
@@ -55,8 +55,14 @@ class AsyncALMA:
         return cls(await asyncio.to_thread(ALMA.from_config, config_path))
 
     @classmethod
-    async def quickstart(cls, project_id: str = "my-project", storage_dir: str | PathLike[str] = ".alma") -> AsyncALMA:
-        return cls(await asyncio.to_thread(ALMA.quickstart, project_id, storage_dir))
+    async def quickstart(
+        cls,
+        project_id: str = "my-project",
+        storage_dir: str | PathLike[str] = ".alma",
+        *,
+        clock: Clock | None = None,
+    ) -> AsyncALMA:
+        return cls(await asyncio.to_thread(ALMA.quickstart, project_id, storage_dir, clock=clock))
 
     @property
     def project_id(self) -> str:
@@ -87,6 +93,7 @@ class AsyncALMA:
     record_usage = _awaited(ALMA.record_usage)
     record_feedback = _awaited(ALMA.record_feedback)
     forget = _awaited(ALMA.forget)
+    reconcile = _awaited(ALMA.reconcile)
     get_stats = _awaited(ALMA.get_stats)
     reindex = _awaited(ALMA.reindex)
     vacuum = _awaited(ALMA.vacuum)

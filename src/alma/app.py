@@ -18,8 +18,9 @@ from .embedders import registry as embedders
 from .engine import admit
 from .engine.context import Engine
 from .errors import ConfigError, UntrustedConfigError
-from .ports import Model
+from .ports import Clock, Model
 from .stores import registry as stores
+from .types import times
 from .types.model import ModelSettings
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ def open_config(path: str | PathLike[str]) -> ALMA:
     return open_memory(load(path))
 
 
-def open_quickstart(project_id: str, storage_dir: str | PathLike[str]) -> ALMA:
-    return open_memory(Config(project_id=project_id, storage_dir=Path(storage_dir).resolve()))
+def open_quickstart(project_id: str, storage_dir: str | PathLike[str], *, clock: Clock = times.now) -> ALMA:
+    return open_memory(Config(project_id=project_id, storage_dir=Path(storage_dir).resolve()), clock=clock)
 
 
-def open_memory(config: Config, *, matching: bool = True) -> ALMA:
+def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.now) -> ALMA:
     """Open what a configuration describes; `matching=False` also opens a store that another embedder filled."""
     embedder = embedders.create(config.embedding_provider, dim=config.embedding_dim, options=config.embedding)
     if config.storage in _IN_A_FILE and not config.path.exists():
@@ -53,6 +54,7 @@ def open_memory(config: Config, *, matching: bool = True) -> ALMA:
         project_id=config.project_id,
         agents=config.agents,
         settings=config.settings,
+        clock=clock,
         model=partial(_open_model, config.model),
     )
     alma.model_settings = config.model

@@ -53,6 +53,7 @@ def request(engine: Engine, given: Given) -> Request:
         mode=validate.choice("mode", given.get("mode"), Mode),
         types=None if named is None else frozenset(validate.choice("type", one, MemoryType) for one in named),
         tags=validate.names("tags", given.get("tags")),
+        task_type=validate.optional_text("task_type", given.get("task_type")) or "",
         since=validate.moment("since", given.get("since")),
         until=validate.moment("until", given.get("until")),
         as_of=validate.moment("as_of", given.get("as_of")),

@@ -21,6 +21,7 @@ from .engine.settings import Settings
 from .engine.stats import Stats, stats
 from .engine.upkeep import erase_user as erasing
 from .engine.upkeep import forget as forgetting
+from .engine.upkeep import reconcile as reconciling
 from .engine.upkeep import reindex as reindexing
 from .engine.upkeep.forget import Forgotten as Forgotten
 from .engine.view import view
@@ -109,11 +110,20 @@ class ALMA:
         return open_config(config_path)
 
     @classmethod
-    def quickstart(cls, project_id: str = "my-project", storage_dir: str | PathLike[str] = ".alma") -> ALMA:
-        """Open a SQLite memory in a folder, made if it is missing, with the best embedder that is installed."""
+    def quickstart(
+        cls,
+        project_id: str = "my-project",
+        storage_dir: str | PathLike[str] = ".alma",
+        *,
+        clock: Clock | None = None,
+    ) -> ALMA:
+        """Open a SQLite memory in a folder, created if it is missing, with the best embedder that is installed.
+
+        `clock` returns the present moment, with a time zone. Pass your own to replay what happened earlier.
+        """
         from .app import open_quickstart
 
-        return open_quickstart(project_id, storage_dir)
+        return open_quickstart(project_id, storage_dir, clock=clock or times.now)
 
     @classmethod
     def connect(cls, url: str, token: str, project_id: str | None = None, **options: Any) -> RemoteALMA:
@@ -158,18 +168,20 @@ class ALMA:
         mode: str = "default",
         types: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
+        task_type: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         as_of: datetime | str | None = None,
         level: str = "session",
         progressive: bool = False,
     ) -> MemorySlice:
-        """The memories that matter for a task: at most `top_k` of each type, and the user's standing preferences.
+        """The memories that matter for a task: at most `top_k` of each type, the user's preferences and standing rules.
 
         Without `top_k` it is 5, or 20 when the question wants several ("how many", "list"). `mode` is 'precise' (few,
-        and sure), 'broad', 'recent' or 'learning' (what worked and what did not). `types`, `tags`, `since` and `until`
-        filter; `as_of` asks what was known at that moment. Conversations come back as episodes with their telling
-        turns, or with `level='turn'` as single turns. With `progressive` the prompt holds summaries and ids.
+        and sure), 'broad', 'recent' or 'learning' (what worked and what did not). `types`, `tags`, `task_type` (of
+        strategies, warnings and outcomes), `since` and `until` filter; `as_of` asks what was known at that moment.
+        Conversations come back as episodes with their telling turns, or with `level='turn'` as single turns. With
+        `progressive` the prompt holds summaries and ids. A memory with a newer look-alike carries its id in `newer`.
 
         It finds what belongs to `user_id` and what belongs to nobody in particular; without `user_id`, only the latter.
         """
@@ -503,6 +515,15 @@ class ALMA:
         if dry_run:
             return Forgotten([record.id for record in forgetting.forgettable(self.engine, policy)])
         return Forgotten(forgetting.forget(self.engine, policy))
+
+    def reconcile(self, limit: int = reconciling.MAX_PAIRS) -> reconciling.Reconciled:
+        """Ask the configured model how memories that look alike relate, and supersede what is out of date.
+
+        At most `limit` pairs are compared, each once. What is superseded stays in history, and `update` with the status
+        'active' restores it. Without a model nothing is compared, and `problem` says so.
+        """
+        most = validate.whole("limit", limit, 1, 100_000)
+        return reconciling.reconcile_by_model(self.engine, self.model, most)
 
     def get_stats(self, agent: str | None = None, user_id: str | None = None) -> Stats:
         """How much is stored: by type, by status, by agent. With `user_id`: of what that user sees."""

@@ -105,6 +105,14 @@ class Embedder(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class Lingual(Protocol):
+    """An embedder that understands some languages only. Any other is taken to understand all."""
+
+    def knows(self, text: str) -> bool:
+        """Return whether vectors of the text stand for its meaning. Where they do not, words are compared."""
+
+
 class Model(Protocol):
     """A language model. Text goes in, a value of the shape that was asked for comes out."""
 

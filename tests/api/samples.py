@@ -82,6 +82,7 @@ SAMPLES: dict[str, Arguments] = {
     "erase_user": lambda w: {"user_id": "ana"},
     "history": lambda w: {"memory_id": w.heuristic},
     "forget": lambda w: {"dry_run": True},
+    "reconcile": lambda w: {"limit": 10},
     "stats": lambda w: {},
     "playbook": lambda w: {},
     "health": lambda w: {},

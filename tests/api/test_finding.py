@@ -25,11 +25,12 @@ def alma() -> Iterator[ALMA]:
 def test_search_finds_by_words_whoever_learned_it(alma: ALMA) -> None:
     window = alma.add_domain_knowledge("ops", "deployment", "The deploy window is 9 to 17 h")
     alma.add_domain_knowledge("dev", "style", "Tabs are four spaces wide")
-    [hit] = memories.search(alma, "deploy window")
+    hit, other = memories.search(alma, "deploy window")
     assert hit.memory == alma.get(window.id)
     assert 0 < hit.score <= 1
     assert "shares" in hit.reason
-    assert memories.search(alma, "deploy window", agent="dev") == []
+    assert other.score < hit.score, "nothing is left out"
+    assert [one.memory for one in memories.search(alma, "deploy window", agent="dev")] == [other.memory]
     assert memories.search(alma, "deploy window", memory_type="heuristic") == []
 
 

@@ -22,7 +22,8 @@ Run = Callable[..., Any]
 
 COMMANDS = (
     "init", "doctor", "demo", "learn", "retrieve", "list", "show", "add", "update", "delete", "feedback", "shown",
-    "search", "explain", "playbook", "forget", "stats", "health", "reindex", "vacuum", "erase-user", "work",
+    "search", "explain", "playbook", "forget", "reconcile", "stats",
+    "health", "reindex", "vacuum", "erase-user", "work",
     "progress", "session", "initialize", "wake-up", "workflow", "domains", "confidence", "calibration", "completion",
     "export", "import", "backup", "ingest", "learn-from", "usage", "graph", "rules", "mcp", "serve", "token", "trust",
 )  # fmt: skip

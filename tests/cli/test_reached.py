@@ -167,6 +167,7 @@ def _memories(call: Calls) -> None:
     call("delete", fact, "--yes")
     call("erase-user", "ana", "--yes")
     call("forget", "--dry-run")
+    call("reconcile")
     call("stats")
     call("confidence", "assess", "Slowly", "--task", "Deploy", *ops)
     call("confidence", "rank", "Slowly", "Fast", "--task", "Deploy", *ops)

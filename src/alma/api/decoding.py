@@ -117,6 +117,7 @@ def slice_of(found: Found, *, progressive: bool = False) -> MemorySlice:
         retrieval_id=found.retrieval_id,
         retrieval_time_ms=found.retrieval_time_ms,
         explanations=tuple(found.explanations),
+        standing_rules=found.standing_rules,
         renderer=_rendered,
         **places,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
@@ -16,6 +16,8 @@ from ..engine.retrieve import why as explaining
 from ..engine.retrieve.request import Request
 from ..engine.retrieve.why import Why
 from ..engine.stats import Stats
+from ..engine.upkeep import reconcile as reconciling
+from ..engine.upkeep.reconcile import Reconciled as Reconciled
 from ..engine.view import view
 from ..errors import StorageError, ValidationError
 from ..types.kinds import (
@@ -52,6 +54,8 @@ class Found:
     memories: list[Memory]
     explanations: list[Explanation]
     """Why each is here, in the same order."""
+    standing_rules: list[Rule] = field(default_factory=list)
+    """Rules in force that do not match the task; the prompt shows them, too."""
     prompt: str
     """All of it as Markdown for a prompt; empty when nothing is relevant."""
 
@@ -65,6 +69,7 @@ def found(slice_: MemorySlice, max_tokens: int = 2000) -> Found:
         total_items=slice_.total_items,
         memories=list(slice_),
         explanations=list(slice_.explain()),
+        standing_rules=list(slice_.standing_rules),
         prompt=slice_.to_prompt(max_tokens),
     )
 
@@ -84,6 +89,9 @@ def retrieve(
     ] = "default",
     types: words.Types = None,
     tags: Annotated[list[str] | None, About("only what has one of these tags")] = None,
+    task_type: Annotated[
+        str | None, About("of strategies, warnings and outcomes only those of this sort of task")
+    ] = None,
     since: Annotated[str | None, About("not older than this, such as 2026-05-07 or 2026-05-07T14:30Z")] = None,
     until: Annotated[str | None, About("older than this")] = None,
     as_of: Annotated[str | None, About("what was known at this moment")] = None,
@@ -104,6 +112,7 @@ def retrieve(
         mode=mode,
         types=types,
         tags=tags,
+        task_type=task_type,
         since=since,
         until=until,
         as_of=as_of,
@@ -443,6 +452,17 @@ def forget(
     """Archive what nobody used or confirmed for long and has faded. Nothing is erased."""
     gone = alma.forget(agent, older_than_days, below_confidence, dry_run)
     return ForgottenMemories(int(gone), list(gone.ids), dry_run)
+
+
+@operation(Effect.CHANGES, idempotent=True)
+def reconcile(
+    alma: ALMA, limit: Annotated[int, About("compare at most so many pairs")] = reconciling.MAX_PAIRS
+) -> Reconciled:
+    """Ask the configured model how memories that look alike relate, and supersede what is out of date.
+
+    Each pair is asked about once. Superseded memories stay in history; `update` with the status 'active' restores one.
+    """
+    return alma.reconcile(limit)
 
 
 @operation(Effect.READS)

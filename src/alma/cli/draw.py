@@ -56,6 +56,7 @@ def matches(found: Sequence[Match]) -> Shape:
 def found_memories(found: Found) -> Iterator[Shape]:
     if not found.total_items:
         yield line("nothing relevant is known for this task", "dim")
+        yield from (line(f"always: {fit(sentence(rule))}") for rule in found.standing_rules)
         return
     scores = {why.memory_id: why.score for why in found.explanations}
     for kind, memories in _by_type(found).items():
@@ -63,8 +64,10 @@ def found_memories(found: Found) -> Iterator[Shape]:
         made = table("score", "conf.", "memory", _DIM, _ID, title=HEADINGS[kind], title_style=style)
         for memory in memories:
             score, confidence = f"{scores[memory.id]:.3f}", f"{memory.confidence:.2f}"
-            made.add(score, confidence, _told(memory), proof(memory), memory.id)
+            newer = "there is a newer one; " if memory.newer else ""
+            made.add(score, confidence, _told(memory), newer + proof(memory), memory.id)
         yield made
+    yield from (line(f"always: {fit(sentence(rule))}") for rule in found.standing_rules)
     recorded = f"retrieval {found.retrieval_id}, " if found.retrieval_id else ""
     yield line(f"{recorded}{found.retrieval_time_ms:.0f} ms", "dim")
 

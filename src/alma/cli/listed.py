@@ -68,6 +68,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     },
     "upkeep": {
         "forget": "archive what nobody used or confirmed for long and whose strength has faded",
+        "reconcile": "ask the configured model which of the memories that look alike is out of date",
         "stats": "count what is stored, by type, status and agent",
         "health": "say whether the memory opens and can find things; exit code 1 if not",
         "reindex": "embed everything anew with the configured embedder; can be stopped and run again",
@@ -111,6 +112,7 @@ REACHED: Mapping[str, str] = {
     "erase_user": "erase-user",
     "history": "show",
     "forget": "forget",
+    "reconcile": "reconcile",
     "stats": "stats",
     "playbook": "playbook",
     "health": "health",

@@ -29,7 +29,7 @@ _LEARN = (
     "retrieval_id", "idempotency_key", "user_id", "shared", "tags",
 )  # fmt: skip
 _ALIKE = ("task", "agent", "user_id", "top_k", "mode", "types", "max_tokens")
-_WHOLE = ("tags", "since", "until", "as_of", "level", "progressive")
+_WHOLE = ("tags", "task_type", "since", "until", "as_of", "level", "progressive")
 _SCOPED = {"workflow_id": "--workflow", "run_id": "--run", "node_id": "--node", "tenant_id": "--tenant"}
 _TYPES = tuple(MemoryType)
 MODES = ("default", "precise", "broad", "recent", "learning")
@@ -104,6 +104,9 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     add_choice(parser, "--type", _TYPES, "only these; may be repeated", metavar="TYPE", dest="types", action="append")
     parser.add_argument(
         "--tag", metavar="TAG", dest="tags", action="append", help="only what has one of these tags; may be repeated"
+    )
+    parser.add_argument(
+        "--task-type", metavar="T", help="of strategies, warnings and outcomes only those of this sort of task"
     )
     parser.add_argument("--since", metavar="TIME", help="not older than this, such as 2026-05-07 or 2026-05-07T14:30Z")
     parser.add_argument("--until", metavar="TIME", help="older than this")
@@ -196,7 +199,7 @@ def _found(alma: ALMA, args: argparse.Namespace) -> api.Found:
 
 def _refuse_filters(args: argparse.Namespace) -> None:
     """A scope is a fence of tags; what it cannot also hold to must not seem to hold."""
-    said = {"tags": "--tag", "since": "--since", "until": "--until", "as_of": "--as-of"}
+    said = {"tags": "--tag", "task_type": "--task-type", "since": "--since", "until": "--until", "as_of": "--as-of"}
     found = [said[name] for name in given(args, *said)]
     found += ["--level"] * (args.level != "session") + ["--progressive"] * args.progressive
     if found:

@@ -1,4 +1,4 @@
-"""Looking after the whole: forget, stats, reindex, vacuum, erase-user."""
+"""Looking after the whole: forget, reconcile, stats, reindex, vacuum, erase-user."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ _WORDS_ONLY = "none (words only)"
 
 def register(commands: Subparsers) -> None:
     _register_forget(commands)
+    reconciling = listed(commands, "reconcile", reconcile, "alma reconcile --limit 40")
+    reconciling.add_argument("--limit", metavar="N", type=int, default=400, help="compare at most N pairs; default 400")
     stats_parser = listed(commands, "stats", stats, "alma stats --agent ops")
     stats_parser.add_argument("--agent", metavar="A")
     stats_parser.add_argument("--user", metavar="U", dest="user_id", help="only what this user sees")
@@ -82,6 +84,17 @@ def _forgotten(out: Output, ids: Sequence[str], *, dry_run: bool) -> int:
     if not out.answered({"dry_run": dry_run, "count": len(ids), "ids": ids}):
         verb = "would be archived" if dry_run else "archived"
         out.line(f"{_memories(len(ids))} {verb}" if ids else "nothing to forget")
+    return 0
+
+
+def reconcile(args: argparse.Namespace, out: Output) -> int:
+    with opened(args) as alma:
+        done = api.reconcile(alma, args.limit)
+    if not out.answered(done):
+        compared = f"{counted(done.compared, 'pair', 'pairs')} compared, {_memories(len(done.superseded))} superseded"
+        out.line(f"{compared}, {done.apart} apart, {done.waiting} waiting")
+        if done.problem:
+            out.line(done.problem)
     return 0
 
 

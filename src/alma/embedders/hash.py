@@ -34,6 +34,10 @@ class HashEmbedder:
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         return [self._embed(text) for text in texts]
 
+    def knows(self, text: str) -> bool:
+        """Return False: these vectors stand for letters, not for meaning."""
+        return False
+
     def close(self) -> None:
         self._lanes.cache_clear()
 

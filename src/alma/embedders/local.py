@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 import zlib
 from collections.abc import Callable, Sequence
@@ -31,6 +32,14 @@ MAX_TOKENS = 256
 MAX_THREADS = 4
 FEW = 4
 _CHUNK = 1 << 18
+_FEW_WORDS = 5
+_MOST_PIECES = 1.4
+"""Pieces to a word: English has 1.0 to 1.35 in 95 of 100 sentences, Spanish, French and German have more."""
+_MOST_PIECES_OF_ENGLISH = 2.0
+"""Where words that only English has show that names make the difference."""
+_ENGLISH = frozenset("the and with that this from your have when what which into of to for our".split())
+_WORD = re.compile(r"\w+|[^\w\s]")
+_JUDGED_CHARS = 300
 
 Run = Callable[[str], Vector]
 
@@ -78,6 +87,7 @@ class LocalEmbedder:
         self._folder = folder
         self._lock = hold_at_fork(threading.Lock())
         self._run: Run | None = None
+        self._tokenizer: WordPiece | None = None
         self._running: set[object] = set()
         """The calls that are running the model."""
         self._pid = os.getpid()
@@ -98,6 +108,18 @@ class LocalEmbedder:
         finally:
             self._running.discard(call)
 
+    def knows(self, text: str) -> bool:
+        """Return whether a text is English. The model splits words of other languages into many pieces.
+
+        A few words of plain letters are given the benefit of the doubt: names of commands are split as well.
+        """
+        judged = text[:_JUDGED_CHARS]
+        words = _WORD.findall(judged.casefold())
+        if len(words) < _FEW_WORDS and judged.isascii():
+            return True
+        most = _MOST_PIECES if _ENGLISH.isdisjoint(words) else _MOST_PIECES_OF_ENGLISH
+        return len(self._words().encode(judged)) - 2 <= most * len(words)
+
     def verify(self) -> None:
         """Check every byte of the shipped files; raises EmbeddingError when one differs."""
         for shipped in SHIPPED:
@@ -110,6 +132,11 @@ class LocalEmbedder:
         with self._lock:
             self._run = None
 
+    def _words(self) -> WordPiece:
+        if self._tokenizer is None:
+            self._tokenizer = load_tokenizer(self._folder)
+        return self._tokenizer
+
     def _loaded(self) -> Run:
         if self._pid != os.getpid():
             if self._running:
@@ -120,13 +147,12 @@ class LocalEmbedder:
         run = self._run
         if run is None:
             with self._lock:
-                run = self._run = self._run or _load(self._folder)
+                run = self._run = self._run or _load(self._folder, self._words())
         return run
 
 
-def _load(folder: Path) -> Run:
+def _load(folder: Path, tokenizer: WordPiece) -> Run:
     numpy, onnxruntime = _packages()
-    tokenizer = load_tokenizer(folder)
     session = _session(onnxruntime, _checked(folder, MODEL))
 
     def run(text: str) -> Vector:

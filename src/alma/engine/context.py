@@ -6,10 +6,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from ..errors import ScopeError, unknown
 from ..forks import hold_at_fork
-from ..ports import Clock, Embedder, Store
+from ..ports import Clock, Embedder, Lingual, Store
 from ..reading.local import LocalReader
 from ..reading.port import Comparer
 from ..types import times
@@ -21,6 +22,8 @@ from .notes import Notes
 from .settings import Settings
 from .text import passages
 
+_MANY_TEXTS = 4096
+
 
 class Encoder:
     """The embedder with a small memory, so that a task which is retrieved for and then learned is embedded once."""
@@ -30,10 +33,21 @@ class Encoder:
         self._size = size
         self._known: OrderedDict[str, Vector] = OrderedDict()
         self._lock = hold_at_fork(threading.Lock())
+        self._is_lingual = isinstance(embedder, Lingual)
+        self._understood: dict[str, bool] = {}
 
     @property
     def name(self) -> str:
         return self.embedder.name
+
+    def knows(self, text: str) -> bool:
+        if not self._is_lingual:
+            return True
+        if text not in self._understood:
+            if len(self._understood) >= _MANY_TEXTS:
+                self._understood.clear()
+            self._understood[text] = cast("Lingual", self.embedder).knows(text)
+        return self._understood[text]
 
     def encode(self, groups: Sequence[Sequence[str]]) -> list[tuple[Vector, ...]]:
         """For each group of texts its vectors, long texts in passages: all in one pass of the embedder."""
@@ -87,6 +101,12 @@ class Engine:
     def encode(self, groups: Sequence[Sequence[str]]) -> list[tuple[Vector, ...]]:
         """Vectors for each group of texts; none when there is no embedder."""
         return self.encoder.encode(groups) if self.encoder else [() for _ in groups]
+
+    def knows(self, text: str) -> bool:
+        """Return whether vectors of a text stand for its meaning."""
+        if self.encoder is None:
+            return False
+        return self.encoder.knows(text)
 
     def agent(self, name: str) -> str:
         """The declared name of an agent."""

@@ -176,6 +176,8 @@ def update(
             allow(engine, held.agent, fields["domain"])
         told = clean(dict(fields))
         changes: dict[str, Any] = {} if status is None else {"status": status}
+        if status is Status.ACTIVE and held.status is Status.SUPERSEDED:
+            changes |= {"valid_to": None, "superseded_by": ""}
         if tags is not None:
             changes["tags"] = tags
         body = {**_readable(held), **told}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from ..types.evidence import Evidence
 from ..types.graph import end_tags
@@ -18,7 +19,7 @@ from ..types.record import Origin, Provenance, Record, Status
 from ..types.rules import EVERYWHERE
 from .admit import build, revise
 from .context import Engine
-from .distil.groups import Attempt, Groups, lesson_id
+from .distil.groups import Attempt, Groups, lesson_id, share_label
 from .distil.lessons import Case, describe_lesson, settle, with_error
 from .drafts import Draft
 from .episodes import turns
@@ -128,6 +129,8 @@ def _reword_group(engine: Engine, group: Record, record: Record, sources: Sequen
     if (group.body["strategy"], group.body["task"]) not in {_attempted(one)[:2] for one in sources}:
         strategy, task, task_type = _attempted(sources[0])
         fresh = replace(group, body={**group.body, "strategy": strategy, "task": task, "task_type": task_type})
+    label = reduce(share_label, (_attempted(one)[1] for one in sources))
+    fresh = replace(fresh, body={**fresh.body, "label": label})
     if record.body.get("error"):
         fresh = replace(fresh, body={**fresh.body, "errors": []})
         for one in sources:
@@ -208,6 +211,7 @@ def find_remains(engine: Engine, record: Record) -> list[str]:
         lessons = engine.store.get([lesson_id(group, kind) for kind in LESSONS])
         ids += [group.id, *(one.id for one in lessons)]
     lines = [one.id for one in find_changes(engine, ids) if one.body["record"] in ids]
+    lines += [one.id for one in engine.store.scan(Where(kinds={"comparison"}, linked=set(ids)))]
     return list(
         dict.fromkeys((*ids, *lines, *find_graph_remains(engine, [record.id]), *_named_in_turn(engine, record)))
     )

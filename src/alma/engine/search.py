@@ -10,7 +10,7 @@ from dataclasses import replace
 from ..ports import Searchable, Store
 from ..types.query import Hit, Where
 from ..types.record import Record
-from ..types.vector import Vector, cosine
+from ..types.vector import Vector, cosine, cosines
 from .context import Engine
 from .text import content_words, stem, words
 
@@ -71,6 +71,17 @@ def closeness(engine: Engine, record: Record, vectors: Sequence[Vector]) -> floa
     if record.embedder != engine.embedder_name:
         return None
     return max((cosine(own, vector) for own in record.vectors for vector in vectors), default=None)
+
+
+def find_closeness(engine: Engine, records: Sequence[Record], vectors: Sequence[Vector]) -> dict[str, float]:
+    """Return by id the cosine of each record's best vector, of those that can be compared."""
+    fitting = [record for record in records if record.embedder == engine.embedder_name and record.vectors]
+    owners = [record.id for record in fitting for _ in record.vectors]
+    best: dict[str, float] = {}
+    for row in cosines(vectors, [own for record in fitting for own in record.vectors]):
+        for owner, value in zip(owners, row, strict=True):
+            best[owner] = max(best.get(owner, -1.0), value)
+    return best
 
 
 def neighbours(engine: Engine, vector: Vector | None, query: str, where: Where, limit: int) -> list[Record]:

@@ -35,8 +35,8 @@ class Settings:
     min_occurrences_for_heuristic: int = 3
     min_failures_for_anti_pattern: int = 2
     recency_half_life_days: float = 30.0
-    max_preferences: int = 10
-    """How many of a user's preferences stand in a slice, whether the task is about them or not."""
+    max_preferences: int = 5
+    """How many of a user's preferences, and of the rules in force, are shown without matching the task."""
     keep_retrievals: bool = True
     share_between_users: bool = False
     """Whether what is learned from one user's outcomes and words is shown to other users."""

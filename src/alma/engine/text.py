@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from ..types.unspaced import split_unspaced
+
 _PIECE = re.compile(r"[^\W_]+")
 _SPACE = re.compile(r"\s+")
 _CASED = re.compile(r"(?P<flag>(?<![\w-])-{1,2}[A-Za-z][\w-]*)|[^-]+|-+")
@@ -100,7 +102,8 @@ def stem(word: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    return _PIECE.findall(_compatible(text).casefold())
+    """Return the words of a text in lower case; Chinese and Japanese in pairs of characters."""
+    return _PIECE.findall(split_unspaced(_compatible(text)).casefold())
 
 
 def content_words(text: str, most: int | None = None) -> list[str]:

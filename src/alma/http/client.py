@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from ..api import operations
 from ..api.decoding import decoded, slice_of
-from ..api.memories import Change, ForgottenMemories, Found
+from ..api.memories import Change, ForgottenMemories, Found, Reconciled
 from ..core import Forgotten
 from ..errors import ConfigError, MissingExtraError, ValidationError, unknown
 from ..listening import is_local
@@ -175,6 +175,7 @@ class RemoteALMA:
         mode: str = "default",
         types: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
+        task_type: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         as_of: datetime | str | None = None,
@@ -394,6 +395,11 @@ class RemoteALMA:
         """As `ALMA.forget`."""
         gone: ForgottenMemories = decoded(ForgottenMemories, self._asked("forget", said(locals())))
         return Forgotten(gone.ids)
+
+    def reconcile(self, limit: int = 400) -> Reconciled:
+        """As `ALMA.reconcile`, with the model of the server."""
+        made: Reconciled = self.call("reconcile", limit=limit)
+        return made
 
     def get_stats(self, agent: str | None = None, user_id: str | None = None) -> Stats:
         return cast("Stats", self._asked("stats", said(locals())))

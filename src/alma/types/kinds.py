@@ -15,6 +15,7 @@ from .quoting import is_quoted_output, quote_output
 from .record import Origin, Record
 from .rules import MACHINE_TAUGHT, Reach, RuleSource
 from .times import from_iso, from_micros
+from .unspaced import index_unspaced
 
 Body = Mapping[str, Any]
 
@@ -66,6 +67,17 @@ class Memory:
     updated_at: datetime
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    newer: str = ""
+    """When retrieved: the id of a newer memory that seems to be about the same thing; the newest, if several do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """Another wording of a strategy, counted on its own."""
+
+    strategy: str
+    success_count: int
+    occurrence_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +86,8 @@ class Heuristic(Memory):
 
     condition: str
     strategy: str
+    similar: tuple[Similar, ...] = ()
+    """When retrieved: strategies for the same sort of task that may be the same in other words."""
     occurrence_count: int = 0
     success_count: int = 0
     success_rate: float = 0.0
@@ -354,7 +368,7 @@ def _episode(record: Record, belief: Belief) -> Episode:
 
 
 def _joined(*names: str) -> Callable[[Body], str]:
-    return lambda body: "\n".join(str(body[name]) for name in names if body.get(name))
+    return lambda body: index_unspaced("\n".join(str(body[name]) for name in names if body.get(name)))
 
 
 def _each(*names: str) -> Callable[[Body], tuple[str, ...]]:
@@ -421,8 +435,10 @@ _ALL = (
         "rule",
         "rul",
         ("rule", "trigger", "why", "reach", "source", "said", "line", "cues", "prefer", "avoid"),
-        lambda body: "\n".join(
-            filter(None, (body["trigger"], body["rule"], body["why"], " ".join((*body["prefer"], *body["avoid"]))))
+        lambda body: index_unspaced(
+            "\n".join(
+                filter(None, (body["trigger"], body["rule"], body["why"], " ".join((*body["prefer"], *body["avoid"]))))
+            )
         ),
         _each("trigger", "rule"),
         _rule,
@@ -442,17 +458,19 @@ _ALL = (
     Kind(
         "strategy",
         "str",
-        ("strategy", "task", "task_type", "errors"),
+        ("strategy", "task", "task_type", "errors", "label"),
         _joined("strategy", "task"),
         _heads("strategy", "task"),
     ),
+    # What a model found out about two memories that look alike; linked to both.
+    Kind("comparison", "cmp", ("verdict", "probability")),
     # A conversation and its turns. The turns are what is searched; the episode holds what its people said in one piece,
     # because a conversation about something says it here and there.
     Kind(
         "episode",
         "epi",
         ("title", "speakers", "turns", "next", "ended_at", "said"),
-        _joined("title", "said"),
+        lambda body: "\n".join(filter(None, (body["title"], body.get("said")))),
         decode=_episode,
         editable=("title",),
     ),

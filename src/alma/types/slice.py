@@ -27,6 +27,8 @@ class Explanation:
     words: float
     shared_words: tuple[str, ...]
     reason: str
+    standing: bool = False
+    """It is shown whatever the task is, and does not match it."""
 
     def __str__(self) -> str:
         """The others count only as far as it is similar, so similarity stands before them all."""
@@ -55,6 +57,8 @@ class MemorySlice:
     rules: list[Rule] = field(default_factory=list)
     episodes: list[Episode] = field(default_factory=list)
     """Conversations, each with the turns that matter."""
+    standing_rules: list[Rule] = field(default_factory=list)
+    """Rules in force that do not match the task. The prompt shows them; iteration leaves them out."""
     turns: list[Turn] = field(default_factory=list)
     """Single turns, when they were asked for instead of conversations."""
     progressive: bool = False

@@ -8,6 +8,7 @@ codes is an integer.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import mul
@@ -42,6 +43,20 @@ def cosine(a: Vector, b: Vector) -> float:
         raise ValueError(f"vectors of {len(a)} and {len(b)} dimensions cannot be compared")
     scale = norm(a) * norm(b)
     return dot(a, b) / scale if scale else 0.0
+
+
+def cosines(vectors: Sequence[Vector], others: Sequence[Vector]) -> list[list[float]]:
+    """Return the cosine of each vector with each of the others, which have the same length."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not vectors or not others:
+        return [[cosine(one, other) for other in others] for one in vectors]
+    first, second = (
+        numpy.frombuffer(b"".join(some), numpy.int8).reshape(len(some), -1).astype(numpy.int32)
+        for some in (vectors, others)
+    )
+    scales = numpy.outer([norm(one) for one in vectors], [norm(other) for other in others])
+    table: list[list[float]] = (first @ second.T / numpy.where(scales == 0.0, 1.0, scales)).tolist()
+    return table
 
 
 def unit(vector: Vector) -> list[float]:

@@ -32,7 +32,8 @@ class Breaking(HashEmbedder):
 def path(tmp_path: Path) -> Path:
     with ALMA(SQLiteStore(tmp_path / "a.db"), HashEmbedder(64)) as alma:
         alma.add_many(
-            {"type": "domain_knowledge", "agent": "dev", "domain": "d", "fact": f"Fact {n}"} for n in range(40)
+            {"type": "domain_knowledge", "agent": "dev", "domain": "d", "fact": f"{n} is the number of a fact"}
+            for n in range(40)
         )
         for _ in range(3):
             alma.learn("dev", "Deploy auth service", "success", "Canary")
@@ -68,7 +69,7 @@ def test_it_goes_on_where_it_stopped(path: Path, monkeypatch: pytest.MonkeyPatch
         assert alma.retrieve("Fact 3", "dev").total_items  # the old embedder still reads
     with ALMA(SQLiteStore(path), HashEmbedder(128)) as alma:
         assert 0 < alma.reindex() < 45
-        assert alma.retrieve("Fact 3", "dev").domain_knowledge[0].fact == "Fact 3"
+        assert alma.retrieve("3 is the number of a fact", "dev").domain_knowledge[0].fact[:2] == "3 "
 
 
 class Other(HashEmbedder):

@@ -8,8 +8,9 @@ two meets a conflict, looks again, and finds the group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import lru_cache
 
 from ...reading.local import are_opposites
@@ -23,9 +24,11 @@ from ..admit import build
 from ..context import Engine
 from ..drafts import Draft
 from ..search import neighbours
-from ..text import fingerprint, stems, words
+from ..text import STOP, fingerprint, stem, stems, words
 
 _NEAR = 8
+_LABEL_WORDS = 60
+_SIGNS = ".,;:!?"
 _FEW_WORDS = 6
 _WAYS = (("up", "down"), ("on", "off"), ("in", "out"))
 # Tasks this close are of one sort; below the other, of two; in between words decide.
@@ -81,6 +84,29 @@ def same_task(task: str, other: str, alike: float | None, task_type: str = "", o
     shared = len(mine & theirs)
     most = shared >= 0.6 * min(len(mine), len(theirs))
     return mine == theirs or (most and (alike is not None or shared >= 2))
+
+
+def label_of(group: Record) -> str:
+    """Return what the tasks of a group share."""
+    return str(group.body.get("label") or group.body["task"])
+
+
+def share_label(label: str, task: str) -> str:
+    """Return the words of `label` that `task` shares, in their order; `label` where it shares nothing that tells."""
+    if label == task:
+        return label
+    own = label.split()
+    mine, theirs = ([stem(word.casefold().strip(_SIGNS)) for word in text.split()] for text in (label, task))
+    # Of a pasted page only the beginning is compared.
+    matcher = SequenceMatcher(None, mine[:_LABEL_WORDS], theirs[:_LABEL_WORDS], autojunk=False)
+    shared = [own[at] for block in matcher.get_matching_blocks() for at in range(block.a, block.a + block.size)]
+    while shared and shared[-1].casefold().strip(_SIGNS) in STOP:
+        shared.pop()
+    return " ".join(shared).strip(_SIGNS) if _tells(shared) else label
+
+
+def _tells(shared: Sequence[str]) -> bool:
+    return any(word.casefold().strip(_SIGNS) not in STOP for word in shared)
 
 
 def fits(attempt: Attempt, record: Record) -> bool:

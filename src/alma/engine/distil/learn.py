@@ -17,7 +17,7 @@ from ...types.vector import Vector
 from ..admit import Attempting, build, commit, screen
 from ..context import Engine
 from ..drafts import Draft, Episode
-from .groups import Attempt, Groups
+from .groups import Attempt, Groups, label_of, share_label
 from .lessons import Case, advise, settle, with_error, works
 from .receipts import Receipts, claim_receipt
 
@@ -131,7 +131,9 @@ def _fold(
     group = groups.find_or_make(attempt)
     worked = works(group, engine.clock())
     seen = group.evidence.with_result(result.value_of, engine.clock())
-    group = with_error(replace(group, evidence=seen), None if result is Result.SUCCESS else body["error"])
+    label = share_label(label_of(group), body["task"])
+    group = replace(group, evidence=seen, body={**group.body, "label": label})
+    group = with_error(group, None if result is Result.SUCCESS else body["error"])
     groups.put(group)
     case = Case(engine, groups, group, attempt)
     turned = settle(case)

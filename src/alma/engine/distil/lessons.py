@@ -17,7 +17,7 @@ from ..evidence import WORKS, Standing, believe, rate, standing
 from ..search import neighbours
 from ..text import fingerprint, shorten
 from ..tombstones import buried, buried_ids, lesson_key
-from .groups import Attempt, Groups, fits, lesson_id
+from .groups import Attempt, Groups, fits, label_of, lesson_id
 
 MAX_ERRORS = 5
 _ERROR_CHARS = 240
@@ -71,7 +71,7 @@ def settle(case: Case) -> list[Record]:
 
 def _is_buried(case: Case, kind: MemoryType, name: str) -> bool:
     """Whether the lesson was deleted: this one, or one in the same words that another group had."""
-    words = {"strategy": case.group.body["strategy"], "condition": case.group.body["task"]}
+    words = {"strategy": case.group.body["strategy"], "condition": label_of(case.group)}
     key = lesson_key(kind, case.group.agent, case.group.user, words)
     return bool(buried_ids(case.engine, [name]) or buried(case.engine, [key]))
 
@@ -131,7 +131,7 @@ def _because(group: Record) -> str:
 def describe_lesson(case: Case, kind: MemoryType) -> dict[str, Any]:
     """Return the body of the lesson that a group teaches."""
     told = case.group.body
-    common = {"condition": told["task"], "task_type": told["task_type"], "metadata": {}}
+    common = {"condition": label_of(case.group), "task_type": told["task_type"], "metadata": {}}
     if kind is MemoryType.HEURISTIC:
         return {"strategy": told["strategy"], **common}
     return {

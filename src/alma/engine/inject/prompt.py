@@ -25,6 +25,7 @@ _BRIEF_CHARS = 85
 _DATA_CHARS = 240
 _NOTED = {"agent": " (noted by an agent)", "import": " (imported)"}
 """Beside what a user wants, where it was not the user who said it."""
+_NEWER = "; there is a newer one, above"
 _CHARS_PER_TOKEN = 3.5
 _MORE = "Each line is a summary: `get` with the id in brackets gives the whole."
 
@@ -57,6 +58,7 @@ def render(memories: MemorySlice, max_tokens: int) -> str:
 def _sections(memories: MemorySlice) -> Iterator[tuple[str, list[Memory]]]:
     yield "What the user wants", list(memories.preferences)
     yield "What the user has taught", list(memories.rules)
+    yield "What the user has taught, whatever the task", list(memories.standing_rules)
     yield "What worked before", list(memories.heuristics)
     yield "What to avoid", list(memories.anti_patterns)
     yield "What is known", list(memories.domain_knowledge)
@@ -130,7 +132,8 @@ def _say(text: str) -> str:
 
 def line(memory: Memory) -> str:
     if _is_data(memory):
-        return f"- {quote.quote_data(_summary(memory), memory.origin, _DATA_CHARS)}"
+        newer = _date(memory) if memory.newer else ""
+        return f"- {quote.quote_data(_summary(memory), memory.origin, _DATA_CHARS)}{newer}"
     match memory:
         case Heuristic():
             return _heuristic(memory)
@@ -148,19 +151,26 @@ def line(memory: Memory) -> str:
 
 
 def _date(memory: Memory) -> str:
-    """When a preference or a fact was last stated: of two that contradict each other the later one holds."""
+    """When a memory was last stated, where that matters: of two that contradict each other the later one holds."""
     match memory:
         case UserPreference():
-            return f" ({memory.timestamp:%Y-%m-%d})"
+            stated = memory.timestamp
         case DomainKnowledge():
-            return f" ({memory.last_verified:%Y-%m-%d})"
-    return ""
+            stated = memory.last_verified
+        case _ if memory.newer:
+            stated = memory.created_at
+        case _:
+            return ""
+    return f" ({stated:%Y-%m-%d}{_NEWER if memory.newer else ''})"
 
 
 def _heuristic(memory: Heuristic) -> str:
     when = f"{_say(memory.condition)}: " if memory.condition else ""
     proof = f" (worked {memory.success_count} of {memory.occurrence_count} times)" if memory.occurrence_count else ""
-    return f"- {when}{_say(memory.strategy)}{proof}"
+    others = "; ".join(
+        f"{_say(one.strategy)}, worked {one.success_count} of {one.occurrence_count}" for one in memory.similar
+    )
+    return f"- {when}{_say(memory.strategy)}{proof}{f' Similar: {others}' if others else ''}"
 
 
 def _anti_pattern(memory: AntiPattern) -> str:
@@ -168,14 +178,14 @@ def _anti_pattern(memory: AntiPattern) -> str:
     times = f" (failed {memory.occurrence_count} times)" if memory.occurrence_count > 1 else ""
     why = f" Why: {_say(memory.why_bad)}." if memory.why_bad else ""
     instead = f" Instead: {_say(memory.better_alternative)}." if memory.better_alternative else ""
-    return f"- {when}not {_say(memory.pattern)}{times}.{why}{instead}"
+    return f"- {when}not {_say(memory.pattern)}{times}.{why}{instead}{_date(memory)}"
 
 
 def _rule(memory: Rule) -> str:
     occasion = describe_occasion(memory.trigger, memory.rule)
     when = f"{_say(occasion)}: " if occasion else ""
     why = f" Why: {_say(memory.why)}" if memory.why else ""
-    return f"- {when}{_say(memory.rule)}{why}"
+    return f"- {when}{_say(memory.rule)}{why}{_date(memory)}"
 
 
 def _outcome(memory: Outcome) -> str:

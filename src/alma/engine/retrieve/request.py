@@ -42,6 +42,7 @@ class Request:
     mode: Mode = Mode.DEFAULT
     types: frozenset[MemoryType] | None = None
     tags: tuple[str, ...] = ()
+    task_type: str = ""
     since: datetime | None = None
     until: datetime | None = None
     as_of: datetime | None = None
@@ -66,6 +67,9 @@ class Manner:
     """What the newest conversation gains over the oldest."""
 
 
+_REPLACEABLE = frozenset(
+    {MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE, MemoryType.RULE, MemoryType.ANTI_PATTERN}
+)  # fmt: skip
 _LEARNED = frozenset(
     {MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME, MemoryType.USER_PREFERENCE, MemoryType.RULE}
 )  # fmt: skip
@@ -106,6 +110,12 @@ class Asked:
         return self.manner.several if self.question.several else self.manner.top_k
 
     @property
+    def past(self) -> datetime | None:
+        """When the time that the question asks about ended; None unless it is over."""
+        ends = [window.end for window in self.windows]
+        return max(ends) if ends and max(ends) < self.now else None
+
+    @property
     def settings(self) -> Settings:
         changes: dict[str, object] = {}
         if self.manner.weights is not None:
@@ -118,6 +128,8 @@ class Asked:
         """What may be found of a kind: of this project, readable by the agent, of this user or of nobody."""
         asked = self.request
         until = asked.until if asked.as_of is None else min(asked.as_of, asked.until or asked.as_of)
+        past = self.past if asked.as_of is None and kind in _REPLACEABLE else None
+        is_current = asked.as_of is None and past is None
         rule = kind == MemoryType.RULE
         return Where(
             kinds={kind},
@@ -126,9 +138,10 @@ class Asked:
             sessions={""} if rule else None,
             agents=self.engine.scopes.readable(asked.agent),
             users=visible_users(asked.user),
-            statuses={Status.ACTIVE} if asked.as_of is None else {Status.ACTIVE, Status.SUPERSEDED},
+            # Asked about last March, it finds what was replaced since.
+            statuses={Status.ACTIVE} if is_current else {Status.ACTIVE, Status.SUPERSEDED},
             tagged=set(asked.tags) or None,
             created_from=asked.since,
             created_to=until,
-            valid_at=asked.as_of or self.now,
+            valid_at=asked.as_of or past or self.now,
         )

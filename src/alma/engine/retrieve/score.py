@@ -47,6 +47,7 @@ def explain(
         words=candidate.words,
         shared_words=shared,
         reason=_reason(candidate, shared, standing, ahead),
+        standing=standing,
     )
 
 
@@ -58,7 +59,8 @@ def shared_words(query: str, text: str) -> tuple[str, ...]:
 def _reason(candidate: Candidate, shared: tuple[str, ...], standing: bool, ahead: float | None) -> str:
     found = []
     if standing:
-        found.append("a standing preference of the user")
+        is_rule = candidate.record.kind == MemoryType.RULE
+        found.append("a rule in force" if is_rule else "a standing preference of the user")
     if candidate.cosine is not None:
         found.append(f"meaning {candidate.cosine:.2f}")
     if shared:

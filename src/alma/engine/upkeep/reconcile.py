@@ -1,0 +1,152 @@
+"""Ask a model how look-alikes relate, and keep what it says: once for each pair, and so that it can be undone.
+
+What a newer memory repeats, replaces or contradicts is superseded: it stays in history, and `update` with the status
+'active' restores it. Pairs about different things are no longer marked. A call that fails changes nothing: what was
+not answered is asked the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from ...errors import ModelError
+from ...ports import Model
+from ...reading.port import About, Comparer, Pair, Relation, Verdict
+from ...types.query import Where
+from ...types.record import Record, Status
+from ...types.rules import EVERYWHERE
+from ..admit import change, commit, revise
+from ..comparisons import APART, RecordPair, build_comparison, comparison_id, find_comparisons
+from ..context import Engine
+from ..retrieve.lookalikes import FIELDS, NEAR, list_lookalikes, read_words, stated_at
+
+MAX_PAIRS = 400
+"""So many are compared in one run; the next run goes on."""
+_BATCH = 40
+_MAX_RECORDS = 500
+"""So many of the newest memories of a kind are compared with each other."""
+_NEAREST = 5
+_SURE = 0.7
+_REASONS = {
+    Verdict.SAME: "a later memory says the same",
+    Verdict.REPLACES: "a later memory takes its place",
+    Verdict.CONTRADICTS: "a later memory contradicts it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What one run did. `superseded` holds ids; `waiting` pairs were not answered and are asked again."""
+
+    compared: int = 0
+    superseded: tuple[str, ...] = ()
+    apart: int = 0
+    """Pairs that turned out to be about different things."""
+    waiting: int = 0
+    problem: str = ""
+    """Why pairs are waiting, or why nothing was compared."""
+
+
+def list_unresolved(engine: Engine) -> list[RecordPair]:
+    """Return the pairs of active memories that look alike and were not compared yet, in a fixed order."""
+    pairs: list[RecordPair] = []
+    for kind in FIELDS:
+        where = Where(kinds={kind}, projects={engine.project, EVERYWHERE}, statuses={Status.ACTIVE}, sessions={""})
+        records = list(engine.store.scan(where, _MAX_RECORDS))
+        by_newer: dict[str, list[tuple[float, RecordPair]]] = {}
+        for one in list_lookalikes(engine, records, records, NEAR):
+            by_newer.setdefault(one.newer.id, []).append((-one.likeness, (one.older, one.newer)))
+        for nearest in by_newer.values():
+            pairs += [pair for _, pair in sorted(nearest, key=lambda entry: (entry[0], entry[1][0].id))[:_NEAREST]]
+    known = find_comparisons(engine, pairs)
+    unresolved = [pair for pair in pairs if (pair[0].id, pair[1].id) not in known]
+    return sorted(unresolved, key=lambda pair: (pair[1].kind, stated_at(pair[1]), *map(read_words, reversed(pair))))
+
+
+def reconcile_by_model(engine: Engine, model: Model | None, limit: int = MAX_PAIRS) -> Reconciled:
+    """Ask the configured model. Without one nothing is compared, and `problem` says so."""
+    if model is None:
+        return Reconciled(waiting=len(list_unresolved(engine)), problem="no model is configured")
+    # Loaded here because it takes longer than most calls, and few have a model.
+    from ...reading.model import ModelReader
+
+    return reconcile(engine, ModelReader(model), limit)
+
+
+def reconcile(engine: Engine, reader: Comparer, limit: int = MAX_PAIRS) -> Reconciled:
+    """Have the reader compare look-alikes, and supersede what is out of date."""
+    pairs = list_unresolved(engine)
+    compared, apart, superseded = 0, 0, list[str]()
+    for batch in split_pairs(pairs[:limit]):
+        try:
+            relations = reader.compare([read_pair(pair) for pair in batch])
+        except ModelError as error:
+            return Reconciled(compared, tuple(superseded), apart, len(pairs) - compared, str(error))
+        answered = [
+            (pair, relation) for pair, relation in zip(batch, relations, strict=True) if relation.probability > 0.0
+        ]
+        superseded += commit_verdicts(engine, answered)
+        compared += len(answered)
+        apart += sum(relation.verdict in APART for _, relation in answered)
+    return Reconciled(compared, tuple(superseded), apart, len(pairs) - compared)
+
+
+def split_pairs(pairs: Sequence[RecordPair]) -> Iterator[Sequence[RecordPair]]:
+    """Yield as many pairs at a time as are asked about in one call, all of one kind."""
+    for _, group in groupby(pairs, key=lambda pair: pair[1].kind):
+        of_kind = list(group)
+        for start in range(0, len(of_kind), _BATCH):
+            yield of_kind[start : start + _BATCH]
+
+
+def read_pair(pair: RecordPair) -> Pair:
+    return Pair(read_words(pair[0]), read_words(pair[1]), About.FACT)
+
+
+def commit_verdicts(engine: Engine, answered: Sequence[tuple[RecordPair, Relation]]) -> list[str]:
+    """Store the verdicts in one transaction; return the ids of what was superseded."""
+
+    def attempt() -> tuple[list[str], list[Record]]:
+        ids = {record.id for pair, _ in answered for record in pair}
+        current = {record.id: record for record in engine.store.get(list(ids))}
+        known = {one.id for one in engine.store.get([comparison_id(*pair) for pair, _ in answered])}
+        ended: dict[str, Record] = {}
+        fresh: list[Record] = []
+        for (older, newer), relation in answered:
+            if comparison_id(older, newer) in known or not _is_unchanged(current, older, newer):
+                continue
+            fresh.append(build_comparison(engine, older, newer, relation))
+            if older.id not in ended and newer.id not in ended and _is_superseded(older, newer, relation):
+                ended[older.id] = _end_record(engine, current[older.id], newer)
+                reason = f"{_REASONS[relation.verdict]}: {read_words(newer)}"
+                fresh.append(change(engine, older, "superseded", reason, {"status": str(older.status)}, newer.id))
+        return list(ended), [*fresh, *ended.values()]
+
+    return commit(engine, attempt) if answered else []
+
+
+def _is_unchanged(current: dict[str, Record], *records: Record) -> bool:
+    """Return whether these records are active and say what they said when they were compared."""
+    held = [current.get(record.id) for record in records]
+    return all(
+        one is not None and one.status is Status.ACTIVE and one.text == record.text
+        for one, record in zip(held, records, strict=True)
+    )
+
+
+def _is_superseded(older: Record, newer: Record, relation: Relation) -> bool:
+    """Return whether the verdict is sure enough to end the older one. Nobody ends what is trusted more."""
+    is_replaced = relation.verdict in _REASONS and relation.probability >= _SURE
+    return is_replaced and older.provenance.weight <= newer.provenance.weight
+
+
+def _end_record(engine: Engine, older: Record, newer: Record) -> Record:
+    moment = stated_at(newer)
+    begun = older.valid_from or older.created_at
+    ended = revise(
+        engine, older, status=Status.SUPERSEDED, superseded_by=newer.id, valid_to=moment if begun < moment else None
+    )
+    # It says nothing new, so it is not dated anew.
+    return replace(ended, updated_at=older.updated_at)
