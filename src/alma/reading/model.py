@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from itertools import zip_longest
 from typing import Any, TypeVar
 
-from ..errors import ModelUnavailableError
 from ..ports import Model
 from ..types.asking import Prompt
 from ..types.kinds import Result
@@ -55,15 +55,9 @@ _LITERAL = re.compile(r"`([^`]+)`|(?<!\w)(--?\w[\w-]*|[\w.-]*[./_@\\]\w[\w./@-]*
 @lru_cache(maxsize=8)
 def load_prompt(name: str) -> Mapping[str, Any]:
     """Return a prompt file: its version, system text, schema and answer length."""
-    try:
-        import yaml
-    except ImportError as error:
-        # A plug-in from a marketplace runs with whatever Python is there.
-        raise ModelUnavailableError("the prompts need PyYAML, which this Python lacks", (0, 0, 0.0)) from error
-    loaded: Mapping[str, Any] = yaml.safe_load(
-        files(__package__).joinpath("prompts").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    )
-    return loaded
+    text = files(__package__).joinpath("prompts").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    loaded = tomllib.loads(text)
+    return {**loaded, "schema": json.loads(loaded["schema"])}
 
 
 class ModelReader:
