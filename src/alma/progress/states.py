@@ -10,8 +10,8 @@
 | failed      | pending, in_progress, blocked                |
 
 An item that waits for another is blocked: it can be given up (failed), but it cannot be begun, reviewed or done
-before what it waits for is done. Whoever sets an item that waits for nothing to blocked holds it: then it stays
-blocked until somebody sets it to something else.
+before what it waits for is done. An item that waits for nothing and is set to blocked is held: it stays blocked until
+somebody sets another status.
 """
 
 from __future__ import annotations
@@ -26,76 +26,62 @@ from .types import Status
 
 Body = Mapping[str, Any]
 
+_REOPENED = (Status.PENDING, Status.IN_PROGRESS, Status.BLOCKED)
 TRANSITIONS: Mapping[Status, tuple[Status, ...]] = {
     Status.PENDING: (Status.IN_PROGRESS, Status.BLOCKED, Status.REVIEW, Status.DONE, Status.FAILED),
     Status.IN_PROGRESS: (Status.PENDING, Status.BLOCKED, Status.REVIEW, Status.DONE, Status.FAILED),
     Status.BLOCKED: (Status.PENDING, Status.IN_PROGRESS, Status.FAILED),
     Status.REVIEW: (Status.PENDING, Status.IN_PROGRESS, Status.BLOCKED, Status.DONE, Status.FAILED),
-    Status.DONE: (Status.PENDING, Status.IN_PROGRESS, Status.BLOCKED),
-    Status.FAILED: (Status.PENDING, Status.IN_PROGRESS, Status.BLOCKED),
+    Status.DONE: _REOPENED,
+    Status.FAILED: _REOPENED,
 }
 AHEAD = (Status.PENDING, Status.IN_PROGRESS, Status.REVIEW)
 """What an item that waits for another cannot be."""
 
 
-def check(title: str, body: Body, status: Status) -> None:
-    """Whether an item may become that, or stay it."""
-    held = Status(body["status"])
-    if status is not held and status not in TRANSITIONS[held]:
-        reason = f": it waits for {', '.join(body['waiting_for'])}" if body["waiting_for"] else ""
-        valid = ", ".join(TRANSITIONS[held])
-        raise ValidationError(f"{title!r} is {held} and cannot be set to {status}{reason}. From {held}: {valid}.")
-    if body["waiting_for"] and status in (*AHEAD, Status.DONE) and status is not held:
-        names = ", ".join(body["waiting_for"])
+def check_move(body: Body, status: Status) -> None:
+    """Raise ValidationError unless an item may get that status; it may always keep its own."""
+    title, current, blockers = body["title"], Status(body["status"]), ", ".join(body["waiting_for"])
+    if status is current:
+        return
+    if status not in TRANSITIONS[current]:
+        reason = f": it waits for {blockers}" if blockers else ""
+        valid = ", ".join(TRANSITIONS[current])
+        raise ValidationError(f"{title!r} is {current} and cannot be set to {status}{reason}. From {current}: {valid}.")
+    if blockers and status in (*AHEAD, Status.DONE):
         raise ValidationError(
-            f"{title!r} cannot be set to {status} while it waits for {names}: finish that, or remove the blocker"
+            f"{title!r} cannot be set to {status} while it waits for {blockers}: finish that, or remove the blocker"
         )
 
 
-def moved(body: Body, status: Status, now: datetime) -> dict[str, Any]:
-    """What changes in an item with its status; nothing is asked."""
-    held = Status(body["status"])
+def move_item(body: Body, status: Status, now: datetime) -> dict[str, Any]:
+    """Return what changes in an item with its status: times, attempts and the claim."""
+    current, moment = body["status"], times.to_iso(now)
     changes: dict[str, Any] = {"status": str(status)}
-    if held is Status.IN_PROGRESS and status is not held:
-        changes |= _left(body, now)
-    if status is Status.IN_PROGRESS and status is not held:
-        changes |= begun(body, now)
-    if status is Status.DONE:
-        changes["completed_at"] = body["completed_at"] or times.to_iso(now)
-    else:
-        changes["completed_at"] = None
+    if current == Status.IN_PROGRESS and status is not Status.IN_PROGRESS:
+        changes |= stop_work(body, now)
+    if status is Status.IN_PROGRESS and current != Status.IN_PROGRESS:
+        changes |= {"started_at": body["started_at"] or moment, "working_since": moment}
+        changes["attempt_count"] = body["attempt_count"] + 1
+    changes["completed_at"] = (body["completed_at"] or moment) if status is Status.DONE else None
     changes["held"] = status is Status.BLOCKED and not body["waiting_for"]
     return changes
 
 
-def begun(body: Body, now: datetime) -> dict[str, Any]:
-    moment = times.to_iso(now)
-    return {
-        "started_at": body["started_at"] or moment,
-        "working_since": moment,
-        "attempt_count": body["attempt_count"] + 1,
-    }
+def claim_item(body: Body, agent: str, until: datetime, now: datetime) -> dict[str, Any]:
+    """Return what changes when an agent claims an item and begins it.
 
-
-def claimed(body: Body, agent: str, until: datetime, now: datetime) -> dict[str, Any]:
-    """To claim is to begin. Whoever had it before and let the lease run out worked on it until then."""
+    An agent that let its lease expire worked on the item until then.
+    """
     ended = times.from_iso(body["claimed_until"]) or now
-    lapsed = _left(body, min(now, ended)) if body["status"] == Status.IN_PROGRESS else {}
-    after = {**body, **lapsed, "status": str(Status.PENDING)}
-    return {
-        **lapsed,
-        **moved(after, Status.IN_PROGRESS, now),
-        "claimed_by": agent,
-        "claimed_until": times.to_iso(until),
-    }
+    lapsed = stop_work(body, min(now, ended)) if body["status"] == Status.IN_PROGRESS else {}
+    begun = move_item({**body, **lapsed, "status": str(Status.PENDING)}, Status.IN_PROGRESS, now)
+    return {**lapsed, **begun, "claimed_by": agent, "claimed_until": times.to_iso(until)}
 
 
-def _left(body: Body, at: datetime) -> dict[str, Any]:
+def stop_work(body: Body, at: datetime) -> dict[str, Any]:
+    """Return the time spent up to a moment; the claim ends with the work."""
     since = times.from_iso(body["working_since"])
     spent = max(timedelta(0), at - since) if since else timedelta(0)
-    return {
-        "time_spent_ms": body["time_spent_ms"] + spent // timedelta(milliseconds=1),
-        "working_since": None,
-        "claimed_by": None,
-        "claimed_until": None,
-    }
+    total = body["time_spent_ms"] + spent // timedelta(milliseconds=1)
+    return {"time_spent_ms": total, "working_since": None, "claimed_by": None, "claimed_until": None}

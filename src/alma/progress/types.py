@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -119,18 +119,6 @@ class ProgressSummary:
         return self.by_status[Status.BLOCKED]
 
     @property
-    def items_pending(self) -> int:
-        return self.by_status[Status.PENDING]
-
-    @property
-    def items_in_review(self) -> int:
-        return self.by_status[Status.REVIEW]
-
-    @property
-    def items_failed(self) -> int:
-        return self.by_status[Status.FAILED]
-
-    @property
     def completion_percentage(self) -> float:
         return 100.0 * self.items_done / self.items_total if self.items_total else 0.0
 
@@ -168,39 +156,33 @@ class ItemChange:
     after: Mapping[str, Any] = field(default_factory=dict)
 
 
+_OF_RECORD = ("id", "project_id", "agent", "archived", "tags", "created_at", "updated_at")
+_IN_BODY = tuple(part.name for part in fields(WorkItem) if part.name not in _OF_RECORD)
+_MOMENTS = ("started_at", "completed_at", "claimed_until")
+
+
 def item_of(record: Record) -> WorkItem:
-    body = record.body
-    tests, results = tuple(body["tests"]), body["test_results"]
+    body = {name: record.body[name] for name in _IN_BODY}
+    body |= {name: tuple(value) for name, value in body.items() if isinstance(value, list)}
+    body |= {name: times.from_iso(body[name]) for name in _MOMENTS}
     return WorkItem(
+        **(body | {"status": Status(body["status"])}),
         id=record.id,
         project_id=record.project,
         agent=record.agent or None,
-        title=body["title"],
-        description=body["description"],
-        item_type=body["item_type"],
-        status=Status(body["status"]),
-        priority=body["priority"],
-        started_at=times.from_iso(body["started_at"]),
-        completed_at=times.from_iso(body["completed_at"]),
-        time_spent_ms=body["time_spent_ms"],
-        attempt_count=body["attempt_count"],
-        parent_id=body["parent_id"],
-        blocks=tuple(body["blocks"]),
-        blocked_by=tuple(body["blocked_by"]),
-        waiting_for=tuple(body["waiting_for"]),
-        tests=tests,
-        tests_passing=body["tests_passing"],
-        test_results=results,
-        estimate_minutes=body["estimate_minutes"],
-        notes=body["notes"],
-        claimed_by=body["claimed_by"],
-        claimed_until=times.from_iso(body["claimed_until"]),
         archived=record.status is Standing.ARCHIVED,
         tags=record.tags,
         created_at=record.created_at,
         updated_at=record.updated_at,
-        metadata=body["metadata"],
     )
+
+
+def body_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of a new item: the given fields, and the defaults of the others."""
+    blank = WorkItem(title="")
+    values = {name: getattr(blank, name) for name in _IN_BODY}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return {**plain, "status": str(blank.status), "held": False, "working_since": None, **given}
 
 
 def log_of(record: Record) -> ProgressLog:
