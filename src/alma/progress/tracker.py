@@ -11,9 +11,9 @@ from ..engine import things, validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.search import by_words
+from ..engine.stats import count_records
 from ..errors import ValidationError
 from ..opening import Holder
-from ..ports import Countable
 from ..types import times
 from ..types.query import Where
 from ..types.record import Record
@@ -409,9 +409,7 @@ def _most_urgent(records: Iterable[Record]) -> list[WorkItem]:
 
 
 def _count(engine: Engine, where: Where) -> int:
-    if isinstance(engine.store, Countable):
-        return sum(engine.store.count(where).values())
-    return sum(1 for _ in engine.store.scan(where))
+    return sum(count_records(engine, where).values())
 
 
 def _session_start(engine: Engine, session: str) -> datetime | None:

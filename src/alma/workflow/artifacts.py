@@ -6,137 +6,85 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from ..engine import things, validate
 from ..engine.admit import clean, commit
 from ..engine.context import Engine
 from ..errors import ValidationError
-from ..types.query import Where
 from ..types.record import Record
-from . import runs
-from .runs import known_id
-from .types import Artifact
+from .records import Put, known_id, open_run
 
-_KIND = "artifact"
 # A drive letter (`C:\\x`) is no scheme, and a file may have a colon in its name.
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|urn:")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MAX_LOCATION = 4_000
-_CHUNK = 1 << 20
 
 
-class Found:
+class Content(NamedTuple):
     """Where an artifact is, and what is known of its content."""
 
-    __slots__ = ("digest", "location", "name", "size")
-
-    def __init__(self, location: str, name: str, digest: str | None, size: int | None) -> None:
-        self.location = location
-        self.name = name
-        self.digest = digest
-        self.size = size
+    location: str
+    name: str
+    digest: str | None
+    size: int | None
 
 
-def look(location: str | os.PathLike[str], digest: str | None, size: int | None) -> Found:
-    """A file is read for its digest; what a URI names is taken at the caller's word and never fetched."""
-    given = validate.text("location", os.fspath(location), _MAX_LOCATION).strip()
-    if clean(given) != given:
+def read_content(location: str | os.PathLike[str], digest: str | None, size: int | None) -> Content:
+    """Read a file for its digest; what a URI names is taken at the caller's word and never fetched."""
+    place = validate.text("location", os.fspath(location), _MAX_LOCATION).strip()
+    if clean(place) != place:
         raise ValidationError(
             "location holds what looks like a secret and would not be kept as it is; link it without credentials"
         )
-    told = None if digest is None else _digest(digest)
-    most = None if size is None else validate.whole("size", size, 0, 2**63)
-    if _URI.match(given) and not given.lower().startswith("file:"):
-        return Found(given, given.rstrip("/").rpartition("/")[2] or given, told, most)
-    return _file(_path(given), told, most)
-
-
-def _path(given: str) -> Path:
-    if given.lower().startswith("file:"):
+    if digest is not None:
+        text = validate.name("digest", digest).lower()
+        text = text if ":" in text else f"sha256:{text}"
+        if not _DIGEST.fullmatch(text):
+            raise ValidationError(f"digest must be the 64 hexadecimal digits of a SHA-256, not {digest!r}")
+        digest = text
+    if size is not None:
+        validate.whole("size", size, 0, 2**63)
+    if place.lower().startswith("file:"):
         from urllib.parse import urlsplit
         from urllib.request import url2pathname
 
-        return Path(url2pathname(urlsplit(given).path))
-    return Path(given).expanduser()
+        return _read_file(Path(url2pathname(urlsplit(place).path)), digest, size)
+    if _URI.match(place):
+        return Content(place, place.rstrip("/").rpartition("/")[2] or place, digest, size)
+    return _read_file(Path(place).expanduser(), digest, size)
 
 
-def _file(path: Path, told: str | None, size: int | None) -> Found:
+def _read_file(path: Path, digest: str | None, size: int | None) -> Content:
     try:
         with path.open("rb") as file:
-            hashed = hashlib.sha256()
-            while piece := file.read(_CHUNK):
-                hashed.update(piece)
+            actual = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
             length = file.tell()
     except OSError as error:
         raise ValidationError(
             f"location {str(path)!r} is not a file that can be read ({error.strerror}); pass a file or a URI"
         ) from None
-    found = f"sha256:{hashed.hexdigest()}"
-    if told is not None and told != found:
-        raise ValidationError(f"{str(path)!r} has the digest {found}, not {told}: it is not the file that was meant")
+    if digest not in (None, actual):
+        raise ValidationError(f"{str(path)!r} has the digest {actual}, not {digest}: it is not the file that was meant")
     if size is not None and size != length:
         raise ValidationError(f"{str(path)!r} has {length:,} bytes, not {size:,}: it is not the file that was meant")
-    return Found(str(path.resolve()), path.name, found, length)
+    return Content(str(path.resolve()), path.name, actual, length)
 
 
-def _digest(given: object) -> str:
-    text = validate.name("digest", given).lower()
-    text = text if ":" in text else f"sha256:{text}"
-    if not _DIGEST.fullmatch(text):
-        raise ValidationError(f"digest must be the 64 hexadecimal digits of a SHA-256, not {given!r}")
-    return text
+def save_artifact(engine: Engine, run: str, node: str, agent: str, content: Content, **fields: Any) -> Record:
+    """Keep one record for a run, a node and a place: linked again, it tells of the content that is there now."""
+    id = known_id("art", engine.project, run, node, content.location)
 
-
-def link(
-    engine: Engine, run: str, node: str, found: Found, *, kind: str, name: str, agent: str, metadata: dict[str, object]
-) -> Artifact:
-    """One record for a run, a node and a place: linked again, it tells of the content that is there now."""
-    id = known_id("art", engine.project, run, node, found.location)
-
-    def attempt() -> tuple[Record, list[Record]]:
-        held = engine.store.get([id])
-        owner, fresh = runs.begun(engine, run, agent=agent, goes_on=False)
-        body = {
-            "name": name or found.name,
-            "path": found.location,
-            "kind": kind,
-            "size": found.size,
-            "digest": found.digest,
-            "workflow": owner.body["workflow"],
-            "run": run,
-            "node": node,
-            "metadata": metadata,
-        }
-        also = [owner] if fresh else []
-        if not held:
-            draft = things.draft(_KIND, body, agent=agent, session=run)
+    def attempt() -> Put:
+        records = engine.store.get([id])
+        owner, changed = open_run(engine, run, agent=agent, resumes=False)
+        found = {"name": content.name, "path": content.location, "size": content.size, "digest": content.digest}
+        body = {**found, "workflow": owner.body["workflow"], "run": run, "node": node, **fields}
+        if not records:
+            draft = things.draft("artifact", body, agent=agent, session=run)
             record = things.made(engine, draft, id=id, links=(owner.id,))
-            return record, [record, *also]
-        record = things.altered(engine, held[0], body)
-        return (held[0], also) if record.body == held[0].body else (record, [record, *also])
+            return record, [record, *changed]
+        record = things.altered(engine, records[0], body)
+        return (records[0], changed) if record.body == records[0].body else (record, [record, *changed])
 
-    return decode(commit(engine, attempt))
-
-
-def linked(engine: Engine, run: str) -> list[Record]:
-    where = Where(kinds={_KIND}, projects={engine.project}, sessions={run} if run else None)
-    return list(engine.store.scan(where))
-
-
-def decode(record: Record) -> Artifact:
-    body = record.body
-    return Artifact(
-        id=record.id,
-        run_id=record.session,
-        workflow_id=body["workflow"],
-        node_id=body["node"],
-        name=body["name"],
-        location=body["path"],
-        kind=body["kind"],
-        digest=body["digest"],
-        size=body["size"],
-        agent=record.agent,
-        metadata=body["metadata"],
-        created_at=record.created_at,
-        updated_at=record.updated_at,
-    )
+    return commit(engine, attempt)

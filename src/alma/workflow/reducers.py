@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ValidationError, unknown
-from . import states as state_of
+from .states import UNLIMITED, canonical, read_state
 
 Values = Sequence[Any]
 Reduce = Callable[[Values], Any]
 State = Mapping[str, Any]
+_Labelled = list[tuple[str, dict[str, Any]]]
 
 _ABSENT = object()
 
@@ -29,43 +30,36 @@ class Misfit(Exception):
         self.value = value
 
 
-def _all(values: Values, wanted: str, *kinds: type) -> None:
+def _check_values(values: Values, wanted: str, *kinds: type) -> None:
     for value in values:
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise Misfit(wanted, value)
 
 
-def _append(values: Values) -> list[Any]:
-    return list(values)
-
-
 def _extend(values: Values) -> list[Any]:
-    _all(values, "lists", list)
+    _check_values(values, "lists", list)
     return [item for value in values for item in value]
 
 
 def _union(values: Values) -> list[Any]:
-    _all(values, "lists", list)
-    items = {state_of.canonical(item): item for value in values for item in value}
-    return [items[text] for text in sorted(items, key=lambda text: _rank(items[text], text))]
+    _check_values(values, "lists", list)
+    items = {canonical(item): item for value in values for item in value}
 
+    def rank(text: str) -> tuple[int, float, str]:
+        """Numbers by size, then texts, then the rest by how they are written."""
+        item = items[text]
+        if isinstance(item, bool) or not isinstance(item, int | float):
+            return (1 if isinstance(item, str) else 2, 0.0, text)
+        try:
+            return (0, float(item), text)
+        except OverflowError:
+            return (0, math.inf if item > 0 else -math.inf, text)
 
-def _rank(item: object, text: str) -> tuple[int, float, str]:
-    """Numbers by size, then texts, then the rest by how they are written."""
-    if isinstance(item, int | float) and not isinstance(item, bool):
-        return (0, _size(item), text)
-    return (1 if isinstance(item, str) else 2, 0.0, text)
-
-
-def _size(number: float) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf
+    return [items[text] for text in sorted(items, key=rank)]
 
 
 def _sum(values: Values) -> int | float:
-    _all(values, "numbers", int, float)
+    _check_values(values, "numbers", int, float)
     if all(isinstance(value, int) for value in values):
         return sum(values)
     # Exactly, and rounded once: floats added one by one depend on their order.
@@ -79,27 +73,16 @@ def _sum(values: Values) -> int | float:
 
 def _pick(choose: Callable[..., Any]) -> Reduce:
     def reduce(values: Values) -> Any:
-        first = values[0]
-        kinds: tuple[type, ...] = (
-            (bool,) if isinstance(first, bool) else (str,) if isinstance(first, str) else (int, float)
-        )
-        _all(values, "only numbers, only texts or only booleans", *kinds)
+        kinds = next((kind for kind in (bool, str) if isinstance(values[0], kind)), None)
+        _check_values(values, "only numbers, only texts or only booleans", *((kinds,) if kinds else (int, float)))
         # 1 and 1.0 are equal; which of them it is must not depend on the order.
-        return choose(values, key=lambda value: (value, state_of.canonical(value)))
+        return choose(values, key=lambda value: (value, canonical(value)))
 
     return reduce
 
 
-def _last(values: Values) -> Any:
-    return values[-1]
-
-
-def _first(values: Values) -> Any:
-    return values[0]
-
-
 def _merge_dict(values: Values) -> dict[str, Any]:
-    _all(values, "dicts", dict)
+    _check_values(values, "dicts", dict)
     out: dict[str, Any] = {}
     for value in values:
         for name, item in value.items():
@@ -109,14 +92,14 @@ def _merge_dict(values: Values) -> dict[str, Any]:
 
 
 REDUCERS: Mapping[str, Reduce] = {
-    "append": _append,
+    "append": list,
     "extend": _extend,
     "union": _union,
     "sum": _sum,
     "max": _pick(max),
     "min": _pick(min),
-    "last": _last,
-    "first": _first,
+    "last": lambda values: values[-1],
+    "first": lambda values: values[0],
     "merge_dict": _merge_dict,
 }
 """append: a list with each branch's value; extend: the branches' lists one after the other; union: what is in any of
@@ -132,104 +115,88 @@ def merge_states(
     *,
     base: State | None = None,
     default: Reducer | None = None,
-    names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """One state from those of several branches; the states given are left as they are.
+    """Merge the states of several branches into one, key by key: append, extend, union, sum, max, min, last, first,
+    merge_dict or a function of the list of values. The states given are left as they are.
 
     Each key is reduced over the branches that have it, by its reducer or by `default`. Without either it must not be
     contested: all branches that have it agree or, when the `base` they began from is given, at most one value differs
     from the base's.
     """
-    labelled = _labelled(states, names)
-    chosen = {str(key): _reducer(f"reducer of {key!r}", one) for key, one in _mapping(reducers).items()}
-    fallback = None if default is None else _reducer("default reducer", default)
-    began = None if base is None else state_of.read(dict(base), _UNLIMITED).value
-    keys = dict.fromkeys(key for _, state in labelled for key in state)
-    if began is not None:
-        keys |= dict.fromkeys(began)
-    out = {}
-    for key in keys:
+    labelled = _label_states(states)
+    if reducers is not None and not isinstance(reducers, Mapping):
+        raise ValidationError(f"reducers must be a dict from key to reducer, not {type(reducers).__name__}")
+    chosen = {str(key): _find_reducer(f"reducer of {key!r}", one) for key, one in (reducers or {}).items()}
+    fallback = None if default is None else _find_reducer("default reducer", default)
+    began = None if base is None else read_state(dict(base), UNLIMITED).value
+    merged = {}
+    for key in dict.fromkeys(key for state in (*(state for _, state in labelled), began or {}) for key in state):
         reduce = chosen.get(key, fallback)
-        found = [(name, state[key]) for name, state in labelled if key in state]
-        value = _uncontested(key, labelled, began) if reduce is None else _reduced(key, found, reduce)
+        value = _agree_value(key, labelled, began) if reduce is None else _reduce_values(key, labelled, reduce)
         if value is not _ABSENT:
-            out[key] = value
-    return state_of.read(out, _UNLIMITED).value
+            merged[key] = value
+    return read_state(merged, UNLIMITED).value
 
 
-_UNLIMITED = 2**62
-_Labelled = list[tuple[str, dict[str, Any]]]
-
-
-def _labelled(states: object, names: Sequence[str] | None) -> _Labelled:
+def _label_states(states: object) -> _Labelled:
     if isinstance(states, Mapping):
         pairs = [(f"branch {name!r}", state) for name, state in states.items()]
     elif isinstance(states, list | tuple):
-        labels = [f"branch {name!r}" for name in names] if names else [f"states[{at}]" for at in range(len(states))]
-        pairs = list(zip(labels, states, strict=True))
+        pairs = [(f"states[{at}]", state) for at, state in enumerate(states)]
     else:
         raise ValidationError(f"states must be a list of states or a dict of them, not {type(states).__name__}")
     if not pairs:
         raise ValidationError("states is empty; pass at least one state")
-    return [(label, state_of.read(state, _UNLIMITED).value) for label, state in pairs]
+    return [(label, read_state(state, UNLIMITED).value) for label, state in pairs]
 
 
-def _mapping(reducers: object) -> Mapping[str, Reducer]:
-    if reducers is None:
-        return {}
-    if not isinstance(reducers, Mapping):
-        raise ValidationError(f"reducers must be a dict from key to reducer, not {type(reducers).__name__}")
-    return reducers
+def _find_reducer(label: str, reducer: object) -> Reduce:
+    if callable(reducer):
+        return reducer
+    if reducer not in REDUCERS:
+        raise ValidationError(unknown(label, reducer, [*REDUCERS, "a function of the list of values"]))
+    return REDUCERS[str(reducer)]
 
 
-def _reducer(label: str, given: object) -> Reduce:
-    if callable(given):
-        return given
-    if given not in REDUCERS:
-        raise ValidationError(unknown(label, given, [*REDUCERS, "a function of the list of values"]))
-    return REDUCERS[str(given)]
-
-
-def _reduced(key: str, found: list[tuple[str, Any]], reduce: Reduce) -> Any:
-    values = [value for _, value in found]
+def _reduce_values(key: str, labelled: _Labelled, reduce: Reduce) -> Any:
+    values = [state[key] for _, state in labelled if key in state]
     if not values:
         return _ABSENT
     try:
         return reduce(values)
     except Misfit as misfit:
-        label = next(label for label, value in found if value is misfit.value)
+        label = next(label for label, state in labelled if state.get(key, _ABSENT) is misfit.value)
         name = next((name for name, one in REDUCERS.items() if one is reduce), "default")
         raise ValidationError(
             f"the reducer {name!r} for the key {key!r} needs {misfit.wanted}, but {label} has "
-            f"{_shown(misfit.value)}; nothing was merged"
+            f"{_show_value(misfit.value)}; nothing was merged"
         ) from None
 
 
-def _uncontested(key: str, labelled: _Labelled, base: State | None) -> Any:
-    """What the branches agree on: for a known beginning, what those who changed it made of it."""
+def _agree_value(key: str, labelled: _Labelled, base: State | None) -> Any:
+    """Return what the branches agree on: for a known beginning, what those who changed it made of it."""
     if base is None:
-        held = [(label, state[key]) for label, state in labelled if key in state]
+        values = [(label, state[key]) for label, state in labelled if key in state]
     else:
         began = base.get(key, _ABSENT)
         now = [(label, state.get(key, _ABSENT)) for label, state in labelled]
-        held = [(label, value) for label, value in now if not _same(value, began)] or [("base", began)]
-    for label, value in held[1:]:
-        if not _same(value, held[0][1]):
+        values = [(label, value) for label, value in now if not _is_same(value, began)] or [("base", began)]
+    (first, agreed), *others = values
+    for label, value in others:
+        if not _is_same(value, agreed):
             raise ValidationError(
-                f"the key {key!r} is {_shown(held[0][1])} in {held[0][0]} and {_shown(value)} in {label}, and has no "
+                f"the key {key!r} is {_show_value(agreed)} in {first} and {_show_value(value)} in {label}, and has no "
                 f"reducer; nothing was merged. Name one for it ({', '.join(REDUCERS)} or a function), or a default"
             )
-    return held[0][1]
+    return agreed
 
 
-def _same(a: object, b: object) -> bool:
-    if a is _ABSENT or b is _ABSENT:
-        return a is b
-    return state_of.canonical(a) == state_of.canonical(b)
+def _is_same(a: object, b: object) -> bool:
+    return a is b or (a is not _ABSENT and b is not _ABSENT and canonical(a) == canonical(b))
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     if value is _ABSENT:
         return "removed"
-    text = state_of.canonical(value)
+    text = canonical(value)
     return f"{text if len(text) <= 60 else text[:59] + '…'} ({type(value).__name__})"

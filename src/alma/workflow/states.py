@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ValidationError
 
 MAX_STATE_BYTES = 1_048_576
+UNLIMITED = 2**62
 _DEEPEST = 100
 
 
@@ -27,15 +28,15 @@ class State:
     size: int
 
 
-def read(state: object, most: int = MAX_STATE_BYTES) -> State:
-    """A state that can be kept, or an error that says where it cannot and why."""
+def read_state(state: object, most: int = MAX_STATE_BYTES) -> State:
+    """Return a state that can be kept, or raise an error that says where it cannot and why."""
     if not isinstance(state, dict):
         raise ValidationError(f"state must be a dict of JSON values, not {type(state).__name__}")
-    if not _comes_back(state, 0):
-        _explain("state", state, 0)
+    if flaw := _find_flaw(state, 0):
+        path, reason = flaw
+        raise ValidationError(f"state{path[:200]} {reason}")
     try:
-        text = json.dumps(state, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-        data = text.encode()
+        data = canonical(state).encode()
     except ValueError as error:
         raise ValidationError(f"state cannot be written as JSON: {error}") from None
     if len(data) > most:
@@ -43,75 +44,58 @@ def read(state: object, most: int = MAX_STATE_BYTES) -> State:
             f"the state takes {len(data):,} bytes as JSON; at most {most:,} are kept in one checkpoint. Put large "
             "data into files and link them with link_artifact"
         )
+    digest = f"blake2b:{hashlib.blake2b(data, digest_size=32).hexdigest()}"
     # Read back in the order it was given in; the digest does not depend on that order.
-    return State(json.loads(json.dumps(state)), digest_of(data), len(data))
-
-
-def digest_of(data: bytes) -> str:
-    return f"blake2b:{hashlib.blake2b(data, digest_size=32).hexdigest()}"
+    return State(json.loads(json.dumps(state)), digest, len(data))
 
 
 def canonical(value: object) -> str:
     return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _comes_back(value: object, depth: int) -> bool:
-    """Whether JSON gives back the same value. Large states are looked at often, so where it does not is left open."""
+def _find_flaw(value: object, depth: int) -> tuple[str, str] | None:
+    """Return where JSON would not give back the same value and why; None if it would everywhere."""
     if value is None or isinstance(value, str | int):
-        return True
-    if isinstance(value, float):
-        return math.isfinite(value)
+        return None
     if depth > _DEEPEST:
-        return False
-    if isinstance(value, list):
-        return all(_comes_back(item, depth + 1) for item in value)
-    if isinstance(value, dict):
-        return all(isinstance(name, str) and _comes_back(item, depth + 1) for name, item in value.items())
-    return False
-
-
-def _explain(path: str, value: object, depth: int) -> None:
-    """Raises where JSON would not give back the same value."""
-    if depth > _DEEPEST:
-        raise ValidationError(f"state is nested more than {_DEEPEST} levels deep at {path[:200]}")
+        return "", f"is nested more than {_DEEPEST} levels deep"
+    items: Iterable[tuple[str, object]] = ()
     match value:
-        case None | bool() | str() | int():
-            return
         case float():
-            if not math.isfinite(value):
-                raise ValidationError(f"{path} is {value!r}; JSON has no such number")
+            return None if math.isfinite(value) else ("", f"is {value!r}; JSON has no such number")
         case list():
-            for at, item in enumerate(value):
-                _explain(f"{path}[{at}]", item, depth + 1)
+            items = ((f"[{at}]", item) for at, item in enumerate(value))
         case dict():
-            for name, item in value.items():
+            for name in value:
                 if not isinstance(name, str):
-                    raise ValidationError(f"{path} has the key {name!r}, a {type(name).__name__}; JSON keys are text")
-                _explain(f"{path}.{name}", item, depth + 1)
+                    return "", f"has the key {name!r}, a {type(name).__name__}; JSON keys are text"
+            items = ((f".{name}", item) for name, item in value.items())
         case tuple():
-            raise ValidationError(f"{path} is a tuple and would come back as a list: pass a list")
+            return "", "is a tuple and would come back as a list: pass a list"
         case _:
-            raise ValidationError(
-                f"{path} is a {type(value).__name__}; a state holds only dict, list, str, int, float, bool and None"
-            )
+            kind = type(value).__name__
+            return "", f"is a {kind}; a state holds only dict, list, str, int, float, bool and None"
+    flaws = ((step, _find_flaw(item, depth + 1)) for step, item in items)
+    return next(((step + flaw[0], flaw[1]) for step, flaw in flaws if flaw), None)
 
 
-def differences(before: object, after: object, path: str = "state") -> Iterator[str]:
-    """Where two states differ, without saying what is there."""
+def find_differences(before: object, after: object, path: str = "state") -> Iterator[str]:
+    """Yield where two states differ, without saying what is there."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         if list(before) != list(after):
             yield f"a key of {path}"
         for name in before:
             if name in after:
-                yield from differences(before[name], after[name], f"{path}.{name}")
+                yield from find_differences(before[name], after[name], f"{path}.{name}")
     elif isinstance(before, list) and isinstance(after, list):
         for at, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from differences(old, new, f"{path}[{at}]")
+            yield from find_differences(old, new, f"{path}[{at}]")
     elif before != after:
         yield path
 
 
-def refused(places: list[str]) -> ValidationError:
+def refuse_secrets(places: list[str]) -> ValidationError:
+    """Return the error for a state that would not come back exactly."""
     shown = ", ".join(places[:5]) + (f" and {len(places) - 5} more" if len(places) > 5 else "")
     return ValidationError(
         f"what looks like a secret is at {shown}. A state must come back exactly, so it is not kept: leave the secret "
