@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from ..engine import validate
 from ..engine.admit import clean
@@ -15,63 +17,55 @@ from .schema import DomainSchema, EntityType, RelationshipType
 
 PRESETS = ("coding", "research", "sales", "general", "customer_support", "content_creation")
 
+T = TypeVar("T")
+
 _MAX_NAMES = 1000
 
 
-def _text(label: str, value: object) -> str:
-    return validate.optional_text(label, value) or ""
-
-
-def _names(label: str, value: Any) -> tuple[str, ...]:
-    given = _each(label, value)
-    found = validate.names(label, given)
-    if len(found) > _MAX_NAMES or len(found) < len(given):
+def _read_names(label: str, value: Any) -> tuple[str, ...]:
+    given = _read_list(label, value)
+    names = validate.names(label, given)
+    if len(names) > _MAX_NAMES or len(names) < len(given):
         raise ValidationError(f"{label} must be at most {_MAX_NAMES} names, each there once")
-    return found
+    return names
 
 
-def _each(label: str, value: Any) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list | tuple):
+def _read_list(label: str, value: Any) -> list[Any]:
+    if value is not None and not isinstance(value, list | tuple):
         raise ValidationError(f"{label} must be a list, not {value!r}")
-    return list(value)
+    return list(value or ())
 
 
-def _entity_types(label: str, value: Any) -> tuple[EntityType, ...]:
-    return tuple(_entity_type(f"{label}[{at}]", one) for at, one in enumerate(_each(label, value)))
+def _read_each(read: Callable[[str, Any], T]) -> Callable[[str, Any], tuple[T, ...]]:
+    return lambda label, value: tuple(read(f"{label}[{at}]", one) for at, one in enumerate(_read_list(label, value)))
 
 
-def _entity_type(label: str, value: Any) -> EntityType:
-    """`{"name": "lead", "attributes": [...]}`, `{"lead": {"attributes": [...]}}`, or only a name."""
+def _read_entity_type(label: str, value: Any) -> EntityType:
+    """Read `{"name": "lead", "attributes": [...]}`, `{"lead": {"attributes": [...]}}`, or only a name."""
     if isinstance(value, EntityType):
         return value
     if isinstance(value, str):
         return EntityType(validate.name(label, value))
     if isinstance(value, Mapping) and len(value) == 1 and "name" not in value:
         [(name, rest)] = value.items()
-        value = {"name": name, **_section(label, rest, ("description", "attributes"))}
-    given = _section(label, value, ("name", "description", "attributes"))
+        value = {"name": name, **_read_section(label, rest, ("description", "attributes"))}
+    parts = _read_section(label, value, ("name", "description", "attributes"))
     return EntityType(
-        validate.name(f"{label}.name", given.get("name")),
-        _text(f"{label}.description", given.get("description")),
-        _names(f"{label}.attributes", given.get("attributes")),
+        validate.name(f"{label}.name", parts.get("name")),
+        validate.optional_text(f"{label}.description", parts.get("description")) or "",
+        _read_names(f"{label}.attributes", parts.get("attributes")),
     )
 
 
-def _relationship_types(label: str, value: Any) -> tuple[RelationshipType, ...]:
-    return tuple(_relationship_type(f"{label}[{at}]", one) for at, one in enumerate(_each(label, value)))
-
-
-def _relationship_type(label: str, value: Any) -> RelationshipType:
+def _read_relationship_type(label: str, value: Any) -> RelationshipType:
     if isinstance(value, RelationshipType):
         return value
     valid = ("name", "source_type", "target_type")
-    given = _section(label, value, valid)
-    return RelationshipType(*(validate.name(f"{label}.{part}", given.get(part)) for part in valid))
+    parts = _read_section(label, value, valid)
+    return RelationshipType(*(validate.name(f"{label}.{part}", parts.get(part)) for part in valid))
 
 
-def _section(label: str, value: Any, valid: tuple[str, ...]) -> dict[str, Any]:
+def _read_section(label: str, value: Any, valid: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise ValidationError(f"{label} must be a mapping with some of: {', '.join(valid)}; not {value!r}")
     for name in value:
@@ -81,11 +75,11 @@ def _section(label: str, value: Any, valid: tuple[str, ...]) -> dict[str, Any]:
 
 
 _PARTS: Mapping[str, Callable[[str, Any], Any]] = {
-    "description": _text,
-    "entity_types": _entity_types,
-    "relationship_types": _relationship_types,
-    "learning_categories": _names,
-    "excluded_categories": _names,
+    "description": lambda label, value: validate.optional_text(label, value) or "",
+    "entity_types": _read_each(_read_entity_type),
+    "relationship_types": _read_each(_read_relationship_type),
+    "learning_categories": _read_names,
+    "excluded_categories": _read_names,
     "min_occurrences_for_heuristic": lambda label, value: validate.whole(label, value, 1, 1000),
     "confidence_decay_days": lambda label, value: validate.number(label, value, 0.01),
     "metadata": lambda label, value: validate.metadata(value),
@@ -96,35 +90,19 @@ CONFIG = tuple(_PARTS)
 
 def from_config(name: str, config: Mapping[str, Any], **fields: Any) -> DomainSchema:
     """A schema from what a person wrote, without secrets; a part that is not known is an error that lists what is."""
-    given = _section(f"schema {name!r}", config, ("name", *CONFIG))
-    told = validate.name("name", name)
-    if given.pop("name", told) != told:
-        raise ValidationError(f"the schema is called {told!r} here and {config['name']!r} in its config")
+    given = _read_section(f"schema {name!r}", config, ("name", *CONFIG))
+    checked = validate.name("name", name)
+    if given.pop("name", checked) != checked:
+        raise ValidationError(f"the schema is called {checked!r} here and {config['name']!r} in its config")
     parts = {part: _PARTS[part](part, clean(value)) for part, value in given.items()}
-    return DomainSchema(**({"id": new_id("dom"), "name": told} | parts | fields))
+    return DomainSchema(**({"id": new_id("dom"), "name": checked} | parts | fields))
 
 
 def to_json(schema: DomainSchema) -> dict[str, Any]:
     """Everything, as `from_json` reads it."""
-    return {
-        "id": schema.id,
-        "name": schema.name,
-        "description": schema.description,
-        "entity_types": [
-            {"name": one.name, "description": one.description, "attributes": list(one.attributes)}
-            for one in schema.entity_types
-        ],
-        "relationship_types": [
-            {"name": one.name, "source_type": one.source_type, "target_type": one.target_type}
-            for one in schema.relationship_types
-        ],
-        "learning_categories": list(schema.learning_categories),
-        "excluded_categories": list(schema.excluded_categories),
-        "min_occurrences_for_heuristic": schema.min_occurrences_for_heuristic,
-        "confidence_decay_days": schema.confidence_decay_days,
-        "created_at": times.to_iso(schema.created_at),
-        "metadata": dict(schema.metadata),
-    }
+    plain = asdict(replace(schema, metadata={})) | {"metadata": dict(schema.metadata)}
+    decoded: dict[str, Any] = json.loads(json.dumps(plain, default=times.to_iso))
+    return decoded
 
 
 def from_json(data: Mapping[str, Any]) -> DomainSchema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -42,13 +43,18 @@ class Entity:
 
     @property
     def text(self) -> str:
-        told = ", ".join(f"{name.replace('_', ' ')}: {_said(value)}" for name, value in self.attributes.items())
-        return f"{self.type.replace('_', ' ')} ({told})" if told else self.type.replace("_", " ")
+        kind, parts = self.type.replace("_", " "), []
+        for name, value in self.attributes.items():
+            shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            parts.append(f"{name.replace('_', ' ')}: {shown}")
+        return f"{kind} ({', '.join(parts)})" if parts else kind
+
+    def as_plain(self) -> dict[str, Any]:
+        return {"type": self.type, "attributes": dict(self.attributes)}
 
     def as_knowledge(self) -> dict[str, Any]:
         """The arguments with which `ALMA.add_domain_knowledge` keeps it, but for the agent and the category."""
-        known = {"type": self.type, "attributes": dict(self.attributes)}
-        return {"fact": self.text, "tags": (f"entity:{self.type}",), "metadata": {"entity": known}}
+        return {"fact": self.text, "tags": (f"entity:{self.type}",), "metadata": {"entity": self.as_plain()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +71,8 @@ class Relationship:
 
     def as_knowledge(self) -> dict[str, Any]:
         tags = tuple(dict.fromkeys((f"entity:{self.source.type}", f"entity:{self.target.type}")))
-        known = {
-            "type": self.type,
-            "source": {"type": self.source.type, "attributes": dict(self.source.attributes)},
-            "target": {"type": self.target.type, "attributes": dict(self.target.attributes)},
-        }
+        known = {"type": self.type, "source": self.source.as_plain(), "target": self.target.as_plain()}
         return {"fact": self.text, "tags": tags, "metadata": {"relationship": known}}
-
-
-def _said(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +94,26 @@ class DomainSchema:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check(self)
+        validate.name("name", self.name)
+        known = [one.name for one in self.entity_types]
+        learned, excluded = list(map(plain, self.learning_categories)), list(map(plain, self.excluded_categories))
+        _refuse_twice(f"entity types of {self.name}", known)
+        for kind in self.entity_types:
+            _refuse_twice(f"attributes of {kind.name!r}", kind.attributes)
+        _refuse_twice(f"learning categories of {self.name}", learned)
+        _refuse_twice(f"excluded categories of {self.name}", excluded)
+        if both := set(learned) & set(excluded):
+            names = ", ".join(sorted(both))
+            raise ValidationError(f"{names}: both a learning category and an excluded one; it can be only one of them")
+        for relation in self.relationship_types:
+            for end in (relation.source_type, relation.target_type):
+                if end not in known:
+                    valid = ", ".join(known) or "none, since the schema has no entity types"
+                    raise ValidationError(
+                        f"unknown entity type {end!r} in the relationship {relation.name!r}. Valid: {valid}."
+                    )
+        validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
+        validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
 
     def allows(self, category: str) -> bool:
         """Whether something of this category may be learned; case and space around it make no difference."""
@@ -116,7 +133,13 @@ class DomainSchema:
         for name in attributes:
             if name not in kind.attributes:
                 raise ValidationError(unknown(f"attribute of {kind.name!r}", name, kind.attributes))
-        return Entity(kind.name, _values(attributes))
+        checked = validate.metadata(attributes)
+        for name, value in checked.items():
+            if isinstance(value, str):
+                validate.text(name, value, _MAX_VALUE)
+            if isinstance(value, dict) or value is None:
+                raise ValidationError(f"{name} must be a text, a number or a list of them, not {value!r}")
+        return Entity(kind.name, checked)
 
     def relationship(self, type_: str, /, source: Entity, target: Entity) -> Relationship:
         """Two things and how they stand to each other; their types must be those that the schema gives."""
@@ -130,46 +153,7 @@ class DomainSchema:
         return Relationship(type_, source, target)
 
 
-def _values(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON values, the short ones that an attribute has."""
-    checked = validate.metadata(attributes)
-    for name, value in checked.items():
-        if isinstance(value, str):
-            validate.text(name, value, _MAX_VALUE)
-        if isinstance(value, dict) or value is None:
-            raise ValidationError(f"{name} must be a text, a number or a list of them, not {value!r}")
-    return checked
-
-
-# -- what makes a schema sound
-
-
-def _check(schema: DomainSchema) -> None:
-    validate.name("name", schema.name)
-    _once(f"entity types of {schema.name}", (one.name for one in schema.entity_types))
-    for kind in schema.entity_types:
-        _once(f"attributes of {kind.name!r}", kind.attributes)
-    _once(f"learning categories of {schema.name}", map(plain, schema.learning_categories))
-    _once(f"excluded categories of {schema.name}", map(plain, schema.excluded_categories))
-    both = set(map(plain, schema.learning_categories)) & set(map(plain, schema.excluded_categories))
-    if both:
-        names = ", ".join(sorted(both))
-        raise ValidationError(f"{names}: both a learning category and an excluded one; it can be only one of them")
-    known = [one.name for one in schema.entity_types]
-    for relation in schema.relationship_types:
-        for end in (relation.source_type, relation.target_type):
-            if end not in known:
-                valid = ", ".join(known) or "none, since the schema has no entity types"
-                raise ValidationError(
-                    f"unknown entity type {end!r} in the relationship {relation.name!r}. Valid: {valid}."
-                )
-    validate.whole("min_occurrences_for_heuristic", schema.min_occurrences_for_heuristic, 1, 1000)
-    validate.number("confidence_decay_days", schema.confidence_decay_days, 0.01)
-
-
-def _once(label: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
+def _refuse_twice(label: str, names: Iterable[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise ValidationError(f"{label}: {name!r} is there twice")
-        seen.add(name)
