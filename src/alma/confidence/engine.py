@@ -9,11 +9,11 @@ from typing import Protocol
 from ..engine import validate
 from ..engine.context import Engine
 from ..engine.evidence import FAILS, WORKS
-from ..engine.predict import Forecast, Ground, Survey, forecast, ground, survey
+from ..engine.predict import Ground, forecast, ground, survey
 from ..engine.predict.weigh import likeness
 from ..errors import ValidationError
 from ..types.kinds import Heuristic, MemoryType
-from .signals import View, opportunities, risks, sorted_out
+from .signals import find_opportunities, find_risks, sort_trials
 from .types import ConfidenceSignal, OpportunitySignal, Recommendation, RiskSignal
 
 _LEAN = 0.15
@@ -57,7 +57,7 @@ class ConfidenceEngine:
         """
         if heuristic is not None and not isinstance(heuristic, Heuristic):
             raise ValidationError(f"heuristic must be a Heuristic or None, got {type(heuristic).__name__}")
-        return _signal(self._look(strategy, context, agent, user_id), heuristic)
+        return self._look(strategy, context, agent, user_id).make_signal(heuristic)
 
     def rank_strategies(
         self,
@@ -72,7 +72,10 @@ class ConfidenceEngine:
         With `explore` they stand by what they may well turn out to be worth: what was tried little gets its turn, what
         is known to fail does not.
         """
-        named = _strategies(strategies)
+        if isinstance(strategies, str) or not isinstance(strategies, Iterable):
+            given = "one text" if isinstance(strategies, str) else repr(strategies)
+            raise ValidationError(f"strategies must be a list of texts, not {given}")
+        named = list(dict.fromkeys(validate.text("strategy", one) for one in strategies))
         if not named:
             return []
         common = self._ground(context, agent, user_id)
@@ -80,17 +83,17 @@ class ConfidenceEngine:
         looks = [_Look(common, name) for name in named]
         places = [look.forecast.promise(self._random) if explore else look.score for look in looks]
         order = sorted(range(len(looks)), key=lambda at: -places[at])
-        return [(looks[at].strategy, _signal(looks[at])) for at in order]
+        return [(looks[at].strategy, looks[at].make_signal()) for at in order]
 
     def detect_risks(self, strategy: str, context: str, agent: str, user_id: str | None = None) -> list[RiskSignal]:
         """Why the strategy may go wrong in this context, the gravest reason first."""
-        return risks(self._look(strategy, context, agent, user_id).view)
+        return find_risks(self._look(strategy, context, agent, user_id).view)
 
     def detect_opportunities(
         self, strategy: str, context: str, agent: str, user_id: str | None = None
     ) -> list[OpportunitySignal]:
         """Why the strategy may go well in this context, the strongest reason first."""
-        return opportunities(self._look(strategy, context, agent, user_id).view)
+        return find_opportunities(self._look(strategy, context, agent, user_id).view)
 
     def _ground(self, context: str, agent: str, user_id: str | None) -> Ground:
         name = self._engine.agent(validate.name("agent", agent))
@@ -102,67 +105,48 @@ class ConfidenceEngine:
         return _Look(self._ground(context, agent, user_id), named)
 
 
-def _strategies(given: Sequence[str]) -> list[str]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ValidationError(
-            f"strategies must be a list of texts, not {'one text' if isinstance(given, str) else given!r}"
-        )
-    return list(dict.fromkeys(validate.text("strategy", one) for one in given))
-
-
 class _Look:
     """One strategy seen from one context."""
-
-    __slots__ = ("context", "forecast", "interval", "score", "strategy", "survey", "view")
 
     def __init__(self, ground: Ground, strategy: str) -> None:
         self.strategy = strategy
         self.context = ground.task
-        self.survey: Survey = survey(ground, strategy)
-        self.forecast: Forecast = forecast(self.survey.trials)
+        self.survey = survey(ground, strategy)
+        self.forecast = forecast(self.survey.trials)
         self.interval = self.forecast.belief.interval()
         self.score = self.forecast.mean - _LEAN * (self.forecast.mean - self.interval[0])
-        self.view: View = sorted_out(self.survey.trials)
+        self.view = sort_trials(self.survey.trials)
 
-    @property
-    def similarity(self) -> float:
-        return max((one.alike for one in self.survey.trials if one.own and one.value > 0.5 and not one.said), default=0)
+    def make_signal(self, heuristic: Heuristic | None = None) -> ConfidenceSignal:
+        tried, worked, trials = self.survey.tried, self.survey.worked, self.survey.trials
+        rate = worked / tried if tried else 0.0
+        known = next((one.id for one in self.survey.lessons if one.kind == MemoryType.HEURISTIC), None)
+        alike = [one.alike for one in trials if one.own and one.value > 0.5 and not one.said]
+        # By how much each weighed: the strategy's own trials before those of others.
+        weighed = sorted(trials, key=lambda one: (-one.own - one.said, -likeness(one.alike), one.days))
+        sources = [one.id for one in weighed if one.id and (one.own or likeness(one.alike) > _TELLING)]
+        low, high = self.interval
+        return ConfidenceSignal(
+            heuristic_id=known if heuristic is None else heuristic.id,
+            strategy=self.strategy,
+            context=self.context,
+            historical_success_rate=rate if heuristic is None else heuristic.success_rate,
+            occurrence_count=tried if heuristic is None else heuristic.occurrence_count,
+            predicted_success=self.forecast.mean,
+            uncertainty=high - low,
+            context_similarity=max((0.0, *alike)),
+            risk_signals=find_risks(self.view),
+            opportunity_signals=find_opportunities(self.view),
+            confidence_score=self.score,
+            recommendation=self._recommend(),
+            interval=self.interval,
+            sources=list(dict.fromkeys(sources))[:_CITED],
+        )
 
-    @property
-    def sources(self) -> list[str]:
-        """By how much each weighed: the strategy's own trials before those of others."""
-        weighed = sorted(self.survey.trials, key=lambda one: (-one.own - one.said, -likeness(one.alike), one.days))
-        told = [one.id for one in weighed if one.id and (one.own or likeness(one.alike) > _TELLING)]
-        return list(dict.fromkeys(told))[:_CITED]
-
-
-def _signal(look: _Look, heuristic: Heuristic | None = None) -> ConfidenceSignal:
-    tried, worked = look.survey.tried, look.survey.worked
-    rate = worked / tried if tried else 0.0
-    known = next((one.id for one in look.survey.lessons if one.kind == MemoryType.HEURISTIC), None)
-    low, high = look.interval
-    return ConfidenceSignal(
-        heuristic_id=known if heuristic is None else heuristic.id,
-        strategy=look.strategy,
-        context=look.context,
-        historical_success_rate=rate if heuristic is None else heuristic.success_rate,
-        occurrence_count=tried if heuristic is None else heuristic.occurrence_count,
-        predicted_success=look.forecast.mean,
-        uncertainty=high - low,
-        context_similarity=max(0.0, look.similarity),
-        risk_signals=risks(look.view),
-        opportunity_signals=opportunities(look.view),
-        confidence_score=look.score,
-        recommendation=_recommended(look),
-        interval=look.interval,
-        sources=look.sources,
-    )
-
-
-def _recommended(look: _Look) -> Recommendation:
-    low, high = look.interval
-    if look.score >= WORKS:
-        return "strong_yes" if look.score >= _SURELY_WORKS and low >= _SURE else "yes"
-    if look.score <= FAILS and look.survey.trials:
-        return "avoid" if look.score <= _SURELY_FAILS and high <= _UNSURE else "caution"
-    return "neutral"
+    def _recommend(self) -> Recommendation:
+        low, high = self.interval
+        if self.score >= WORKS:
+            return "strong_yes" if self.score >= _SURELY_WORKS and low >= _SURE else "yes"
+        if self.score <= FAILS and self.survey.trials:
+            return "avoid" if self.score <= _SURELY_FAILS and high <= _UNSURE else "caution"
+        return "neutral"
