@@ -1,7 +1,21 @@
-"""A change to the plan: the items it touches are read once, changed together, and stored together or not at all.
+"""How work items change: the status machine, who waits for whom, claims, and which item comes next.
 
-Two sides of a relation are always written together: `blocks` here and `blocked_by` there. `waiting_for` holds those
-blockers that are not done, so an item knows by itself whether it is blocked.
+| from        | to                                           |
+|-------------|----------------------------------------------|
+| pending     | in_progress, blocked, review, done, failed   |
+| in_progress | pending, blocked, review, done, failed       |
+| blocked     | pending, in_progress, failed                 |
+| review      | pending, in_progress, blocked, done, failed  |
+| done        | pending, in_progress, blocked                |
+| failed      | pending, in_progress, blocked                |
+
+An item that waits for another is blocked: it can be given up (failed), but it cannot be begun, reviewed or done
+before what it waits for is done. An item that waits for nothing and is set to blocked is held: it stays blocked until
+somebody sets another status.
+
+A change reads the items that it touches once, changes them together, and stores them together or not at all. Two sides
+of a relation are always written together: `blocks` here and `blocked_by` there. `waiting_for` holds those blockers that
+are not done, so an item knows by itself whether it is blocked.
 
 An agent that claims an item has it alone until it is finished, released, or the lease has expired. A claim is a new
 version of the item, so of two who claim the same one the store lets only one have it. Leases are compared with the
@@ -10,9 +24,12 @@ clock of the caller: machines that share a store need clocks that agree to withi
 
 from __future__ import annotations
 
+import math
+import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from ..engine import things
@@ -27,17 +44,78 @@ from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record
 from ..types.record import Status as Standing
-from .fields import PAST
-from .states import AHEAD, check_move, claim_item, move_item
-from .types import KIND, Status, WorkItem, body_of, item_of
+from .types import KIND, OPEN, PAST, Status, Strategy, WorkItem, body_of, item_of
 
 T = TypeVar("T")
+Body = Mapping[str, Any]
 
 LINE = "work_item"
 """The tag of the lines of history that are about work items."""
 LEASE_SECONDS = 900.0
 RELATIONS = ("parent_id", "blocks", "blocked_by")
 _LISTED = (Standing.ACTIVE, Standing.ARCHIVED)
+_RECENT = 200
+_GLANCE = 8
+
+_REOPENED = (Status.PENDING, Status.IN_PROGRESS, Status.BLOCKED)
+TRANSITIONS: Mapping[Status, tuple[Status, ...]] = {
+    Status.PENDING: (Status.IN_PROGRESS, Status.BLOCKED, Status.REVIEW, Status.DONE, Status.FAILED),
+    Status.IN_PROGRESS: (Status.PENDING, Status.BLOCKED, Status.REVIEW, Status.DONE, Status.FAILED),
+    Status.BLOCKED: (Status.PENDING, Status.IN_PROGRESS, Status.FAILED),
+    Status.REVIEW: (Status.PENDING, Status.IN_PROGRESS, Status.BLOCKED, Status.DONE, Status.FAILED),
+    Status.DONE: _REOPENED,
+    Status.FAILED: _REOPENED,
+}
+AHEAD = (Status.PENDING, Status.IN_PROGRESS, Status.REVIEW)
+"""What an item that waits for another cannot be."""
+
+
+def check_move(body: Body, status: Status) -> None:
+    """Raise ValidationError unless an item may get that status; it may always keep its own."""
+    title, current, blockers = body["title"], Status(body["status"]), ", ".join(body["waiting_for"])
+    if status is current:
+        return
+    if status not in TRANSITIONS[current]:
+        reason = f": it waits for {blockers}" if blockers else ""
+        valid = ", ".join(TRANSITIONS[current])
+        raise ValidationError(f"{title!r} is {current} and cannot be set to {status}{reason}. From {current}: {valid}.")
+    if blockers and status in (*AHEAD, Status.DONE):
+        raise ValidationError(
+            f"{title!r} cannot be set to {status} while it waits for {blockers}: finish that, or remove the blocker"
+        )
+
+
+def move_item(body: Body, status: Status, now: datetime) -> dict[str, Any]:
+    """Return what changes in an item with its status: times, attempts and the claim."""
+    current, moment = body["status"], times.to_iso(now)
+    changes: dict[str, Any] = {"status": str(status)}
+    if current == Status.IN_PROGRESS and status is not Status.IN_PROGRESS:
+        changes |= stop_work(body, now)
+    if status is Status.IN_PROGRESS and current != Status.IN_PROGRESS:
+        changes |= {"started_at": body["started_at"] or moment, "working_since": moment}
+        changes["attempt_count"] = body["attempt_count"] + 1
+    changes["completed_at"] = (body["completed_at"] or moment) if status is Status.DONE else None
+    changes["held"] = status is Status.BLOCKED and not body["waiting_for"]
+    return changes
+
+
+def claim_item(body: Body, agent: str, until: datetime, now: datetime) -> dict[str, Any]:
+    """Return what changes when an agent claims an item and begins it.
+
+    An agent that let its lease expire worked on the item until then.
+    """
+    ended = times.from_iso(body["claimed_until"]) or now
+    lapsed = stop_work(body, min(now, ended)) if body["status"] == Status.IN_PROGRESS else {}
+    begun = move_item({**body, **lapsed, "status": str(Status.PENDING)}, Status.IN_PROGRESS, now)
+    return {**lapsed, **begun, "claimed_by": agent, "claimed_until": times.to_iso(until)}
+
+
+def stop_work(body: Body, at: datetime) -> dict[str, Any]:
+    """Return the time spent up to a moment; the claim ends with the work."""
+    since = times.from_iso(body["working_since"])
+    spent = max(timedelta(0), at - since) if since else timedelta(0)
+    total = body["time_spent_ms"] + spent // timedelta(milliseconds=1)
+    return {"time_spent_ms": total, "working_since": None, "claimed_by": None, "claimed_until": None}
 
 
 def select_items(
@@ -340,3 +418,92 @@ def _show_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values as a history shows them, without the fields that only the status machine reads."""
     shown = {name: value for name, value in values.items() if name not in ("working_since", "held")}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in shown.items()}
+
+
+def rank_free_items(engine: Engine, agent: str | None, strategy: Strategy) -> list[WorkItem]:
+    """Return what may be worked on now, the next one first. A parent waits until none of its parts is open."""
+    items = [item_of(record) for record in find_items(engine, OPEN)]
+    parents = {item.parent_id for item in items}
+    waiting = {item.id: item.blocks for item in items if item.status is Status.BLOCKED}
+    usual = _usual_minutes(engine) if strategy is Strategy.QUICK_WIN else {}
+
+    def minutes(item: WorkItem) -> float:
+        # What is not known to be quick comes last.
+        return usual.get(item.item_type, math.inf) if item.estimate_minutes is None else item.estimate_minutes
+
+    ranks: Mapping[Strategy, Callable[[WorkItem], tuple[float, ...]]] = {
+        Strategy.PRIORITY: lambda item: (-item.priority,),
+        Strategy.FIFO: lambda item: (),
+        Strategy.QUICK_WIN: lambda item: (minutes(item), -item.priority),
+        Strategy.BLOCKED_UNBLOCK: lambda item: (-_count_freed(item, waiting), -item.priority),
+    }
+    now, rank = engine.clock(), ranks[strategy]
+    candidates = [item for item in items if item.id not in parents and _can_take(item, agent, now)]
+    return sorted(candidates, key=lambda item: (*rank(item), item.created_at, item.id))
+
+
+def claim_next(engine: Engine, agent: str, strategy: Strategy, seconds: float) -> WorkItem | None:
+    """Take the next item for an agent.
+
+    After a lost race it looks only at the few next items in the queue, however long that is, and may skip some: all
+    would lose again if they ran for the same item.
+    """
+    queue: list[str] = []
+    losses = -1
+
+    def attempt() -> tuple[tuple[Plan, str] | None, list[Record]]:
+        nonlocal losses
+        losses += 1
+        near = _first_free(engine, queue, agent)
+        if not near:
+            queue[:] = [item.id for item in rank_free_items(engine, agent, strategy)]
+            near = _first_free(engine, queue, agent)
+        if not near:
+            return None, []
+        record = random.choice(near[: 1 + losses])
+        # Not read again: the version that is claimed is the one that was seen to be free.
+        plan = Plan(engine, agent, [record])
+        plan.claim(record.id, seconds)
+        return (plan, record.id), plan.build_records()
+
+    taken = commit(engine, attempt)
+    return taken[0].item(taken[1]) if taken else None
+
+
+def _first_free(engine: Engine, queue: list[str], agent: str) -> list[Record]:
+    """Return the first few that nobody took since the queue was made, and drop those before them."""
+    while queue:
+        records = [record for record in engine.store.get(queue[:_GLANCE]) if record.status is Standing.ACTIVE]
+        near = [record for record in records if _can_take(item_of(record), agent, engine.clock())]
+        if near:
+            del queue[: queue.index(near[0].id)]
+            return near
+        del queue[:_GLANCE]
+    return []
+
+
+def _can_take(item: WorkItem, agent: str | None, now: datetime) -> bool:
+    return item.is_free(now) and (agent is None or item.agent in (None, agent))
+
+
+def _count_freed(item: WorkItem, waiting: Mapping[str, Sequence[str]]) -> int:
+    """Return how many of those that wait could go on, one after the other, once this one is done."""
+    seen: set[str] = set()
+    rim = list(item.blocks)
+    while rim:
+        other = rim.pop()
+        if other in waiting and other not in seen:
+            seen.add(other)
+            rim += waiting[other]
+    return len(seen)
+
+
+def _usual_minutes(engine: Engine) -> dict[str, float]:
+    """Return how long the items finished lately took, by type."""
+    from statistics import median
+
+    minutes: dict[str, list[float]] = defaultdict(list)
+    for record in find_items(engine, [Status.DONE])[-_RECENT:]:
+        if record.body["time_spent_ms"]:
+            minutes[record.body["item_type"]].append(record.body["time_spent_ms"] / 60_000)
+    return {name: median(values) for name, values in minutes.items()}

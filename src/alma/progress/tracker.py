@@ -18,9 +18,9 @@ from ..types import times
 from ..types.query import Where
 from ..types.record import Record
 from ..types.record import Status as Standing
-from .fields import EDITABLE, check_fields, check_flag, check_new_item, join_tests, read_item
-from .plan import LEASE_SECONDS, LINE, RELATIONS, Plan, change_plan, find_items, select_items, unknown_item
-from .queue import claim_next, rank_free_items
+from . import plan as plans
+from . import types
+from .plan import LEASE_SECONDS, Plan, change_plan, find_items, select_items, unknown_item
 from .types import KIND, ItemChange, ProgressLog, ProgressSummary, Status, Strategy, WorkItem, item_of, log_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class ProgressTracker(Holder):
     ) -> list[WorkItem]:
         """Create several, all or none; each a `WorkItem` or a mapping of its fields, and a later one may name an
         earlier one's id."""
-        given = [read_item(item) for item in validate.many("items", items)]
+        given = [types.read_item(item) for item in validate.many("items", items)]
         projects = {one.pop("project_id", None) for one in given} - {None, ""}
         if project_id is not None:
             projects.add(project_id)
@@ -94,8 +94,8 @@ class ProgressTracker(Holder):
         drafts = []
         for one in given:
             agent, tags = _agent(engine, one.pop("agent", None)) or "", _clean_names("tags", one.pop("tags", None))
-            drafts.append((check_new_item(one), agent, tags))
-        relates = any(fields.get(name) for fields, _, _ in drafts for name in RELATIONS)
+            drafts.append((types.check_new_item(one), agent, tags))
+        relates = any(fields.get(name) for fields, _, _ in drafts for name in plans.RELATIONS)
         plan, ids = change_plan(engine, "", lambda plan: [plan.create(*parts) for parts in drafts], reorders=relates)
         return [plan.item(id) for id in ids]
 
@@ -142,7 +142,7 @@ class ProgressTracker(Holder):
     def update_status(self, item_id: str, status: str, notes: str | None = None, *, by: str | None = None) -> WorkItem:
         """Move an item to 'pending', 'in_progress', 'blocked', 'review', 'done' or 'failed'.
 
-        The allowed moves are listed in `alma.progress.states`. Done frees what waited for it; taken up again, it
+        The allowed moves are listed in `alma.progress.plan`. Done frees what waited for it; taken up again, it
         blocks that again.
         """
         wanted = validate.choice("status", status, Status)
@@ -158,14 +158,14 @@ class ProgressTracker(Holder):
         if "tags" in fields:
             place["tags"] = _clean_names("tags", fields.pop("tags"))
         if not fields and not place:
-            raise ValidationError(f"nothing to update: pass some of {', '.join((*EDITABLE, 'agent', 'tags'))}")
-        changes = check_fields(fields)
+            raise ValidationError(f"nothing to update: pass some of {', '.join((*types.EDITABLE, 'agent', 'tags'))}")
+        changes = types.check_fields(fields)
 
         def step(plan: Plan) -> None:
             plan.refuse_claimed(item_id)
             plain = {name: value for name, value in changes.items() if name != "parent_id"}
             if "tests" in plain:
-                plain |= join_tests(plain["tests"], plan.body(item_id)["test_results"])
+                plain |= types.join_tests(plain["tests"], plan.body(item_id)["test_results"])
             plan.alter(item_id, "edited", plain, **place)
             if "parent_id" in changes:
                 plan.set_parent(item_id, changes["parent_id"])
@@ -182,11 +182,11 @@ class ProgressTracker(Holder):
 
     def record_test(self, item_id: str, test: str, passing: bool, *, by: str | None = None) -> WorkItem:
         """How a test of the item went; a new name is added to its tests."""
-        result = {str(clean(validate.name("test", test))): check_flag("passing", passing)}
+        result = {str(clean(validate.name("test", test))): types.check_flag("passing", passing)}
 
         def step(plan: Plan) -> None:
             body = plan.body(item_id)
-            plan.alter(item_id, "tested", join_tests((*body["tests"], *result), body["test_results"] | result))
+            plan.alter(item_id, "tested", types.join_tests((*body["tests"], *result), body["test_results"] | result))
 
         return self._change(item_id, by, step)
 
@@ -210,10 +210,10 @@ class ProgressTracker(Holder):
         chosen = validate.choice("strategy", strategy, Strategy)
         who = _agent(engine, agent)
         if not claim:
-            return next(iter(rank_free_items(engine, who, chosen)), None)
+            return next(iter(plans.rank_free_items(engine, who, chosen)), None)
         if who is None:
             raise ValidationError("claim=True needs the agent that claims: get_next_item(agent='...', claim=True)")
-        return claim_next(engine, who, chosen, _lease(lease_seconds))
+        return plans.claim_next(engine, who, chosen, _lease(lease_seconds))
 
     def claim_next(
         self,
@@ -289,7 +289,7 @@ class ProgressTracker(Holder):
         start = start or _session_start(engine, session) or engine.clock()
         own = [one.id for one in now.current if who in (one.claimed_by, one.agent)]
         made = Where(projects={engine.project}, agents={who}, created_from=start)
-        changes = replace(made, kinds={"change"}, tagged={LINE})
+        changes = replace(made, kinds={"change"}, tagged={plans.LINE})
         body = {
             "total": now.items_total,
             "done": now.items_done,
