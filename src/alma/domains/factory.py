@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 
 from ..errors import ConfigError, NotFoundError, ValidationError, unknown
 from ..types.scope import MemoryScope, Scopes
-from . import governing, reading
-from .schema import DomainSchema
+from . import governing
+from .schema import PRESETS, DomainSchema, from_config, preset
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -66,7 +66,7 @@ class DomainMemoryFactory:
 
         One of the same name that was kept before makes way; one of a preset's name stands before the preset.
         """
-        schema = reading.from_config(name, config)
+        schema = from_config(name, config)
         if self is not None:
             governing.save_schema(self._memory().engine, schema)
         return schema
@@ -74,7 +74,7 @@ class DomainMemoryFactory:
     @_EitherWay
     def list_schemas(self: DomainMemoryFactory | None) -> list[str]:
         """The names of the presets and of the schemas that are kept here."""
-        return list(dict.fromkeys((*reading.PRESETS, *(self._kept() if self else ()))))
+        return list(dict.fromkeys((*PRESETS, *(self._kept() if self else ()))))
 
     @_EitherWay
     def get_schema(self: DomainMemoryFactory | None, name: str) -> DomainSchema:
@@ -82,20 +82,20 @@ class DomainMemoryFactory:
         found = self._kept() if self is not None else {}
         if name in found:
             return found[name]
-        if name not in reading.PRESETS:
-            raise ValidationError(unknown("schema", name, dict.fromkeys((*reading.PRESETS, *found))))
-        return reading.preset(name)
+        if name not in PRESETS:
+            raise ValidationError(unknown("schema", name, dict.fromkeys((*PRESETS, *found))))
+        return preset(name)
 
     def delete_schema(self, name: str) -> None:
         """Take a kept schema off the list; projects that are governed by it go on being so."""
         governing.remove_schema(self._memory().engine, name)
 
-    get_coding_schema = staticmethod(partial(reading.preset, "coding"))
-    get_research_schema = staticmethod(partial(reading.preset, "research"))
-    get_sales_schema = staticmethod(partial(reading.preset, "sales"))
-    get_general_schema = staticmethod(partial(reading.preset, "general"))
-    get_customer_support_schema = staticmethod(partial(reading.preset, "customer_support"))
-    get_content_creation_schema = staticmethod(partial(reading.preset, "content_creation"))
+    get_coding_schema = staticmethod(partial(preset, "coding"))
+    get_research_schema = staticmethod(partial(preset, "research"))
+    get_sales_schema = staticmethod(partial(preset, "sales"))
+    get_general_schema = staticmethod(partial(preset, "general"))
+    get_customer_support_schema = staticmethod(partial(preset, "customer_support"))
+    get_content_creation_schema = staticmethod(partial(preset, "content_creation"))
 
     # -- memories
 
@@ -122,7 +122,7 @@ class DomainMemoryFactory:
         alma = self._open(project_id, storage, embedder, agents)
         try:
             governing.govern(alma, chosen)
-            if chosen.name not in reading.PRESETS or chosen != reading.preset(chosen.name):
+            if chosen.name not in PRESETS or chosen != preset(chosen.name):
                 governing.save_schema(alma.engine, chosen)
             governing.assign(alma.engine, chosen)
         except BaseException:

@@ -18,8 +18,7 @@ from ..errors import NotFoundError, ValidationError
 from ..types.record import Record, Status
 from ..types.rules import EVERYWHERE
 from ..types.scope import MemoryScope, Scopes, plain
-from .reading import from_json, to_json
-from .schema import DomainSchema
+from .schema import DomainSchema, from_json, to_json
 
 if TYPE_CHECKING:
     from ..core import ALMA

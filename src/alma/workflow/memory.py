@@ -22,10 +22,8 @@ from ..types.ids import new_id
 from ..types.kinds import Outcome, Result
 from ..types.slice import MemorySlice
 from . import records
-from .artifacts import read_content, save_artifact
-from .reducers import Reducer, merge_states
 from .scopes import Place, check_id, check_ids, choose_tenant, for_tenant, widen_engine
-from .states import MAX_STATE_BYTES, UNLIMITED, read_state
+from .states import MAX_STATE_BYTES, UNLIMITED, Reducer, merge_states, read_state
 from .types import MAIN, Artifact, Checkpoint, Run, RunStatus, Scope, decode_record
 
 if TYPE_CHECKING:
@@ -228,10 +226,12 @@ class WorkflowMemory(Holder):
         Linked again, the same place in the same run and node is one artifact, with the digest it has then.
         """
         run, [node] = check_id("run_id", run_id), check_ids(node_id=node_id)
-        content = read_content(location, digest, size)
+        content = records.read_content(location, digest, size)
         content = content if name is None else content._replace(name=validate.name("name", name))
         fields = {"kind": validate.name("kind", kind), "metadata": validate.metadata(metadata)}
-        return decode_record(Artifact, save_artifact(self.engine, run, node, self._agent(agent), content, **fields))
+        return decode_record(
+            Artifact, records.save_artifact(self.engine, run, node, self._agent(agent), content, **fields)
+        )
 
     def get_artifacts(
         self,
