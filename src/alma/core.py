@@ -240,8 +240,7 @@ class ALMA:
         """
         from .harness import learns
 
-        given = {"task_type": task_type, "success": success, "user_id": user_id}
-        return learns(self, agent, task, strategy, reraise=reraise, **given)  # type: ignore[call-overload,no-any-return]
+        return learns(self, agent, task, strategy, task_type, reraise, success=success, user_id=user_id)
 
     # -- conversations
 

@@ -8,7 +8,7 @@ import pytest
 
 from alma import ALMA, domains
 from alma.domains import DomainMemoryFactory, get_research_schema, get_sales_schema, schema_of
-from alma.domains.reading import PRESETS
+from alma.domains.schema import PRESETS
 from alma.errors import NotFoundError, ScopeError, ValidationError
 from alma.progress import ProgressTracker
 from alma.stores.memory import MemoryStore

@@ -28,20 +28,20 @@ def same(a: object, b: object) -> bool:
 
 @given(STATES)
 def test_what_can_be_read_is_the_same_and_another_object(state: dict[str, Any]) -> None:
-    read = states.read(state)
+    read = states.read_state(state)
     assert same(read.value, state)
     assert read.value is not state
 
 
 @given(STATES, STATES)
 def test_the_digest_tells_states_apart_and_nothing_else(a: dict[str, Any], b: dict[str, Any]) -> None:
-    assert states.read(a).digest == states.read(dict(reversed(a.items()))).digest
-    assert (states.read(a).digest == states.read(b).digest) == (states.canonical(a) == states.canonical(b))
+    assert states.read_state(a).digest == states.read_state(dict(reversed(a.items()))).digest
+    assert (states.read_state(a).digest == states.read_state(b).digest) == (states.canonical(a) == states.canonical(b))
 
 
 @pytest.mark.parametrize(("a", "b"), [(1, 1.0), (1, True), (0, False), ("1", 1), ([], {}), (None, "null")])
 def test_values_of_two_types_have_two_digests(a: object, b: object) -> None:
-    assert states.read({"x": a}).digest != states.read({"x": b}).digest
+    assert states.read_state({"x": a}).digest != states.read_state({"x": b}).digest
 
 
 @pytest.mark.parametrize(
@@ -63,24 +63,24 @@ def test_values_of_two_types_have_two_digests(a: object, b: object) -> None:
 )
 def test_what_would_not_come_back_is_refused(state: object, told: str) -> None:
     with pytest.raises(ValidationError, match=told):
-        states.read(state)
+        states.read_state(state)
 
 
 def test_a_state_that_holds_itself_is_refused() -> None:
     state: dict[str, Any] = {}
     state["self"] = state
     with pytest.raises(ValidationError, match="nested more than 100 levels"):
-        states.read(state)
+        states.read_state(state)
 
 
 def test_too_large_names_the_size_and_the_limit() -> None:
     with pytest.raises(ValidationError, match=r"takes 2,008 bytes .* at most 1,000 .* link_artifact"):
-        states.read({"a": "é" * 1000}, 1000)
-    assert states.read({"a": "x" * 92}, 100).size == 100
+        states.read_state({"a": "é" * 1000}, 1000)
+    assert states.read_state({"a": "x" * 92}, 100).size == 100
 
 
 def test_differences_say_where_and_never_what() -> None:
     before = {"a": {"token": "t0ps3cret"}, "b": ["x", "y"], "k3y": 1}
     after = {"a": {"token": "-"}, "b": ["x", "-"], "-": 1}
-    assert list(states.differences(before, after)) == ["a key of state", "state.a.token", "state.b[1]"]
-    assert "t0ps3cret" not in str(states.refused(list(states.differences(before, after))))
+    assert list(states.find_differences(before, after)) == ["a key of state", "state.a.token", "state.b[1]"]
+    assert "t0ps3cret" not in str(states.refuse_secrets(list(states.find_differences(before, after))))

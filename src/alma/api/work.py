@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from ..core import ALMA
 from ..progress import ProgressTracker
-from ..progress.claims import LEASE_SECONDS
+from ..progress.plan import LEASE_SECONDS
 from ..progress.types import ItemChange, ProgressLog, ProgressSummary, Status, Strategy, WorkItem
 from . import words
 from .operation import About, Effect, operation

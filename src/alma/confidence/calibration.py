@@ -10,7 +10,7 @@ from ..engine.context import Engine
 from ..engine.predict import forecast, ground, survey
 from ..types.kinds import MemoryType, Result
 from ..types.query import Where
-from ..types.record import Record, Status
+from ..types.record import Status
 
 _BINS = 10
 _NEWEST = 500
@@ -47,6 +47,8 @@ class Report:
 
 
 Progress = Callable[[int, int], None]
+Pair = tuple[float, float]
+"""What was predicted, and what happened."""
 
 
 def calibration(
@@ -63,45 +65,26 @@ def calibration(
         agents=None if name is None else {name},
         statuses={Status.ACTIVE},
     )
-    found = list(engine.store.scan(where, validate.whole("limit", limit, 1, 1_000_000)))[::-1]
-    pairs = []
-    for at, record in enumerate(found, 1):
-        pairs.append((_predicted(engine, record), _value(record)))
-        if progress is not None:
-            progress(at, len(found))
-    return _report(pairs, _running([_value(record) for record in found]))
-
-
-def _value(record: Record) -> float:
-    return Result(record.body["outcome"]).value_of
-
-
-def _predicted(engine: Engine, record: Record) -> float:
-    known = ground(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)
-    return forecast(survey(known, record.body["strategy"]).trials).mean
-
-
-Pair = tuple[float, float]
-"""What was predicted, and what happened."""
-
-
-def _running(values: Sequence[float]) -> list[Pair]:
-    good, pairs = 0.0, []
-    for seen, value in enumerate(values):
-        pairs.append(((1.0 + good) / (2.0 + seen), value))
+    records = list(engine.store.scan(where, validate.whole("limit", limit, 1, 1_000_000)))[::-1]
+    pairs: list[Pair] = []
+    running: list[Pair] = []
+    good = 0.0
+    for at, record in enumerate(records):
+        known = ground(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)
+        value = Result(record.body["outcome"]).value_of
+        pairs.append((forecast(survey(known, record.body["strategy"]).trials).mean, value))
+        running.append(((1.0 + good) / (2.0 + at), value))
         good += value
-    return pairs
-
-
-def _report(pairs: Sequence[Pair], running: Sequence[Pair]) -> Report:
+        if progress is not None:
+            progress(at + 1, len(records))
     return Report(
         count=len(pairs),
-        brier=_brier(pairs),
-        calibration_error=_error(_bins(pairs)),
+        brier=_mean_square(pairs),
+        calibration_error=_measure_error(pairs),
         accuracy=_mean([float((chance >= 0.5) == (value >= 0.5)) for chance, value in pairs]),
-        running_rate_brier=_brier(running),
-        running_rate_calibration_error=_error(_bins(running)),
-        bins=_bins(pairs),
+        running_rate_brier=_mean_square(running),
+        running_rate_calibration_error=_measure_error(running),
+        bins=_fill_bins(pairs),
     )
 
 
@@ -109,26 +92,20 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _brier(pairs: Sequence[Pair]) -> float:
+def _mean_square(pairs: Sequence[Pair]) -> float:
     return _mean([(chance - value) ** 2 for chance, value in pairs])
 
 
-def _bins(pairs: Sequence[Pair]) -> tuple[Bin, ...]:
-    held: dict[int, list[Pair]] = {}
-    for pair in pairs:
-        held.setdefault(min(_BINS - 1, int(pair[0] * _BINS)), []).append(pair)
-    return tuple(
-        Bin(
-            low=at / _BINS,
-            high=(at + 1) / _BINS,
-            count=len(held[at]),
-            predicted=_mean([chance for chance, _ in held[at]]),
-            observed=_mean([value for _, value in held[at]]),
-        )
-        for at in sorted(held)
-    )
+def _fill_bins(pairs: Sequence[Pair]) -> tuple[Bin, ...]:
+    bins = []
+    for at in range(_BINS):
+        inside = [pair for pair in pairs if min(_BINS - 1, int(pair[0] * _BINS)) == at]
+        if inside:
+            predicted, observed = (_mean(values) for values in zip(*inside, strict=True))
+            bins.append(Bin(at / _BINS, (at + 1) / _BINS, len(inside), predicted, observed))
+    return tuple(bins)
 
 
-def _error(bins: Sequence[Bin]) -> float:
-    total = sum(one.count for one in bins)
-    return sum(one.count * abs(one.predicted - one.observed) for one in bins) / total if total else 0.0
+def _measure_error(pairs: Sequence[Pair]) -> float:
+    gaps = (one.count * abs(one.predicted - one.observed) for one in _fill_bins(pairs))
+    return sum(gaps) / len(pairs) if pairs else 0.0

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial, update_wrapper
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from ..errors import ConfigError, NotFoundError, ValidationError, unknown
-from . import governing, reading
-from .schema import DomainSchema
+from ..types.scope import MemoryScope, Scopes
+from . import governing
+from .schema import PRESETS, DomainSchema, from_config, preset
 
 if TYPE_CHECKING:
     from ..core import ALMA
     from ..ports import Embedder, Store
-    from ..types.scope import MemoryScope
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,9 +55,7 @@ class DomainMemoryFactory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # -- schemas
@@ -68,15 +66,15 @@ class DomainMemoryFactory:
 
         One of the same name that was kept before makes way; one of a preset's name stands before the preset.
         """
-        schema = reading.from_config(name, config)
+        schema = from_config(name, config)
         if self is not None:
-            governing.keep(self._memory().engine, schema)
+            governing.save_schema(self._memory().engine, schema)
         return schema
 
     @_EitherWay
     def list_schemas(self: DomainMemoryFactory | None) -> list[str]:
         """The names of the presets and of the schemas that are kept here."""
-        return list(dict.fromkeys((*reading.PRESETS, *(self._kept() if self else ()))))
+        return list(dict.fromkeys((*PRESETS, *(self._kept() if self else ()))))
 
     @_EitherWay
     def get_schema(self: DomainMemoryFactory | None, name: str) -> DomainSchema:
@@ -84,43 +82,20 @@ class DomainMemoryFactory:
         found = self._kept() if self is not None else {}
         if name in found:
             return found[name]
-        if name not in reading.PRESETS:
-            raise ValidationError(unknown("schema", name, dict.fromkeys((*reading.PRESETS, *found))))
-        return reading.preset(name)
+        if name not in PRESETS:
+            raise ValidationError(unknown("schema", name, dict.fromkeys((*PRESETS, *found))))
+        return preset(name)
 
     def delete_schema(self, name: str) -> None:
         """Take a kept schema off the list; projects that are governed by it go on being so."""
-        governing.remove(self._memory().engine, name)
+        governing.remove_schema(self._memory().engine, name)
 
-    @classmethod
-    def get_coding_schema(cls) -> DomainSchema:
-        """Writing, testing and fixing software."""
-        return reading.preset("coding")
-
-    @classmethod
-    def get_research_schema(cls) -> DomainSchema:
-        """Finding out what is known and what is true."""
-        return reading.preset("research")
-
-    @classmethod
-    def get_sales_schema(cls) -> DomainSchema:
-        """Winning customers and keeping in touch with them."""
-        return reading.preset("sales")
-
-    @classmethod
-    def get_general_schema(cls) -> DomainSchema:
-        """Any agent that uses tools; anything may be learned but what is excluded."""
-        return reading.preset("general")
-
-    @classmethod
-    def get_customer_support_schema(cls) -> DomainSchema:
-        """Answering customers and solving what troubles them."""
-        return reading.preset("customer_support")
-
-    @classmethod
-    def get_content_creation_schema(cls) -> DomainSchema:
-        """Writing and publishing for readers, viewers and listeners."""
-        return reading.preset("content_creation")
+    get_coding_schema = staticmethod(partial(preset, "coding"))
+    get_research_schema = staticmethod(partial(preset, "research"))
+    get_sales_schema = staticmethod(partial(preset, "sales"))
+    get_general_schema = staticmethod(partial(preset, "general"))
+    get_customer_support_schema = staticmethod(partial(preset, "customer_support"))
+    get_content_creation_schema = staticmethod(partial(preset, "content_creation"))
 
     # -- memories
 
@@ -147,8 +122,8 @@ class DomainMemoryFactory:
         alma = self._open(project_id, storage, embedder, agents)
         try:
             governing.govern(alma, chosen)
-            if not _is_preset(chosen):
-                governing.keep(alma.engine, chosen)
+            if chosen.name not in PRESETS or chosen != preset(chosen.name):
+                governing.save_schema(alma.engine, chosen)
             governing.assign(alma.engine, chosen)
         except BaseException:
             self._drop(alma)
@@ -195,8 +170,15 @@ class DomainMemoryFactory:
                 clock=engine.clock,
             )
         if storage is None or isinstance(storage, str | PathLike):
-            alma = open_default(project_id) if storage is None else open_quickstart(project_id, _folder(storage))
-            return alma if agents is None else _with_agents(alma, agents)
+            if storage in _STORE_NAMES:
+                raise ValidationError(
+                    f"storage must be a folder or a store, not {storage!r}; a configuration file says which sort of "
+                    "store to use"
+                )
+            alma = open_default(project_id) if storage is None else open_quickstart(project_id, storage)
+            if agents is not None:
+                alma.engine = replace(alma.engine, scopes=Scopes({scope.agent_name: scope for scope in agents}))
+            return alma
         return ALMA(storage, embedder, project_id=project_id, agents=agents or ())
 
     def _drop(self, alma: ALMA) -> None:
@@ -216,36 +198,13 @@ class DomainMemoryFactory:
 
     def _kept(self) -> dict[str, DomainSchema]:
         """To look for schemas is no reason to make a memory."""
-        if self._alma is None and self._opened is None and not _configured():
-            return {}
-        return governing.kept(self._memory().engine)
+        if self._alma is None and self._opened is None:
+            from ..app import find_config
 
-
-def _configured() -> bool:
-    from ..app import find_config
-
-    try:
-        return find_config().is_file()
-    except ConfigError:
-        return (Path(".alma") / "alma.db").exists()
-
-
-def _folder(given: str | PathLike[str]) -> str | PathLike[str]:
-    if given in _STORE_NAMES:
-        raise ValidationError(
-            f"storage must be a folder or a store, not {given!r}; a configuration file says which sort of store to use"
-        )
-    return given
-
-
-def _with_agents(alma: ALMA, agents: Iterable[MemoryScope]) -> ALMA:
-    from dataclasses import replace
-
-    from ..types.scope import Scopes
-
-    alma.engine = replace(alma.engine, scopes=Scopes({scope.agent_name: scope for scope in agents}))
-    return alma
-
-
-def _is_preset(schema: DomainSchema) -> bool:
-    return schema.name in reading.PRESETS and schema == reading.preset(schema.name)
+            try:
+                exists = find_config().is_file()
+            except ConfigError:
+                exists = (Path(".alma") / "alma.db").exists()
+            if not exists:
+                return {}
+        return governing.find_schemas(self._memory().engine)

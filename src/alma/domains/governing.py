@@ -18,8 +18,7 @@ from ..errors import NotFoundError, ValidationError
 from ..types.record import Record, Status
 from ..types.rules import EVERYWHERE
 from ..types.scope import MemoryScope, Scopes, plain
-from .reading import from_json, to_json
-from .schema import DomainSchema
+from .schema import DomainSchema, from_json, to_json
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -37,15 +36,15 @@ class SchemaScopes(Scopes):
     schema: DomainSchema
 
     def of(self, agent: str) -> MemoryScope:
-        return within(Scopes.of(self, agent), self.schema)
+        return limit_scope(Scopes.of(self, agent), self.schema)
 
 
-def within(scope: MemoryScope, schema: DomainSchema) -> MemoryScope:
-    """What an agent may learn there: what is declared for it, as far as the schema allows it.
+def limit_scope(scope: MemoryScope, schema: DomainSchema) -> MemoryScope:
+    """Return what an agent may learn there: what is declared for it, as far as the schema allows it.
 
     One that is declared only for what the schema does not know may learn nothing that has a category.
     """
-    declared = _declared(scope, schema)
+    declared = _declared_categories(scope, schema)
     known = tuple(one for one in declared if schema.allows(one))
     strange = () if known else declared
     forbidden = tuple(dict.fromkeys((*scope.cannot_learn, *schema.excluded_categories, *strange)))
@@ -53,31 +52,31 @@ def within(scope: MemoryScope, schema: DomainSchema) -> MemoryScope:
     return replace(scope, can_learn=allowed, cannot_learn=forbidden, domain=schema.name)
 
 
-def _declared(scope: MemoryScope, schema: DomainSchema) -> tuple[str, ...]:
+def _declared_categories(scope: MemoryScope, schema: DomainSchema) -> tuple[str, ...]:
     """What is declared for another domain says nothing about this one, but for what the agent must never learn."""
     return scope.can_learn if plain(scope.domain) in (*_ANY_DOMAIN, plain(schema.name)) else ()
 
 
-def misfits(scopes: Scopes, schema: DomainSchema) -> list[str]:
-    """A sentence for each declared agent that could learn nothing there."""
-    knows = ", ".join(schema.learning_categories) or f"anything but {', '.join(schema.excluded_categories)}"
-    found = []
-    for name, scope in scopes.agents.items():
-        declared = _declared(scope, schema)
-        if declared and not any(map(schema.allows, declared)):
-            told = f"agent {name!r} may learn {', '.join(declared)}, and the schema {schema.name!r} knows none of that"
-            found.append(f"{told}. It knows: {knows}.")
-    return found
+def find_misfits(scopes: Scopes, schema: DomainSchema) -> list[str]:
+    """Return a sentence for each declared agent that could learn nothing there."""
+    valid = ", ".join(schema.learning_categories) or f"anything but {', '.join(schema.excluded_categories)}"
+    declared = {name: _declared_categories(scope, schema) for name, scope in scopes.agents.items()}
+    return [
+        f"agent {name!r} may learn {', '.join(own)}, and the schema {schema.name!r} knows none of that. "
+        f"It knows: {valid}."
+        for name, own in declared.items()
+        if own and not any(map(schema.allows, own))
+    ]
 
 
 def govern(alma: ALMA, schema: DomainSchema) -> ALMA:
     """From now on this memory follows the schema: what may be learned, from when on, and how fast it fades."""
-    for wrong in misfits(alma.engine.scopes, schema):
+    for wrong in find_misfits(alma.engine.scopes, schema):
         raise ValidationError(wrong)
-    return _follow(alma, schema)
+    return _follow_schema(alma, schema)
 
 
-def _follow(alma: ALMA, schema: DomainSchema) -> ALMA:
+def _follow_schema(alma: ALMA, schema: DomainSchema) -> ALMA:
     engine = alma.engine
     settings = replace(
         engine.settings,
@@ -97,16 +96,19 @@ def govern_as_kept(alma: ALMA) -> ALMA:
     schema = schema_of(alma)
     if schema is None:
         return alma
-    for wrong in misfits(alma.engine.scopes, schema):
+    for wrong in find_misfits(alma.engine.scopes, schema):
         _LOG.warning("%s Until one of both is changed, it learns nothing that has a category.", wrong)
-    return _follow(alma, schema)
+    return _follow_schema(alma, schema)
 
 
 def schema_of(alma: ALMA) -> DomainSchema | None:
     """The schema that governs a memory, or that is kept for its project."""
     if isinstance(alma.engine.scopes, SchemaScopes):
         return alma.engine.scopes.schema
-    return _read(alma.engine, _of_project(alma.engine.project))
+    for record in alma.engine.store.get([_id("project", alma.engine.project)]):
+        if record.kind == KIND and record.status is Status.ACTIVE:
+            return from_json(record.body["schema"])
+    return None
 
 
 # -- keeping
@@ -116,56 +118,44 @@ def _id(*parts: str) -> str:
     return f"dom_{hashlib.blake2b(chr(31).join(parts).encode(), digest_size=13).hexdigest()}"
 
 
-def _of_project(project: str) -> str:
-    return _id("project", project)
-
-
-def _read(engine: Engine, id: str) -> DomainSchema | None:
-    found = [one for one in engine.store.get([id]) if one.kind == KIND and one.status is Status.ACTIVE]
-    return from_json(found[0].body["schema"]) if found else None
-
-
-def keep(engine: Engine, schema: DomainSchema) -> None:
+def save_schema(engine: Engine, schema: DomainSchema) -> None:
     """For all projects of the store, under its name; one of that name that was there before makes way."""
-    _put(replace(engine, project=EVERYWHERE), _id("name", schema.name), schema)
+    _put_schema(replace(engine, project=EVERYWHERE), _id("name", schema.name), schema)
 
 
 def assign(engine: Engine, schema: DomainSchema) -> None:
     """As the one that the engine's project is governed by."""
-    _put(engine, _of_project(engine.project), schema)
+    _put_schema(engine, _id("project", engine.project), schema)
 
 
-def _put(engine: Engine, id: str, schema: DomainSchema) -> None:
+def _put_schema(engine: Engine, id: str, schema: DomainSchema) -> None:
     body = {"name": schema.name, "schema": to_json(schema)}
 
     def attempt() -> tuple[None, list[Record]]:
-        held = engine.store.get([id])
-        if not held:
-            return None, [things.made(engine, things.draft(KIND, body), id=id)]
-        record = held[0]
-        if record.body == body and record.status is Status.ACTIVE:
-            return None, []
-        fresh = things.altered(engine, record, body, status=Status.ACTIVE)
-        return None, [fresh, change(engine, fresh, "replaced", before=record.body)]
+        for record in engine.store.get([id]):
+            if record.body == body and record.status is Status.ACTIVE:
+                return None, []
+            fresh = things.altered(engine, record, body, status=Status.ACTIVE)
+            return None, [fresh, change(engine, fresh, "replaced", before=record.body)]
+        return None, [things.made(engine, things.draft(KIND, body), id=id)]
 
     commit(engine, attempt)
 
 
-def kept(engine: Engine) -> dict[str, DomainSchema]:
+def find_schemas(engine: Engine) -> dict[str, DomainSchema]:
     """The schemas that people wrote, by name, in the order they came."""
     everywhere = replace(engine, project=EVERYWHERE)
-    found = things.scan(everywhere, KIND, statuses={Status.ACTIVE})
-    return {record.body["name"]: from_json(record.body["schema"]) for record in reversed(found)}
+    records = things.scan(everywhere, KIND, statuses={Status.ACTIVE})
+    return {record.body["name"]: from_json(record.body["schema"]) for record in reversed(records)}
 
 
-def remove(engine: Engine, name: str) -> None:
+def remove_schema(engine: Engine, name: str) -> None:
     """Take a kept schema off the list; projects that are governed by it go on being so."""
-    id = _id("name", name)
 
     def attempt() -> tuple[None, list[Record]]:
-        held = [one for one in engine.store.get([id]) if one.status is Status.ACTIVE]
-        if not held:
-            raise NotFoundError(f"no schema {name!r} is kept here; those that come with alma cannot be removed")
-        return None, [revise(engine, held[0], status=Status.RETIRED)]
+        for record in engine.store.get([_id("name", name)]):
+            if record.status is Status.ACTIVE:
+                return None, [revise(engine, record, status=Status.RETIRED)]
+        raise NotFoundError(f"no schema {name!r} is kept here; those that come with alma cannot be removed")
 
     commit(engine, attempt)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from ..engine import validate
+from ..engine.admit import clean
 from ..errors import ValidationError, unknown
 from ..types import times
+from ..types.ids import new_id
 from ..types.scope import plain
+
+T = TypeVar("T")
 
 _MAX_VALUE = 10_000
 
@@ -42,13 +49,18 @@ class Entity:
 
     @property
     def text(self) -> str:
-        told = ", ".join(f"{name.replace('_', ' ')}: {_said(value)}" for name, value in self.attributes.items())
-        return f"{self.type.replace('_', ' ')} ({told})" if told else self.type.replace("_", " ")
+        kind, parts = self.type.replace("_", " "), []
+        for name, value in self.attributes.items():
+            shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            parts.append(f"{name.replace('_', ' ')}: {shown}")
+        return f"{kind} ({', '.join(parts)})" if parts else kind
+
+    def as_plain(self) -> dict[str, Any]:
+        return {"type": self.type, "attributes": dict(self.attributes)}
 
     def as_knowledge(self) -> dict[str, Any]:
         """The arguments with which `ALMA.add_domain_knowledge` keeps it, but for the agent and the category."""
-        known = {"type": self.type, "attributes": dict(self.attributes)}
-        return {"fact": self.text, "tags": (f"entity:{self.type}",), "metadata": {"entity": known}}
+        return {"fact": self.text, "tags": (f"entity:{self.type}",), "metadata": {"entity": self.as_plain()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +77,8 @@ class Relationship:
 
     def as_knowledge(self) -> dict[str, Any]:
         tags = tuple(dict.fromkeys((f"entity:{self.source.type}", f"entity:{self.target.type}")))
-        known = {
-            "type": self.type,
-            "source": {"type": self.source.type, "attributes": dict(self.source.attributes)},
-            "target": {"type": self.target.type, "attributes": dict(self.target.attributes)},
-        }
+        known = {"type": self.type, "source": self.source.as_plain(), "target": self.target.as_plain()}
         return {"fact": self.text, "tags": tags, "metadata": {"relationship": known}}
-
-
-def _said(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +100,26 @@ class DomainSchema:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check(self)
+        validate.name("name", self.name)
+        known = [one.name for one in self.entity_types]
+        learned, excluded = list(map(plain, self.learning_categories)), list(map(plain, self.excluded_categories))
+        _refuse_twice(f"entity types of {self.name}", known)
+        for kind in self.entity_types:
+            _refuse_twice(f"attributes of {kind.name!r}", kind.attributes)
+        _refuse_twice(f"learning categories of {self.name}", learned)
+        _refuse_twice(f"excluded categories of {self.name}", excluded)
+        if both := set(learned) & set(excluded):
+            names = ", ".join(sorted(both))
+            raise ValidationError(f"{names}: both a learning category and an excluded one; it can be only one of them")
+        for relation in self.relationship_types:
+            for end in (relation.source_type, relation.target_type):
+                if end not in known:
+                    valid = ", ".join(known) or "none, since the schema has no entity types"
+                    raise ValidationError(
+                        f"unknown entity type {end!r} in the relationship {relation.name!r}. Valid: {valid}."
+                    )
+        validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
+        validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
 
     def allows(self, category: str) -> bool:
         """Whether something of this category may be learned; case and space around it make no difference."""
@@ -116,7 +139,13 @@ class DomainSchema:
         for name in attributes:
             if name not in kind.attributes:
                 raise ValidationError(unknown(f"attribute of {kind.name!r}", name, kind.attributes))
-        return Entity(kind.name, _values(attributes))
+        checked = validate.metadata(attributes)
+        for name, value in checked.items():
+            if isinstance(value, str):
+                validate.text(name, value, _MAX_VALUE)
+            if isinstance(value, dict) or value is None:
+                raise ValidationError(f"{name} must be a text, a number or a list of them, not {value!r}")
+        return Entity(kind.name, checked)
 
     def relationship(self, type_: str, /, source: Entity, target: Entity) -> Relationship:
         """Two things and how they stand to each other; their types must be those that the schema gives."""
@@ -130,46 +159,116 @@ class DomainSchema:
         return Relationship(type_, source, target)
 
 
-def _values(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON values, the short ones that an attribute has."""
-    checked = validate.metadata(attributes)
-    for name, value in checked.items():
-        if isinstance(value, str):
-            validate.text(name, value, _MAX_VALUE)
-        if isinstance(value, dict) or value is None:
-            raise ValidationError(f"{name} must be a text, a number or a list of them, not {value!r}")
-    return checked
-
-
-# -- what makes a schema sound
-
-
-def _check(schema: DomainSchema) -> None:
-    validate.name("name", schema.name)
-    _once(f"entity types of {schema.name}", (one.name for one in schema.entity_types))
-    for kind in schema.entity_types:
-        _once(f"attributes of {kind.name!r}", kind.attributes)
-    _once(f"learning categories of {schema.name}", map(plain, schema.learning_categories))
-    _once(f"excluded categories of {schema.name}", map(plain, schema.excluded_categories))
-    both = set(map(plain, schema.learning_categories)) & set(map(plain, schema.excluded_categories))
-    if both:
-        names = ", ".join(sorted(both))
-        raise ValidationError(f"{names}: both a learning category and an excluded one; it can be only one of them")
-    known = [one.name for one in schema.entity_types]
-    for relation in schema.relationship_types:
-        for end in (relation.source_type, relation.target_type):
-            if end not in known:
-                valid = ", ".join(known) or "none, since the schema has no entity types"
-                raise ValidationError(
-                    f"unknown entity type {end!r} in the relationship {relation.name!r}. Valid: {valid}."
-                )
-    validate.whole("min_occurrences_for_heuristic", schema.min_occurrences_for_heuristic, 1, 1000)
-    validate.number("confidence_decay_days", schema.confidence_decay_days, 0.01)
-
-
-def _once(label: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
+def _refuse_twice(label: str, names: Iterable[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise ValidationError(f"{label}: {name!r} is there twice")
-        seen.add(name)
+
+
+# -- as plain data: what a person writes in Python or YAML, what a file of this package holds, what is stored
+
+PRESETS = ("coding", "research", "sales", "general", "customer_support", "content_creation")
+
+_MAX_NAMES = 1000
+
+
+def _read_names(label: str, value: Any) -> tuple[str, ...]:
+    given = _read_list(label, value)
+    names = validate.names(label, given)
+    if len(names) > _MAX_NAMES or len(names) < len(given):
+        raise ValidationError(f"{label} must be at most {_MAX_NAMES} names, each there once")
+    return names
+
+
+def _read_list(label: str, value: Any) -> list[Any]:
+    if value is not None and not isinstance(value, list | tuple):
+        raise ValidationError(f"{label} must be a list, not {value!r}")
+    return list(value or ())
+
+
+def _read_each(read: Callable[[str, Any], T]) -> Callable[[str, Any], tuple[T, ...]]:
+    return lambda label, value: tuple(read(f"{label}[{at}]", one) for at, one in enumerate(_read_list(label, value)))
+
+
+def _read_entity_type(label: str, value: Any) -> EntityType:
+    """Read `{"name": "lead", "attributes": [...]}`, `{"lead": {"attributes": [...]}}`, or only a name."""
+    if isinstance(value, EntityType):
+        return value
+    if isinstance(value, str):
+        return EntityType(validate.name(label, value))
+    if isinstance(value, Mapping) and len(value) == 1 and "name" not in value:
+        [(name, rest)] = value.items()
+        value = {"name": name, **_read_section(label, rest, ("description", "attributes"))}
+    parts = _read_section(label, value, ("name", "description", "attributes"))
+    return EntityType(
+        validate.name(f"{label}.name", parts.get("name")),
+        validate.optional_text(f"{label}.description", parts.get("description")) or "",
+        _read_names(f"{label}.attributes", parts.get("attributes")),
+    )
+
+
+def _read_relationship_type(label: str, value: Any) -> RelationshipType:
+    if isinstance(value, RelationshipType):
+        return value
+    valid = ("name", "source_type", "target_type")
+    parts = _read_section(label, value, valid)
+    return RelationshipType(*(validate.name(f"{label}.{part}", parts.get(part)) for part in valid))
+
+
+def _read_section(label: str, value: Any, valid: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValidationError(f"{label} must be a mapping with some of: {', '.join(valid)}; not {value!r}")
+    for name in value:
+        if name not in valid:
+            raise ValidationError(unknown(f"key in {label}", name, valid))
+    return dict(value)
+
+
+_PARTS: Mapping[str, Callable[[str, Any], Any]] = {
+    "description": lambda label, value: validate.optional_text(label, value) or "",
+    "entity_types": _read_each(_read_entity_type),
+    "relationship_types": _read_each(_read_relationship_type),
+    "learning_categories": _read_names,
+    "excluded_categories": _read_names,
+    "min_occurrences_for_heuristic": lambda label, value: validate.whole(label, value, 1, 1000),
+    "confidence_decay_days": lambda label, value: validate.number(label, value, 0.01),
+    "metadata": lambda label, value: validate.metadata(value),
+}
+CONFIG = tuple(_PARTS)
+"""What a schema is written with."""
+
+
+def from_config(name: str, config: Mapping[str, Any], **fields: Any) -> DomainSchema:
+    """A schema from what a person wrote, without secrets; a part that is not known is an error that lists what is."""
+    given = _read_section(f"schema {name!r}", config, ("name", *CONFIG))
+    checked = validate.name("name", name)
+    if given.pop("name", checked) != checked:
+        raise ValidationError(f"the schema is called {checked!r} here and {config['name']!r} in its config")
+    parts = {part: _PARTS[part](part, clean(value)) for part, value in given.items()}
+    return DomainSchema(**({"id": new_id("dom"), "name": checked} | parts | fields))
+
+
+def to_json(schema: DomainSchema) -> dict[str, Any]:
+    """Everything, as `from_json` reads it."""
+    values = asdict(replace(schema, metadata={})) | {"metadata": dict(schema.metadata)}
+    decoded: dict[str, Any] = json.loads(json.dumps(values, default=times.to_iso))
+    return decoded
+
+
+def from_json(data: Mapping[str, Any]) -> DomainSchema:
+    parts = {name: value for name, value in data.items() if name in CONFIG}
+    return from_config(data["name"], parts, id=data["id"], created_at=times.from_iso(data["created_at"]))
+
+
+@lru_cache(maxsize=len(PRESETS))
+def preset(name: str) -> DomainSchema:
+    """One of the schemas that come with alma."""
+    from importlib.resources import files
+
+    import yaml
+
+    if name not in PRESETS:
+        raise ValidationError(unknown("schema", name, PRESETS))
+    data = yaml.safe_load((files(__package__) / "presets" / f"{name}.yaml").read_text(encoding="utf-8"))
+    since = validate.moment("since", data.pop("since"))
+    return from_config(name, data, id=f"dom_{name}", created_at=since)

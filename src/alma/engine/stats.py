@@ -35,8 +35,8 @@ def stats(engine: Engine, agent: str | None = None, user: str | None = None) -> 
         agents=None if agent is None else {agent},
         users=None if user is None else visible_users(user),
     )
-    counts = _count(engine, replace(where, kinds=MEMORY_KINDS))
-    asked = _count(engine, replace(where, kinds={"retrieval"}))
+    counts = count_records(engine, replace(where, kinds=MEMORY_KINDS))
+    asked = count_records(engine, replace(where, kinds={"retrieval"}))
     live = {place: number for place, number in counts.items() if place[2] in (Status.ACTIVE, Status.CANDIDATE)}
     return Stats(
         project_id=engine.project,
@@ -45,13 +45,13 @@ def stats(engine: Engine, agent: str | None = None, user: str | None = None) -> 
         by_type={kind: _sum(live, 0, kind) for kind in MEMORY_KINDS},
         by_status={str(status): number for status in Status if (number := _sum(counts, 2, status))},
         by_agent={name: _sum(live, 1, name) for name in sorted({place[1] for place in live}) if name},
-        turn_count=sum(_count(engine, replace(where, kinds={"turn"})).values()),
+        turn_count=sum(count_records(engine, replace(where, kinds={"turn"})).values()),
         retrieval_count=sum(asked.values()),
         embedder=engine.embedder_name or "none (words only)",
     )
 
 
-def _count(engine: Engine, where: Where) -> Mapping[tuple[str, str, str], int]:
+def count_records(engine: Engine, where: Where) -> Mapping[tuple[str, str, str], int]:
     if isinstance(engine.store, Countable):
         return engine.store.count(where)
     return Counter((record.kind, record.agent, str(record.status)) for record in engine.store.scan(where))

@@ -7,16 +7,17 @@ import inspect
 import logging
 import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Mapping
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..engine.admit import allow, clean
 from ..engine.text import shorten
 from ..errors import ValidationError, unknown
 from ..types.kinds import Result
-from .executor import Judge, is_async, judged, name_of
-from .telling import Stopwatch, described, learn, spoken
+from . import calls
+from .calls import Judge
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -26,7 +27,7 @@ _LOG = logging.getLogger("alma")
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Telling = str | Callable[..., str] | None
+Wording = str | Callable[..., str] | None
 """A text, in which `{name}` stands for an argument; or a function of the call's arguments."""
 
 _TASK_CHARS = 400
@@ -39,41 +40,17 @@ _REPR.maxlevel = 3
 _REPR.maxstring = _REPR.maxother = _READ_CHARS
 
 
-@overload
 def learns(
     alma: ALMA,
     agent: str,
-    task: Telling = None,
-    strategy: Telling = None,
-    task_type: str | None = None,
-    reraise: Literal[True] = True,
-    *,
-    success: Judge | None = None,
-    user_id: str | None = None,
-) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
-@overload
-def learns(
-    alma: ALMA,
-    agent: str,
-    task: Telling = None,
-    strategy: Telling = None,
-    task_type: str | None = None,
-    *,
-    reraise: Literal[False],
-    success: Judge | None = None,
-    user_id: str | None = None,
-) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
-def learns(
-    alma: ALMA,
-    agent: str,
-    task: Telling = None,
-    strategy: Telling = None,
+    task: Wording = None,
+    strategy: Wording = None,
     task_type: str | None = None,
     reraise: bool = True,
     *,
     success: Judge | None = None,
     user_id: str | None = None,
-) -> Callable[[Callable[P, R]], Callable[P, Any]]:
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Learn from each call of a function, sync or async: returned is a success, raised a failure.
 
     The task is the first line of its docstring (else its name) with the call's arguments, the strategy its name;
@@ -88,164 +65,111 @@ def learns(
 
     def decorate(function: Callable[P, R]) -> Callable[P, Any]:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise ValidationError(f"{name_of(function)} yields; only a function that returns can be learned from")
-        story = Story(function, task, strategy)
+            raise ValidationError(
+                f"{calls.find_name(function)} yields; only a function that returns can be learned from"
+            )
+        recorder = _Recorder(function, task, strategy)
         fixed = {"agent": name, "task_type": task_type, "user_id": user_id}
-        teller = Teller(alma, story, fixed, success)
-        wrap = _async if is_async(function) else _sync
-        return wrap(function, teller, reraise)
+
+        def finish(words: dict[str, str] | None, began: float, value: Any, error: Exception | None = None) -> None:
+            """Record a call, unless its arguments did not fit: that is a slip of the caller, not about the task."""
+            try:
+                result = Result.FAILURE if error else calls.judge_output(success, value)
+            except ValidationError as problem:
+                _LOG.warning("nothing was learned: %s", problem)
+                return
+            if words is not None:
+                ended = {"outcome": str(result), "duration_ms": calls.elapsed_ms(began)}
+                failed = {"error_message": calls.describe_error(error)} if error else {}
+                calls.record_outcome(alma, {**fixed, **words, **ended, **failed})
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            words, began = recorder.describe_call(args, kwargs), time.perf_counter()
+            try:
+                value = function(*args, **kwargs)
+            except Exception as error:
+                finish(words, began, None, error)
+                if reraise:
+                    raise
+                return None
+            finish(words, began, value)
+            return value
+
+        @functools.wraps(function)
+        async def call_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+            import asyncio
+
+            words, began = recorder.describe_call(args, kwargs), time.perf_counter()
+            try:
+                value = await function(*args, **kwargs)  # type: ignore[misc]
+            except Exception as error:
+                await asyncio.to_thread(finish, words, began, None, error)
+                if reraise:
+                    raise
+                return None
+            await asyncio.to_thread(finish, words, began, value)
+            return value
+
+        return call_async if calls.is_async(function) else call
 
     return decorate
 
 
-def _sync(function: Callable[P, R], teller: Teller, reraise: bool) -> Callable[P, R | None]:
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
-        told = teller.told(args, kwargs)
-        watch = Stopwatch()
-        try:
-            value = function(*args, **kwargs)
-        except Exception as error:
-            teller.failed(told, error, watch.read())
-            if reraise:
-                raise
-            return None
-        teller.returned(told, value, watch.read())
-        return value
+class _Recorder:
+    """Puts the calls of one function into words: its task and its strategy, from its own words and the arguments."""
 
-    return call
-
-
-def _async(function: Callable[P, Any], teller: Teller, reraise: bool) -> Callable[P, Any]:
-    import asyncio
-
-    @functools.wraps(function)
-    async def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-        told = teller.told(args, kwargs)
-        watch = Stopwatch()
-        try:
-            value = await function(*args, **kwargs)
-        except Exception as error:
-            await asyncio.to_thread(teller.failed, told, error, watch.read())
-            if reraise:
-                raise
-            return None
-        await asyncio.to_thread(teller.returned, told, value, watch.read())
-        return value
-
-    return call
-
-
-Told = dict[str, Any] | None
-
-
-class Teller:
-    """Tells the memory how the calls of one function went."""
-
-    def __init__(self, alma: ALMA, story: Story, fixed: Mapping[str, Any], judge: Judge | None) -> None:
-        self._alma = alma
-        self._story = story
-        self._fixed = fixed
-        self._judge = judge
-
-    def told(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Told:
-        """What a call is about, put into words before it can change its arguments. None: it cannot be called so,
-        which is a slip of the caller and nothing about the task."""
-        if not self._story.fits(args, kwargs):
-            return None
-        words = {"task": self._story.task(args, kwargs), "strategy_used": self._story.strategy(args, kwargs)}
-        return {**self._fixed, **words}
-
-    def returned(self, told: Told, value: object, took: int) -> None:
-        result, problem = judged(self._judge, value)
-        if told is not None and result is not None:
-            learn(self._alma, {**told, "outcome": str(result), "duration_ms": took})
-        elif problem:
-            _LOG.warning("nothing was learned: %s", problem)
-
-    def failed(self, told: Told, error: Exception, took: int) -> None:
-        if told is not None:
-            ended = {"outcome": str(Result.FAILURE), "duration_ms": took, "error_message": described(error)}
-            learn(self._alma, {**told, **ended})
-
-
-class Story:
-    """How the calls of one function are told: its task and its strategy, from its own words and the arguments."""
-
-    def __init__(self, function: Callable[..., Any], task: Telling, strategy: Telling) -> None:
-        self._name = name_of(function) or "function"
-        try:
-            self._signature: inspect.Signature | None = inspect.signature(function)
-        except (TypeError, ValueError):
-            self._signature = None  # some builtins do not tell
-        self._task = self._checked("task", task)
-        self._strategy = self._checked("strategy", strategy)
+    def __init__(self, function: Callable[..., Any], task: Wording, strategy: Wording) -> None:
+        self._name = calls.find_name(function) or "function"
         self._about = (inspect.getdoc(function) or "").strip().partition("\n")[0] or self._name.replace("_", " ")
+        self._signature = calls.find_signature(function)
+        self._wordings = {"task": task, "strategy": strategy}
+        for label, wording in self._wordings.items():
+            if wording is not None and not callable(wording):
+                self._check_template(label, wording)
 
-    def _checked(self, label: str, given: Telling) -> Telling:
-        """A name that no argument has is a slip, found when the function is made and not when it is called."""
-        if given is None or callable(given):
-            return given
-        if not isinstance(given, str) or not given.strip():
-            raise ValidationError(f"{label} must be a text or a function of the arguments, not {given!r}")
+    def _check_template(self, label: str, template: object) -> None:
+        """Raise if a text names an argument that the function does not have: now, and not when it is called."""
+        if not isinstance(template, str) or not template.strip():
+            raise ValidationError(f"{label} must be a text or a function of the arguments, not {template!r}")
         known = list(self._signature.parameters) if self._signature else []
-        for name in _fields(label, given):
+        try:
+            names = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+        except ValueError as error:
+            raise ValidationError(f"{label} is not a text with {{names}} in it: {error}") from None
+        for name in names:
             if name not in known:
                 raise ValidationError(unknown(f"argument in the {label} of {self._name}", name, known))
-        return given
 
-    def task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        told = self._told(self._task, args, kwargs)
-        if told is None:
-            shown = ", ".join(self._arguments(args, kwargs))
-            told = f"{self._about} ({shown})" if shown else self._about
-        return spoken(told, _TASK_CHARS) or self._name
-
-    def strategy(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        told = self._told(self._strategy, args, kwargs)
-        return spoken(f"Use {self._name}" if told is None else told, _TASK_CHARS) or f"Use {self._name}"
-
-    def fits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        try:
-            self._bind(args, kwargs)
-        except TypeError:
-            return False
-        return True
-
-    def _told(self, telling: Telling, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
-        if telling is None:
-            return None
-        if callable(telling):
-            return str(telling(*args, **kwargs))
-        brief = {name: brief_of(name, value) for name, value in self._bind(args, kwargs).items()}
-        return Formatter().vformat(telling, (), brief)
-
-    def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[str]:
-        for name, value in self._bind(args, kwargs).items():
-            if name not in ("self", "cls"):
-                yield f"{name}={brief_of(name, value, quoted=True)}"
-
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        if self._signature is None:
-            return {}
-        bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return bound.arguments
+    def describe_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, str] | None:
+        """Return the words for a call, before it can change its arguments; None if it cannot be called so."""
+        values: Mapping[str, Any] = {}
+        if self._signature is not None:
+            try:
+                bound = self._signature.bind(*args, **kwargs)
+            except TypeError:
+                return None
+            bound.apply_defaults()
+            values = bound.arguments
+        words = {"task": self._about, "strategy": f"Use {self._name}"}
+        for label, wording in self._wordings.items():
+            if callable(wording):
+                words[label] = str(wording(*args, **kwargs))
+            elif wording is not None:
+                brief = {name: _shorten_value(name, value) for name, value in values.items()}
+                words[label] = Formatter().vformat(wording, (), brief)
+        named = [name for name in values if name not in ("self", "cls")]
+        if named and self._wordings["task"] is None:
+            shown = (f"{name}={_shorten_value(name, values[name], quoted=True)}" for name in named)
+            words["task"] += f" ({', '.join(shown)})"
+        strategy = calls.clean_text(words["strategy"], _TASK_CHARS) or f"Use {self._name}"
+        return {"task": calls.clean_text(words["task"], _TASK_CHARS) or self._name, "strategy_used": strategy}
 
 
-def _fields(label: str, template: str) -> Iterator[str]:
-    try:
-        for _, field, _, _ in Formatter().parse(template):
-            if field is not None:
-                yield field
-    except ValueError as error:
-        raise ValidationError(f"{label} is not a text with {{names}} in it: {error}") from None
-
-
-def brief_of(name: str, value: object, quoted: bool = False) -> str:
-    """An argument in a few words that are the same for every call with the like: no address, no secret."""
+def _shorten_value(name: str, value: object, quoted: bool = False) -> str:
+    """Return an argument in a few words that are the same for every call with the like: no address, no secret."""
     if isinstance(value, str):
         # By name and value together: a password gives itself away by what it is called.
-        text = str(clean({name: value[:_READ_CHARS]}).get(name, ""))
-        return repr(shorten(text, _ARGUMENT_CHARS)) if quoted else shorten(text, _ARGUMENT_CHARS)
+        text = shorten(str(clean({name: value[:_READ_CHARS]}).get(name, "")), _ARGUMENT_CHARS)
+        return repr(text) if quoted else text
     return shorten(str(clean(_ADDRESS.sub("", _REPR.repr(value)))), _ARGUMENT_CHARS)

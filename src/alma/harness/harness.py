@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
@@ -14,12 +17,9 @@ from ..errors import EmbeddingError, StorageError, ValidationError
 from ..opening import Holder
 from ..types.kinds import Result
 from ..types.scope import MemoryScope
-from ..types.slice import MemorySlice
-from . import executor as work
-from .executor import Executor, Judge, Report
-from .prompt import build
-from .telling import Stopwatch, described, learn, spoken
-from .types import Agent, Context, MemorySchema, RunResult, Setting
+from . import calls
+from .calls import Executor, Judge
+from .types import Agent, Context, HarnessResult, MemorySchema, RunResult, Setting, Tool
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -27,35 +27,11 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("alma")
 _STRATEGY_CHARS = 2_000
-_UNNAMED = "Do it without a named strategy"
+_LOOP_RUNS = "an event loop is running here, and the executor is async: use `await harness.arun(...)`"
 # What most categories are called; sharing one of these says nothing about a task.
 _HOLLOW = frozenset(
     map(stem, "pattern strategy technique selection handling design practice method approach timing response".split())
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A run before its work is done."""
-
-    context: Context
-    prompt: str
-    memories: MemorySlice | None
-    category: str
-    problem: str | None
-
-    @property
-    def retrieval_id(self) -> str | None:
-        return self.memories.retrieval_id if self.memories is not None else None
-
-    def waiting(self) -> RunResult:
-        return RunResult(
-            success=None,
-            prompt=self.prompt,
-            memories=self.memories,
-            retrieval_id=self.retrieval_id,
-            problem=self.problem,
-        )
 
 
 class Harness(Holder):
@@ -78,8 +54,6 @@ class Harness(Holder):
         self.setting = setting or Setting()
         self.executor = executor
 
-    # -- running
-
     def run(
         self,
         context: Context,
@@ -99,19 +73,27 @@ class Harness(Holder):
         None, and the caller does the work.
         """
         chosen = executor or self.executor
-        if chosen is not None and work.is_async(chosen):
-            _no_loop()
-        prepared = self._prepare(context, chosen)
+        if chosen is not None and calls.is_async(chosen) and _has_loop():
+            raise ValidationError(_LOOP_RUNS)
+        run = _Run(self, context, chosen, strategy, success)
         if chosen is None:
-            return prepared.waiting()
-        watch = Stopwatch()
+            return run.waiting
+        args, kwargs = calls.bind_executor(chosen, run.waiting.prompt, context)
         try:
-            value = _called(chosen, prepared)
-        except _Misused as misused:
-            raise ValidationError(str(misused)) from None
+            value = chosen(*args, **kwargs)
+            is_pending = inspect.isawaitable(value)
+            if is_pending and not _has_loop():
+                # Loaded where it is needed: it takes longer to import than all the rest.
+                import asyncio
+
+                value, is_pending = asyncio.run(_wait_for(value)), False
         except Exception as error:  # noqa: BLE001 - whatever the executor raises is how the task went
-            return self._failed(prepared, chosen, strategy, error, watch.read())
-        return self._done(prepared, chosen, strategy, value, success, watch.read())
+            return run.fail(error)
+        if is_pending:
+            if inspect.iscoroutine(value):
+                value.close()
+            raise ValidationError(_LOOP_RUNS)
+        return run.finish(value)
 
     async def arun(
         self,
@@ -126,161 +108,172 @@ class Harness(Holder):
         import asyncio
 
         chosen = executor or self.executor
-        prepared = await asyncio.to_thread(self._prepare, context, chosen)
+        run = await asyncio.to_thread(_Run, self, context, chosen, strategy, success)
         if chosen is None:
-            return prepared.waiting()
-        watch = Stopwatch()
-        given, named = work.arguments(chosen, prepared.prompt, prepared.context)
+            return run.waiting
+        args, kwargs = calls.bind_executor(chosen, run.waiting.prompt, context)
         try:
-            if work.is_async(chosen):
-                value = await chosen(*given, **named)
-            else:
-                value = await asyncio.to_thread(chosen, *given, **named)
-                value = await value if inspect.isawaitable(value) else value
+            value = (
+                chosen(*args, **kwargs) if calls.is_async(chosen) else await asyncio.to_thread(chosen, *args, **kwargs)
+            )
+            value = await value if inspect.isawaitable(value) else value
         except Exception as error:  # noqa: BLE001 - whatever the executor raises is how the task went
-            return await asyncio.to_thread(self._failed, prepared, chosen, strategy, error, watch.read())
-        return await asyncio.to_thread(self._done, prepared, chosen, strategy, value, success, watch.read())
+            return await asyncio.to_thread(run.fail, error)
+        return await asyncio.to_thread(run.finish, value)
 
-    def _prepare(self, context: Context, executor: Executor | None) -> _Prepared:
-        """All that can be wrong is found before anything is executed."""
+
+class _Run:
+    """One run: what can be wrong with it is found before anything is executed."""
+
+    def __init__(
+        self, harness: Harness, context: Context, executor: Executor | None, strategy: str | None, judge: Judge | None
+    ) -> None:
         if not isinstance(context, Context):
             raise ValidationError(f"run takes Context(task=...), not {type(context).__name__}")
-        category = self._category(context)
+        self._harness = harness
+        self._context = context
+        self._strategy = strategy or context.strategy or ""
+        self._usual = (
+            f"Use {name}" if executor and (name := calls.find_name(executor)) else "Do it without a named strategy"
+        )
+        self._judge = judge
+        self._category = self._find_category()
         if executor is not None:
-            work.arguments(executor, "", context)
-        memories, problem = self._remembered(context)
-        knowledge = memories.to_prompt(self.schema.max_tokens) if memories is not None else ""
-        return _Prepared(context, build(self.setting, self.agent, context, knowledge), memories, category, problem)
+            calls.bind_executor(executor, "", context)
+        self.waiting = self._retrieve_memories()
+        self._began = time.perf_counter()
 
-    def _remembered(self, context: Context) -> tuple[MemorySlice | None, str | None]:
+    def _find_category(self) -> str:
+        """Return the learning category of the task: the one given, else the one whose words it uses."""
+        agent, schema, given = self._harness.agent, self._harness.schema, self._context.task_type
+        scope = agent.scope or MemoryScope(agent.name)
+        if given is None:
+            known = dict.fromkeys((*schema.categories, *scope.can_learn))
+            return match_category(self._context.task, [one for one in known if schema.allows(one, scope)])
+        category = schema.category(given, scope)
+        allow(self._harness.alma.engine, agent.name, category)
+        return category
+
+    def _retrieve_memories(self) -> RunResult:
+        """Return the run before its work is done, with its prompt."""
+        agent, schema, context = self._harness.agent, self._harness.schema, self._context
+        types = None if schema.inject is None else map(str, schema.inject)
+        memories, problem = None, None
         try:
-            found = self.alma.retrieve(
-                task=context.task,
-                agent=self.agent.name,
-                user_id=context.user_id,
-                top_k=self.schema.top_k,
-                types=None if self.schema.inject is None else map(str, self.schema.inject),
+            memories = self._harness.alma.retrieve(
+                task=context.task, agent=agent.name, user_id=context.user_id, top_k=schema.top_k, types=types
             )
         except (StorageError, EmbeddingError) as error:
             problem = f"the memories could not be read: {error}"
             _LOG.warning("%s", problem)
-            return None, problem
-        return found, None
+        knowledge = memories.to_prompt(schema.max_tokens) if memories is not None else ""
+        prompt = build_prompt(self._harness.setting, agent, context, knowledge)
+        retrieval = memories.retrieval_id if memories is not None else None
+        return RunResult(success=None, prompt=prompt, memories=memories, retrieval_id=retrieval, problem=problem)
 
-    # -- learning
+    def fail(self, error: Exception) -> RunResult:
+        took = calls.elapsed_ms(self._began)
+        report = HarnessResult(success=False, outcome=Result.FAILURE, error=calls.describe_error(error))
+        return replace(self._learn(report, took), exception=error)
 
-    def _category(self, context: Context) -> str:
-        """The learning category of a task: the one given, else the one whose words it uses."""
-        scope = self.agent.scope or MemoryScope(self.agent.name)
-        if context.task_type is None:
-            known = dict.fromkeys((*self.schema.categories, *scope.can_learn))
-            return fitting(context.task, [one for one in known if self.schema.allows(one, scope)])
-        given = self.schema.category(context.task_type, scope)
-        allow(self.alma.engine, self.agent.name, given)
-        return given
-
-    def _failed(
-        self, prepared: _Prepared, executor: Executor, strategy: str | None, error: Exception, took: int
-    ) -> RunResult:
-        report = Report(None, Result.FAILURE, error=described(error))
-        return replace(self._learned(prepared, executor, strategy, report, took), exception=error)
-
-    def _done(
-        self, prepared: _Prepared, executor: Executor, strategy: str | None, value: Any, judge: Judge | None, took: int
-    ) -> RunResult:
+    def finish(self, value: Any) -> RunResult:
+        took = calls.elapsed_ms(self._began)
         try:
-            report = work.read(value, judge)
+            return self._learn(calls.read_result(value, self._judge), took)
         except ValidationError as error:
-            told = "; ".join(filter(None, (prepared.problem, f"nothing was learned: {error}")))
-            return replace(prepared.waiting(), output=value, duration_ms=took, problem=told)
-        return self._learned(prepared, executor, strategy, report, took)
+            problem = self._join_problems(f"nothing was learned: {error}")
+            return replace(self.waiting, output=value, duration_ms=took, problem=problem)
 
-    def _learned(
-        self, prepared: _Prepared, executor: Executor, strategy: str | None, report: Report, took: int
-    ) -> RunResult:
-        way = spoken(report.strategy or strategy or prepared.context.strategy or "", _STRATEGY_CHARS)
-        way = way or _default(executor)
-        error = None if report.error is None else spoken(report.error, _STRATEGY_CHARS)
-        feedback = None if report.feedback is None else spoken(report.feedback, _STRATEGY_CHARS)
-        given = {
-            "agent": self.agent.name,
-            "task": prepared.context.task,
-            "outcome": str(report.result),
-            "strategy_used": way,
-            "task_type": prepared.category or None,
+    def _learn(self, report: HarnessResult, took: int) -> RunResult:
+        context, harness = self._context, self._harness
+        strategy = calls.clean_text(report.strategy or self._strategy, _STRATEGY_CHARS) or self._usual
+        error = None if report.error is None else calls.clean_text(str(report.error), _STRATEGY_CHARS)
+        feedback = None if report.feedback is None else calls.clean_text(report.feedback, _STRATEGY_CHARS)
+        about = {"domain": harness.schema.domain, "project_id": context.project_id, "session_id": context.session_id}
+        fields = {
+            "agent": harness.agent.name,
+            "task": context.task,
+            "outcome": str(report.outcome),
+            "strategy_used": strategy,
+            "task_type": self._category or None,
             "duration_ms": took,
             "error_message": error,
             "feedback": feedback,
-            "retrieval_id": prepared.retrieval_id,
-            "user_id": prepared.context.user_id,
-            "metadata": self._metadata(prepared.context),
+            "retrieval_id": self.waiting.retrieval_id,
+            "user_id": context.user_id,
+            "metadata": {name: value for name, value in about.items() if value},
         }
-        outcome, problem = learn(self.alma, given)
+        outcome, problem = calls.record_outcome(harness.alma, fields)
         return replace(
-            prepared.waiting(),
-            success=report.result is Result.SUCCESS,
+            self.waiting,
+            success=report.outcome is Result.SUCCESS,
             output=report.output,
             outcome=outcome,
-            strategy=way,
+            strategy=strategy,
             error=error,
             duration_ms=took,
-            problem="; ".join(filter(None, (prepared.problem, problem))) or None,
+            problem=self._join_problems(problem),
         )
 
-    def _metadata(self, context: Context) -> dict[str, str]:
-        told = {"domain": self.schema.domain, "project_id": context.project_id, "session_id": context.session_id}
-        return {name: value for name, value in told.items() if value}
+    def _join_problems(self, problem: str | None) -> str | None:
+        return "; ".join(filter(None, (self.waiting.problem, problem))) or None
 
 
-class _Misused(Exception):
-    """The harness was called in a way that cannot work; not something the executor raised."""
+def build_prompt(setting: Setting, agent: Agent, context: Context, knowledge: str) -> str:
+    """Return the prompt of a run: who, where, what, and what was learned before."""
+    tools = [tool if isinstance(tool, Tool) else Tool(tool) for tool in setting.tools]
+    inputs = [
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"
+        for name, value in context.inputs.items()
+    ]
+    sections = {
+        "Setting": [
+            *_list_lines("Environment", (f"{name}: {value}" for name, value in setting.environment.items())),
+            *_list_lines("Tools", (f"{one.name}: {one.description}" if one.description else one.name for one in tools)),
+            *_list_lines("Constraints", (*setting.constraints, *context.constraints)),
+        ],
+        "Your Task": [
+            context.task.strip(),
+            *([f"Project: {context.project_id}"] if context.project_id else []),
+            *([f"How: {context.strategy}"] if context.strategy else []),
+            *_list_lines("Inputs", inputs),
+        ],
+        "Knowledge from Past Runs": [knowledge] if knowledge else [],
+    }
+    parts = [f"You are {agent.name}. {agent.role}".strip()] if agent.role else []
+    return "\n\n".join([*parts, *("\n".join((f"## {name}", *lines)) for name, lines in sections.items() if lines)])
 
 
-def _no_loop() -> None:
+def _list_lines(heading: str, items: Iterable[str]) -> list[str]:
+    lines = [f"- {item}" for item in items]
+    return [f"{heading}:", *lines] if lines else []
+
+
+def _has_loop() -> bool:
     import asyncio
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return
-    raise ValidationError("an event loop is running here, and the executor is async: use `await harness.arun(...)`")
+        return False
+    return True
 
 
-def _called(executor: Executor, prepared: _Prepared) -> Any:
-    given, named = work.arguments(executor, prepared.prompt, prepared.context)
-    value = executor(*given, **named)
-    if not inspect.isawaitable(value):
-        return value
-    # Loaded where it is needed: it takes longer to import than all the rest.
-    import asyncio
-
-    try:
-        _no_loop()
-    except ValidationError as error:
-        if inspect.iscoroutine(value):
-            value.close()
-        raise _Misused(str(error)) from None
-    return asyncio.run(work.awaited(value))
+async def _wait_for(value: Any) -> Any:
+    return await value
 
 
-def _default(executor: Executor) -> str:
-    name = work.name_of(executor)
-    return f"Use {name}" if name else _UNNAMED
-
-
-def fitting(task: str, categories: list[str]) -> str:
-    """The category whose telling words the task uses most; empty when none or no single one does."""
-    said = {stem(word) for word in words(task)}
-    shares = {name: _share(name, said) for name in categories}
+def match_category(task: str, categories: list[str]) -> str:
+    """Return the category whose telling words the task uses most; empty when none or no single one does."""
+    used = {stem(word) for word in words(task)}
+    shares = {}
+    for name in categories:
+        parts = {stem(word) for word in words(name.replace("_", " ")) if word not in STOP}
+        telling = parts - _HOLLOW or parts
+        shares[name] = len(telling & used) / len(telling) if telling else 0.0
     best = max(shares.values(), default=0.0)
     first = [name for name, share in shares.items() if share == best]
     return first[0] if best > 0 and len(first) == 1 else ""
-
-
-def _share(category: str, said: set[str]) -> float:
-    parts = {stem(word) for word in words(category.replace("_", " ")) if word not in STOP}
-    telling = parts - _HOLLOW or parts
-    return len(telling & said) / len(telling) if telling else 0.0
 
 
 def create_harness(
@@ -296,21 +289,23 @@ def create_harness(
     Without a memory the one that is configured here is opened, and closed with the harness.
     """
     who = agent if isinstance(agent, Agent) else Agent(agent)
-    held = Holder(alma)
+    holder = Holder(alma)
     try:
-        schema = _schema(domain, held.alma)
-        return Harness(who, schema, held.alma, setting=setting, executor=executor, owns_memory=held.owned)
+        schema = _find_schema(domain, holder.alma)
+        return Harness(who, schema, holder.alma, setting=setting, executor=executor, owns_memory=holder.owned)
     except BaseException:
-        held.close()
+        holder.close()
         raise
 
 
-def _schema(domain: str | DomainSchema | MemorySchema, alma: ALMA) -> MemorySchema:
+def _find_schema(domain: str | DomainSchema | MemorySchema, alma: ALMA) -> MemorySchema:
     if isinstance(domain, MemorySchema):
         return domain
     from ..domains import DomainMemoryFactory, DomainSchema
 
-    found = DomainMemoryFactory(alma).get_schema(validate.name("domain", domain)) if isinstance(domain, str) else domain
-    if not isinstance(found, DomainSchema):
+    schema = (
+        DomainMemoryFactory(alma).get_schema(validate.name("domain", domain)) if isinstance(domain, str) else domain
+    )
+    if not isinstance(schema, DomainSchema):
         raise ValidationError(f"domain must be a schema or the name of one, not {type(domain).__name__}")
-    return MemorySchema(found.name, tuple(found.learning_categories), tuple(found.excluded_categories))
+    return MemorySchema(schema.name, tuple(schema.learning_categories), tuple(schema.excluded_categories))

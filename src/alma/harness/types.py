@@ -38,8 +38,7 @@ class Setting:
     def __post_init__(self) -> None:
         if isinstance(self.tools, str) or isinstance(self.constraints, str):
             raise ValidationError("tools and constraints must be lists, not one text")
-        tools = tuple(Tool(tool) if isinstance(tool, str) else tool for tool in self.tools)
-        object.__setattr__(self, "tools", tools)
+        object.__setattr__(self, "tools", tuple(Tool(one) if isinstance(one, str) else one for one in self.tools))
         object.__setattr__(self, "constraints", tuple(validate.text("constraint", one) for one in self.constraints))
         if not isinstance(self.environment, Mapping):
             raise ValidationError(f"environment must be a mapping, not {type(self.environment).__name__}")

@@ -7,25 +7,31 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..engine import validate
+from ..engine import things, validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.search import by_words
+from ..engine.stats import count_records
 from ..errors import ValidationError
 from ..opening import Holder
+from ..types import times
 from ..types.query import Where
 from ..types.record import Record
 from ..types.record import Status as Standing
-from . import choose, claims, plan, report, told
-from .edit import Edit, held, one, unknown_item, write
-from .types import KIND, ItemChange, ProgressLog, ProgressSummary, Status, Strategy, WorkItem, item_of
+from . import plan as plans
+from . import types
+from .plan import LEASE_SECONDS, Plan, change_plan, find_items, select_items, unknown_item
+from .types import KIND, ItemChange, ProgressLog, ProgressSummary, Status, Strategy, WorkItem, item_of, log_of
 
 if TYPE_CHECKING:
     from ..core import ALMA
 
 _MAX_LIMIT = 1_000_000
-_DAYS = 36_500.0
+_MAX_COUNT = 10**9
+_MAX_DAYS = 36_500.0
+_MAX_LEASE_SECONDS = 30 * 86_400.0
 _DEFAULTS = {"item_type": "task", "priority": 50}
+_LOG = "progress_log"
 
 
 class ProgressTracker(Holder):
@@ -78,22 +84,20 @@ class ProgressTracker(Holder):
     ) -> list[WorkItem]:
         """Create several, all or none; each a `WorkItem` or a mapping of its fields, and a later one may name an
         earlier one's id."""
-        made = [_given(one) for one in validate.many("items", items)]
-        projects = {one.pop("project_id", None) for one in made} - {None, ""}
+        given = [types.read_item(item) for item in validate.many("items", items)]
+        projects = {one.pop("project_id", None) for one in given} - {None, ""}
         if project_id is not None:
             projects.add(project_id)
         if len(projects) > 1:
             raise ValidationError(f"items of one call belong to one project, not to {', '.join(sorted(projects))}")
         engine = self._engine(next(iter(projects), None))
-        ready = [_ready(engine, one) for one in made]
-
-        def step(edit: Edit) -> list[str]:
-            if any(fields.get(name) for fields, _, _ in ready for name in plan.RELATIONS):
-                edit.guard()
-            return [plan.create(edit, *parts) for parts in ready]
-
-        edit, ids = write(engine, "", step)
-        return [edit.item(id) for id in ids]
+        drafts = []
+        for one in given:
+            agent, tags = _agent(engine, one.pop("agent", None)) or "", _clean_names("tags", one.pop("tags", None))
+            drafts.append((types.check_new_item(one), agent, tags))
+        relates = any(fields.get(name) for fields, _, _ in drafts for name in plans.RELATIONS)
+        plan, ids = change_plan(engine, "", lambda plan: [plan.create(*parts) for parts in drafts], reorders=relates)
+        return [plan.item(id) for id in ids]
 
     def get_item(self, item_id: str) -> WorkItem:
         """One item by its id, archived or not."""
@@ -114,28 +118,23 @@ class ProgressTracker(Holder):
         """Items, the most urgent first, then the oldest; `archived=True` for those that were put away too."""
         engine = self._engine(project_id)
         wanted = [status] if isinstance(status, str) else status
-        found = held(
+        records = find_items(
             engine,
-            statuses=None if wanted is None else [validate.choice("status", one, Status) for one in wanted],
+            None if wanted is None else [validate.choice("status", one, Status) for one in wanted],
             archived=archived,
-            agents=None if agent is None else {_agent(engine, agent)},
-            linked=None if parent_id is None else {validate.name("parent_id", parent_id)},
-            tagged=None if tag is None else {validate.name("tag", tag)},
+            agents=_only(_agent(engine, agent)),
+            linked=_only(None if parent_id is None else validate.name("parent_id", parent_id)),
+            tagged=_only(None if tag is None else validate.name("tag", tag)),
         )
-        items = [
-            item
-            for item in map(item_of, found)
-            if item_type in (None, item.item_type) and parent_id in (None, item.parent_id)
-        ]
-        most = len(items) if limit is None else validate.whole("limit", limit, 1, _MAX_LIMIT)
-        return sorted(items, key=lambda item: (-item.priority, item.created_at, item.id))[:most]
+        most = None if limit is None else validate.whole("limit", limit, 1, _MAX_LIMIT)
+        items = [item for item in _most_urgent(records) if parent_id in (None, item.parent_id)]
+        return [item for item in items if item_type in (None, item.item_type)][:most]
 
     def search(self, query: str, limit: int = 10, *, project_id: str | None = None) -> list[WorkItem]:
         """Items whose title or description shares words with the query, best first."""
         engine = self._engine(project_id)
-        where = Where(kinds={KIND}, projects={engine.project}, statuses={Standing.ACTIVE})
         most = validate.whole("limit", limit, 1, 1000)
-        hits = by_words(engine.store, validate.text("query", query), where, most)
+        hits = by_words(engine.store, validate.text("query", query), select_items(engine), most)
         return [item_of(record) for record in engine.store.get([hit.id for hit in hits])]
 
     # -- changing
@@ -143,61 +142,53 @@ class ProgressTracker(Holder):
     def update_status(self, item_id: str, status: str, notes: str | None = None, *, by: str | None = None) -> WorkItem:
         """Move an item to 'pending', 'in_progress', 'blocked', 'review', 'done' or 'failed'.
 
-        Which moves are allowed stands in `alma.progress.states`. Done frees what waited for it; taken up again, it
+        The allowed moves are listed in `alma.progress.plan`. Done frees what waited for it; taken up again, it
         blocks that again.
         """
         wanted = validate.choice("status", status, Status)
         why = _note(notes)
-        return self._one(item_id, by, lambda edit: plan.set_status(edit, item_id, wanted, why))
+        return self._change(item_id, by, lambda plan: plan.set_status(item_id, wanted, why))
 
     def update_item(self, item_id: str, *, by: str | None = None, **fields: Any) -> WorkItem:
         """Change title, description, item_type, priority, agent, parent_id, tests, estimate_minutes, tags, metadata."""
         engine = self._engine_of(item_id)
         place: dict[str, Any] = {}
         if "agent" in fields:
-            agent = fields.pop("agent")
-            place["agent"] = "" if agent is None else _agent(engine, agent)
+            place["agent"] = _agent(engine, fields.pop("agent")) or ""
         if "tags" in fields:
-            place["tags"] = clean_names("tags", fields.pop("tags"))
+            place["tags"] = _clean_names("tags", fields.pop("tags"))
         if not fields and not place:
-            raise ValidationError(f"nothing to update: pass some of {', '.join((*told.EDITABLE, 'agent', 'tags'))}")
-        changes = told.checked(fields, told.EDITABLE)
+            raise ValidationError(f"nothing to update: pass some of {', '.join((*types.EDITABLE, 'agent', 'tags'))}")
+        changes = types.check_fields(fields)
 
-        def step(edit: Edit) -> None:
-            if "parent_id" in changes:
-                edit.guard()
-            plan.refuse_claimed(edit, item_id)
+        def step(plan: Plan) -> None:
+            plan.refuse_claimed(item_id)
             plain = {name: value for name, value in changes.items() if name != "parent_id"}
             if "tests" in plain:
-                plain |= told.tested(plain["tests"], edit.body(item_id)["test_results"])
-            edit.alter(item_id, "edited", plain, fields=place)
+                plain |= types.join_tests(plain["tests"], plan.body(item_id)["test_results"])
+            plan.alter(item_id, "edited", plain, **place)
             if "parent_id" in changes:
-                plan.set_parent(edit, item_id, changes["parent_id"])
+                plan.set_parent(item_id, changes["parent_id"])
 
-        return self._one(item_id, by, step)
+        return self._change(item_id, by, step, reorders="parent_id" in changes)
 
     def add_blocker(self, item_id: str, blocker_id: str, *, by: str | None = None) -> WorkItem:
         """From now on the item waits for the other; a circle is refused."""
-        blocker = validate.name("blocker_id", blocker_id)
-        return self._ordered(item_id, by, lambda edit: plan.link(edit, item_id, blocker))
+        return self._relate(item_id, blocker_id, by, Plan.add_blocker)
 
     def remove_blocker(self, item_id: str, blocker_id: str, *, by: str | None = None) -> WorkItem:
         """The item no longer waits for the other."""
-        blocker = validate.name("blocker_id", blocker_id)
-        return self._ordered(item_id, by, lambda edit: plan.unlink(edit, item_id, blocker))
+        return self._relate(item_id, blocker_id, by, Plan.remove_blocker)
 
     def record_test(self, item_id: str, test: str, passing: bool, *, by: str | None = None) -> WorkItem:
         """How a test of the item went; a new name is added to its tests."""
-        name = str(clean(validate.name("test", test)))
-        if not isinstance(passing, bool):
-            raise ValidationError(f"passing must be True or False, not {passing!r}")
+        result = {str(clean(validate.name("test", test))): types.check_flag("passing", passing)}
 
-        def step(edit: Edit) -> None:
-            body = edit.body(item_id)
-            tests = list(dict.fromkeys((*body["tests"], name)))
-            edit.alter(item_id, "tested", told.tested(tests, {**body["test_results"], name: passing}))
+        def step(plan: Plan) -> None:
+            body = plan.body(item_id)
+            plan.alter(item_id, "tested", types.join_tests((*body["tests"], *result), body["test_results"] | result))
 
-        return self._one(item_id, by, step)
+        return self._change(item_id, by, step)
 
     # -- what comes next
 
@@ -208,7 +199,7 @@ class ProgressTracker(Holder):
         strategy: str = "priority",
         *,
         claim: bool = False,
-        lease_seconds: float = claims.LEASE_SECONDS,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> WorkItem | None:
         """What to work on next: nothing that is blocked, being worked on, or another agent's.
 
@@ -217,17 +208,17 @@ class ProgressTracker(Holder):
         """
         engine = self._engine(project_id)
         chosen = validate.choice("strategy", strategy, Strategy)
-        who = None if agent is None else _agent(engine, agent)
+        who = _agent(engine, agent)
         if not claim:
-            return next(iter(choose.ranked(engine, who, chosen)), None)
+            return next(iter(plans.rank_free_items(engine, who, chosen)), None)
         if who is None:
             raise ValidationError("claim=True needs the agent that claims: get_next_item(agent='...', claim=True)")
-        return claims.claim_next(engine, who, chosen, _lease(lease_seconds))
+        return plans.claim_next(engine, who, chosen, _lease(lease_seconds))
 
     def claim_next(
         self,
         agent: str,
-        lease_seconds: float = claims.LEASE_SECONDS,
+        lease_seconds: float = LEASE_SECONDS,
         strategy: str = "priority",
         *,
         project_id: str | None = None,
@@ -238,27 +229,38 @@ class ProgressTracker(Holder):
         """
         return self.get_next_item(project_id, agent, strategy, claim=True, lease_seconds=lease_seconds)
 
-    def claim(self, item_id: str, agent: str, lease_seconds: float = claims.LEASE_SECONDS) -> WorkItem:
+    def claim(self, item_id: str, agent: str, lease_seconds: float = LEASE_SECONDS) -> WorkItem:
         """Take this item, as `claim_next` takes the next."""
         seconds = _lease(lease_seconds)
-        return self._one(item_id, agent, lambda edit: claims.take(edit, item_id, seconds))
+        return self._change(item_id, agent, lambda plan: plan.claim(item_id, seconds))
 
-    def renew(self, item_id: str, agent: str, lease_seconds: float = claims.LEASE_SECONDS) -> WorkItem:
+    def renew(self, item_id: str, agent: str, lease_seconds: float = LEASE_SECONDS) -> WorkItem:
         """Keep a claim for that long from now."""
         seconds = _lease(lease_seconds)
-        return self._one(item_id, agent, lambda edit: claims.renew(edit, item_id, seconds))
+        return self._change(item_id, agent, lambda plan: plan.renew(item_id, seconds))
 
     def release(self, item_id: str, agent: str, notes: str | None = None) -> WorkItem:
         """Give a claimed item back unfinished."""
         why = _note(notes)
-        return self._one(item_id, agent, lambda edit: claims.release(edit, item_id, why))
+        return self._change(item_id, agent, lambda plan: plan.release(item_id, why))
 
     # -- how far it is
 
     def get_progress_summary(self, project_id: str | None = None, agent: str | None = None) -> ProgressSummary:
         """Counts by status, what is in progress and what is blocked; of all items or of one agent's."""
         engine = self._engine(project_id)
-        return report.summary(engine, None if agent is None else _agent(engine, agent))
+        who = _agent(engine, agent)
+        agents = _only(who)
+        counts = {str(one): _count(engine, select_items(engine, [one], agents=agents)) for one in Status}
+        return ProgressSummary(
+            project_id=engine.project,
+            agent=who,
+            items_total=sum(counts.values()),
+            by_status=counts,
+            current=tuple(_most_urgent(find_items(engine, [Status.IN_PROGRESS], agents=agents))),
+            blocked=tuple(_most_urgent(find_items(engine, [Status.BLOCKED], agents=agents))),
+            created_at=engine.clock(),
+        )
 
     def log_session_progress(
         self,
@@ -276,18 +278,32 @@ class ProgressTracker(Holder):
         if agent is None or session_id is None:
             raise ValidationError("log_session_progress needs agent and session_id, by name: agent='...'")
         engine = self._engine(project_id)
-        moment = report.Moment(
-            agent=_agent(engine, agent),
-            session=validate.name("session_id", session_id),
-            item=None if current_item_id is None else self._record(current_item_id).id,
-            action=_note(current_action),
-            started=validate.moment("session_start", session_start),
-            actions=None if actions_taken is None else validate.whole("actions_taken", actions_taken, 0, 10**9),
-            outcomes=None
+        who, session = engine.agent(validate.name("agent", agent)), validate.name("session_id", session_id)
+        item = None if current_item_id is None else self._record(current_item_id).id
+        action = _note(current_action)
+        start = validate.moment("session_start", session_start)
+        for name, count in (("actions_taken", actions_taken), ("outcomes_recorded", outcomes_recorded)):
+            if count is not None:
+                validate.whole(name, count, 0, _MAX_COUNT)
+        now = self.get_progress_summary(project_id)
+        start = start or _session_start(engine, session) or engine.clock()
+        own = [one.id for one in now.current if who in (one.claimed_by, one.agent)]
+        made = Where(projects={engine.project}, agents={who}, created_from=start)
+        changes = replace(made, kinds={"change"}, tagged={plans.LINE})
+        body = {
+            "total": now.items_total,
+            "done": now.items_done,
+            "in_progress": now.items_in_progress,
+            "blocked": now.items_blocked,
+            "current": item or next(iter(own), None),
+            "action": action,
+            "actions": _count(engine, changes) if actions_taken is None else actions_taken,
+            "outcomes": _count(engine, replace(made, kinds={"outcome"}))
             if outcomes_recorded is None
-            else validate.whole("outcomes_recorded", outcomes_recorded, 0, 10**9),
-        )
-        return report.log(engine, moment)
+            else outcomes_recorded,
+            "session_start": times.to_iso(start),
+        }
+        return log_of(things.add(engine, things.draft(_LOG, body, agent=who, session=session)))
 
     def get_progress_logs(
         self,
@@ -299,46 +315,41 @@ class ProgressTracker(Holder):
     ) -> list[ProgressLog]:
         """What `log_session_progress` kept, newest first."""
         engine = self._engine(project_id)
-        return report.logs(
-            engine,
-            None if agent is None else _agent(engine, agent),
-            None if session_id is None else validate.name("session_id", session_id),
-            validate.whole("limit", limit, 1, _MAX_LIMIT),
-        )
+        agents = _only(_agent(engine, agent))
+        sessions = _only(None if session_id is None else validate.name("session_id", session_id))
+        most = validate.whole("limit", limit, 1, _MAX_LIMIT)
+        return [log_of(record) for record in things.scan(engine, _LOG, most, agents=agents, sessions=sessions)]
 
     def history(self, item_id: str) -> list[ItemChange]:
         """Who changed what of an item, oldest first."""
         record = self._record(item_id)
-        return report.history(_of_project(self.engine, record.project), record)
+        lines = things.scan(self._engine(record.project), "change", linked={record.id})[::-1]
+        changes = [ItemChange(at=line.created_at, **_history_fields(line.body)) for line in lines]
+        return [ItemChange(at=record.created_at, by="", verb="created"), *changes]
 
     # -- putting away
 
     def archive(self, item_id: str, *, by: str | None = None) -> WorkItem:
         """Put an item away; it is neither listed nor counted. One that others still wait for is refused."""
-        return self._one(item_id, by, lambda edit: plan.archive(edit, item_id))
+        return self._change(item_id, by, lambda plan: plan.archive(item_id))
 
     def restore(self, item_id: str, *, by: str | None = None) -> WorkItem:
         """Take an archived item back."""
-        return self._one(item_id, by, lambda edit: plan.restore(edit, item_id))
+        return self._change(item_id, by, lambda plan: plan.alter(item_id, "restored", {}, status=Standing.ACTIVE))
 
     def archive_finished(self, older_than_days: float = 30.0, *, project_id: str | None = None) -> int:
         """Archive what is done and was not touched for that long; how many."""
         engine = self._engine(project_id)
-        days = validate.number("older_than_days", older_than_days, 0.0, _DAYS)
-        due = plan.done_before(engine, engine.clock() - timedelta(days=days))
-        _, gone = write(engine, "", lambda edit: plan.put_away(edit, due))
-        return len(gone)
+        days = validate.number("older_than_days", older_than_days, 0.0, _MAX_DAYS)
+        before = engine.clock() - timedelta(days=days)
+        due = [record.id for record in find_items(engine, [Status.DONE]) if record.updated_at < before]
+        return change_plan(engine, "", lambda plan: plan.archive_done(due))[1]
 
     def delete(self, item_id: str, *, by: str | None = None) -> None:
         """Erase an item and its history. What waited for it waits no longer; its parts stand on their own."""
         engine = self._engine_of(item_id)
-
-        def step(edit: Edit) -> None:
-            edit.guard()
-            plan.erase(edit, item_id)
-
-        write(engine, self._who(engine, by), step)
-        engine.store.delete([line.id for line in report.lines(engine, item_id)])
+        change_plan(engine, _agent(engine, by) or "", lambda plan: plan.erase(item_id), reorders=True)
+        engine.store.delete([line.id for line in things.scan(engine, "change", linked={item_id})])
 
     # -- where and who
 
@@ -355,22 +366,25 @@ class ProgressTracker(Holder):
         raise unknown_item(self.engine, id)
 
     def _engine_of(self, item_id: str) -> Engine:
-        return _of_project(self.engine, self._record(item_id).project)
+        return self._engine(self._record(item_id).project)
 
-    def _who(self, engine: Engine, by: str | None) -> str:
-        return "" if by is None else _agent(engine, by)
-
-    def _one(self, item_id: str, by: str | None, step: Callable[[Edit], object]) -> WorkItem:
+    def _change(
+        self, item_id: str, by: str | None, step: Callable[[Plan], object], *, reorders: bool = False
+    ) -> WorkItem:
         engine = self._engine_of(item_id)
-        return one(engine, self._who(engine, by), item_id, step)
+        plan, _ = change_plan(engine, _agent(engine, by) or "", step, reorders=reorders)
+        return plan.item(item_id)
 
-    def _ordered(self, item_id: str, by: str | None, step: Callable[[Edit], object]) -> WorkItem:
-        def guarded(edit: Edit) -> None:
-            edit.guard()
-            plan.refuse_claimed(edit, item_id)
-            step(edit)
+    def _relate(
+        self, item_id: str, blocker_id: str, by: str | None, relate: Callable[[Plan, str, str], None]
+    ) -> WorkItem:
+        blocker = validate.name("blocker_id", blocker_id)
 
-        return self._one(item_id, by, guarded)
+        def step(plan: Plan) -> None:
+            plan.refuse_claimed(item_id)
+            relate(plan, item_id, blocker)
+
+        return self._change(item_id, by, step, reorders=True)
 
 
 def _of_project(engine: Engine, project_id: str) -> Engine:
@@ -378,31 +392,42 @@ def _of_project(engine: Engine, project_id: str) -> Engine:
     return engine if name == engine.project else replace(engine, project=name)
 
 
-def _agent(engine: Engine, given: object) -> str:
-    return engine.agent(validate.name("agent", given))
+def _agent(engine: Engine, agent: object) -> str | None:
+    return None if agent is None else engine.agent(validate.name("agent", agent))
 
 
-def _given(item: WorkItem | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(item, WorkItem):
-        return {**told.of_item(item), "project_id": item.project_id}
-    if not isinstance(item, Mapping):
-        raise ValidationError(f"an item must be a WorkItem or a mapping of its fields, not {type(item).__name__}")
-    return dict(item)
+def _history_fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in {"by": "", **body}.items() if name != "record"}
 
 
-def _ready(engine: Engine, given: dict[str, Any]) -> tuple[dict[str, Any], str, tuple[str, ...]]:
-    agent, tags = given.pop("agent", None), given.pop("tags", None)
-    name = "" if agent is None else _agent(engine, agent)
-    return told.creatable(given), name, clean_names("tags", tags)
+def _only(name: str | None) -> set[str] | None:
+    return None if name is None else {name}
 
 
-def clean_names(label: str, given: Iterable[str] | None) -> tuple[str, ...]:
-    return tuple(map(clean, validate.names(label, given)))
+def _most_urgent(records: Iterable[Record]) -> list[WorkItem]:
+    return sorted(map(item_of, records), key=lambda item: (-item.priority, item.created_at, item.id))
 
 
-def _note(given: str | None) -> str:
-    return str(clean(validate.optional_text("notes", given) or ""))
+def _count(engine: Engine, where: Where) -> int:
+    return sum(count_records(engine, where).values())
 
 
-def _lease(given: float) -> float:
-    return validate.number("lease_seconds", given, 1.0, claims.MAX_LEASE_SECONDS)
+def _session_start(engine: Engine, session: str) -> datetime | None:
+    """Return when a session began: from its own record where there is one, else from its first log."""
+    for record in engine.store.get([session]):
+        if record.kind == "session" and record.project == engine.project:
+            return times.from_iso(record.body.get("started_at")) or record.created_at
+    logs = things.scan(engine, _LOG, sessions={session})
+    return times.from_iso(logs[-1].body["session_start"]) if logs else None
+
+
+def _clean_names(label: str, names: Iterable[str] | None) -> tuple[str, ...]:
+    return tuple(map(clean, validate.names(label, names)))
+
+
+def _note(text: str | None) -> str:
+    return str(clean(validate.optional_text("notes", text) or ""))
+
+
+def _lease(seconds: float) -> float:
+    return validate.number("lease_seconds", seconds, 1.0, _MAX_LEASE_SECONDS)

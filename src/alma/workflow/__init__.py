@@ -10,8 +10,7 @@ workflow.resume("run-7").state
 from __future__ import annotations
 
 from .memory import WorkflowMemory
-from .reducers import REDUCERS, merge_states
-from .states import MAX_STATE_BYTES
+from .states import MAX_STATE_BYTES, REDUCERS, merge_states
 from .types import Artifact, Checkpoint, Run, RunStatus, Scope
 
 __all__ = [

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from .. import arguments
 from ..engine import things, validate
+from ..engine.admit import commit
 from ..engine.context import Engine
 from ..engine.distil.learn import learn as learn_episodes
+from ..engine.drafts import Draft
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.view import view
 from ..errors import ValidationError
@@ -19,11 +21,10 @@ from ..opening import Holder
 from ..types.ids import new_id
 from ..types.kinds import Outcome, Result
 from ..types.slice import MemorySlice
-from . import artifacts, checkpoints, runs
-from .reducers import Reducer, merge_states
-from .scopes import Place, for_tenant, identifier, looking, one_tenant, optional_identifier
-from .states import MAX_STATE_BYTES, read
-from .types import MAIN, Artifact, Checkpoint, Run, RunStatus, Scope
+from . import records
+from .scopes import Place, check_id, check_ids, choose_tenant, for_tenant, widen_engine
+from .states import MAX_STATE_BYTES, UNLIMITED, Reducer, merge_states, read_state
+from .types import MAIN, Artifact, Checkpoint, Run, RunStatus, Scope, decode_record
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -49,7 +50,7 @@ class WorkflowMemory(Holder):
     ) -> None:
         project = alma if isinstance(alma, str) else project_id
         named = None if project is None else validate.name("project_id", project)
-        self.tenant_id = optional_identifier("tenant_id", tenant_id)
+        [self.tenant_id] = check_ids(tenant_id=tenant_id)
         self.max_state_bytes = validate.whole("max_state_bytes", max_state_bytes, 1, 2**30)
         super().__init__(None if isinstance(alma, str) else alma, named)
         engine = self.alma.engine
@@ -71,29 +72,29 @@ class WorkflowMemory(Holder):
         metadata: Mapping[str, Any] | None = None,
     ) -> Run:
         """Begin a run, or go on with the one of that name."""
-        name = new_id("run") if run_id is None else identifier("run_id", run_id)
-        workflow = identifier("workflow_id", workflow_id)
-        return runs.decode(runs.begin(self.engine, name, workflow, self._agent(agent), validate.metadata(metadata)))
+        run = new_id("run") if run_id is None else check_id("run_id", run_id)
+        workflow, name = check_id("workflow_id", workflow_id), self._agent(agent)
+        extra = validate.metadata(metadata)
+        return records.decode_run(
+            commit(self.engine, lambda: records.open_run(self.engine, run, workflow, name, extra))
+        )
 
     def end_run(self, run_id: str, status: str = RunStatus.COMPLETED) -> Run:
         """Say how a run ended: 'completed', 'failed' or 'cancelled'."""
-        given = validate.choice("status", status, RunStatus)
-        return runs.decode(runs.end(self.engine, identifier("run_id", run_id), given))
+        ending = validate.choice("status", status, RunStatus)
+        return records.decode_run(records.end_run(self.engine, check_id("run_id", run_id), ending))
 
     def get_run(self, run_id: str) -> Run:
         """One run by its name."""
-        return runs.decode(runs.get(self.engine, identifier("run_id", run_id)))
+        return records.decode_run(records.get_run(self.engine, check_id("run_id", run_id)))
 
     def list_runs(self, workflow_id: str | None = None, status: str | None = None, limit: int = 50) -> list[Run]:
         """Runs, newest first."""
         most = validate.whole("limit", limit, 1, _MOST)
-        workflow = optional_identifier("workflow_id", workflow_id)
+        [workflow] = check_ids(workflow_id=workflow_id)
         wanted = None if status is None else validate.choice("status", status, RunStatus)
-        found = map(runs.decode, things.scan(self.engine, "run"))
-        fitting = (
-            run for run in found if workflow in ("", run.workflow_id) and (wanted is None or run.status is wanted)
-        )
-        return [run for run, _ in zip(fitting, range(most), strict=False)]
+        runs = [run for run in map(records.decode_run, things.scan(self.engine, "run")) if wanted in (None, run.status)]
+        return [run for run in runs if workflow in ("", run.workflow_id)][:most]
 
     # -- checkpoints
 
@@ -116,38 +117,38 @@ class WorkflowMemory(Holder):
         `Checkpoint.redacted` then says where. A state that the newest checkpoint of the branch already holds for the
         same node is not written again, and that checkpoint is returned with `unchanged` set.
         """
-        return checkpoints.save(
-            self.engine,
-            checkpoints.Point(
-                run=identifier("run_id", run_id),
-                node=identifier("node_id", node_id),
-                branch=identifier("branch_id", branch_id),
-                state=read(state, self.max_state_bytes),
-                workflow=optional_identifier("workflow_id", workflow_id),
-                agent=self._agent(agent),
-                metadata=validate.metadata(metadata),
-                skip=skip_if_unchanged,
-                redact=redact,
-            ),
+        run, node, branch = (
+            check_id("run_id", run_id),
+            check_id("node_id", node_id),
+            check_id("branch_id", branch_id),
         )
+        read = read_state(state, self.max_state_bytes)
+        [workflow] = check_ids(workflow_id=workflow_id)
+        draft = self._draft(run, node, branch, agent, metadata)
+        return records.save_checkpoint(
+            self.engine, draft, read, workflow=workflow, skip=skip_if_unchanged, redact=redact
+        )
+
+    def _draft(
+        self, run: str, node: str, branch: str, agent: str | None, metadata: Mapping[str, Any] | None = None
+    ) -> Draft:
+        body = {"run": run, "node": node, "branch": branch, "metadata": validate.metadata(metadata)}
+        return things.draft("checkpoint", body, agent=self._agent(agent), session=run)
 
     def resume(self, run_id: str, node_id: str | None = None, branch_id: str | None = None) -> Checkpoint | None:
         """The newest checkpoint of a run, perhaps of one node or branch; None when there is none to go on from."""
-        found = checkpoints.latest(
-            self.engine,
-            identifier("run_id", run_id),
-            optional_identifier("node_id", node_id),
-            optional_identifier("branch_id", branch_id),
-        )
-        return None if found is None else checkpoints.decode(found)
+        run, (node, branch) = check_id("run_id", run_id), check_ids(node_id=node_id, branch_id=branch_id)
+        record = records.find_latest(self.engine, run, node, branch)
+        return None if record is None else records.decode_checkpoint(record)
 
     def history(
         self, run_id: str, node_id: str | None = None, branch_id: str | None = None, limit: int = 100
     ) -> list[Checkpoint]:
         """The checkpoints of a run, newest first."""
-        run = runs.get(self.engine, identifier("run_id", run_id)).session
-        node, branch = optional_identifier("node_id", node_id), optional_identifier("branch_id", branch_id)
-        return checkpoints.history(self.engine, run, node, branch, validate.whole("limit", limit, 1, _MOST))
+        run, (node, branch) = self.get_run(run_id).run_id, check_ids(node_id=node_id, branch_id=branch_id)
+        most = validate.whole("limit", limit, 1, _MOST)
+        found = records.find_checkpoints(self.engine, run, node, branch, most)
+        return [records.decode_checkpoint(record) for record in found]
 
     def cleanup_checkpoints(
         self,
@@ -160,46 +161,25 @@ class WorkflowMemory(Holder):
         With `older_than` (an age or a moment) only those that are older. The newest of a branch always stays, so that
         every run can be resumed; without `run_id` all runs of the project are cleaned.
         """
-        run = "" if run_id is None else runs.get(self.engine, identifier("run_id", run_id)).session
+        run = "" if run_id is None else self.get_run(run_id).run_id
         keep = validate.whole("keep_latest", keep_latest, 1, _MOST)
-        return checkpoints.cleanup(self.engine, run, keep, self._moment(older_than))
-
-    def _moment(self, older_than: timedelta | datetime | str | None) -> datetime | None:
         if isinstance(older_than, timedelta):
             if older_than < timedelta(0):
                 raise ValidationError(f"older_than must be an age of at least 0, not {older_than}")
-            return self.engine.clock() - older_than
-        return validate.moment("older_than", older_than)
+            older_than = self.engine.clock() - older_than
+        return records.erase_checkpoints(self.engine, run, keep, validate.moment("older_than", older_than))
 
     # -- branches
 
     def fork(self, run_id: str, branch_id: str, from_branch: str = MAIN, *, agent: str | None = None) -> Checkpoint:
         """Begin a branch at the newest checkpoint of another; its first checkpoint holds the same state."""
-        run = identifier("run_id", run_id)
-        origin = checkpoints.tip(self.engine, run, identifier("from_branch", from_branch))
-        point = checkpoints.Point(
-            run=run,
-            node=origin.body["node"],
-            branch=identifier("branch_id", branch_id),
-            state=read(origin.body["state"], 2**62),
-            agent=self._agent(agent),
-            metadata={},
-            skip=False,
-            origin=origin,
-        )
-        return checkpoints.save(self.engine, point)
+        run = check_id("run_id", run_id)
+        origin = records.get_tip(self.engine, run, check_id("from_branch", from_branch))
+        draft = self._draft(run, origin.body["node"], check_id("branch_id", branch_id), agent)
+        state = read_state(origin.body["state"], UNLIMITED)
+        return records.save_checkpoint(self.engine, draft, state, skip=False, origin=origin)
 
-    @staticmethod
-    def merge_states(
-        states: Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]],
-        reducers: Mapping[str, Reducer] | None = None,
-        *,
-        base: Mapping[str, Any] | None = None,
-        default: Reducer | None = None,
-    ) -> dict[str, Any]:
-        """One state from those of several branches, key by key: append, extend, union, sum, max, min, last, first,
-        merge_dict or a function of the list of values. Keys without a reducer must not be contested."""
-        return merge_states(states, reducers, base=base, default=default)
+    merge_states = staticmethod(merge_states)
 
     def merge_branches(
         self,
@@ -217,15 +197,14 @@ class WorkflowMemory(Holder):
         What the branches began at is known when they were forked from one checkpoint: a key that only one of them
         changed is then no conflict. If the reducers do not fit, nothing is written.
         """
-        run = identifier("run_id", run_id)
-        names = validate.names("branches", branches)
-        tips = [checkpoints.tip(self.engine, run, name) for name in names]
+        run = check_id("run_id", run_id)
+        tips = [records.get_tip(self.engine, run, name) for name in validate.names("branches", branches)]
         if not tips:
             raise ValidationError("branches is empty; name at least one branch")
         states = {tip.body["branch"]: tip.body["state"] for tip in tips}
-        merged = merge_states(states, reducers, base=checkpoints.beginning(self.engine, tips), default=default)
-        came = {"merged": {tip.body["branch"]: tip.id for tip in tips}}
-        return self.checkpoint(run, node_id, merged, into, agent=agent, metadata=came)
+        merged = merge_states(states, reducers, base=records.find_common_base(self.engine, tips), default=default)
+        sources = {"merged": {tip.body["branch"]: tip.id for tip in tips}}
+        return self.checkpoint(run, node_id, merged, into, agent=agent, metadata=sources)
 
     # -- artifacts
 
@@ -246,15 +225,12 @@ class WorkflowMemory(Holder):
 
         Linked again, the same place in the same run and node is one artifact, with the digest it has then.
         """
-        return artifacts.link(
-            self.engine,
-            identifier("run_id", run_id),
-            optional_identifier("node_id", node_id),
-            artifacts.look(location, digest, size),
-            kind=validate.name("kind", kind),
-            name="" if name is None else validate.name("name", name),
-            agent=self._agent(agent),
-            metadata=validate.metadata(metadata),
+        run, [node] = check_id("run_id", run_id), check_ids(node_id=node_id)
+        content = records.read_content(location, digest, size)
+        content = content if name is None else content._replace(name=validate.name("name", name))
+        fields = {"kind": validate.name("kind", kind), "metadata": validate.metadata(metadata)}
+        return decode_record(
+            Artifact, records.save_artifact(self.engine, run, node, self._agent(agent), content, **fields)
         )
 
     def get_artifacts(
@@ -267,15 +243,12 @@ class WorkflowMemory(Holder):
         limit: int = 100,
     ) -> list[Artifact]:
         """What was linked, newest first."""
-        run = "" if run_id is None else runs.get(self.engine, identifier("run_id", run_id)).session
+        sessions = None if run_id is None else {self.get_run(run_id).run_id}
         most = validate.whole("limit", limit, 1, _MOST)
-        wanted = {
-            "node_id": optional_identifier("node_id", node_id),
-            "workflow_id": optional_identifier("workflow_id", workflow_id),
-            "kind": optional_identifier("kind", kind),
-        }
-        found = map(artifacts.decode, artifacts.linked(self.engine, run))
-        return [one for one in found if all(not want or getattr(one, at) == want for at, want in wanted.items())][:most]
+        names = ("node_id", "workflow_id", "kind")
+        wanted = dict(zip(names, check_ids(node_id=node_id, workflow_id=workflow_id, kind=kind), strict=True))
+        found = [decode_record(Artifact, one) for one in things.scan(self.engine, "artifact", sessions=sessions)]
+        return [one for one in found if all(wanted[name] in ("", getattr(one, name)) for name in names)][:most]
 
     # -- what is learned, and where it is found
 
@@ -302,12 +275,15 @@ class WorkflowMemory(Holder):
         `outcome` is 'success', 'partial' or 'failure'. Without a node the run is over. A run that nobody started is
         begun when its workflow is named.
         """
-        run = self._place(identifier("run_id", run_id), workflow_id, node_id)
+        run = self._place(check_id("run_id", run_id), workflow_id, node_id)
         if not run.workflow:
-            runs.get(self.engine, run.run)
+            self.get_run(run.run)
+            if not task:
+                raise ValidationError("task is missing, and the run does not say which workflow it is of: pass task")
+        usual = f"{run.workflow}: {run.node}" if run.node else f"Run the workflow {run.workflow}"
         common = {
             "agent": agent,
-            "task": task or _task(run),
+            "task": task or usual,
             "outcome": outcome,
             "task_type": task_type,
             "duration_ms": duration_ms,
@@ -318,16 +294,16 @@ class WorkflowMemory(Holder):
             "metadata": {"workflow": run.workflow, "run": run.run, "node": run.node, **validate.metadata(metadata)},
         }
         ways = [strategy_used] if isinstance(strategy_used, str) else list(strategy_used)
-        given = [arguments.episode(self.engine, {**common, "strategy_used": way}) for way in ways]
-        if not given:
+        checked = [arguments.episode(self.engine, {**common, "strategy_used": way}) for way in ways]
+        if not checked:
             raise ValidationError("strategy_used is empty; name at least one strategy")
-        episodes = [replace(one, session=run.run, tags=run.tags()) for one in given]
-        records = learn_episodes(self.engine, episodes)
-        runs.begin(self.engine, run.run, run.workflow, goes_on=False)
+        episodes = [replace(one, session=run.run, tags=run.list_tags()) for one in checked]
+        outcomes = learn_episodes(self.engine, episodes)
+        commit(self.engine, lambda: records.open_run(self.engine, run.run, run.workflow, resumes=False))
         if not run.node:
-            runs.end(self.engine, run.run, _ENDED[given[0].result])
+            records.end_run(self.engine, run.run, _ENDED[episodes[0].result])
         now = self.engine.clock()
-        return [made for record in records if isinstance(made := view(record, now), Outcome)]
+        return [value for record in outcomes if isinstance(value := view(record, now), Outcome)]
 
     def retrieve_scoped(
         self,
@@ -351,48 +327,29 @@ class WorkflowMemory(Holder):
         of a tenant know, and 'global' that and what belongs to no tenant. No scope reaches into another tenant.
         """
         wanted = validate.choice("scope", scope, Scope)
-        tenant = one_tenant(self.tenant_id, optional_identifier("tenant_id", tenant_id))
-        engine = looking(self._shared, tenant, wanted)
+        tenant = choose_tenant(self.tenant_id, *check_ids(tenant_id=tenant_id))
+        engine = widen_engine(self._shared, tenant, wanted)
         place = self._place(run_id, workflow_id, node_id, for_tenant(self._shared, tenant))
-        given = {
-            "task": task,
-            "agent": agent,
-            "user_id": user_id,
-            "top_k": top_k,
-            "mode": mode,
-            "types": types,
-            "level": "session",
-        }
-        request = replace(arguments.request(engine, given), tags=place.within(wanted))
-        return retrieve_memories(engine, request)
+        given = {"task": task, "agent": agent, "user_id": user_id, "top_k": top_k, "mode": mode, "types": types}
+        request = arguments.request(engine, given | {"level": "session"})
+        return retrieve_memories(engine, replace(request, tags=place.find_tags(wanted)))
 
     def tags(
         self, workflow_id: str | None = None, run_id: str | None = None, node_id: str | None = None
     ) -> tuple[str, ...]:
         """The tags of a place: a memory that is added or learned with them is found from the scopes around it."""
-        return self._place(run_id, workflow_id, node_id).tags()
+        return self._place(run_id, workflow_id, node_id).list_tags()
 
     def _place(
-        self,
-        run_id: str | None,
-        workflow_id: str | None,
-        node_id: str | None,
-        engine: Engine | None = None,
+        self, run_id: str | None, workflow_id: str | None, node_id: str | None, engine: Engine | None = None
     ) -> Place:
-        """Where something belongs; a run that is known says of which workflow it is."""
-        run, workflow = optional_identifier("run_id", run_id), optional_identifier("workflow_id", workflow_id)
-        node = optional_identifier("node_id", node_id)
-        held = runs.find(engine or self.engine, run) if run else None
-        known = held.body["workflow"] if held else ""
+        """Return where something belongs; a run that is known says of which workflow it is."""
+        run, workflow, node = check_ids(run_id=run_id, workflow_id=workflow_id, node_id=node_id)
+        record = records.find_run(engine or self.engine, run) if run else None
+        known = record.body["workflow"] if record else ""
         if known and workflow and known != workflow:
             raise ValidationError(f"run {run!r} is one of workflow {known!r}, not of {workflow!r}")
         return Place(known or workflow, run, node)
 
-    def _agent(self, given: str | None) -> str:
-        return "" if given is None else arguments.agent(self.engine, given)
-
-
-def _task(place: Place) -> str:
-    if not place.workflow:
-        raise ValidationError("task is missing, and the run does not say which workflow it is of: pass task")
-    return f"{place.workflow}: {place.node}" if place.node else f"Run the workflow {place.workflow}"
+    def _agent(self, agent: str | None) -> str:
+        return "" if agent is None else arguments.agent(self.engine, agent)

@@ -12,25 +12,27 @@ from dataclasses import dataclass, replace
 
 from ..engine.admit import clean
 from ..engine.context import Engine
+from ..engine.search import by_words
 from ..engine.validate import name as checked_name
 from ..errors import ScopeError, ValidationError
-from ..ports import Searchable, Store
+from ..ports import Store
 from ..types.query import Hit, Where
 from ..types.record import Record
 from ..types.vector import Vector
 from .types import Scope
 
 
-def identifier(label: str, value: object) -> str:
-    """A name chosen by the caller. One that would be redacted could no longer be told from others."""
-    given = checked_name(label, value)
-    if clean(given) != given:
+def check_id(label: str, value: object) -> str:
+    """Return a name chosen by the caller. One that would be redacted could no longer be told from others."""
+    name = checked_name(label, value)
+    if clean(name) != name:
         raise ValidationError(f"{label} looks like a secret and would not be kept as it is; choose another name")
-    return given
+    return name
 
 
-def optional_identifier(label: str, value: object) -> str:
-    return "" if value is None or value == "" else identifier(label, value)
+def check_ids(**ids: object) -> list[str]:
+    """Return optional names, empty where there is none."""
+    return ["" if value is None or value == "" else check_id(label, value) for label, value in ids.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,121 +43,88 @@ class Place:
     run: str = ""
     node: str = ""
 
-    def tags(self) -> tuple[str, ...]:
-        """What a memory of this place carries, so that it is found from every scope around it."""
-        out = []
-        if self.workflow:
-            out.append(_tag("workflow", self.workflow))
-        if self.run:
-            out.append(_tag("run", self.run))
-        if self.node and self.workflow:
-            out.append(_tag("workflow", self.workflow, self.node))
-        if self.node and self.run:
-            out.append(_tag("run", self.run, self.node))
-        return tuple(out)
+    def list_tags(self) -> tuple[str, ...]:
+        """Return what a memory of this place carries, so that it is found from every scope around it."""
+        around = [(name, getattr(self, name)) for name in ("workflow", "run") if getattr(self, name)]
+        nodes = [(*names, self.node) for names in around if self.node]
+        return tuple(_make_tag(*names) for names in (*around, *nodes))
 
-    def within(self, scope: Scope) -> tuple[str, ...]:
-        """The tag that all memories in the scope carry; none for those that are wider than a workflow."""
+    def find_tags(self, scope: Scope) -> tuple[str, ...]:
+        """Return the tag that all memories in the scope carry; none for scopes that are wider than a workflow."""
         if scope not in (Scope.NODE, Scope.RUN, Scope.WORKFLOW):
             return ()
-        if scope is Scope.RUN:
-            return (_tag("run", self._needed(scope, "run")),)
-        if scope is Scope.WORKFLOW:
-            return (_tag("workflow", self._needed(scope, "workflow")),)
-        node = self._needed(scope, "node")
-        if self.run:
-            return (_tag("run", self.run, node),)
-        return (_tag("workflow", self._needed(scope, "workflow"), node),)
-
-    def _needed(self, scope: Scope, part: str) -> str:
-        value: str = getattr(self, part)
-        if not value:
-            either = "run_id or workflow_id" if scope is Scope.NODE and part == "workflow" else f"{part}_id"
-            raise ValidationError(f"the scope {str(scope)!r} needs {either}")
-        return value
+        node = ["node"] if scope is Scope.NODE else []
+        around = ("run" if self.run else "workflow") if node else str(scope)
+        for part in (*node, around):
+            if not getattr(self, part):
+                needed = "run_id or workflow_id" if node and part == "workflow" else f"{part}_id"
+                raise ValidationError(f"the scope {str(scope)!r} needs {needed}")
+        return (_make_tag(around, *(getattr(self, part) for part in (around, *node))),)
 
 
-def _tag(*parts: str) -> str:
-    head, *rest = parts
-    made = f"{head}:" + "/".join(part.replace("%", "%25").replace("/", "%2F") for part in rest)
-    if clean(made) != made:
+def _make_tag(head: str, *names: str) -> str:
+    tag = f"{head}:" + "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
+    if clean(tag) != tag:
         raise ValidationError(f"{head}_id and node_id together look like a secret; choose other names")
-    return made
-
-
-def tenant_project(project: str, tenant: str) -> str:
-    """The project that a tenant's memories are in."""
-    return f"{project}@{tenant.replace('%', '%25').replace('@', '%40')}"
+    return tag
 
 
 def for_tenant(engine: Engine, tenant: str) -> Engine:
-    return replace(engine, project=tenant_project(engine.project, tenant)) if tenant else engine
+    """Return the engine of the project that a tenant's memories are in."""
+    name = f"{engine.project}@{tenant.replace('%', '%25').replace('@', '%40')}"
+    return replace(engine, project=name) if tenant else engine
 
 
-def one_tenant(bound: str, asked: str) -> str:
+def choose_tenant(bound: str, asked: str) -> str:
     if bound and asked and bound != asked:
         raise ScopeError(f"this memory is of tenant {bound!r} and may not look into that of {asked!r}")
     return bound or asked
 
 
-def looking(engine: Engine, tenant: str, scope: Scope) -> Engine:
-    """The engine that finds what the scope holds, and nothing else."""
+def widen_engine(engine: Engine, tenant: str, scope: Scope) -> Engine:
+    """Return the engine that finds what the scope holds, and nothing else."""
     own = for_tenant(engine, tenant)
     if scope is Scope.TENANT and not tenant:
         raise ValidationError("the scope 'tenant' needs tenant_id")
     if scope not in (Scope.TENANT, Scope.GLOBAL):
         return own
-    projects = frozenset({engine.project}) if scope is Scope.GLOBAL else frozenset()
+    projects = frozenset({own.project, engine.project} if scope is Scope.GLOBAL else {own.project})
     # Where agents are declared, each says itself whom it shares with, whatever the scope.
-    return replace(own, store=widened(own.store, own.project, projects, everyone=not engine.scopes.agents))
+    return replace(own, store=WideStore(own.store, own.project, projects, everyone=not engine.scopes.agents))
 
 
-class Wider:
+@dataclass(frozen=True, slots=True)
+class WideStore:
     """A store that also looks into other projects, and at the memories of all agents, when one project is asked for."""
 
-    def __init__(self, store: Store, project: str, more: frozenset[str], everyone: bool) -> None:
-        self._store = store
-        self._project = project
-        self._more = more
-        self._everyone = everyone
+    store: Store
+    project: str
+    projects: frozenset[str]
+    everyone: bool
 
-    def _widened(self, where: Where) -> Where:
-        if where.projects is None or self._project not in where.projects:
+    def _widen(self, where: Where) -> Where:
+        if where.projects is None or self.project not in where.projects:
             return where
-        agents = None if self._everyone else where.agents
-        return replace(where, projects=self._more | set(where.projects), agents=agents)
+        agents = None if self.everyone else where.agents
+        return replace(where, projects=self.projects | set(where.projects), agents=agents)
 
     def put(self, records: Sequence[Record]) -> None:
-        self._store.put(records)
+        self.store.put(records)
 
     def get(self, ids: Sequence[str]) -> list[Record]:
-        return self._store.get(ids)
+        return self.store.get(ids)
 
     def delete(self, ids: Sequence[str]) -> int:
-        return self._store.delete(ids)
+        return self.store.delete(ids)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
-        return self._store.scan(self._widened(where), limit)
+        return self.store.scan(self._widen(where), limit)
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
-        return self._store.nearest(vector, self._widened(where), limit)
-
-    def close(self) -> None:
-        self._store.close()
-
-
-class WiderSearchable(Wider):
-    def __init__(
-        self, store: Store, searchable: Searchable, project: str, more: frozenset[str], everyone: bool
-    ) -> None:
-        super().__init__(store, project, more, everyone)
-        self._searchable = searchable
+        return self.store.nearest(vector, self._widen(where), limit)
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
-        return self._searchable.match(words, self._widened(where), limit)
+        return by_words(self.store, words, self._widen(where), limit)
 
-
-def widened(store: Store, project: str, more: frozenset[str], everyone: bool) -> Store:
-    if isinstance(store, Searchable):
-        return WiderSearchable(store, store, project, more, everyone)
-    return Wider(store, project, more, everyone)
+    def close(self) -> None:
+        self.store.close()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
+
+from ..types.record import Record
+
+T = TypeVar("T", "Run", "Checkpoint", "Artifact")
 
 MAIN = "main"
 
@@ -89,3 +93,21 @@ class Artifact:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     created_at: datetime
     updated_at: datetime
+
+
+_STORED_AS = {
+    "workflow_id": "workflow",
+    "node_id": "node",
+    "branch_id": "branch",
+    "parent_id": "parent",
+    "location": "path",
+}
+
+
+def decode_record(kind: type[T], record: Record, **values: Any) -> T:
+    """Return a value of that kind: its fields are given, or in the record's body, or in the record itself."""
+    for part in fields(kind):
+        name = _STORED_AS.get(part.name, part.name)
+        if part.name not in values and (name in record.body or hasattr(record, name)):
+            values[part.name] = record.body[name] if name in record.body else getattr(record, name)
+    return kind(run_id=record.session, **values)
