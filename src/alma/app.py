@@ -23,7 +23,7 @@ from .stores import registry as stores
 from .types.model import ModelSettings
 
 if TYPE_CHECKING:
-    from .models.usage import Usage
+    from .models.budget import Usage
 
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 """What the servers keep beside a configuration."""
@@ -67,14 +67,14 @@ def open_memory(config: Config, *, matching: bool = True) -> ALMA:
 
 
 def _open_model(settings: ModelSettings, engine: Engine) -> Model | None:
-    from .models.opening import open_model
+    from .models.registry import open_model
 
     return open_model(settings, engine, os.environ)
 
 
 def model_usage(alma: ALMA, config: Config, *, days: int = 30) -> Usage:
     """What models were asked for in this store, and what is left of today's budget."""
-    from .models.usage import usage
+    from .models.budget import usage
 
     return usage(alma.engine, config.model, days=days)
 

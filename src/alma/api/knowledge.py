@@ -288,8 +288,8 @@ class ModelUsage:
 @operation(Effect.READS)
 def usage(alma: ALMA, days: Annotated[int, About("the last so many days of use")] = 30) -> ModelUsage:
     """What language models were asked, what it cost, and what is left of today's budget. By default none is asked."""
-    from ..models.usage import by_model
-    from ..models.usage import usage as used
+    from ..models.budget import by_model
+    from ..models.budget import usage as used
     from ..types.model import ModelSettings
 
     if days < 1:

@@ -16,9 +16,9 @@ from alma.errors import (
     ModelTimeoutError,
     ModelUnavailableError,
 )
-from alma.models import patience, registry
+from alma.models import client, registry
 from alma.models.budget import meter
-from alma.models.opening import open_model
+from alma.models.registry import open_model
 from alma.types.asking import Prompt
 from alma.types.model import Limits, ModelSettings
 
@@ -27,7 +27,7 @@ KEY = "sk-very-secret-0123456789"
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
-    monkeypatch.setattr(patience, "BACKOFF", 0.01)
+    monkeypatch.setattr(client, "BACKOFF", 0.01)
 
 
 def timed(ask):
