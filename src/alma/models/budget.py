@@ -187,8 +187,6 @@ def meter(engine: Engine) -> list[Day]:
 
 @dataclass(frozen=True, slots=True)
 class ModelUse:
-    """What one model took in a day. Its cost is 0 where no prices are known."""
-
     model: str
     calls: int
     failed: int
@@ -196,15 +194,7 @@ class ModelUse:
     tokens_in: int
     tokens_out: int
     cost: float
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What is left of today's budget. None: no limit."""
-
-    calls: int | None
-    tokens: int | None
-    cost: float | None
+    """In US dollars; 0 where no prices are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +203,8 @@ class Usage:
     model: str
     limits: Limits
     today: Day
-    left: Left
+    left: Limits
+    """Of today."""
     days: tuple[Day, ...]
     """Newest first."""
 
@@ -225,7 +216,7 @@ def usage(engine: Engine, settings: ModelSettings, *, days: int = 30) -> Usage:
     today = next((day for day in used if day.day == date), Day(date))
     limits = settings.budget
     # A reservation is not left: it may be spent already.
-    left = Left(
+    left = Limits(
         calls=None if limits.calls is None else max(0, limits.calls - today.calls),
         tokens=None if limits.tokens is None else max(0, limits.tokens - today.tokens - today.aside_tokens),
         cost=None if limits.cost is None else max(0.0, limits.cost - today.cost - today.aside_cost),

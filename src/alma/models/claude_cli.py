@@ -17,8 +17,8 @@ from typing import Any
 
 from ..errors import ModelOutputError, ModelUnavailableError
 from ..types.asking import Prompt
-from .budget import NOTHING, Spent
-from .client import FinalOutputError, Provider, count_anthropic_tokens, quote_material, read_dollars, write_instructions
+from .budget import NOTHING
+from .client import ANTHROPIC_TOKENS, FinalOutputError, Provider, quote_material, write_instructions
 from .process import run
 
 PATH_VARIABLE = "CLAUDE_SMART_CLI_PATH"
@@ -51,6 +51,8 @@ _FOREIGN = (
 
 
 class ClaudeCLI(Provider):
+    token_names = ANTHROPIC_TOKENS
+
     def __init__(
         self, environ: Mapping[str, str], *, model: str = CHEAPEST, path: str = "", timeout: float = TIMEOUT
     ) -> None:
@@ -76,7 +78,7 @@ class ClaudeCLI(Provider):
         program = self.find_program()
         environ = {name: value for name, value in self._environ.items() if name not in _FOREIGN}
         environ |= {**_ALONE, "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(prompt.max_tokens)}
-        # Through standard input: arguments can be seen by others, and on Windows may pass a shell. Our words come first.
+        # Through standard input: arguments can be seen by others, and on Windows may pass a shell.
         text = f"Task: {write_instructions(prompt)}\n\n{quote_material(prompt)}".encode("utf-8", "replace")
         with tempfile.TemporaryDirectory(prefix="claude-smart-", ignore_cleanup_errors=True) as folder:
             empty = os.path.join(folder, "empty")
@@ -109,12 +111,6 @@ class ClaudeCLI(Provider):
     def read_model(self, reply: Mapping[str, Any]) -> str:
         used = reply.get("modelUsage")
         return next(iter(used), "") if isinstance(used, dict) else ""
-
-    def count(self, reply: Mapping[str, Any]) -> Spent | None:
-        usage = reply.get("usage")
-        if not isinstance(usage, dict):
-            return None
-        return *count_anthropic_tokens(usage), read_dollars(reply.get("total_cost_usd"))
 
 
 def _shorten(output: bytes) -> str:

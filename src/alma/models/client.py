@@ -24,6 +24,7 @@ from ..errors import ModelOutputError, ModelUnavailableError, OverBudgetError
 from ..folders import make_private_folder
 from ..ports import Model
 from ..types.asking import Answer, Prompt
+from ..types.model import Prices
 from . import schema
 from .budget import NOTHING, Budget, Spent
 
@@ -31,6 +32,7 @@ RETRIES = 2
 BACKOFF = 0.5
 LONGEST_WAIT = 30.0
 MOST_LOG_BYTES = 5 * 1024 * 1024
+ANTHROPIC_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 _MOST_TOKENS = 100_000_000  # No answer takes more; a service that reports more is not believed.
 
 
@@ -128,6 +130,9 @@ class Provider:
     """A service that is sent a prompt. Subclasses send it, and read their own reply."""
 
     name: str
+    prices: Prices | None = None
+    token_names: tuple[str, ...]
+    """How its usage calls the tokens in, and at last the tokens out."""
 
     def ask(self, prompt: Prompt) -> Answer:
         start = monotonic()
@@ -163,7 +168,13 @@ class Provider:
 
     def count(self, reply: Mapping[str, Any]) -> Spent | None:
         """Return what the call took; None when the service does not report it."""
-        raise NotImplementedError
+        usage = reply.get("usage")
+        *inputs, output = self.token_names
+        if not isinstance(usage, dict) or not {inputs[0], output} <= usage.keys():
+            return None
+        tokens_in, tokens_out = sum(read_count(usage.get(name)) for name in inputs), read_count(usage[output])
+        cost = usage.get("cost", reply.get("total_cost_usd"))
+        return tokens_in, tokens_out, self.prices.of(tokens_in, tokens_out) if self.prices else read_dollars(cost)
 
 
 def read_count(value: object) -> int:
@@ -174,12 +185,6 @@ def read_count(value: object) -> int:
 def read_dollars(value: object) -> float:
     is_sound = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e6
     return float(value) if is_sound else 0.0  # type: ignore[arg-type]
-
-
-def count_anthropic_tokens(usage: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the tokens in, with those of the cache, and the tokens out."""
-    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    return sum(read_count(usage.get(name)) for name in names), read_count(usage.get("output_tokens"))
 
 
 def check_end(reason: object, label: str) -> None:
@@ -211,8 +216,8 @@ def parse_json(text: str) -> Any:
     cause: Exception | None = None
     for start in sorted({0, bare.find("{"), bare.find("[")} - {-1}):
         try:
-            value, end = _DECODER.raw_decode(bare, start)
-            check_unicode(value)
+            value, end = json.JSONDecoder().raw_decode(bare, start)
+            check_storable(value)
         except (ValueError, RecursionError) as error:
             cause = error
             continue
@@ -223,16 +228,9 @@ def parse_json(text: str) -> Any:
     raise ModelOutputError(f"the model answered {len(bare)} characters that are no JSON") from cause
 
 
-def check_unicode(value: Any) -> None:
-    """Raise ValueError when the value holds half a surrogate pair, which cannot be stored."""
-    json.dumps(value, ensure_ascii=False).encode("utf-8")
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+def check_storable(value: Any) -> None:
+    """Raise ValueError for what cannot be stored: half a surrogate pair, or a number such as NaN."""
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
 
 
 def log_prompt(path: Path, model: str, prompt: Prompt) -> None:

@@ -27,14 +27,12 @@ from ..types.asking import Prompt
 from ..types.model import ModelSettings
 from .budget import NOTHING, Spent
 from .client import (
+    ANTHROPIC_TOKENS,
     Provider,
     TransientError,
     check_end,
-    check_unicode,
-    count_anthropic_tokens,
+    check_storable,
     quote_material,
-    read_count,
-    read_dollars,
     write_instructions,
 )
 from .schema import make_strict
@@ -49,27 +47,33 @@ class Service(Provider):
     """A service that is sent one request. Subclasses know its API."""
 
     package, extra = "httpx", "models"
-    usual_url, key_variable = "", ""
+    usual_url, path, key_variable = "", "", ""
+    has_usual_key_elsewhere = False
     ways: ClassVar[tuple[str, ...]]
     """How a shape can be demanded, the best first."""
     ways_elsewhere: ClassVar[tuple[str, ...]] = ()
-    """The same at another address than the usual one."""
+    """The same at another address than the usual one, where that differs."""
 
     def __init__(self, settings: ModelSettings, environ: Mapping[str, str]) -> None:
-        kind, model = settings.provider, settings.model or ""
+        kind, model, is_elsewhere = settings.provider, settings.model or "", settings.base_url is not None
         base = check_url(settings.base_url, allow_http=settings.allow_http) if settings.base_url else self.usual_url
-        variable = settings.api_key_env or self.name_key_variable(settings)
+        url = self.address(base, settings)
+        # The usual key is for the usual address; another address gets only a key that was named for it.
+        usual_variable = "" if is_elsewhere and not self.has_usual_key_elsewhere else self.key_variable
+        variable = settings.api_key_env or usual_variable
         key = read_key(environ, variable)
         if importlib.util.find_spec(self.package) is None:
             raise MissingExtraError(self.package, self.extra, f"The model {kind!r}")
-        ways = self.ways_elsewhere if settings.base_url and self.ways_elsewhere else self.ways
+        ways = (self.ways_elsewhere if is_elsewhere else ()) or self.ways
         if settings.structured not in ("auto", *ways):
             raise ConfigError(unknown(f"value of `structured` for {kind}", settings.structured, ("auto", *ways)))
         timeout = settings.timeout or TIMEOUT
         self.name = f"{kind}:{model}"
+        self.label = kind
+        self.prices = settings.prices
         self._endpoint = Endpoint(
             kind=kind,
-            url=self.address(base, settings),
+            url=url,
             model=model,
             headers=self.headers(key),
             secret=key,
@@ -79,19 +83,16 @@ class Service(Provider):
             timeout=timeout,
         )
         self._ways = list(ways) if settings.structured == "auto" else [settings.structured]
-        self._prices = settings.prices
+        self._limits = ["max_tokens"]
+        """How the API calls the most tokens of an answer; the first is used."""
         self._lock = threading.Lock()
 
-    def name_key_variable(self, settings: ModelSettings) -> str:
-        """The usual key is for the usual address; another address gets only a key that was named for it."""
-        return "" if settings.base_url else self.key_variable
-
     def send(self, prompt: Prompt) -> dict[str, Any]:
-        way = self.choose_way(prompt)
+        way, limit = self.choose_way(prompt), self._limits[0]
         try:
-            return post(self._endpoint, self.body(prompt, way))
+            return post(self._endpoint, self.body(prompt, way, limit))
         except RefusedError as error:
-            if self.can_ask_otherwise(error.reason.lower(), way):
+            if self.can_ask_otherwise(error.reason.lower(), way, limit):
                 raise TransientError(f"{error}; asked in another way", NOTHING, 0.0) from error
             raise
 
@@ -100,45 +101,44 @@ class Service(Provider):
         way = self._ways[0]
         return "text" if way in ("json_schema", "tool") and make_strict(prompt.schema) is None else way
 
-    def can_ask_otherwise(self, reason: str, way: str) -> bool:
-        """Return whether there is another way than the refused one, and use it from now on."""
+    def can_ask_otherwise(self, reason: str, way: str, limit: str) -> bool:
+        """Return whether there is an alternative to what was refused, and use it from now on."""
+        is_about_limit = any(name in reason for name in self._limits)
+        alternatives, refused = (self._limits, limit) if is_about_limit else (self._ways, way)
         with self._lock:
-            if not any(word in reason for word in _ABOUT_SHAPE) or len(self._ways) < 2:
+            if len(alternatives) < 2 or not (is_about_limit or any(word in reason for word in _ABOUT_SHAPE)):
                 return False
-            if self._ways[0] == way:
-                self._ways.pop(0)
+            if alternatives[0] == refused:
+                alternatives.pop(0)
             return True
 
-    def charge(self, tokens_in: int, tokens_out: int, reported: object = None) -> Spent:
-        cost = self._prices.of(tokens_in, tokens_out) if self._prices else read_dollars(reported)
-        return tokens_in, tokens_out, cost
-
     def address(self, base: str, settings: ModelSettings) -> str:
-        raise NotImplementedError
+        return base + self.path
 
     def headers(self, key: str) -> dict[str, str]:
-        raise NotImplementedError
+        return {"authorization": f"Bearer {key}"} if key else {}
 
-    def body(self, prompt: Prompt, way: str) -> dict[str, Any]:
+    def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
         raise NotImplementedError
 
 
 class Anthropic(Service):
-    usual_url, key_variable = "https://api.anthropic.com", "ANTHROPIC_API_KEY"
+    usual_url, path, key_variable = "https://api.anthropic.com", "/v1/messages", "ANTHROPIC_API_KEY"
+    token_names = ANTHROPIC_TOKENS
     ways = ("json_schema", "tool", "text")
     # Other services that speak this API know tools; some ignore a JSON schema without an error.
     ways_elsewhere = ("tool", "json_schema", "text")
 
     def address(self, base: str, settings: ModelSettings) -> str:
-        return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
+        return base.removesuffix("/v1") + self.path
 
     def headers(self, key: str) -> dict[str, str]:
         return {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
 
-    def body(self, prompt: Prompt, way: str) -> dict[str, Any]:
+    def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self._endpoint.model,
-            "max_tokens": prompt.max_tokens,
+            limit: prompt.max_tokens,
             "system": write_instructions(prompt),
             "messages": [{"role": "user", "content": quote_material(prompt)}],
         }
@@ -150,71 +150,51 @@ class Anthropic(Service):
         return body
 
     def read(self, reply: Mapping[str, Any]) -> Any:
-        check_end(reply.get("stop_reason"), self._endpoint.kind)
+        check_end(reply.get("stop_reason"), self.label)
         content = reply.get("content")
         if not isinstance(content, list):
-            raise ModelOutputError(f"{self._endpoint.kind} answered without any content")
+            raise ModelOutputError(f"{self.label} answered without any content")
         blocks = [block for block in content if isinstance(block, dict)]
         for block in blocks:
             if block.get("type") == "tool_use" and block.get("name") == _TOOL:
                 try:
-                    check_unicode(block.get("input"))
+                    check_storable(block.get("input"))
                 except (ValueError, RecursionError) as error:
                     raise ModelOutputError("the model answered characters that are no text") from error
                 return block.get("input")
         return "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
 
-    def count(self, reply: Mapping[str, Any]) -> Spent | None:
-        usage = reply.get("usage")
-        if not isinstance(usage, dict) or not {"input_tokens", "output_tokens"} <= usage.keys():
-            return None
-        return self.charge(*count_anthropic_tokens(usage))
-
 
 class OpenAI(Service):
-    usual_url, key_variable = "https://api.openai.com/v1", "OPENAI_API_KEY"
+    usual_url, path, key_variable = "https://api.openai.com/v1", "/chat/completions", "OPENAI_API_KEY"
+    token_names = ("prompt_tokens", "completion_tokens")
     ways = ("json_schema", "json_object", "text")
 
     def __init__(self, settings: ModelSettings, environ: Mapping[str, str]) -> None:
         super().__init__(settings, environ)
+        is_like_openai = settings.provider == "openai" and not self._endpoint.url.startswith(self.usual_url)
+        self._has_bounds = is_like_openai
         # OpenAI's newer models refuse the old name of the limit, and other services do not know the new one.
-        self._limits = ["max_tokens", "max_completion_tokens"]
-        self._bounds = True
-        if settings.provider == "azure" or self._endpoint.url.startswith(OpenAI.usual_url):
+        self._limits = ["max_completion_tokens", "max_tokens"]
+        if is_like_openai or settings.provider == "litellm":
             self._limits.reverse()
-            self._bounds = False
 
-    def address(self, base: str, settings: ModelSettings) -> str:
-        return f"{base}/chat/completions"
-
-    def headers(self, key: str) -> dict[str, str]:
-        return {"authorization": f"Bearer {key}"} if key else {}
-
-    def body(self, prompt: Prompt, way: str) -> dict[str, Any]:
+    def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self._endpoint.model,
             "messages": [
                 {"role": "system", "content": write_instructions(prompt)},
                 {"role": "user", "content": quote_material(prompt)},
             ],
-            self._limits[0]: prompt.max_tokens,
+            limit: prompt.max_tokens,
         }
         if way == "json_schema":
-            strict = make_strict(prompt.schema, bounds=self._bounds)
+            strict = make_strict(prompt.schema, bounds=self._has_bounds)
             shape = {"name": "answer", "strict": True, "schema": strict}
             body["response_format"] = {"type": "json_schema", "json_schema": shape}
         if way == "json_object":
             body["response_format"] = {"type": "json_object"}
         return body
-
-    def can_ask_otherwise(self, reason: str, way: str) -> bool:
-        if "max_tokens" not in reason and "max_completion_tokens" not in reason:
-            return super().can_ask_otherwise(reason, way)
-        with self._lock:
-            if len(self._limits) < 2:
-                return False
-            self._limits.pop(0)
-            return True
 
     def read(self, reply: Mapping[str, Any]) -> Any:
         choices = reply.get("choices")
@@ -227,37 +207,21 @@ class OpenAI(Service):
         parts = content if isinstance(content, list) else [{"text": content}]
         return "".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
 
-    @property
-    def label(self) -> str:
-        return self._endpoint.kind
-
-    def count(self, reply: Mapping[str, Any]) -> Spent | None:
-        usage = reply.get("usage")
-        if not isinstance(usage, dict) or not {"prompt_tokens", "completion_tokens"} <= usage.keys():
-            return None
-        tokens_in, tokens_out = read_count(usage["prompt_tokens"]), read_count(usage["completion_tokens"])
-        return self.charge(tokens_in, tokens_out, usage.get("cost"))
-
 
 class Azure(OpenAI):
     """A deployment in Azure OpenAI: by its API version, or without one by the API that no longer has versions."""
 
     usual_url, key_variable = "", "AZURE_OPENAI_API_KEY"
-
-    def __init__(self, settings: ModelSettings, environ: Mapping[str, str]) -> None:
-        if not settings.base_url:
-            raise ConfigError("the model's `base_url` is missing, such as https://NAME.openai.azure.com")
-        super().__init__(settings, environ)
-
-    def name_key_variable(self, settings: ModelSettings) -> str:
-        return self.key_variable
+    has_usual_key_elsewhere = True
 
     def address(self, base: str, settings: ModelSettings) -> str:
+        if not base:
+            raise ConfigError("the model's `base_url` is missing, such as https://NAME.openai.azure.com")
         root = base.removesuffix("/openai/v1").removesuffix("/openai")
         if settings.api_version is None:
-            return f"{root}/openai/v1/chat/completions"
+            return f"{root}/openai/v1{self.path}"
         deployment, version = quote(settings.model or "", safe=""), quote(settings.api_version, safe="")
-        return f"{root}/openai/deployments/{deployment}/chat/completions?api-version={version}"
+        return f"{root}/openai/deployments/{deployment}{self.path}?api-version={version}"
 
     def headers(self, key: str) -> dict[str, str]:
         return {"api-key": key} if key else {}
@@ -267,18 +231,11 @@ class LiteLLM(OpenAI):
     """One call of `litellm.completion`, which finds its keys in the environment or takes the one that is named."""
 
     package, extra = "litellm", "litellm"
-    usual_url, key_variable = "", ""
+    usual_url, path, key_variable = "", "", ""
 
     def __init__(self, settings: ModelSettings, environ: Mapping[str, str]) -> None:
         super().__init__(settings, environ)
-        self._bounds = False
-
-    def address(self, base: str, settings: ModelSettings) -> str:
-        return base
-
-    @property
-    def label(self) -> str:
-        return self.name
+        self.label = self.name
 
     def send(self, prompt: Prompt) -> dict[str, Any]:
         # It would fetch its table of prices from the network while it is imported.
@@ -288,7 +245,7 @@ class LiteLLM(OpenAI):
         litellm.telemetry = False
         named = {"api_base": self._endpoint.url, "api_key": self._endpoint.secret}
         request = {
-            **self.body(prompt, self.choose_way(prompt)),
+            **self.body(prompt, self.choose_way(prompt), self._limits[0]),
             "timeout": self._endpoint.timeout,
             # Every try is paid for, so that only the client may try again.
             "num_retries": 0,
