@@ -94,9 +94,9 @@ def test_a_tool_may_be_demanded(opened, service, provider, prompt, reply):
 
 def test_the_strictest_way_comes_first(settings, provider):
     hosted = registry.build(replace(settings, base_url=None), {"TEST_KEY": KEY})
-    assert hosted._model._ways[0] == "json_schema"
+    assert hosted.model._ways[0] == "json_schema"
     elsewhere = registry.build(settings, {"TEST_KEY": KEY})
-    assert elsewhere._model._ways[0] == ("tool" if provider == "anthropic" else "json_schema")
+    assert elsewhere.model._ways[0] == ("tool" if provider == "anthropic" else "json_schema")
 
 
 @pytest.mark.parametrize("schema", [{"type": "array"}, {"type": "object"}, {"type": "object", "properties": {"x": {}}}])

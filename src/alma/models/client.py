@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import uniform
@@ -48,27 +48,22 @@ class FinalOutputError(ModelOutputError):
     """An answer that asking again would not change: a refusal, or a lack of room."""
 
 
+@dataclass(frozen=True, eq=False)
 class Client:
     """A model with redaction, and where they are given, a log, a budget, retries and one repair."""
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        log: Path | None = None,
-        budget: Budget | None = None,
-        retries: int = 0,
-        within: float = 0.0,
-        repair: bool = False,
-    ) -> None:
-        self.name = model.name
-        self._model = model
-        self._log = log
-        self._log_lock = threading.Lock()
-        self._budget = budget
-        self._retries = retries
-        self._within = within
-        self._repair = repair
+    model: Model
+    log: Path | None = None
+    budget: Budget | None = None
+    retries: int = 0
+    within: float = 0.0
+    """No retry begins more than so many seconds after the first try."""
+    repair: bool = False
+    _log_lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.model.name
 
     def ask(self, prompt: Prompt) -> Answer:
         """Return the answer; one of the wrong shape is asked for once more if the budget allows it."""
@@ -77,7 +72,7 @@ class Client:
         except FinalOutputError:
             raise
         except ModelOutputError as error:
-            if not self._repair:
+            if not self.repair:
                 raise
             first = error
         # The answer itself is not quoted: it may have repeated anything.
@@ -91,7 +86,7 @@ class Client:
         """Ask again after a pause when the service was busy, broken or out of reach."""
         start = monotonic()
         first: TransientError | None = None
-        for attempt in range(self._retries + 1):
+        for attempt in range(self.retries + 1):
             try:
                 return self._ask_once(prompt)
             except TransientError as error:
@@ -100,8 +95,8 @@ class Client:
                 pause = uniform(0.0, min(LONGEST_WAIT, BACKOFF * 2**attempt))
                 if error.after is not None:
                     pause = error.after + min(pause, BACKOFF)
-                is_late = monotonic() + pause > start + self._within
-                if attempt == self._retries or pause > LONGEST_WAIT or is_late:
+                is_late = monotonic() + pause > start + self.within
+                if attempt == self.retries or pause > LONGEST_WAIT or is_late:
                     raise
             except OverBudgetError:
                 # The first try was paid for and failed, which is what went wrong; a lack of budget came later.
@@ -118,12 +113,12 @@ class Client:
             # A schema may hold names that came from people, such as the choices of an enum.
             shape = {name: clean(value) for name, value in prompt.schema.items()}
             redacted = replace(prompt, system=clean(prompt.system), text=clean(prompt.text), schema=shape)
-            if self._log is not None:
+            if self.log is not None:
                 with self._log_lock:
-                    log_prompt(self._log, self.name, redacted)
-            return self._model.ask(redacted)
+                    log_prompt(self.log, self.name, redacted)
+            return self.model.ask(redacted)
 
-        return send() if self._budget is None else self._budget.pay(self.name, prompt, send)
+        return send() if self.budget is None else self.budget.pay(self.name, prompt, send)
 
 
 class Provider:

@@ -66,7 +66,7 @@ class Service(Provider):
             raise MissingExtraError(self.package, self.extra, f"The model {kind!r}")
         ways = (self.ways_elsewhere if is_elsewhere else ()) or self.ways
         if settings.structured not in ("auto", *ways):
-            raise ConfigError(unknown(f"value of `structured` for {kind}", settings.structured, ("auto", *ways)))
+            raise ConfigError(unknown(f"value of `structured` for {kind}", settings.structured, ways))
         timeout = settings.timeout or TIMEOUT
         self.name = f"{kind}:{model}"
         self.label = kind
@@ -281,9 +281,4 @@ class LiteLLM(OpenAI):
         return spent if spent and spent[0] else None
 
 
-SERVICES: Mapping[str, type[Service]] = {
-    "anthropic": Anthropic,
-    "openai": OpenAI,
-    "azure": Azure,
-    "litellm": LiteLLM,
-}
+SERVICES = {"anthropic": Anthropic, "openai": OpenAI, "azure": Azure, "litellm": LiteLLM}
