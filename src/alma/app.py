@@ -24,7 +24,7 @@ from .types import times
 from .types.model import ModelSettings
 
 if TYPE_CHECKING:
-    from .models.usage import Usage
+    from .models.budget import Usage
 
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 """What the servers keep beside a configuration."""
@@ -69,14 +69,14 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
 
 
 def _open_model(settings: ModelSettings, engine: Engine) -> Model | None:
-    from .models.opening import open_model
+    from .models.registry import open_model
 
     return open_model(settings, engine, os.environ)
 
 
 def model_usage(alma: ALMA, config: Config, *, days: int = 30) -> Usage:
     """What models were asked for in this store, and what is left of today's budget."""
-    from .models.usage import usage
+    from .models.budget import usage
 
     return usage(alma.engine, config.model, days=days)
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from alma.embedders.remote import BATCH, LONGEST_WAIT, AzureEmbedder, OpenAIEmbedder, Patience
+from alma.embedders.remote import BATCH, LONGEST_WAIT, AzureEmbedder, OpenAIEmbedder, choose_pause
 from alma.errors import ConfigError, EmbeddingError, MissingExtraError
+from alma.retry_after import read_retry_after
 from alma.types.vector import quantize
 
 KEY = "sk-very-secret"
@@ -258,11 +259,14 @@ def test_retry_after_may_be_a_date(server: Server, embedder: OpenAIEmbedder) -> 
 
 
 def test_pause_is_bounded_and_grows() -> None:
-    patience = Patience(timeout=1, retries=1, backoff=1)
-    assert patience.pause(0, asked=1e9) == LONGEST_WAIT
-    assert patience.pause(50, asked=None) == LONGEST_WAIT
-    assert patience.pause(0, asked=-5) == 0
-    assert 0.5 <= patience.pause(0, asked=None) <= 1 <= 2 <= patience.pause(2, asked=None) <= 4
+    assert choose_pause(1, 0, after=1e9) == LONGEST_WAIT
+    assert choose_pause(1, 50, after=None) == LONGEST_WAIT
+    assert 0.5 <= choose_pause(1, 0, after=None) <= 1 <= 2 <= choose_pause(1, 2, after=None) <= 4
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("2.5", 2.5), ("-5", 0), ("nan", None), ("soon", None), ("", None)])
+def test_retry_after_is_read_as_seconds_from_now(value: str, seconds: float | None) -> None:
+    assert read_retry_after({"retry-after": value}) == seconds
 
 
 def test_threads_share_one_embedder(server: Server, embedder: OpenAIEmbedder) -> None:

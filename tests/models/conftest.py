@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from alma.engine.context import Engine
-from alma.models.opening import open_model
+from alma.models.registry import open_model
 from alma.stores.memory import MemoryStore
 from alma.testing import FrozenClock
 from alma.types.asking import Prompt

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma.errors import ModelOutputError
-from alma.models.answers import lenient, parse, strict
-from alma.models.schema import problems
+from alma.models.client import parse_json
+from alma.models.schema import drop_nulls, make_strict, problems
 from alma.reading.model import load_prompt
 
 
 @pytest.mark.parametrize("schema", [load_prompt(name)["schema"] for name in ("rules", "tasks", "entities")])
 def test_what_we_ask_for_can_be_demanded(schema):
-    assert strict(schema) is not None
+    assert make_strict(schema) is not None
 
 
 def everywhere(schema):
@@ -69,7 +69,7 @@ def filled(value, schema):
 @given(shapes(root=True))
 def test_what_the_strict_form_lets_through_fits_the_schema_again(shape):
     schema, value = shape
-    demanded = strict(schema)
+    demanded = make_strict(schema)
     assert demanded is not None
     for one in everywhere(demanded):
         assert "maxLength" not in one
@@ -77,14 +77,14 @@ def test_what_the_strict_form_lets_through_fits_the_schema_again(shape):
             assert one["required"] == list(one["properties"])
             assert one["additionalProperties"] is False
     assert problems(filled(value, schema), demanded) == []
-    assert problems(lenient(filled(value, schema), schema), schema) == []
+    assert problems(drop_nulls(filled(value, schema), schema), schema) == []
     assert problems(value, schema) == []
 
 
 @given(shapes(root=True))
 def test_what_was_there_stays_there(shape):
     schema, value = shape
-    kept = lenient(value, schema)
+    kept = drop_nulls(value, schema)
     assert problems(kept, schema) == []
     assert kept == value or json.dumps(value).count("null") >= json.dumps(kept).count("null")
 
@@ -92,4 +92,4 @@ def test_what_was_there_stays_there(shape):
 @given(st.text(max_size=40))
 def test_any_text_is_a_value_or_a_named_error(text):
     with suppress(ModelOutputError):
-        json.dumps(parse(text))
+        json.dumps(parse_json(text))

@@ -14,14 +14,14 @@ from alma.errors import (
     ModelError,
     ModelOutputError,
 )
-from alma.models import patience
+from alma.models import client
 from alma.models.budget import meter
 from alma.types.model import Limits
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
-    monkeypatch.setattr(patience, "BACKOFF", 0.01)
+    monkeypatch.setattr(client, "BACKOFF", 0.01)
 
 
 def timed(ask):

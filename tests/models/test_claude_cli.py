@@ -15,7 +15,8 @@ import pytest
 from alma.engine.context import Engine
 from alma.errors import ModelOutputError, ModelTimeoutError, ModelUnavailableError
 from alma.models.budget import Budgeted, Limits, meter
-from alma.models.claude_cli import ClaudeCLI, parse
+from alma.models.claude_cli import ClaudeCLI
+from alma.models.client import parse_json
 from alma.models.registry import create
 from alma.stores.memory import MemoryStore
 from alma.types.asking import Prompt
@@ -254,13 +255,13 @@ def test_a_process_that_ends_while_it_asks_leaves_no_program(tmp_path):
     ],
 )
 def test_json_is_found_in_what_a_model_says(text, value):
-    assert parse(text) == value
+    assert parse_json(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "no", "{", "3 rules", "[" * 100_000, '{"a": }'])
 def test_what_holds_no_json_is_refused(text):
     with pytest.raises(ModelOutputError, match="characters that are no JSON"):
-        parse(text)
+        parse_json(text)
 
 
 def is_alive(pid):

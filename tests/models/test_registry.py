@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from alma.errors import ConfigError
-from alma.models.discreet import Discreet
+from alma.models.client import Client
 from alma.models.registry import create
 from alma.types.asking import Answer, Prompt
 
@@ -57,7 +57,7 @@ def test_no_model_is_told_a_secret():
             heard.append(prompt)
             return Answer(value={}, model="fake")
 
-    Discreet(Fake()).ask(Prompt(system="find rules", text=f"the token is {SECRET}, use pnpm", schema={}))
+    Client(Fake()).ask(Prompt(system="find rules", text=f"the token is {SECRET}, use pnpm", schema={}))
     assert SECRET not in heard[0].text
     assert heard[0].text.endswith(", use pnpm")
     assert heard[0].system == "find rules"

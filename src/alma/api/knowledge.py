@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ..core import ALMA
 from ..engine import validate
 from ..errors import ValidationError
+from ..models.budget import ModelUse, by_model
+from ..models.budget import usage as read_usage
 from ..types.sources import QUOTED
 from . import words
 from .operation import About, Effect, operation
@@ -240,18 +242,6 @@ def ingest(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelUse:
-    model: str
-    calls: int
-    failed: int
-    dropped: int
-    tokens_in: int
-    tokens_out: int
-    cost: float
-    """In US dollars; 0 where no prices are known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DayOfUse:
     day: str
     calls: int
@@ -288,13 +278,11 @@ class ModelUsage:
 @operation(Effect.READS)
 def usage(alma: ALMA, days: Annotated[int, About("the last so many days of use")] = 30) -> ModelUsage:
     """What language models were asked, what it cost, and what is left of today's budget. By default none is asked."""
-    from ..models.usage import by_model
-    from ..models.usage import usage as used
     from ..types.model import ModelSettings
 
     if days < 1:
         raise ValidationError(f"days must be at least 1, not {days}")
-    found = used(alma.engine, alma.model_settings or ModelSettings(), days=days)
+    found = read_usage(alma.engine, alma.model_settings or ModelSettings(), days=days)
     limits, left = found.limits, found.left
     return ModelUsage(
         provider=found.provider,
@@ -310,18 +298,7 @@ def usage(alma: ALMA, days: Annotated[int, About("the last so many days of use")
                 tokens_in=one.tokens_in,
                 tokens_out=one.tokens_out,
                 cost=one.cost,
-                models=[
-                    ModelUse(
-                        model=use.model,
-                        calls=use.calls,
-                        failed=use.failed,
-                        dropped=use.dropped,
-                        tokens_in=use.tokens_in,
-                        tokens_out=use.tokens_out,
-                        cost=use.cost,
-                    )
-                    for use in by_model(one)
-                ],
+                models=by_model(one),
             )
             for one in found.days
         ],

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import importlib.util
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from alma.errors import ConfigError, MissingExtraError, install_command, unknown
 from alma.ports import Embedder
@@ -14,128 +15,80 @@ from .hash import HashEmbedder
 from .local import EXTRA, PACKAGES, LocalEmbedder
 
 Options = Mapping[str, object]
-Factory = Callable[[int | None, Options], Embedder | None]
 
-PATIENCE = ("timeout", "retries")
-OPENAI_OPTIONS = ("api_key", "model", "base_url", *PATIENCE)
-AZURE_OPTIONS = ("endpoint", "deployment", "api_key", "api_version", *PATIENCE)
-USUAL_VARIABLES = {
-    ("openai", "api_key"): "OPENAI_API_KEY",
-    ("azure", "api_key"): "AZURE_OPENAI_API_KEY",
-    ("azure", "endpoint"): "AZURE_OPENAI_ENDPOINT",
-    ("azure", "deployment"): "AZURE_OPENAI_DEPLOYMENT",
+PROVIDERS: Mapping[str, tuple[str, ...]] = {
+    "local": (),
+    "hash": (),
+    "mock": (),
+    "azure": ("endpoint", "deployment", "api_key", "api_version", "timeout", "retries"),
+    "openai": ("api_key", "model", "base_url", "timeout", "retries"),
+    "auto": (),
+    "none": (),
 }
+"""Every provider with its options."""
+REQUIRED = {
+    "openai": {"api_key": "OPENAI_API_KEY"},
+    "azure": {
+        "endpoint": "AZURE_OPENAI_ENDPOINT",
+        "deployment": "AZURE_OPENAI_DEPLOYMENT",
+        "api_key": "AZURE_OPENAI_API_KEY",
+    },
+}
+"""The options that a provider needs, with the environment variable that usually holds each."""
 
 
 def create(provider: str, *, dim: int | None, options: Options) -> Embedder | None:
-    """The embedder of that name; None means that words alone are searched."""
+    """Return the embedder of that name; None means that memories are searched by words alone."""
     if provider not in PROVIDERS:
         raise ConfigError(unknown("embedder", provider, PROVIDERS))
     if dim is not None and dim < 1:
         raise ConfigError(f"`embedding_dim` must be at least 1, not {dim}")
-    factory, valid = PROVIDERS[provider]
-    for option in options:
-        if option not in valid:
-            raise ConfigError(_unknown_option(provider, option, valid))
-    return factory(dim, options)
+    _check_options(provider, options)
+    if provider == "none":
+        return None
+    if provider in ("hash", "mock"):
+        return HashEmbedder() if dim is None else HashEmbedder(dim)
+    if provider in REQUIRED:
+        from .remote import AzureEmbedder, OpenAIEmbedder
 
-
-def _unknown_option(provider: str, option: str, valid: tuple[str, ...]) -> str:
-    if not valid:
-        return f"the embedder {provider!r} takes no options, so remove {option!r}"
-    return unknown(f"option of the embedder {provider!r}", option, valid)
-
-
-def _local(dim: int | None, options: Options) -> Embedder:
+        known: dict[str, Any] = {option: value for option, value in options.items() if value is not None}
+        return OpenAIEmbedder(dim=dim, **known) if provider == "openai" else AzureEmbedder(dim=dim, **known)
+    missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
+    if provider == "auto" and missing:
+        _say_words_only(", ".join(missing))
+        return None
     if dim not in (None, LocalEmbedder.dim):
         right = LocalEmbedder.dim
         raise ConfigError(
             f"the local embedder has {right} dimensions, not {dim}: set `embedding_dim` to {right} or leave it out"
         )
-    if missing := _missing():
+    if missing:
         raise MissingExtraError(missing[0], EXTRA, "The local embedder")
     return LocalEmbedder()
 
 
-def _missing() -> list[str]:
-    return [package for package in PACKAGES if importlib.util.find_spec(package) is None]
-
-
-def _hash(dim: int | None, options: Options) -> Embedder:
-    return HashEmbedder() if dim is None else HashEmbedder(dim)
-
-
-def _auto(dim: int | None, options: Options) -> Embedder | None:
-    missing = _missing()
-    if not missing:
-        return _local(dim, options)
-    _say_words_only(", ".join(missing))
-    return None
-
-
-def _none(dim: int | None, options: Options) -> None:
-    return None
-
-
-def _openai(dim: int | None, options: Options) -> Embedder:
-    from .remote import OPENAI_URL, RETRIES, TIMEOUT, OpenAIEmbedder
-
-    return OpenAIEmbedder(
-        _required("openai", options, "api_key"),
-        model=_text(options, "model", "text-embedding-3-small"),
-        base_url=_text(options, "base_url", OPENAI_URL),
-        dim=dim,
-        timeout=_number(options, "timeout", TIMEOUT),
-        retries=_count(options, "retries", RETRIES),
-    )
-
-
-def _azure(dim: int | None, options: Options) -> Embedder:
-    from .remote import AZURE_VERSION, RETRIES, TIMEOUT, AzureEmbedder
-
-    return AzureEmbedder(
-        _required("azure", options, "endpoint"),
-        _required("azure", options, "deployment"),
-        _required("azure", options, "api_key"),
-        api_version=_text(options, "api_version", AZURE_VERSION),
-        dim=dim,
-        timeout=_number(options, "timeout", TIMEOUT),
-        retries=_count(options, "retries", RETRIES),
-    )
-
-
-def _required(provider: str, options: Options, option: str) -> str:
-    value = _text(options, option, "")
-    if not value:
-        variable = USUAL_VARIABLES[provider, option]
-        raise ConfigError(
-            f"the embedder {provider!r} needs the option `{option}`, usually `{option}: ${{{variable}}}` with the "
-            f"environment variable {variable} set"
-        )
-    return value
-
-
-def _text(options: Options, option: str, default: str) -> str:
-    value = options.get(option)
-    if value is None:
-        return default
-    if not isinstance(value, str):
-        raise ConfigError(f"the embedder's option `{option}` must be a text, not {type(value).__name__}")
-    return value
-
-
-def _number(options: Options, option: str, default: float) -> float:
-    value = options.get(option, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise ConfigError(f"the embedder's option `{option}` must be a number above 0, not {value!r}")
-    return float(value)
-
-
-def _count(options: Options, option: str, default: int) -> int:
-    value = options.get(option, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ConfigError(f"the embedder's option `{option}` must be a whole number from 0, not {value!r}")
-    return value
+def _check_options(provider: str, options: Options) -> None:
+    valid = PROVIDERS[provider]
+    for option, value in options.items():
+        if not valid:
+            raise ConfigError(f"the embedder {provider!r} takes no options, so remove {option!r}")
+        if option not in valid:
+            raise ConfigError(unknown(f"option of the embedder {provider!r}", option, valid))
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else -1
+        if option == "timeout":
+            expected = "" if number > 0 else f"a number above 0, not {value!r}"
+        elif option == "retries":
+            expected = "" if number >= 0 and isinstance(value, int) else f"a whole number from 0, not {value!r}"
+        else:
+            expected = "" if isinstance(value, str | None) else f"a text, not {type(value).__name__}"
+        if expected:
+            raise ConfigError(f"the embedder's option `{option}` must be {expected}")
+    for option, variable in REQUIRED.get(provider, {}).items():
+        if not options.get(option):
+            raise ConfigError(
+                f"the embedder {provider!r} needs the option `{option}`, usually `{option}: ${{{variable}}}` with the "
+                f"environment variable {variable} set"
+            )
 
 
 @functools.cache
@@ -145,14 +98,3 @@ def _say_words_only(missing: str) -> None:
         missing,
         install_command(EXTRA),
     )
-
-
-PROVIDERS: Mapping[str, tuple[Factory, tuple[str, ...]]] = {
-    "local": (_local, ()),
-    "hash": (_hash, ()),
-    "mock": (_hash, ()),
-    "azure": (_azure, AZURE_OPTIONS),
-    "openai": (_openai, OPENAI_OPTIONS),
-    "auto": (_auto, ()),
-    "none": (_none, ()),
-}

@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from alma.errors import ConfigError, EmbeddingError, MissingExtraError
+from alma.retry_after import read_retry_after
 from alma.types.vector import Vector, quantize
 
 if TYPE_CHECKING:
@@ -39,21 +39,13 @@ class Service:
     secret: str = field(repr=False)
     body: Mapping[str, object]
 
-
-@dataclass(frozen=True)
-class Patience:
-    timeout: float
-    retries: int
-    backoff: float
-
-    def pause(self, attempt: int, asked: float | None) -> float:
-        """What the service asked for, or twice as long each time, with jitter."""
-        wait = self.backoff * 2**attempt * random.uniform(0.5, 1.0) if asked is None else asked
-        return min(LONGEST_WAIT, max(0.0, wait))
+    def quote_reply(self, response: httpx.Response) -> str:
+        text = " ".join(response.text.replace(self.secret, "***").split())[:300]
+        return f"; it said: {text}" if text else ""
 
 
 class TransientError(EmbeddingError):
-    """Worth another try; `after` is the number of seconds that the service asked for."""
+    """A failure that is worth a retry; `after` is the number of seconds that the service asked for."""
 
     def __init__(self, message: str, after: float | None = None) -> None:
         super().__init__(message)
@@ -63,16 +55,28 @@ class TransientError(EmbeddingError):
 class RemoteEmbedder:
     passage_chars = 8_000
 
-    def __init__(self, service: Service, dim: int, patience: Patience) -> None:
-        self.name = f"{service.kind}:{service.model}:{dim}"
-        self.dim = dim
+    def __init__(
+        self, service: Service, native: int, dim: int | None, timeout: float, retries: int, backoff: float
+    ) -> None:
+        self.dim = dim or native
+        self.name = f"{service.kind}:{service.model}:{self.dim}"
         self._service = service
-        self._patience = patience
+        # Older models refuse the parameter, so it is sent only when it changes something.
+        self._body = service.body if self.dim == native else {**service.body, "dimensions": self.dim}
+        self._timeout = timeout
+        self._retries = retries
+        self._backoff = backoff
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        return [vector for at in range(0, len(texts), BATCH) for vector in self._embed(list(texts[at : at + BATCH]))]
+        vectors = []
+        for start in range(0, len(texts), BATCH):
+            # An empty text is refused by the service.
+            batch = [text or " " for text in texts[start : start + BATCH]]
+            response = self._post({**self._body, "input": batch})
+            vectors += [self._read_vector(row) for row in _read_rows(self._service, response, len(batch))]
+        return vectors
 
     def close(self) -> None:
         with self._lock:
@@ -80,13 +84,26 @@ class RemoteEmbedder:
         if client:
             client.close()
 
-    def _embed(self, texts: list[str]) -> list[Vector]:
-        # An empty text is refused by the service.
-        body = {**self._service.body, "input": [text or " " for text in texts]}
-        rows = _rows(self._service, self._post(body), len(texts))
-        return [self._vector(row) for row in rows]
+    def _post(self, body: Mapping[str, object]) -> httpx.Response:
+        client = self._connect()
+        for attempt in range(self._retries):
+            try:
+                return _send(client, self._service, body)
+            except TransientError as error:
+                time.sleep(choose_pause(self._backoff, attempt, error.after))
+        return _send(client, self._service, body)
 
-    def _vector(self, row: list[float]) -> Vector:
+    def _connect(self) -> httpx.Client:
+        try:
+            import httpx
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("httpx", self._service.kind, f"The {self._service.kind} embedder") from error
+        with self._lock:
+            if self._client is None:
+                self._client = httpx.Client(headers=dict(self._service.headers), timeout=self._timeout)
+            return self._client
+
+    def _read_vector(self, row: list[float]) -> Vector:
         if len(row) != self.dim:
             raise EmbeddingError(
                 f"{self._service.model} returned {len(row)} dimensions but {self.dim} are configured: "
@@ -96,21 +113,6 @@ class RemoteEmbedder:
             return quantize(row)
         except (ValueError, TypeError) as error:
             raise EmbeddingError(f"{self._service.model} returned a vector that is not made of numbers") from error
-
-    def _post(self, body: Mapping[str, object]) -> httpx.Response:
-        client = self._connected()
-        for attempt in range(self._patience.retries):
-            try:
-                return _send(client, self._service, body)
-            except TransientError as error:
-                time.sleep(self._patience.pause(attempt, error.after))
-        return _send(client, self._service, body)
-
-    def _connected(self) -> httpx.Client:
-        with self._lock:
-            if self._client is None:
-                self._client = _client(self._service, self._patience)
-            return self._client
 
 
 class OpenAIEmbedder(RemoteEmbedder):
@@ -129,7 +131,7 @@ class OpenAIEmbedder(RemoteEmbedder):
         native = NATIVE_DIMS.get(model, dim)
         if native is None:
             raise ConfigError(f"the size of the vectors of {model!r} is not known: set the embedder's `dim`")
-        key = _clean_key(api_key)
+        key = _check_key(api_key)
         service = Service(
             kind="openai",
             url=f"{base_url.rstrip('/')}/embeddings",
@@ -138,9 +140,9 @@ class OpenAIEmbedder(RemoteEmbedder):
             url_setting="base_url",
             headers={"Authorization": f"Bearer {key}"},
             secret=key,
-            body={"model": model, **_dimensions(dim, native)},
+            body={"model": model},
         )
-        super().__init__(service, dim or native, Patience(timeout, retries, backoff))
+        super().__init__(service, native, dim, timeout, retries, backoff)
 
 
 class AzureEmbedder(RemoteEmbedder):
@@ -157,7 +159,7 @@ class AzureEmbedder(RemoteEmbedder):
         retries: int = RETRIES,
         backoff: float = BACKOFF,
     ) -> None:
-        key = _clean_key(api_key)
+        key = _check_key(api_key)
         path = f"openai/deployments/{quote(deployment, safe='')}/embeddings?api-version={quote(api_version, safe='')}"
         service = Service(
             kind="azure",
@@ -167,17 +169,12 @@ class AzureEmbedder(RemoteEmbedder):
             url_setting="endpoint",
             headers={"api-key": key},
             secret=key,
-            body=_dimensions(dim, AZURE_DIM),
+            body={},
         )
-        super().__init__(service, dim or AZURE_DIM, Patience(timeout, retries, backoff))
+        super().__init__(service, AZURE_DIM, dim, timeout, retries, backoff)
 
 
-def _dimensions(wanted: int | None, native: int) -> dict[str, object]:
-    """Older models refuse the parameter, so it is sent only when it changes something."""
-    return {"dimensions": wanted} if wanted not in (None, native) else {}
-
-
-def _clean_key(api_key: str) -> str:
+def _check_key(api_key: str) -> str:
     """httpx quotes a header that it cannot send, so a bad key is refused before it can be shown."""
     key = api_key.strip()
     if not key or not key.isascii() or not key.isprintable():
@@ -185,12 +182,10 @@ def _clean_key(api_key: str) -> str:
     return key
 
 
-def _client(service: Service, patience: Patience) -> httpx.Client:
-    try:
-        import httpx
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("httpx", service.kind, f"The {service.kind} embedder") from error
-    return httpx.Client(headers=dict(service.headers), timeout=patience.timeout)
+def choose_pause(backoff: float, attempt: int, after: float | None) -> float:
+    """Return what the service asked for, or twice as long each time, with jitter."""
+    pause = backoff * 2**attempt * random.uniform(0.5, 1.0) if after is None else after
+    return min(LONGEST_WAIT, pause)
 
 
 def _send(client: httpx.Client, service: Service, body: Mapping[str, object]) -> httpx.Response:
@@ -210,14 +205,14 @@ def _send(client: httpx.Client, service: Service, body: Mapping[str, object]) ->
             f"check `{service.url_setting}` and the network"
         ) from error
     if response.status_code in TRANSIENT:
-        raise TransientError(_refusal(service, response), _retry_after(response))
+        raise TransientError(_explain_refusal(service, response), read_retry_after(response.headers))
     if not response.is_success:
-        raise EmbeddingError(_refusal(service, response))
+        raise EmbeddingError(_explain_refusal(service, response))
     return response
 
 
-def _refusal(service: Service, response: httpx.Response) -> str:
-    status, detail = response.status_code, _detail(service, response)
+def _explain_refusal(service: Service, response: httpx.Response) -> str:
+    status, detail = response.status_code, service.quote_reply(response)
     if status in (401, 403):
         return f"{service.kind} refused the key ({status}): correct the embedder's `api_key`"
     if status == 404 or response.is_redirect:
@@ -228,27 +223,7 @@ def _refusal(service: Service, response: httpx.Response) -> str:
     return f"{service.kind} answered with {status}{detail}"
 
 
-def _detail(service: Service, response: httpx.Response) -> str:
-    said = " ".join(response.text.replace(service.secret, "***").split())[:300]
-    return f"; it said: {said}" if said else ""
-
-
-def _retry_after(response: httpx.Response) -> float | None:
-    value = response.headers.get("retry-after", "")
-    try:
-        return float(value)
-    except ValueError:
-        return _seconds_until(value)
-
-
-def _seconds_until(date: str) -> float | None:
-    try:
-        return parsedate_to_datetime(date).timestamp() - time.time()
-    except ValueError:
-        return None
-
-
-def _rows(service: Service, response: httpx.Response, count: int) -> list[list[float]]:
+def _read_rows(service: Service, response: httpx.Response, count: int) -> list[list[float]]:
     """The vectors in the order of the texts; the service may answer in another order."""
     try:
         data: list[dict[str, Any]] = response.json()["data"]
@@ -256,7 +231,7 @@ def _rows(service: Service, response: httpx.Response, count: int) -> list[list[f
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EmbeddingError(
             f"{service.url} did not answer with embeddings: check that `{service.url_setting}` is an embeddings "
-            f"service{_detail(service, response)}"
+            f"service{service.quote_reply(response)}"
         ) from error
     if sorted(rows) != list(range(count)):
         raise EmbeddingError(f"{service.kind} returned {len(rows)} vectors for {count} texts: try again")

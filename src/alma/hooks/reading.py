@@ -174,7 +174,7 @@ def _open_part(place: Place, engine: Engine, progress: Progress) -> Part | None:
 
 def find_program() -> str:
     """Return where the program `claude` is; ModelUnavailableError when it is missing."""
-    return ClaudeCLI(os.environ, path=os.environ.get(PATH_VARIABLE, "")).program()
+    return ClaudeCLI(os.environ, path=os.environ.get(PATH_VARIABLE, "")).find_program()
 
 
 def _is_budget_spent(place: Place, memory: Memory) -> bool:

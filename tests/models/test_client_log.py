@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from alma.errors import ModelUnavailableError
-from alma.models import sent
+from alma.models import client
 from alma.models.budget import meter
 from alma.types.asking import Prompt
 
@@ -43,7 +43,7 @@ def test_what_was_sent_is_there_without_secrets_and_without_the_key(opened, serv
 
 
 def test_every_try_is_there(opened, service, reply, prompt, log, monkeypatch):
-    monkeypatch.setattr("alma.models.patience.BACKOFF", 0.01)
+    monkeypatch.setattr("alma.models.client.BACKOFF", 0.01)
     service.script = [reply({}, status=503)]
     opened(log=log, retries=1).ask(prompt)
     assert len(entries(log)) == len(service.seen) == 2
@@ -76,7 +76,7 @@ def test_what_cannot_be_logged_is_not_sent(opened, service, prompt, log, engine)
 
 
 def test_it_does_not_grow_for_ever(opened, prompt, log, monkeypatch):
-    monkeypatch.setattr(sent, "MOST_BYTES", 2000)
+    monkeypatch.setattr(client, "MOST_LOG_BYTES", 2000)
     model = opened(log=log)
     for _ in range(20):
         model.ask(prompt)
@@ -91,12 +91,12 @@ def test_it_does_not_grow_for_ever(opened, prompt, log, monkeypatch):
 WRITE = """
 import sys
 from pathlib import Path
-from alma.models.sent import Logged
+from alma.models.client import Client
 from alma.types.asking import Answer, Prompt
 class Fake:
     name = "fake"
     def ask(self, prompt): return Answer(value={}, model="fake")
-model = Logged(Fake(), Path(sys.argv[1]))
+model = Client(Fake(), log=Path(sys.argv[1]))
 for at in range(50):
     model.ask(Prompt(system="s", text=sys.argv[2] * 9000, schema={}))
 """

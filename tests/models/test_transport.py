@@ -17,8 +17,8 @@ from alma.errors import (
     ModelError,
     OverBudgetError,
 )
-from alma.models import patience, registry, wire
-from alma.models.opening import open_model
+from alma.models import client, registry, services
+from alma.models.registry import open_model
 from alma.types.asking import Prompt
 from alma.types.model import Limits
 
@@ -27,7 +27,7 @@ KEY = "sk-very-secret-0123456789"
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
-    monkeypatch.setattr(patience, "BACKOFF", 0.01)
+    monkeypatch.setattr(client, "BACKOFF", 0.01)
 
 
 def timed(ask):
@@ -147,15 +147,13 @@ def test_no_secret_leaves_in_a_text_an_instruction_or_a_shape(opened, service):
     assert told.count("use pnpm") >= 2
 
 
-def test_every_model_is_made_discreet(settings):
-    from alma.models.discreet import Discreet
-
+def test_every_model_is_asked_through_the_client_that_redacts():
     environ = {"TEST_KEY": KEY}
     for name in ("claude-cli", "anthropic", "openai", "azure"):
         options = (
             {} if name == "claude-cli" else {"model": "m", "base_url": "http://localhost", "api_key_env": "TEST_KEY"}
         )
-        assert isinstance(registry.create(name, options, environ), Discreet)
+        assert isinstance(registry.create(name, options, environ), client.Client)
 
 
 # -- what is not needed is not loaded
@@ -173,7 +171,7 @@ def test_opening_a_memory_with_a_model_loads_no_client(tmp_path):
 
 
 def test_a_missing_client_names_its_extra(opened, monkeypatch):
-    monkeypatch.setattr(wire.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(services.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"needs the package `httpx`: pip install '\.\[models\]'"):
         opened()
 

@@ -16,9 +16,9 @@ from alma.errors import (
     ModelTimeoutError,
     ModelUnavailableError,
 )
-from alma.models import patience, registry
+from alma.models import client, registry
 from alma.models.budget import meter
-from alma.models.opening import open_model
+from alma.models.registry import open_model
 from alma.types.asking import Prompt
 from alma.types.model import Limits, ModelSettings
 
@@ -27,7 +27,7 @@ KEY = "sk-very-secret-0123456789"
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
-    monkeypatch.setattr(patience, "BACKOFF", 0.01)
+    monkeypatch.setattr(client, "BACKOFF", 0.01)
 
 
 def timed(ask):
@@ -94,9 +94,9 @@ def test_a_tool_may_be_demanded(opened, service, provider, prompt, reply):
 
 def test_the_strictest_way_comes_first(settings, provider):
     hosted = registry.build(replace(settings, base_url=None), {"TEST_KEY": KEY})
-    assert hosted._model._ways[0] == "json_schema"
+    assert hosted.model._ways[0] == "json_schema"
     elsewhere = registry.build(settings, {"TEST_KEY": KEY})
-    assert elsewhere._model._ways[0] == ("tool" if provider == "anthropic" else "json_schema")
+    assert elsewhere.model._ways[0] == ("tool" if provider == "anthropic" else "json_schema")
 
 
 @pytest.mark.parametrize("schema", [{"type": "array"}, {"type": "object"}, {"type": "object", "properties": {"x": {}}}])

@@ -17,10 +17,10 @@ from alma.errors import (
     ModelUnavailableError,
     OverBudgetError,
 )
-from alma.models import lite
+from alma.models import services
 from alma.models.budget import meter
-from alma.models.opening import open_model
-from alma.models.patience import TransientError
+from alma.models.client import TransientError
+from alma.models.registry import open_model
 from alma.types.asking import Prompt
 from alma.types.model import Limits, ModelSettings, Prices
 
@@ -62,8 +62,8 @@ def litellm(monkeypatch):
 
     module.completion = completion
     monkeypatch.setitem(sys.modules, "litellm", module)
-    monkeypatch.setattr(lite.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(lite.os, "environ", dict(os.environ))
+    monkeypatch.setattr(services.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(services.os, "environ", dict(os.environ))
     return module
 
 
@@ -79,7 +79,7 @@ def test_it_answers(litellm, engine, prompt):
     assert (request["model"], request["max_tokens"], request["num_retries"]) == ("some/model", 500, 0)
     assert request["response_format"]["json_schema"]["strict"] is True
     assert not {"api_key", "api_base"} & request.keys(), "it finds them itself"
-    assert lite.os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] == "True"
+    assert services.os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] == "True"
 
 
 def test_our_prices_come_first(litellm, engine, prompt):
@@ -122,7 +122,7 @@ def test_its_errors_get_our_names_and_show_no_key(litellm, engine, prompt, error
 
 
 def test_every_try_is_paid(litellm, engine, prompt, monkeypatch):
-    monkeypatch.setattr("alma.models.patience.BACKOFF", 0.001)
+    monkeypatch.setattr("alma.models.client.BACKOFF", 0.001)
     litellm.error = OpenAIError(503)
     with pytest.raises(TransientError):
         ask(engine, prompt, retries=2)
@@ -153,7 +153,7 @@ def test_its_budget_holds(litellm, engine, prompt):
 
 
 def test_it_is_an_extra(engine, prompt, monkeypatch):
-    monkeypatch.setattr(lite.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(services.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"needs the package `litellm`: pip install '\.\[litellm\]'"):
         ask(engine, prompt)
 
@@ -165,7 +165,7 @@ import sys
 from alma.engine.context import Engine
 from alma.errors import ModelError
 from alma.models.budget import meter
-from alma.models.opening import open_model
+from alma.models.registry import open_model
 from alma.stores.memory import MemoryStore
 from alma.types.asking import Prompt
 from alma.types.model import ModelSettings

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma.errors import ModelUnavailableError
-from alma.models.patience import BACKOFF, LONGEST_WAIT, Patient, TransientError
+from alma.models import client
+from alma.models.client import BACKOFF, LONGEST_WAIT, Client, TransientError
 from alma.types.asking import Answer, Prompt
 
 PROMPT = Prompt(system="s", text="t", schema={})
@@ -27,8 +28,10 @@ class Failing:
 
 def waits_of(*errors, retries=5, draw=lambda low, high: high, within=1000.0):
     waits = []
-    model = Patient(Failing(*errors), retries, within=within, sleep=waits.append, draw=draw)
-    model.ask(PROMPT)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(client, "sleep", waits.append)
+        patched.setattr(client, "uniform", draw)
+        Client(Failing(*errors), retries=retries, within=within).ask(PROMPT)
     return waits
 
 
@@ -58,13 +61,14 @@ def test_many_who_fail_together_do_not_come_back_together():
 def test_what_is_not_passing_is_not_tried_again():
     model = Failing(ModelUnavailableError("no key"))
     with pytest.raises(ModelUnavailableError):
-        Patient(model, 3, within=10).ask(PROMPT)
+        Client(model, retries=3, within=10).ask(PROMPT)
     assert model.asked == 1
 
 
 @pytest.mark.parametrize(("after", "within"), [(LONGEST_WAIT + 1, 1000.0), (5.0, 2.0)])
-def test_who_would_wait_too_long_gives_up_at_once(after, within):
+def test_who_would_wait_too_long_gives_up_at_once(after, within, monkeypatch):
+    monkeypatch.setattr(client, "sleep", lambda seconds: pytest.fail("it waited"))
     model = Failing(TransientError("busy", after=after))
     with pytest.raises(TransientError):
-        Patient(model, 3, within=within, sleep=lambda seconds: pytest.fail("it waited")).ask(PROMPT)
+        Client(model, retries=3, within=within).ask(PROMPT)
     assert model.asked == 1
