@@ -9,65 +9,11 @@ import re
 import shlex
 from collections import Counter
 
-_REST = r"[^|;&\n]*"
-"""The rest of one simple command."""
-_FETCH = r"\b(?:curl|wget|fetch|iwr|irm|invoke-webrequest|invoke-restmethod)\b"
-_SHELL = r"(?:sudo\s+)?(?:\S*/)?(?:(?:ba|z|da|k|fi)?sh|python[\d.]*|node|deno|perl|ruby|php|iex|invoke-expression)\b"
+from .patterns import read_patterns
 
-_WEAKENING = {
-    "force push": (
-        rf"\bgit\b{_REST}\bpush\b{_REST}\s(?:--force\S*|--mirror|--delete|-[a-z]*[fd][a-z]*|\+\S+|:\S+)(?=\s|$)",
-    ),
-    "forced": (r"(?<!\S)--(?:force|hard|yes-i-really-mean-it|admin)(?:[-=]\S*)?(?=\s|$)",),
-    "skipped hooks": (
-        r"--no-verify\b",
-        rf"\bgit\b{_REST}\bcommit\b{_REST}\s-[a-z]*n[a-z]*(?=\s|$)",
-        r"\bhusky\w*=\S|(?<!\S)skip=\S|core\.hookspath",
-    ),
-    "skipped checks or tests": (
-        r"-d\s*(?:skip\w*|maven\.test\.skip\w*|\w+\.skip\b)",
-        r"--?(?:skip|no|ignore|disable|without)-?(?:verif\w*|check\w*|tests?|lint\w*|typecheck\w*|types?|valid\w*)\b",
-        r"--?(?:skip|no|ignore|disable|without)-?(?:audit\w*|hooks?|scripts|errors?|strict\w*|integrity)\b",
-        r"--(?:skip|no)-?[a-z-]*checks?\b|--no-frozen-lockfile\b|--ignore-platform-reqs?\b",
-        r"\bgradlew?\b.*\s-x\s+\S|--passwithnotests\b|--exit-zero\b|--continue-on-error\b",
-        r"\|\|\s*(?:true|:|exit\s+0)|\bset\s+\+e\b|(?<!\S)\w*skip\w*(?:test|check|lint|hook)\w*=",
-    ),
-    "disabled linter": (
-        r"eslint-disable|\bnoqa\b|@ts-(?:ignore|nocheck)|\bnolint\b|disable_\w*lint\w*=|-wno-error|allow\(warnings\)",
-    ),
-    "disabled TLS verification": (
-        rf"\bcurl\b{_REST}\s(?:-[a-z]*k[a-z]*|--insecure|--proxy-insecure)(?=\s|$)",
-        r"--no-check-certificate|--insecure\b|--trusted-host|-skipcertificatecheck|insecure[-_]skip",
-        r"ssl[-_.]?(?:no[-_.]?)?verify\w*\s*[= ]\s*(?:false|0|no)|git_ssl_no_verify|strict-ssl[= ]false",
-        r"tls_reject_unauthorized|pythonhttpsverify|verify\s*=\s*false|stricthostkeychecking[= ](?:no|off)",
-        r"--(?:skip|no)-(?:tls|ssl)|--allow-(?:insecure|unauthenticated|untrusted)",
-    ),
-    "other user's rights": (
-        r"(?:^|[\s;&|(`$])(?:sudo|doas|pkexec|runas|gsudo)\s|(?:^|[\s;&|])su\s+(?:-|\w)|--privileged\b|--unsafe-perm\b",
-    ),
-    "deletes files": (
-        rf"\brm\s{_REST}-[a-z]*[rf]|\brm\s{_REST}--(?:recursive|force)|\brmdir\s+/s|\bremove-item\b|\bdel\s+/",
-        rf"\bfind\b{_REST}-delete|\bshred\b|\bmkfs|\bdd\s+\S*of=|\btruncate\b|\bprune\b",
-        rf"\bgit\b{_REST}\b(?:reset\s+--hard|clean\s+-|checkout\s+(?:-f|--\s+\.)|restore\s+\.|branch\s+-d)",
-        r"\bgit\s+stash\s+(?:drop|clear)|\bdrop\s+(?:table|database|schema)\b",
-    ),
-    "runs a download": (
-        rf"{_FETCH}[^;\n]*\|\s*{_SHELL}",
-        rf"(?:\beval\b|\bsource\b|(?:^|\s)\.\s|{_SHELL})[^\n]*(?:\$\(|<\(|`)\s*{_FETCH}",
-        rf"{_FETCH}[^\n]*&&[^\n]*{_SHELL}|\biex\b",
-    ),
-    "opens files to everyone": (
-        rf"\bchmod\b{_REST}\s(?:[0-7]?[0-7][0-7][2367]|[ugoa]*[oa][ugoa]*[+=]\w*w\w*|\+\w*w\w*)(?=\s|$)",
-        r"\bumask\s+0+\b|\bicacls\b.*everyone",
-    ),
-    "disabled signing": (r"--no-?(?:gpg|sign)\S*|gpg\.?sign[= ]+(?:false|0|no)|--nogpg\w*|signature-verification[= ]",),
-    "disabled protection": (
-        r"\bsetenforce\s+0|\bufw\s+disable|--no-sandbox\b|--disable-(?:web-)?security|--dangerously\S*|--yolo\b",
-        r"--bypass\S*|--break-system-packages\b|--allow-(?:root|unsafe|all|dirty)\b|--no-audit\b|--unsafe\S*",
-        r"(?<!\S)-executionpolicy\b",
-    ),
-}
-_PATTERNS = [(reason, re.compile("|".join(patterns), re.IGNORECASE)) for reason, patterns in _WEAKENING.items()]
+_DATA = read_patterns(__file__)
+_WEAKENING = [(reason, re.compile("|".join(patterns), re.I)) for reason, patterns in _DATA["weakening"].items()]
+_PATTERNS = {name: re.compile("".join(pattern)) for name, pattern in _DATA["patterns"].items()}
 _MOST_CHARS = 1000
 
 
@@ -75,21 +21,7 @@ def find_weakening(command: str) -> str:
     """Return how a command line weakens safety, in two or three words; empty when it does not seem to."""
     if len(command) > _MOST_CHARS:
         return "too long to check"
-    return next((reason for reason, pattern in _PATTERNS if pattern.search(command)), "")
-
-
-_PLAIN = re.compile(r"[\w./:+,@%-]{1,80}(?:=[\w./:+,@%-]{0,80})?")
-"""A word of a command that runs, fetches and substitutes nothing by itself."""
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_LONG_OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9-]+")
-_NEGATIVE = re.compile(r"=(?:false|off|no|none|never|0+)?$", re.IGNORECASE)
-_DOUBTFUL_OPTION = re.compile(
-    r"no|skip|ignor|forc|off|disabl|allow|insecure|unsafe|yes|auto|approv|registry|index|source|url|host|proxy|remote"
-    r"|trust|verif|check|sign|hook|permissive|legacy|privileg|bypass|danger|root|admin|overrid|overwrit|delet|remov|prun"
-    r"|clean|reset|hard|without|exclud|deselect|omit|keep-going|continue|warn|strict|lock|frozen|audit|token|password"
-    r"|secret|key|cert|user|eval|exec|script|config|plugin|import|preload|require|load",
-    re.IGNORECASE,
-)
+    return next((reason for reason, pattern in _WEAKENING if pattern.search(command)), "")
 
 
 def find_doubtful_change(failed: str, worked: str) -> str:
@@ -106,14 +38,16 @@ def find_doubtful_change(failed: str, worked: str) -> str:
         return "quotes that do not end"
     words = worked.split()
     for word in after - before:
-        if not _PLAIN.fullmatch(word) or ":/" in word or _ASSIGNMENT.match(word):
+        if not _PATTERNS["plain_word"].fullmatch(word) or ":/" in word or _PATTERNS["assignment"].match(word):
             return "an address, a variable or a quoted text"
         if word.startswith("-") and word != "--":
             runs_module = word == "-m" and "python" in words[max(0, words.index(word) - 1)]
-            if not runs_module and (not _LONG_OPTION.match(word) or _DOUBTFUL_OPTION.search(word)):
+            if not runs_module and (
+                not _PATTERNS["long_option"].match(word) or _PATTERNS["doubtful_option"].search(word)
+            ):
                 return "an option that may switch something off"
-        if _NEGATIVE.search(word):
+        if _PATTERNS["negative"].search(word):
             return "an option that may switch something off"
-    if any(word.startswith("-") and _DOUBTFUL_OPTION.search(word) for word in before - after):
+    if any(word.startswith("-") and _PATTERNS["doubtful_option"].search(word) for word in before - after):
         return "an option that was dropped"
     return ""

@@ -1,113 +1,150 @@
-"""Is this value a secret? A name on the left says what to expect; the value itself must look the part."""
+"""Decide whether a value looks like a secret.
+
+The vocabulary, the patterns and the rules are in `secret_rules.json`: hooks read it in each process, and `json` is
+already loaded there while `tomllib` would cost several milliseconds. A pattern is compiled when it is first used.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from collections.abc import Callable
+from functools import cache
 
-from .secret_rule import Pattern
+with open(os.path.join(os.path.dirname(__file__), "secret_rules.json"), encoding="utf-8") as _file:
+    DATA = json.load(_file)
+COMMON_WORDS, FUNCTION_WORDS, _DESCRIPTIVE_WORDS = (
+    frozenset(" ".join(DATA["words"][name]).split()) for name in ("common", "function", "descriptive")
+)
+DESCRIPTIONS = COMMON_WORDS | FUNCTION_WORDS | _DESCRIPTIVE_WORDS
 
-_PLACEHOLDER = Pattern(
-    r"redacted|example|placeholder|change[_-]?(?:me|this|it)|replace[_-]?(?:me|with|this)|your[_ -]"
-    r"|[_-]here$|^your"
-    r"|(?:^|[_-])(?:dummy|sample|todo|tbd|fixme|insert)(?:$|[_-])|x{4}|\*{3}|\.{3}|…|•{3}|^(?:foo"
-    r"|bar|baz|qux)+\d*$"
-    r"|^pk[_.](?:live|test)?|1234567890abcdef|^(?:0123456789|1234567890)$",
-    re.I,
-)
-_FILLED = Pattern(r"(.)\1{5,}", re.I)
-_REFERENCE = Pattern(
-    r"\$\{?\w*\}?$|\$[({]|\$env:|\{\{|\{[\w.]*\}|\{[\w.]+![rsa]\b|%\w+%$|%[({]|%[sd]\b|<|@[\w./-]+$|[!*]\w+$|\[|\(|:\w+$"
-    r"|/run/|[&|]|=|"
-    r"(?:os|process|env|config|settings|self|this|var|local|secrets|vault|ref|import\.meta|op|ssm|arn|file"
-    r"|keyring)[.:(]"
-    r"|(?:https?|ftp|s3|gs|vault|op)://|[A-Za-z_][\w.]*(?:\(|\[|::|->|\?\.)|(?:None|null|nil|true|false)\b"
-)
-_PATH = Pattern(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][a-z0-9_.-]+(?:[/\\][A-Za-z0-9_.-]+)*$|[\w-]+(?:/[\w.-]+)*\.[a-z]{2,4}$")
-_WORDS = Pattern(r"[A-Z]?[a-z]*(?:[ _\-./:][A-Z]?[a-z]+)*(?:[ _\-.]?v?\d{1,4})?$|[A-Z]+(?:_[A-Z]+)*(?:_?\d{1,2})?$")
-_CAMEL = Pattern(r"[A-Za-z]?[a-z]+(?:[A-Z][a-z]+)+\d?$|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$")
-_TECHNICAL = Pattern(
-    r"(?:base-?(?:32|58|64)|utf-?\d+|sha-?\d|md5|oauth|argon2|[rhep]s\d{3}|pbkdf2|x-?509|http|v\d|ipv\d"
-    r"|aes|rsa|b?crypt"
-    r"|ed25519|\d+[- ]?(?:char|bit|byte|digit|hour|day|min|sec|h$|d$|s$|m$)|\d+(?:st|nd|rd|th)\b|iso|i18n"
-    r"|int\d|uint\d|u?\d+$)",
-    re.I,
-)
-_QUOTED_REFERENCE = Pattern(
-    r"\$\{?\w*\}?$|\$[({]|\{\{|\{[\w.]*\}$|%\w+%$|<.*>$|(?:https?|arn"
-    r"|sha\d+)[:-]"
-)
-_DIGIT, _LETTER = Pattern(r"\d"), Pattern(r"[^\W\d_]")
-_NOT_PASSWORDS = (
-    "password passwd pass pwd pw passphrase secret token key value string str text char varchar required "
-    "optional "
-    "mandatory missing invalid incorrect wrong empty none null nil undefined true false yes no unset "
-    "expired rotated "
-    "hidden masked encrypted hashed plaintext stored valid strong weak default random generated admin "
-    "root user guest "
-    "test testing tests mypassword newpassword oldpassword password1 password123 username postgres mysql "
-    "redis bytes "
-    "object number boolean any unknown never void field input prompt stdin file environment variable "
-    "credentials "
-    "forgotten confirmation authentication"
-)
-STOP_WORDS = frozenset(_NOT_PASSWORDS.split())
+
+@cache
+def compile_pattern(source: str) -> re.Pattern[str]:
+    return re.compile(source.replace("{link}", "".join(DATA["patterns"]["link"])))
+
+
+@cache
+def named_pattern(name: str) -> re.Pattern[str]:
+    return compile_pattern("".join(DATA["patterns"][name]))
+
+
+def matches(name: str, value: str) -> bool:
+    """Whether the named pattern matches the start of the value."""
+    return named_pattern(name).match(value) is not None
+
+
+def contains(name: str, value: str) -> bool:
+    return named_pattern(name).search(value) is not None
 
 
 def is_placeholder(value: str) -> bool:
-    if len(set(value)) < 3 or _PLACEHOLDER.search(value):
+    if len(set(value)) < 3 or contains("placeholder", value):
         return True
     # Filled up with one character; but some tokens begin with many of one.
-    return _FILLED.search(value) is not None and len(_FILLED.sub("", value)) < 24
-
-
-def is_reference(value: str) -> bool:
-    """Code or a template that names where the secret lives."""
-    return _REFERENCE.match(value) is not None
-
-
-def is_technical(value: str) -> bool:
-    """A term with a digit in it (`base64-encoded`, `24-hour`), which prose puts where a secret could be."""
-    return _TECHNICAL.match(value) is not None
-
-
-def has_digit(value: str) -> bool:
-    return _DIGIT.search(value) is not None
+    return contains("filler", value) and len(named_pattern("filler").sub("", value)) < 24
 
 
 def is_opaque(value: str) -> bool:
-    """Random-looking: letters and digits mixed in a way that words with a number at the end are not."""
-    if len(value) < 8 or len(set(value)) < 6 or _WORDS.match(value) or _CAMEL.match(value) or " " in value:
+    """Whether the value looks random: letters and digits are mixed as in no word with a number at its end."""
+    if len(value) < 8 or len(set(value)) < 6 or " " in value or matches("words", value) or matches("camel_case", value):
         return False
-    if _DIGIT.search(value):
-        return bool(_LETTER.search(value)) or len(value) >= 20
-    mixed = value != value.lower() and value != value.upper()
-    return len(value) >= 20 and mixed and "." not in value.strip(".")
+    if contains("digit", value):
+        return contains("letter", value) or len(value) >= 20
+    return len(value) >= 20 and is_mixed_case(value) and "." not in value.strip(".")
 
 
-def _passwordlike(value: str, bare: bool, terse: bool) -> bool:
+def is_mixed_case(value: str) -> bool:
+    return value != value.lower() and value != value.upper()
+
+
+def is_description(word: str) -> bool:
+    """Whether people describe passwords with this word."""
+    return word in DESCRIPTIONS or (len(word) > 4 and contains("description", word))
+
+
+def is_passphrase(value: str) -> bool:
+    """Whether these words are a passphrase: prose of that length has a function word or two descriptions in it."""
+    words = re.split("[ -]", value)
+    return FUNCTION_WORDS.isdisjoint(words) and sum(map(is_description, words)) <= len(words) // 4
+
+
+def _is_password(value: str, bare: bool, terse: bool) -> bool:
     """People choose passwords: a letter and a digit are enough; a lone word, only where no prose can be."""
-    if len(value) < 4 or value.lower() in STOP_WORDS or (_TECHNICAL.match(value) and not terse):
+    if len(value) < 4 or " " in value or value.lower() in COMMON_WORDS:
         return False
-    if " " in value:
-        return False
-    if bare and not terse and _CAMEL.match(value):
+    if not terse and (matches("technical_term", value) or (bare and matches("camel_case", value))):
         return False
     if value.isdigit():
         return len(value) >= 6
-    letter = bool(_LETTER.search(value))
-    if letter and _DIGIT.search(value):
+    if not contains("letter", value):
+        return False
+    if contains("digit", value):
         return len(value) >= 5 or terse
-    if letter and any(c in "!@#$%^&*+=?~" for c in value):
+    if contains("sign", value):
         return len(value) >= 6
-    return letter and (terse or (not bare and len(value) >= 8 and value.islower() and value.isalpha()))
+    return terse or (not bare and len(value) >= 8 and value.islower() and value.isalpha())
 
 
-def is_secret(value: str, family: str, bare: bool, terse: bool) -> bool:
+def is_secret(value: str, family: str, bare: bool = True, terse: bool = False) -> bool:
+    """Whether a value is a secret, given what its name makes it.
+
+    Args:
+        family: "password", or the kind of a generated value.
+        bare: the value is not in quotes.
+        terse: the value is written where no prose and no code can be, as in `NAME=value`.
+    """
     if family == "password":
-        alike = _passwordlike(value, bare, terse)
+        is_likely = _is_password(value, bare, terse)
     else:
-        mixed = len(value) >= 6 and _DIGIT.search(value) and _LETTER.search(value)
-        alike = bool(terse and mixed) or is_opaque(value)
-    if not alike or _PATH.match(value) or (_REFERENCE if bare else _QUOTED_REFERENCE).match(value):
+        is_short_secret = terse and len(value) >= 6 and contains("digit", value) and contains("letter", value)
+        is_likely = is_short_secret or is_opaque(value)
+    if not is_likely or matches("path", value) or matches("reference" if bare else "quoted_reference", value):
         return False
     return not is_placeholder(value)
+
+
+def is_telling(value: str, family: str) -> bool:
+    """Whether the value, found in a sentence, has a digit or a sign where no word has one."""
+    if not (contains("digit", value) or (family == "password" and contains("prose_sign", value[:-1]))):
+        return False
+    return not matches("technical_term", value) and not matches("email", value) and is_secret(value, family)
+
+
+def decode_base64(blob: str) -> str:
+    """Return the ASCII text inside a base64 blob, or nothing."""
+    import binascii
+
+    bare = blob.rstrip("=")
+    if "_" in bare:
+        bare = bare.replace("-", "+").replace("_", "/")
+    try:
+        return binascii.a2b_base64(bare + "=" * (-len(bare) % 4)).decode("ascii")
+    except ValueError:
+        return ""
+
+
+def is_card_number(value: str) -> bool:
+    digits = [int(sign) for sign in value if sign.isdigit()]
+    total = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
+    # The cards printed in every payment tutorial repeat one or two digits.
+    return total % 10 == 0 and len(set(digits)) > 3
+
+
+def is_iban(value: str) -> bool:
+    flat = value.replace(" ", "")
+    number = "".join(str(int(sign, 36)) for sign in flat[4:] + flat[:4])
+    return 15 <= len(flat) <= 34 and int(number) % 97 == 1
+
+
+CHECKS: dict[str, Callable[[str], bool]] = {
+    "real": lambda value: not is_placeholder(value),
+    "literal": lambda value: value.lower() not in COMMON_WORDS and not matches("reference", value),
+    "opaque": is_opaque,
+    # For prefixes that words may also carry: `sk-` is a CSS family, `hf_` a variable's.
+    "opaque_part": lambda value: any(len(part) >= 12 and is_opaque(part) for part in re.split("[-_.]", value)),
+    "credentials": lambda value: ":" in decode_base64(value),
+    "card_number": is_card_number,
+    "iban": is_iban,
+}
