@@ -397,7 +397,7 @@ def _agent(engine: Engine, agent: object) -> str | None:
 
 
 def _history_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in {"by": "", **body}.items() if name != "record"}
+    return {"by": ""} | {name: body[name] for name in ("by", "verb", "why", "before", "after") if name in body}
 
 
 def _only(name: str | None) -> set[str] | None:
