@@ -460,3 +460,10 @@ def test_deleting_leaves_nothing_behind(tracker: ProgressTracker) -> None:
     assert tracker.search("private") == []
     kept = [str(record) for record in tracker.engine.store.scan(Where(kinds={"work_item", "change"}))]
     assert not any("private" in text for text in kept)
+
+
+def test_two_items_of_one_call_cannot_have_the_same_id(alma: ALMA) -> None:
+    tracker = ProgressTracker(alma=alma)
+    with pytest.raises(ValidationError, match="the id 'a' is taken"):
+        tracker.create_work_items([{"id": "a", "title": "one"}, {"id": "a", "title": "two"}])
+    assert tracker.list_items() == []

@@ -282,14 +282,18 @@ class ProgressTracker(Holder):
         item = None if current_item_id is None else self._record(current_item_id).id
         action = _note(current_action)
         start = validate.moment("session_start", session_start)
-        for name, count in (("actions_taken", actions_taken), ("outcomes_recorded", outcomes_recorded)):
-            if count is not None:
-                validate.whole(name, count, 0, _MAX_COUNT)
-        now = self.get_progress_summary(project_id)
         start = start or _session_start(engine, session) or engine.clock()
+        since = Where(projects={engine.project}, agents={who}, created_from=start)
+
+        def read_count(name: str, count: int | None, **conditions: Any) -> int:
+            if count is None:
+                return _count(engine, replace(since, **conditions))
+            return validate.whole(name, count, 0, _MAX_COUNT)
+
+        actions = read_count("actions_taken", actions_taken, kinds={"change"}, tagged={plans.LINE})
+        outcomes = read_count("outcomes_recorded", outcomes_recorded, kinds={"outcome"})
+        now = self.get_progress_summary(project_id)
         own = [one.id for one in now.current if who in (one.claimed_by, one.agent)]
-        made = Where(projects={engine.project}, agents={who}, created_from=start)
-        changes = replace(made, kinds={"change"}, tagged={plans.LINE})
         body = {
             "total": now.items_total,
             "done": now.items_done,
@@ -297,10 +301,8 @@ class ProgressTracker(Holder):
             "blocked": now.items_blocked,
             "current": item or next(iter(own), None),
             "action": action,
-            "actions": _count(engine, changes) if actions_taken is None else actions_taken,
-            "outcomes": _count(engine, replace(made, kinds={"outcome"}))
-            if outcomes_recorded is None
-            else outcomes_recorded,
+            "actions": actions,
+            "outcomes": outcomes,
             "session_start": times.to_iso(start),
         }
         return log_of(things.add(engine, things.draft(_LOG, body, agent=who, session=session)))
@@ -397,7 +399,7 @@ def _agent(engine: Engine, agent: object) -> str | None:
 
 
 def _history_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in {"by": "", **body}.items() if name != "record"}
+    return {"by": ""} | {name: body[name] for name in ("by", "verb", "why", "before", "after") if name in body}
 
 
 def _only(name: str | None) -> set[str] | None:

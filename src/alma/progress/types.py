@@ -157,15 +157,19 @@ class ItemChange:
 
 _OF_RECORD = ("id", "project_id", "agent", "archived", "tags", "created_at", "updated_at")
 _IN_BODY = tuple(part.name for part in fields(WorkItem) if part.name not in _OF_RECORD)
+_LISTS = ("blocks", "blocked_by", "waiting_for", "tests")
 _MOMENTS = ("started_at", "completed_at", "claimed_until")
 
 
 def item_of(record: Record) -> WorkItem:
     body = {name: record.body[name] for name in _IN_BODY}
-    body |= {name: tuple(value) for name, value in body.items() if isinstance(value, list)}
-    body |= {name: times.from_iso(body[name]) for name in _MOMENTS}
+    for name in _LISTS:
+        body[name] = tuple(body[name])
+    for name in _MOMENTS:
+        body[name] = times.from_iso(body[name])
+    body["status"] = Status(body["status"])
     return WorkItem(
-        **(body | {"status": Status(body["status"])}),
+        **body,
         id=record.id,
         project_id=record.project,
         agent=record.agent or None,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,26 +61,25 @@ def _find_flaw(value: object, depth: int) -> tuple[str, str] | None:
     """Return where JSON would not give back the same value and why; None if it would everywhere."""
     if value is None or isinstance(value, str | int):
         return None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else ("", f"is {value!r}; JSON has no such number")
     if depth > _DEEPEST:
         return "", f"is nested more than {_DEEPEST} levels deep"
-    items: Iterable[tuple[str, object]] = ()
-    match value:
-        case float():
-            return None if math.isfinite(value) else ("", f"is {value!r}; JSON has no such number")
-        case list():
-            items = ((f"[{at}]", item) for at, item in enumerate(value))
-        case dict():
-            for name in value:
-                if not isinstance(name, str):
-                    return "", f"has the key {name!r}, a {type(name).__name__}; JSON keys are text"
-            items = ((f".{name}", item) for name, item in value.items())
-        case tuple():
-            return "", "is a tuple and would come back as a list: pass a list"
-        case _:
-            kind = type(value).__name__
-            return "", f"is a {kind}; a state holds only dict, list, str, int, float, bool and None"
-    flaws = ((step, _find_flaw(item, depth + 1)) for step, item in items)
-    return next(((step + flaw[0], flaw[1]) for step, flaw in flaws if flaw), None)
+    if isinstance(value, list):
+        for at, item in enumerate(value):
+            if flaw := _find_flaw(item, depth + 1):
+                return f"[{at}]{flaw[0]}", flaw[1]
+        return None
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if not isinstance(name, str):
+                return "", f"has the key {name!r}, a {type(name).__name__}; JSON keys are text"
+            if flaw := _find_flaw(item, depth + 1):
+                return f".{name}{flaw[0]}", flaw[1]
+        return None
+    if isinstance(value, tuple):
+        return "", "is a tuple and would come back as a list: pass a list"
+    return "", f"is a {type(value).__name__}; a state holds only dict, list, str, int, float, bool and None"
 
 
 def find_differences(before: object, after: object, path: str = "state") -> Iterator[str]:
