@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import alma
 from alma.engine.redact import redact
 from alma.engine.secret_rules import RULES, Rule, Text, find_spans, fold_case, select_rules
-from alma.engine.secret_values import compile_pattern
+from alma.engine.secret_values import CHECKS, DATA, compile_pattern, named_pattern
 
 # These are known by what stands elsewhere in the text too.
 BY_CONTEXT = {'"kty"', "cookie"}
@@ -33,6 +33,16 @@ def everywhere(rule: Rule) -> Rule:
     return Rule(vars(rule) | {"anchor": "", "near": "", "start": ""})
 
 
+def test_the_data_file_has_no_unknown_field_check_or_pattern() -> None:
+    for rule in RULES:
+        assert set(vars(rule)) <= {*Rule.__annotations__, "note"}
+        assert set(rule.checks) <= {*CHECKS, "secret", "telling", "wrapped"}
+        assert rule.value in ("", "next", "said", "assigned", "password")
+        assert compile_pattern(rule.pattern)
+        assert not rule.unless_before or named_pattern(rule.unless_before)
+    assert all(named_pattern(name) for name in DATA["patterns"])
+
+
 @given(st.sampled_from(ALONE).flatmap(lambda rule: st.tuples(st.just(rule), matched(rule))))
 @MANY
 def test_no_rule_matches_a_text_without_its_keywords(drawn: tuple[Rule, str]) -> None:
@@ -42,7 +52,7 @@ def test_no_rule_matches_a_text_without_its_keywords(drawn: tuple[Rule, str]) ->
     assert text.longest >= rule.run
 
 
-@given(st.sampled_from(RULES).flatmap(lambda rule: st.tuples(st.just(rule), matched(rule))))
+@given(st.sampled_from(ALONE).flatmap(lambda rule: st.tuples(st.just(rule), matched(rule))))
 @MANY
 def test_what_a_rule_finds_is_found_among_all_rules(drawn: tuple[Rule, str]) -> None:
     rule, text = drawn[0], Text(drawn[1])
@@ -77,7 +87,7 @@ PROBE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from alma.engine.redact import redact
-from alma.engine.secret_values import compile_pattern
+from alma.engine.secret_values import CHECKS, DATA, compile_pattern, named_pattern
 redact(sys.argv[2])
 print(compile_pattern.cache_info().currsize, *sorted(sys.modules))
 """

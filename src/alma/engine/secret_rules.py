@@ -58,8 +58,7 @@ class Rule:
     start: str = ""  # "keyword": a match begins with a keyword. Finding that is much faster than trying each place.
     anchor: str = ""  # A match begins where this pattern matches in the lower-case text.
     near: str = ""  # A match is near a match of this pattern in the lower-case text, if the group of that matched.
-    before: str = ""  # Lower-case text that must precede the match.
-    unless_before: str = ""  # The name of a pattern that must not match right before.
+    unless_before: str = ""  # The name of a pattern that must not be found in the text right before.
     value: str = ""  # How to find the value: "next", "said", "assigned", "password"; otherwise it is in the match.
     family: str = "token"
     terse: bool = False
@@ -158,9 +157,7 @@ def _find_secret(rule: Rule, match: re.Match[str]) -> Span | None:
         value = text[start:end].replace(" ", "") if rule.value and rule.terse and not bare else text[start:end]
         is_found = all(_passes(check, value, rule, bare) for check in rule.checks)
         span = (start, _find_end(text, start, end) if rule.value else end) if is_found else None
-    if span and rule.before and rule.before not in text[max(0, match.start() - 600) : match.start()].lower():
-        return None
-    if span and rule.unless_before and contains(rule.unless_before, text[max(0, match.start() - 40) : match.start()]):
+    if span and rule.unless_before and contains(rule.unless_before, text[max(0, match.start() - 600) : match.start()]):
         return None
     return span
 
@@ -270,10 +267,8 @@ def _find_password(match: re.Match[str]) -> Span | None:
     if contains("code", before + rest.partition("\n")[0]):
         return None
     phrase = named_pattern("phrase").match(rest)
-    if phrase and values.is_passphrase(phrase[0]):
-        least = 3 if "phrase" in name or "-" in phrase[0] else 4
-        if len(re.split("[ -]", phrase[0])) >= least:
-            return start, start + len(phrase[0])
+    if phrase and values.is_passphrase(phrase[0], 3 if "phrase" in name or "-" in phrase[0] else 4):
+        return start, start + len(phrase[0])
     end = start + len(value)
     if len(value) < 4 or not named_pattern("clause_end").match(text, end) or contains("request", before):
         return None

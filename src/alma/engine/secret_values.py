@@ -64,10 +64,12 @@ def is_description(word: str) -> bool:
     return word in DESCRIPTIONS or (len(word) > 4 and contains("description", word))
 
 
-def is_passphrase(value: str) -> bool:
+def is_passphrase(value: str, least: int) -> bool:
     """Whether these words are a passphrase: prose of that length has a function word or two descriptions in it."""
     words = re.split("[ -]", value)
-    return FUNCTION_WORDS.isdisjoint(words) and sum(map(is_description, words)) <= len(words) // 4
+    if len(words) < least or not FUNCTION_WORDS.isdisjoint(words):
+        return False
+    return sum(map(is_description, words)) <= len(words) // 4
 
 
 def _is_password(value: str, bare: bool, terse: bool) -> bool:
