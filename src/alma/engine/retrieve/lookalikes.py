@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from ...types.kinds import MemoryType, last_stated
 from ...types.record import Origin, Record
@@ -159,9 +160,19 @@ def measure_likeness(
     return alike
 
 
+@lru_cache(maxsize=4096)
+def _list_stems(text: str) -> tuple[str, ...]:
+    return tuple(stem(word) for word in content_words(text))
+
+
+@lru_cache(maxsize=4096)
+def _list_words(text: str) -> frozenset[str]:
+    return frozenset(words(text))
+
+
 def _differ_in_subject(first: str, second: str) -> bool:
     """Return whether each text opens with a word that the other lacks, and much of the rest is the same."""
-    mine, theirs = ([stem(word) for word in content_words(text)] for text in (first, second))
+    mine, theirs = _list_stems(first), _list_stems(second)
     if not mine or not theirs or mine[0] in theirs or theirs[0] in mine:
         return False
     rest, other_rest = set(mine[1:]), set(theirs[1:])
@@ -169,5 +180,5 @@ def _differ_in_subject(first: str, second: str) -> bool:
 
 
 def _differ_in_scope(first: str, second: str) -> bool:
-    mine, theirs = set(words(first)), set(words(second))
+    mine, theirs = _list_words(first), _list_words(second)
     return any(mine & names and theirs & names and not mine & theirs & names for names in _SCOPES)
