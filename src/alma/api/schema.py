@@ -43,7 +43,7 @@ def input_schema(operation: Operation, given: Mapping[str, Any] | None = None) -
 
 def _property(parameter: Parameter, given: Mapping[str, Any]) -> Schema:
     default = given.get(parameter.name) if parameter.needed else parameter.default
-    schema = _chosen(_asked(parameter.type, nullable=default is not None), parameter.about.choices)
+    schema = limit_choices(_asked(parameter.type, nullable=default is not None), parameter.about.choices)
     if parameter.about.text:
         schema["description"] = parameter.about.text
     if default is not None:
@@ -57,13 +57,14 @@ def _asked(kind: Any, *, nullable: bool) -> Schema:
     return described(Union[tuple(options)], Definitions())  # noqa: UP007 - made from a list
 
 
-def _chosen(schema: Schema, choices: Sequence[str]) -> Schema:
+def limit_choices(schema: Schema, choices: Sequence[str]) -> Schema:
+    """Return a schema that allows only these choices, or nothing where it allowed nothing."""
     if not choices or schema.get("type") == "null":
         return schema
     if "anyOf" in schema:
-        return {"anyOf": [_chosen(one, choices) for one in schema["anyOf"]]}
+        return {"anyOf": [limit_choices(one, choices) for one in schema["anyOf"]]}
     if schema.get("type") == "array":
-        return {**schema, "items": _chosen(schema["items"], choices)}
+        return {**schema, "items": limit_choices(schema["items"], choices)}
     return {**schema, "enum": [str(one) for one in choices]}
 
 

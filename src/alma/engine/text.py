@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Any
 
 from ..types.unspaced import split_unspaced
 
 _PIECE = re.compile(r"[^\W_]+")
 _SPACE = re.compile(r"\s+")
 _CASED = re.compile(r"(?P<flag>(?<![\w-])-{1,2}[A-Za-z][\w-]*)|[^-]+|-+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TRAILING = ".!?;:,… "
 
 STOP = frozenset(
@@ -166,3 +168,14 @@ def passages(text: str, most: int) -> list[str]:
         pieces.append(rest[:cut].strip())
         rest = rest[cut:].strip()
     return [*pieces, rest] if rest else pieces
+
+
+def replace_surrogates(value: Any) -> Any:
+    """Return a JSON value without halves of surrogate pairs, which no file can hold."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [replace_surrogates(one) for one in value]
+    if isinstance(value, dict):
+        return {replace_surrogates(key): replace_surrogates(one) for key, one in value.items()}
+    return value

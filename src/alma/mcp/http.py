@@ -72,8 +72,9 @@ def serve(server: Server[Any], options: Options) -> None:
     with listening.listening(options.host, options.port) as bound:
         port = int(bound.getsockname()[1])
         made = app(server, token, _hosts(options, port), _origins(options))
-        scheme = "https" if options.certificate else "http"
-        print(f"alma mcp: {scheme}://{listening.written(options.host)}:{port}{PATH}", file=sys.stderr, flush=True)
+        print(
+            f"alma mcp: {options.scheme}://{listening.written(options.host)}:{port}{PATH}", file=sys.stderr, flush=True
+        )
         config = uvicorn.Config(
             made,
             http=limit_connections(options.timeout, options.max_connections),
@@ -101,8 +102,7 @@ def _hosts(options: Options, port: int) -> list[str]:
 
 
 def _origins(options: Options) -> list[str]:
-    scheme = "https" if options.certificate else "http"
-    return [*(f"{scheme}://{name}:*" for name in listening.local_names(options.host)), *options.allowed_origins]
+    return [*(f"{options.scheme}://{name}:*" for name in listening.local_names(options.host)), *options.allowed_origins]
 
 
 # -- the token
