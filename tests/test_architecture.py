@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ports": {"types", "errors"},
     # The folder that holds a memory, and whether its user trusts it.
     "folders": set(),
+    "file_changes": {"errors"},
     "trust_register": {"errors", "git_index"},
     "git_index": set(),
     "stores": {"forks", "folders", "ports", "types", "errors"},
@@ -97,7 +98,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hooks": {"app", "config", "core", "engine", "models", "ports", "types", "errors"},
     "api": FEATURES | {"app", "models", "core", "engine", "ports", "types", "errors"},
     "mcp": {
-        *("jsonc", "listening", "connections", "folders", "trust_register"),
+        *("jsonc", "file_changes", "listening", "connections", "folders", "trust_register"),
         *("api", "app", "config", "core", "types", "errors"),
     },
     "http": {

@@ -18,7 +18,7 @@ from alma.errors import NotFoundError, ValidationError, unknown
 from alma.hooks.privacy import public
 from alma.types.kinds import MemoryType
 from alma.types.record import Record, Status
-from alma.types.rules import Reach, RuleSource
+from alma.types.rules import LASTING, Reach, RuleSource
 from alma.types.times import from_iso
 
 from . import desk as desks
@@ -201,8 +201,8 @@ def _read_rule(value: dict[str, Any], where: str) -> Teaching:
     if not isinstance(rule, str) or not (rule := public(rule)).strip():
         raise ValidationError(f"{where}: `rule` must be a text that says what to do")
     reach, status = value.get("reach", "project"), value.get("status", "active")
-    if reach not in (Reach.PROJECT, Reach.ALWAYS):
-        raise ValidationError(f"{where}: {unknown('reach', reach, [Reach.PROJECT, Reach.ALWAYS])}")
+    if reach not in LASTING:
+        raise ValidationError(f"{where}: {unknown('reach', reach, LASTING)}")
     if status not in LIVE:
         raise ValidationError(f"{where}: {unknown('status', status, LIVE)}")
     try:

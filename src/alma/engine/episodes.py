@@ -97,7 +97,7 @@ def record(engine: Engine, conversations: Sequence[Conversation]) -> list[Record
         # Deleted while it was being written: what came after the deletion goes too.
         episodes[id] = replace(episodes[id], status=Status.RETIRED)
         engine.store.delete([id, *(turn.id for turn in turns(engine, episodes[id]))])
-    return [episodes[_id(engine, one)] for one in conversations]
+    return [episodes[f"epi_{_digest(engine, one)}"] for one in conversations]
 
 
 def _joined(conversations: Iterable[Conversation]) -> list[Conversation]:
@@ -118,10 +118,6 @@ def _followed(first: Conversation, second: Conversation) -> Conversation:
         tags=tuple(dict.fromkeys(first.tags + second.tags)),
         metadata={**first.metadata, **second.metadata},
     )
-
-
-def _id(engine: Engine, conversation: Conversation) -> str:
-    return f"epi_{_digest(engine, conversation)}"
 
 
 def _digest(engine: Engine, conversation: Conversation) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -21,13 +22,12 @@ from ..reading.pasted import remove_pasted
 from ..reading.port import Known, Repair, Role, RuleProposal, Turn, Verdict
 from ..types.kinds import MemoryType
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.rules import EVERYWHERE, Reach, RuleSource
-from .admit import build, change, clean, commit, key_of, revise, rewrite
+from ..types.record import Origin, Record, Status, Trust
+from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
+from .admit import change, clean, commit, key_of, make_marker, revise, rewrite
 from .capture.attendance import Attendance
 from .capture.story import Fixed, Heard, Story
 from .context import Engine
-from .drafts import Draft
 from .follow import judged
 from .keep import make_teaching, mark_of, teachings
 from .observations import explain_observation, find_repair
@@ -42,7 +42,6 @@ _MAX_KNOWN = 60
 _MAX_REPAIRS = 20
 _SCRIPTS = 0x2E80
 """Where the Chinese, Japanese and Korean characters begin."""
-_LASTING = (Reach.PROJECT, Reach.ALWAYS)
 _LIVE = (Status.ACTIVE, Status.CANDIDATE)
 _HEARD = (RuleSource.CORRECTION, RuleSource.PREFERENCE)
 _BREAK = re.compile(r"[;,.:]\s+|\s+(?:and|but|instead)\s+")
@@ -131,13 +130,11 @@ def _progress_id(session: str) -> str:
 
 
 def _progress_record(engine: Engine, progress: Progress) -> Record:
-    body = {"value": asdict(progress)}
-    held = engine.store.get([_progress_id(progress.session)])
-    if held:
-        return revise(engine, held[0], body=body)
-    draft = Draft(kind="marker", session=progress.session, body=body, provenance=Provenance(Origin.SYSTEM), tags=(TAG,))
+    name = _progress_id(progress.session)
+    held = next(iter(engine.store.get([name])), None)
     # It belongs to its project, so that it is erased with it.
-    return build(engine, draft, (), id=_progress_id(progress.session), project=progress.project)
+    place = {"session": progress.session, "project": progress.project, "tags": (TAG,)}
+    return make_marker(engine, name, {"value": asdict(progress)}, held, **place)
 
 
 def _decode_progress(record: Record) -> Progress:
@@ -212,10 +209,10 @@ def read_part(model: Model, part: Part) -> Reading:
     proposals = []
     for one in reader.find_rules(part.list_turns(), part.known):
         if any(suspicious(text) for text in (one.rule, one.trigger, one.reason, one.general)):
-            reader.dropped.add(READS_LIKE_AN_ATTACK)
+            reader.dropped[READS_LIKE_AN_ATTACK] += 1
         else:
             proposals.append(one)
-    return Reading(tuple(proposals), dict(reader.dropped.counts))
+    return Reading(tuple(proposals), dict(reader.dropped))
 
 
 def read_repairs(model: Model, part: Part) -> dict[str, str]:
@@ -226,7 +223,7 @@ def read_repairs(model: Model, part: Part) -> dict[str, str]:
     observations = reader.explain_repairs([Repair(one.failed, one.error, one.worked) for _, one in part.repairs])
     notes = {name: one.note for (name, _), one in zip(part.repairs, observations, strict=True)}
     # A note that was dropped does not say that there is no lesson.
-    return {name: note for name, note in notes.items() if (note or not reader.dropped.counts) and not suspicious(note)}
+    return {name: note for name, note in notes.items() if (note or not reader.dropped) and not suspicious(note)}
 
 
 def _find_rules(engine: Engine) -> list[Record]:
@@ -258,9 +255,6 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
             changes.take_proposal(proposal)
         applied, records = changes.finish(is_complete=not reading.dropped)
         mark = mark_of(engine, held.session)
-        dropped = dict(held.dropped)
-        for reason, count in reading.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
         done = Progress(
             session=held.session,
             project=held.project,
@@ -270,7 +264,7 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
             is_waiting=mark.file == held.file and mark.offset > part.until,
             has_ended=held.has_ended,
             read_at=engine.clock().timestamp(),
-            dropped=dropped,
+            dropped=dict(Counter(held.dropped) + Counter(reading.dropped)),
         )
         observations = [
             explain_observation(engine, one, reading.notes[one.id])
@@ -429,7 +423,7 @@ class _Changes:
             local,
             dressed(body),
             status=Status.ACTIVE if is_active or is_sound else local.status,
-            session="" if reach in _LASTING else self._part.story.session,
+            session="" if reach in LASTING else self._part.story.session,
             project=EVERYWHERE if reach is Reach.ALWAYS else local.project,
             key=key_of(local.kind, local.agent, local.user, body),
         )

@@ -195,7 +195,7 @@ def _ask_model(model: Model, turns: Sequence[Turn], known: Sequence[Known]) -> _
         proposals = reader.find_memories(turns, known)
         while len(readings) >= _CACHED:
             readings.pop(next(iter(readings)))
-        readings[content] = proposals, reader.dropped.counts
+        readings[content] = proposals, dict(reader.dropped)
     return readings[content]
 
 

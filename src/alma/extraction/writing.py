@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..engine import edit, facts, rules, validate
-from ..engine.admit import Attempting, build, commit, screen
+from ..engine.admit import Attempting, build, commit, make_marker, screen
 from ..engine.context import Engine
 from ..engine.distil import learn
 from ..engine.drafts import Draft, Episode, Statement
@@ -220,8 +220,7 @@ def _drop_marked(target: _Target, items: Sequence[_Item], tally: _Tally) -> list
 
 
 def _build_marks(engine: Engine, items: Sequence[_Item]) -> list[Record]:
-    draft = Draft(kind="marker", body={"value": "heard"}, provenance=Provenance(Origin.SYSTEM))
-    return [build(engine, draft, (), id=item.mark) for item in items]
+    return [make_marker(engine, item.mark, {"value": "heard"}) for item in items]
 
 
 # -- writing

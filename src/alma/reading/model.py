@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -23,7 +24,6 @@ from ..types.rules import Reach
 from .pasted import remove_pasted
 from .port import (
     UNSURE,
-    Dropped,
     Entities,
     Known,
     MemoryProposal,
@@ -47,6 +47,7 @@ _TURN_CHARS = 2_000
 _BEFORE_CHARS = 600
 _OUTPUT_CHARS = 800
 _MAX_KNOWN = 60
+_UNKNOWN_NAME = "names something that was not there"
 _SPACE = re.compile(r"\s+")
 _JOINT = re.compile(r"[-/]|(?<=[^\W\d])\.(?=[^\W\d])|(?<=\d)(?:st|nd|rd|th)\b")
 _LITERAL = re.compile(r"`([^`]+)`|(?<!\w)(--?\w[\w-]*|[\w.-]*[./_@\\]\w[\w./@-]*|\w*\d[\w.-]*)")
@@ -65,7 +66,7 @@ class ModelReader:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self.dropped = Dropped()
+        self.dropped: Counter[str] = Counter()
 
     @property
     def name(self) -> str:
@@ -166,7 +167,7 @@ class ModelReader:
                 if note and 0 <= item["n"] < len(repairs):
                     one = repairs[item["n"]]
                     if _has_unknown_literal(note, _normalise(f"{one.failed} {one.output} {one.worked}")):
-                        self.dropped.add("names something that was not there")
+                        self.dropped[_UNKNOWN_NAME] += 1
                     else:
                         notes[item["n"]] = note
         return [Observation(one, notes.get(n, "")) for n, one in enumerate(repairs)]
@@ -177,7 +178,7 @@ class ModelReader:
         items = {}
         for number, item in enumerate(answer["tasks"], 1):
             if _has_unknown_literal(f"{item['title']} {item.get('description', '')}", request):
-                self.dropped.add("names something that was not there")
+                self.dropped[_UNKNOWN_NAME] += 1
             else:
                 items[number] = item
         places = {number: index for index, number in enumerate(items)}
@@ -229,10 +230,10 @@ class ModelReader:
         """Return whether the quote stands in the turn, and every literal of the given fields in the session."""
         quote = _normalise(item["quote"])
         if item["n"] not in asked or not quote or quote not in asked[item["n"]]:
-            self.dropped.add("quote not found in the person's words")
+            self.dropped["quote not found in the person's words"] += 1
             return False
         if any(_has_unknown_literal(item.get(field, ""), vocabulary) for field in fields):
-            self.dropped.add("names something that was not there")
+            self.dropped[_UNKNOWN_NAME] += 1
             return False
         return True
 
