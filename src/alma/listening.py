@@ -125,14 +125,14 @@ def refuse_the_world(host: str, certificate: str | None, insecure: bool, allowed
         )
 
 
-def refuse_senseless(timeout: float, connections: int) -> None:
+def check_limits(timeout: float, connections: int) -> None:
     if not timeout > 0:
         raise ConfigError(f"--timeout must be more than 0 seconds, not {timeout:g}")
     if connections < 1:
         raise ConfigError(f"--max-connections must be at least 1, not {connections}")
 
 
-def refuse_unfit(certificate: str | None, key: str | None) -> None:
+def check_certificate(certificate: str | None, key: str | None) -> None:
     if not certificate:
         return
     try:
@@ -144,15 +144,15 @@ def refuse_unfit(certificate: str | None, key: str | None) -> None:
 
 def local_names(host: str) -> list[str]:
     """Those of this machine, also the one that it was told to listen at; none where others reach it."""
-    return [*dict.fromkeys((*LOCAL, written(host)))] if is_local(host) else []
+    return [*dict.fromkeys((*LOCAL, format_host(host)))] if is_local(host) else []
 
 
-def written(host: str) -> str:
+def format_host(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
+def bind_socket(host: str, port: int) -> Iterator[socket.socket]:
     """Bound here and not by the server, so that the port is known before anybody is told."""
     plain = host.strip("[]")
     made = socket.socket(socket.AF_INET6 if ":" in plain else socket.AF_INET, socket.SOCK_STREAM)

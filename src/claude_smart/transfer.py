@@ -11,13 +11,12 @@ from pathlib import PurePath
 from typing import Any
 
 from alma.engine.admit import commit, key_of
-from alma.engine.rule_changes import LIVE
 from alma.engine.rules import AGENT, Teaching, teaching
-from alma.engine.tombstones import buried
+from alma.engine.tombstones import find_deleted_keys
 from alma.errors import NotFoundError, ValidationError, unknown
 from alma.hooks.privacy import public
 from alma.types.kinds import MemoryType
-from alma.types.record import Record, Status
+from alma.types.record import LIVE, Record, Status
 from alma.types.rules import LASTING, Reach, RuleSource
 from alma.types.times import from_iso
 
@@ -65,7 +64,7 @@ def import_(args: Namespace, desk: Desk) -> int:
         found = rules(engine)
         known = {_content(one.body) for one in found if one.status in LIVE}
         # A file that still has a rule that was forgotten here does not bring it back.
-        gone = buried(engine, map(_key, given)) | {one.key for one in found if one.body.get("put_away")}
+        gone = find_deleted_keys(engine, map(_key, given)) | {one.key for one in found if one.body.get("put_away")}
         forgotten = [one for one in given if _key(one) in gone]
         fresh = [one for one in given if _key(one) not in gone and _content(_body(one)) not in known]
         taught = commit(engine, teaching(engine, fresh)) if fresh else []

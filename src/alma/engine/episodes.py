@@ -23,7 +23,7 @@ from ..types.vector import Vector
 from .admit import build, clean, commit, revise, screen
 from .context import Engine
 from .drafts import Draft
-from .tombstones import buried
+from .tombstones import find_deleted_keys
 
 SAID_CHARS = 20_000
 """So much of what its people said is also searched as one text; each turn is searched itself, wherever it stands."""
@@ -88,12 +88,12 @@ def record(engine: Engine, conversations: Sequence[Conversation]) -> list[Record
     def attempt() -> tuple[dict[str, Record], list[Record]]:
         held = {one.id: one for one in engine.store.get([one.id for one in prepared])}
         keys = [turn.key for one in prepared for turn in one.turns]
-        known = _known(engine, keys) | buried(engine, [*keys, *(one.id for one in prepared)])
+        known = _known(engine, keys) | find_deleted_keys(engine, [*keys, *(one.id for one in prepared)])
         made = [_grown(engine, one, held.get(one.id), known) for one in prepared]
         return {episode.id: episode for episode, _ in made}, [changed for _, some in made for changed in some]
 
     episodes = commit(engine, attempt)
-    for id in buried(engine, episodes):
+    for id in find_deleted_keys(engine, episodes):
         # Deleted while it was being written: what came after the deletion goes too.
         episodes[id] = replace(episodes[id], status=Status.RETIRED)
         engine.store.delete([id, *(turn.id for turn in turns(engine, episodes[id]))])
@@ -272,7 +272,7 @@ def without(engine: Engine, turn: Record) -> list[Record]:
         return []
     [episode] = found
     others = [one for one in turns(engine, episode) if one.id != turn.id]
-    gone = buried(engine, [one.key for one in others])
+    gone = find_deleted_keys(engine, [one.key for one in others])
     left = [one for one in others if one.key not in gone]
     said = [one.text for one in left if speech.is_person(one.body["speaker"])]
     title = str(episode.body["title"])

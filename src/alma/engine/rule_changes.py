@@ -13,7 +13,7 @@ from ..errors import NotFoundError, ValidationError
 from ..reading.local_rules import find_choice
 from ..types.kinds import MemoryType
 from ..types.query import Where
-from ..types.record import Origin, Record, Status, Trust
+from ..types.record import LIVE, Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, MACHINE_TAUGHT, Reach, RuleSource
 from . import edit
 from .admit import change, clean, commit, key_of, revise, rewrite
@@ -21,7 +21,6 @@ from .context import Engine
 from .rules import RULE_CHARS, contradicted, dressed
 from .text import normalise
 
-LIVE = (Status.ACTIVE, Status.CANDIDATE)
 WORDS = ("rule", "trigger", "why")
 _FIELDS = (*WORDS, "prefer", "avoid", "source")
 _BY_PERSON = ("edited", "accepted", "restored")

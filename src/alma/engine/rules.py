@@ -24,7 +24,7 @@ from ..types.vector import Vector
 from .admit import build, change, clean, key_of, revise, screen
 from .context import Engine
 from .drafts import Draft
-from .rule_lines import line
+from .rule_lines import format_line
 from .search import by_meaning, by_words
 from .text import content_words, is_common, shorten, stem
 from .tombstones import find_tombstones
@@ -176,7 +176,7 @@ def list_standing_rules(engine: Engine, agents: Collection[str], users: Collecti
 
 def dressed(body: Mapping[str, Any]) -> dict[str, Any]:
     """The body with the line that hosts are shown and the words that make it relevant."""
-    return {**body, "line": line(body), "cues": cues(body)}
+    return {**body, "line": format_line(body), "cues": cues(body)}
 
 
 def cues(body: Mapping[str, Any]) -> list[str]:

@@ -22,7 +22,7 @@ from ..reading.pasted import remove_pasted
 from ..reading.port import Known, Repair, Role, RuleProposal, Turn, Verdict
 from ..types.kinds import MemoryType
 from ..types.query import Where
-from ..types.record import Origin, Record, Status, Trust
+from ..types.record import LIVE, Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from .admit import change, clean, commit, key_of, make_marker, revise, rewrite
 from .capture.attendance import Attendance
@@ -34,7 +34,7 @@ from .observations import explain_observation, find_repair
 from .rules import AGENT, RULE_CHARS, Taught, Teaching, contradicted, dressed, teaching
 from .safety import find_weakening
 from .text import is_common, shorten, stems
-from .tombstones import buried
+from .tombstones import find_deleted_keys
 
 TAG = "reading"
 _MAX_TURNS = 75
@@ -42,7 +42,6 @@ _MAX_KNOWN = 60
 _MAX_REPAIRS = 20
 _SCRIPTS = 0x2E80
 """Where the Chinese, Japanese and Korean characters begin."""
-_LIVE = (Status.ACTIVE, Status.CANDIDATE)
 _HEARD = (RuleSource.CORRECTION, RuleSource.PREFERENCE)
 _BREAK = re.compile(r"[;,.:]\s+|\s+(?:and|but|instead)\s+")
 _PROHIBITION = re.compile(r"\W*(?:never|do not|don't|don’t|avoid|stop)\b(?!.*\b(?:without|unless|forget|skip)\b)", re.I)
@@ -89,8 +88,8 @@ def change_progress(engine: Engine, session: str, **changes: Any) -> None:
     """Change what is noted about a session, if anything is."""
 
     def attempt() -> tuple[None, list[Record]]:
-        held = load_progress(engine, session)
-        return None, [] if held is None else [_progress_record(engine, replace(held, **changes))]
+        stored = load_progress(engine, session)
+        return None, [] if stored is None else [_progress_record(engine, replace(stored, **changes))]
 
     commit(engine, attempt)
 
@@ -104,13 +103,12 @@ def queue_session(engine: Engine, story: Story, file: str, since: int, *, is_all
 
     What was recorded while no model was allowed is never read later.
     """
-    held = load_progress(engine, story.session)
-    is_waiting = held is not None and held.file == file and held.is_waiting
-    if held is not None and is_waiting:
-        if not is_allowed or held.has_ended != story.ended:
+    stored = load_progress(engine, story.session) or Progress(session=story.session, project=engine.project)
+    if stored.file == file and stored.is_waiting:
+        if not is_allowed or stored.has_ended != story.ended:
             change_progress(engine, story.session, is_waiting=is_allowed, has_ended=story.ended)
         return
-    start = max(since, held.offset) if held is not None and held.file == file else since
+    start = max(since, stored.offset) if stored.file == file else since
     if is_allowed and any(one.offset > start and is_candidate(one) for one in story.heard):
         fresh = Progress(
             session=story.session,
@@ -119,8 +117,8 @@ def queue_session(engine: Engine, story: Story, file: str, since: int, *, is_all
             offset=start,
             is_waiting=True,
             has_ended=story.ended,
-            read_at=held.read_at if held is not None else 0.0,
-            dropped=held.dropped if held is not None else {},
+            read_at=stored.read_at,
+            dropped=stored.dropped,
         )
         commit(engine, lambda: (None, [_progress_record(engine, fresh)]))
 
@@ -131,10 +129,10 @@ def _progress_id(session: str) -> str:
 
 def _progress_record(engine: Engine, progress: Progress) -> Record:
     name = _progress_id(progress.session)
-    held = next(iter(engine.store.get([name])), None)
+    stored = next(iter(engine.store.get([name])), None)
     # It belongs to its project, so that it is erased with it.
     place = {"session": progress.session, "project": progress.project, "tags": (TAG,)}
-    return make_marker(engine, name, {"value": asdict(progress)}, held, **place)
+    return make_marker(engine, name, {"value": asdict(progress)}, stored, **place)
 
 
 def _decode_progress(record: Record) -> Progress:
@@ -227,7 +225,7 @@ def read_repairs(model: Model, part: Part) -> dict[str, str]:
 
 
 def _find_rules(engine: Engine) -> list[Record]:
-    where = Where(kinds={MemoryType.RULE}, projects={engine.project, EVERYWHERE}, statuses=set(_LIVE))
+    where = Where(kinds={MemoryType.RULE}, projects={engine.project, EVERYWHERE}, statuses=set(LIVE))
     return list(engine.store.scan(where))
 
 
@@ -247,24 +245,24 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
     """Store what a reading teaches, and that the session was read so far. None when somebody else was faster."""
 
     def attempt() -> tuple[Applied | None, list[Record]]:
-        held = load_progress(engine, part.story.session)
-        if held is None or (held.file, held.offset) != (progress.file, part.since):
+        stored = load_progress(engine, part.story.session)
+        if stored is None or (stored.file, stored.offset) != (progress.file, part.since):
             return None, []
         changes = _Changes(engine, part)
         for proposal in reading.proposals:
             changes.take_proposal(proposal)
         applied, records = changes.finish(is_complete=not reading.dropped)
-        mark = mark_of(engine, held.session)
+        mark = mark_of(engine, stored.session)
         done = Progress(
-            session=held.session,
-            project=held.project,
-            file=held.file,
+            session=stored.session,
+            project=stored.project,
+            file=stored.file,
             offset=part.until,
             # More of the session may have been taken in while the model was reading.
-            is_waiting=mark.file == held.file and mark.offset > part.until,
-            has_ended=held.has_ended,
+            is_waiting=mark.file == stored.file and mark.offset > part.until,
+            has_ended=stored.has_ended,
             read_at=engine.clock().timestamp(),
-            dropped=dict(Counter(held.dropped) + Counter(reading.dropped)),
+            dropped=dict(Counter(stored.dropped) + Counter(reading.dropped)),
         )
         observations = [
             explain_observation(engine, one, reading.notes[one.id])
@@ -308,8 +306,8 @@ class _Changes:
         elif local is not None:
             self._refine_rule(local, proposal, heard, known)
         else:
-            given = self._teach_rule(proposal, heard, known)
-            self._teachings.append(given if is_first else replace(given, id=f"{given.id}:{len(self._teachings)}"))
+            lesson = self._teach_rule(proposal, heard, known)
+            self._teachings.append(lesson if is_first else replace(lesson, id=f"{lesson.id}:{len(self._teachings)}"))
         if proposal.general:
             self._teachings.append(self._suggest_general(proposal, heard))
 
@@ -341,7 +339,7 @@ class _Changes:
 
         In other words, such a rule would come back or stand there twice.
         """
-        statuses = {*_LIVE, Status.ARCHIVED, Status.SUPERSEDED}
+        statuses = {*LIVE, Status.ARCHIVED, Status.SUPERSEDED}
         where = Where(kinds={MemoryType.RULE}, projects={self._engine.project, EVERYWHERE}, statuses=statuses)
         counted = {
             turn
@@ -353,7 +351,7 @@ class _Changes:
             one.id: key_of(MemoryType.RULE, AGENT, "", {"rule": shorten(clean(one.rule), RULE_CHARS)})
             for one in teachings(self._part.story, self._part.since)
         }
-        gone = buried(self._engine, keys.values())
+        gone = find_deleted_keys(self._engine, keys.values())
         return counted | {turn for turn, key in keys.items() if key in gone and turn not in self._local}
 
     def _find_known(self, proposal: RuleProposal) -> Record | None:
@@ -364,10 +362,10 @@ class _Changes:
     def _teach_rule(self, proposal: RuleProposal, heard: Heard, known: Record | None) -> Teaching:
         prefer, avoid = find_choice(proposal.rule)
         checked = replace(proposal, is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
-        given = make_teaching(checked, heard, self._part.story.session)
-        assert given is not None, "only turns of a person are read"
+        lesson = make_teaching(checked, heard, self._part.story.session)
+        assert lesson is not None, "only turns of a person are read"
         supersedes = (known.id,) if known is not None else ()
-        return replace(given, metadata={**given.metadata, "reader": "model"}, supersedes=supersedes)
+        return replace(lesson, metadata={**lesson.metadata, "reader": "model"}, supersedes=supersedes)
 
     def _repeat_rule(self, known: Record, heard: Heard) -> Teaching:
         """The known rule in its own words, said once more."""

@@ -66,7 +66,7 @@ def serve(chosen: Options) -> None:
         if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio", "h11"):
             raise
         raise MissingExtraError(str(error.name), "http", "The HTTP service") from error
-    with listening.listening(chosen.host, chosen.port) as bound, _log(chosen.log_file) as stream:
+    with listening.bind_socket(chosen.host, chosen.port) as bound, _log(chosen.log_file) as stream:
         _to_lines(stream)
         port = int(bound.getsockname()[1])
         made = _built(build, chosen, port, stream)
@@ -84,7 +84,7 @@ def serve(chosen: Options) -> None:
             timeout_keep_alive=_KEPT_OPEN,
             timeout_graceful_shutdown=_LAST_CALLS,
         )
-        _say(f"{chosen.scheme}://{listening.written(chosen.host)}:{port}")
+        _say(f"{chosen.scheme}://{listening.format_host(chosen.host)}:{port}")
         uvicorn.Server(config).run(sockets=[bound])
 
 
@@ -125,10 +125,10 @@ def _say(text: str) -> None:
 def refuse_the_world(chosen: Options) -> None:
     if not chosen.max_megabytes > 0 or not chosen.rate >= 0:
         raise ConfigError("--max-megabytes must be more than 0, and --rate 0 or more")
-    listening.refuse_senseless(chosen.timeout, chosen.max_connections)
+    listening.check_limits(chosen.timeout, chosen.max_connections)
     if bool(chosen.key) != bool(chosen.certificate):
         raise ConfigError("--tls-cert and --tls-key belong together: name both")
-    listening.refuse_unfit(chosen.certificate, chosen.key)
+    listening.check_certificate(chosen.certificate, chosen.key)
     listening.refuse_the_world(chosen.host, chosen.certificate, chosen.insecure, chosen.allowed_hosts)
 
 

@@ -29,6 +29,7 @@ from .port import (
     Observation,
     Pair,
     Plan,
+    Reader,
     Relation,
     Repair,
     RuleProposal,
@@ -67,7 +68,7 @@ _COMMA = _Token(",")
 _Tokens = tuple[_Token, ...]
 
 
-class LocalReader:
+class LocalReader(Reader):
     """Reads by words and explicit forms, and is unsure about everything else."""
 
     def find_rules(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[RuleProposal]:

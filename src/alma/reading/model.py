@@ -30,6 +30,7 @@ from .port import (
     Observation,
     Pair,
     Plan,
+    Reader,
     Relation,
     Repair,
     Role,
@@ -61,7 +62,7 @@ def load_prompt(name: str) -> Mapping[str, Any]:
     return {**loaded, "schema": json.loads(loaded["schema"])}
 
 
-class ModelReader:
+class ModelReader(Reader):
     """Asks `model`. `dropped` counts the proposals that failed a check."""
 
     def __init__(self, model: Model) -> None:
@@ -83,9 +84,9 @@ class ModelReader:
         listed = [{"id": one.id, "rule": one.text} for one in known[:_MAX_KNOWN]]
         proposals = []
         for batch in _split_batches(exchanges, 25):
-            asked = {entry["n"]: _normalise(str(entry["person"])) for entry in batch}
+            own_words = {entry["n"]: _normalise(str(entry["person"])) for entry in batch}
             for item in self._ask("rules", {"known": listed, "exchanges": batch})["rules"]:
-                if not self._is_supported(item, asked, vocabulary, "rule", "general"):
+                if not self._is_supported(item, own_words, vocabulary, "rule", "general"):
                     continue
                 is_known = item.get("known") in ids and "relation" in item
                 proposals.append(
@@ -115,9 +116,9 @@ class ModelReader:
         listed = [{"id": one.id, "memory": one.text} for one in known[:_MAX_KNOWN]]
         proposals = []
         for batch in _split_batches(entries, 40):
-            asked = {entry["n"]: _normalise(str(entry["text"])) for entry in batch}
+            own_words = {entry["n"]: _normalise(str(entry["text"])) for entry in batch}
             for item in self._ask("memories", {"known": listed, "turns": batch})["memories"]:
-                if not self._is_supported(item, asked, vocabulary, "text", "value", "strategy", "instead"):
+                if not self._is_supported(item, own_words, vocabulary, "text", "value", "strategy", "instead"):
                     continue
                 texts = {
                     name: item.get(name, "").strip()
@@ -226,10 +227,12 @@ class ModelReader:
             )
         ).value
 
-    def _is_supported(self, item: Mapping[str, Any], asked: Mapping[int, str], vocabulary: str, *fields: str) -> bool:
+    def _is_supported(
+        self, item: Mapping[str, Any], own_words: Mapping[int, str], vocabulary: str, *fields: str
+    ) -> bool:
         """Return whether the quote stands in the turn, and every literal of the given fields in the session."""
         quote = _normalise(item["quote"])
-        if item["n"] not in asked or not quote or quote not in asked[item["n"]]:
+        if item["n"] not in own_words or not quote or quote not in own_words[item["n"]]:
             self.dropped["quote not found in the person's words"] += 1
             return False
         if any(_has_unknown_literal(item.get(field, ""), vocabulary) for field in fields):
