@@ -6,7 +6,6 @@ two processes that write the same turn meet in a conflict. Told again, a convers
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from ..types.vector import Vector
 from .admit import build, clean, commit, revise, screen
 from .context import Engine
 from .drafts import Draft
+from .text import digest
 from .tombstones import find_deleted_keys
 
 SAID_CHARS = 20_000
@@ -122,8 +122,7 @@ def _followed(first: Conversation, second: Conversation) -> Conversation:
 
 def _digest(engine: Engine, conversation: Conversation) -> str:
     """A session belongs to an agent and a user: two people may both call theirs 'chat'."""
-    name = "\x1f".join((engine.project, conversation.agent, conversation.user, conversation.session))
-    return hashlib.blake2b(name.encode("utf-8"), digest_size=10).hexdigest()
+    return digest(engine.project, conversation.agent, conversation.user, conversation.session, size=10)
 
 
 def _prepare(engine: Engine, conversations: Sequence[Conversation]) -> list[_Prepared]:
@@ -145,7 +144,7 @@ def _prepare(engine: Engine, conversations: Sequence[Conversation]) -> list[_Pre
 
 
 def _drafts(engine: Engine, conversation: Conversation) -> list[Draft]:
-    digest = _digest(engine, conversation)
+    owner = _digest(engine, conversation)
     made = []
     for turn, identity in zip(conversation.turns, _identities(conversation.turns), strict=True):
         draft = Draft(
@@ -157,7 +156,7 @@ def _drafts(engine: Engine, conversation: Conversation) -> list[Draft]:
             provenance=turn.provenance,
             tags=conversation.tags,
         )
-        made.append(replace(screen(engine, draft), key=_hash(digest, *identity)))
+        made.append(replace(screen(engine, draft), key=digest(owner, *identity)))
     return made
 
 
@@ -174,10 +173,6 @@ def _identities(turns: Sequence[Said]) -> Iterator[tuple[str, ...]]:
         said = ("said", str(place) if turn.at is None else str(to_iso(turn.at)), turn.speaker, turn.text)
         seen[said] += 1
         yield (*said, str(seen[said]))
-
-
-def _hash(*parts: str) -> str:
-    return hashlib.blake2b("\x1f".join(parts).encode("utf-8"), digest_size=16).hexdigest()
 
 
 def _known(engine: Engine, keys: Sequence[str]) -> set[str]:

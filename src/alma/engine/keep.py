@@ -7,7 +7,6 @@ whoever drains it, and whenever they were killed, each event counts once.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -31,7 +30,7 @@ from .episodes import Conversation, Said, record
 from .follow import judged, verdicts
 from .observations import observe_repairs
 from .rules import AGENT, Taught, Teaching, teaching
-from .text import shorten
+from .text import digest, shorten
 
 _TITLE_CHARS = 80
 _TASK_CHARS = 300
@@ -65,7 +64,7 @@ def mark_of(engine: Engine, session: str) -> Mark:
 
 
 def _mark_id(session: str) -> str:
-    return f"mrk_journal_{hashlib.blake2b(session.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
+    return f"mrk_journal_{digest(session)}"
 
 
 def unmark(engine: Engine, session: str) -> None:

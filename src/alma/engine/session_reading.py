@@ -7,7 +7,6 @@ rule. All changes of one reading are stored in one transaction with the mark of 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,7 +32,7 @@ from .keep import make_teaching, mark_of, teachings
 from .observations import explain_observation, find_repair
 from .rules import AGENT, RULE_CHARS, Taught, Teaching, contradicted, dressed, teaching
 from .safety import find_weakening
-from .text import is_common, shorten, stems
+from .text import digest, is_common, shorten, stems
 from .tombstones import find_deleted_keys
 
 TAG = "reading"
@@ -124,7 +123,7 @@ def queue_session(engine: Engine, story: Story, file: str, since: int, *, is_all
 
 
 def _progress_id(session: str) -> str:
-    return f"mrk_reading_{hashlib.blake2b(session.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
+    return f"mrk_reading_{digest(session)}"
 
 
 def _progress_record(engine: Engine, progress: Progress) -> Record:

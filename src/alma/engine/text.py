@@ -71,10 +71,15 @@ _normalise_name = lru_cache(maxsize=4096)(normalise)
 
 def fingerprint(*parts: str) -> str:
     joined = "\x1f".join(_normalise_name(part) if len(part) < 32 else normalise(part) for part in parts)
+    return digest(joined)
+
+
+def digest(*parts: str, size: int = 16) -> str:
+    """Return a hash of these texts to the letter, in hexadecimal; `size` is in bytes."""
     # Loaded here because hooks have no time for it and no need.
     import hashlib
 
-    return hashlib.blake2b(joined.encode("utf-8"), digest_size=16).hexdigest()
+    return hashlib.blake2b("\x1f".join(parts).encode("utf-8", "replace"), digest_size=size).hexdigest()
 
 
 @lru_cache(maxsize=65536)

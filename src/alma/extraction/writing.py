@@ -19,7 +19,7 @@ from ..engine.context import Engine
 from ..engine.distil import learn
 from ..engine.drafts import Draft, Episode, Statement
 from ..engine.inject.escape import suspicious
-from ..engine.text import fingerprint, shorten
+from ..engine.text import digest, fingerprint, shorten
 from ..engine.tombstones import find_deleted_keys, find_tombstones
 from ..engine.view import view
 from ..errors import ValidationError
@@ -29,7 +29,6 @@ from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
 from ..types.speech import by_name
 from .extractor import FORBIDS
-from .messages import digest
 from .types import Extracted, Kept, Kind, Voice
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from ..engine import admit, episodes, validate
 from ..engine.context import Engine
 from ..engine.inject.escape import suspicious
+from ..engine.text import digest
 from ..engine.view import view
 from ..extraction import Extracted, Kept, Kind, extract_conversation, extract_text, find_known_memories, keep
 from ..ports import Model
 from ..types.kinds import Episode
 from ..types.record import Record, Status
 from . import writing
-from .formats.shape import digest
 from .types import MEMORIES, SHOWN, Chat, Document, IngestResult, Message, Piece, Voice
 from .writing import Written, written
 

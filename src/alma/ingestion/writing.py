@@ -12,9 +12,8 @@ from ..engine import validate
 from ..engine.admit import clean
 from ..engine.episodes import Conversation, Said
 from ..engine.inject.escape import suspicious
-from ..engine.text import replace_surrogates
+from ..engine.text import digest, replace_surrogates
 from ..types.record import Origin, Provenance, Trust
-from .formats.shape import digest
 from .types import Chat, Document, Message, Piece, Voice
 
 TURN_CHARS = 20_000
