@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
 
 from ..types.unspaced import split_unspaced
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Hooks load this module, and have no time for `typing`.
+    from typing import Any
 
 _PIECE = re.compile(r"[^\W_]+")
 _SPACE = re.compile(r"\s+")
