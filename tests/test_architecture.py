@@ -44,7 +44,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     # What a fork waits for; needed wherever there is a lock.
     "forks": set(),
-    "types": {"errors", "forks"},
+    # Loaded by hooks, which cannot wait for all of `types`.
+    "unspaced": set(),
+    "types": {"errors", "forks", "unspaced"},
     "ports": {"types", "errors"},
     # The folder that holds a memory, and whether its user trusts it.
     "folders": set(),
@@ -54,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stores": {"forks", "folders", "ports", "types", "errors"},
     "embedders": {"forks", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
-    "engine": {"forks", "reading", "ports", "types", "errors"},
+    "engine": {"forks", "unspaced", "reading", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
     "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
     "progress": {"opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from ..types.unspaced import split_unspaced
+from ..unspaced import split_unspaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
