@@ -124,7 +124,7 @@ def score_rules(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
     yield f"  worth a rule: F1 {describe(detected, _f1)}, P {Count.of(detected).precision:.3f}, "
     yield f"                R {Count.of(detected).recall:.3f} (always yes: {always_yes(detected):.3f})"
     yield f"  lasting rule: P {describe(lasting, _precision)}, R {Count.of(lasting).recall:.3f}"
-    yield f"  dropped: {reader.dropped.counts or 'none'}"
+    yield f"  dropped: {dict(reader.dropped) or 'none'}"
 
 
 def score_local_rules(rows: Sequence[Row]) -> Iterator[str]:

@@ -27,23 +27,12 @@ from alma.errors import ModelUnavailableError
 from alma.models.recorded import Recorded
 from alma.reading.model import ModelReader
 
+from ._product import Clock
+
 World = dict[str, Any]
 _SEED = 7
 _TOP_K = 8
 _BEGIN, _END = "2026-01-01T00:00:00+00:00", "2026-12-20T09:00:00+00:00"
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.set(_BEGIN)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def set(self, text: str) -> None:
-        self.now = datetime.fromisoformat(text)
 
 
 def add_memory(memory: ALMA, row: World) -> Any:
@@ -63,16 +52,17 @@ class Replay:
 
     def __init__(self, world: World, folder: str) -> None:
         self.clock = Clock()
+        self.clock.set(datetime.fromisoformat(_BEGIN))
         self.memory = ALMA.quickstart("world", storage_dir=folder, clock=self.clock)
         self.ids: dict[str, str] = {}
         for row in world["memories"]:
-            self.clock.set(row["at"])
+            self.clock.set(datetime.fromisoformat(row["at"]))
             self.ids[add_memory(self.memory, row).id] = row["id"]
-        self.clock.set(_END)
+        self.clock.set(datetime.fromisoformat(_END))
 
     def ask(self, question: str, user: str, at: str) -> tuple[list[str], list[str], int]:
         """Return the memories shown as current, those marked as having a newer one, and how many rules just stand."""
-        self.clock.set(at)
+        self.clock.set(datetime.fromisoformat(at))
         shown = self.memory.retrieve(task=question, agent="a", user_id=user or None, top_k=_TOP_K)
         known = [(self.ids[one.id], one.newer) for one in shown if one.id in self.ids]
         current, marked = ([name for name, newer in known if bool(newer) is wanted] for wanted in (False, True))

@@ -44,17 +44,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     # What a fork waits for; needed wherever there is a lock.
     "forks": set(),
-    "types": {"errors", "forks"},
+    # Loaded by hooks, which cannot wait for all of `types`.
+    "unspaced": set(),
+    "types": {"errors", "forks", "unspaced"},
     "ports": {"types", "errors"},
     # The folder that holds a memory, and whether its user trusts it.
     "folders": set(),
+    "file_changes": {"errors"},
     "trust_register": {"errors", "git_index"},
     "git_index": set(),
     "stores": {"forks", "folders", "ports", "types", "errors"},
     "retry_after": set(),
     "embedders": {"forks", "retry_after", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
-    "engine": {"forks", "reading", "ports", "types", "errors"},
+    "engine": {"forks", "unspaced", "reading", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
     "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
     "progress": {"opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
@@ -98,7 +101,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hooks": {"app", "config", "core", "engine", "models", "ports", "types", "errors"},
     "api": FEATURES | {"app", "models", "core", "engine", "ports", "types", "errors"},
     "mcp": {
-        *("jsonc", "listening", "connections", "folders", "trust_register"),
+        *("jsonc", "file_changes", "listening", "connections", "folders", "trust_register"),
         *("api", "app", "config", "core", "types", "errors"),
     },
     "http": {

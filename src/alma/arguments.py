@@ -16,7 +16,7 @@ from .errors import ValidationError, unknown
 from .types.ids import new_id
 from .types.kinds import MemoryType, Result
 from .types.record import Origin, Provenance, Trust
-from .types.rules import Reach, RuleSource
+from .types.rules import LASTING, Reach, RuleSource
 
 Given = Mapping[str, Any]
 Proposal = Draft | Statement | Teaching
@@ -216,8 +216,8 @@ def _rule(engine: Engine, given: Given, common: dict[str, Any]) -> Teaching:
 def _lasting(given: object) -> Reach:
     """A rule told outside any session cannot be one of a session."""
     reach = validate.choice("reach", given, Reach)
-    if reach not in (Reach.PROJECT, Reach.ALWAYS):
-        raise ValidationError(unknown("reach", given, [Reach.PROJECT, Reach.ALWAYS]))
+    if reach not in LASTING:
+        raise ValidationError(unknown("reach", given, LASTING))
     return reach
 
 

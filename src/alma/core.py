@@ -396,8 +396,9 @@ class ALMA:
         def attempt() -> tuple[list[Record], list[Record]]:
             first, changed = inserting()
             second, changed_too = stating()
-            third, ruled = teaching.attempting()()
-            made = dict(zip([*told, *stated, *taught], [*first, *second, *third], strict=True))
+            third, ruled = teaching()
+            rule_records = [one.record for one in third if one.record is not None]
+            made = dict(zip([*told, *stated, *taught], [*first, *second, *rule_records], strict=True))
             return [made[at] for at in range(len(proposed))], [*changed, *changed_too, *ruled]
 
         return admit.commit(self.engine, attempt)

@@ -7,10 +7,13 @@ import ipaddress
 import os
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
-from .errors import ConfigError
+from .errors import ALMAError, ConfigError
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 """The names of this machine that nobody else can call."""
@@ -20,8 +23,44 @@ REQUEST_SECONDS = 30.0
 CONNECTIONS = 512
 
 
-def add_limits(parser: argparse._ActionsContainer) -> None:
-    """The options that limit connections, the same for both servers."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenOptions:
+    """The options that both servers have."""
+
+    config: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    certificate: str | None = None
+    key: str | None = None
+    insecure: bool = False
+    timeout: float = REQUEST_SECONDS
+    max_connections: int = CONNECTIONS
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.certificate else "http"
+
+
+Options = TypeVar("Options", bound=ListenOptions)
+
+
+def add_arguments(parser: argparse._ActionsContainer, port: int) -> None:
+    """Add the options of `ListenOptions` to a parser, but for `--config`."""
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen; default: 127.0.0.1")
+    parser.add_argument("--port", type=int, default=port, help=f"default: {port}; 0: any that is free")
+    parser.add_argument(
+        "--allowed-host", dest="allowed_hosts", action="append", default=[], help="a name by which clients may call us"
+    )
+    parser.add_argument(
+        "--allowed-origin", dest="allowed_origins", action="append", default=[], help="a web page that may call us"
+    )
+    parser.add_argument(
+        "--tls-cert", dest="certificate", metavar="FILE", help="a certificate; needed to listen beyond this machine"
+    )
+    parser.add_argument("--tls-key", dest="key", metavar="FILE", help="its key")
+    parser.add_argument("--insecure", action="store_true", help="listen beyond this machine without TLS")
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
@@ -36,6 +75,30 @@ def add_limits(parser: argparse._ActionsContainer) -> None:
         default=CONNECTIONS,
         help=f"open connections, of which one address gets a quarter; default: {CONNECTIONS}",
     )
+
+
+def read_options(kind: type[Options], args: argparse.Namespace, config: str | None) -> Options:
+    """Return the parsed options of a server. Each field of `kind` is the destination of an argument."""
+    values: dict[str, Any] = {one.name: getattr(args, one.name) for one in fields(kind) if one.name != "config"}
+    values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return kind(config=config, **values)
+
+
+def run_command(
+    parser: argparse.ArgumentParser, name: str, serve: Callable[[argparse.Namespace], None], argv: Sequence[str] | None
+) -> int:
+    """Serve as `python -m` does, and return the exit code. `name` is the command that errors are reported under."""
+    parser.add_argument(
+        "--config", help="the configuration file; default: $ALMA_CONFIG or the nearest .alma/config.yaml"
+    )
+    try:
+        serve(parser.parse_args(argv))
+    except ALMAError as error:
+        print(f"{name}: {error}", file=sys.stderr, flush=True)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
 def is_local(host: str) -> bool:
@@ -62,14 +125,14 @@ def refuse_the_world(host: str, certificate: str | None, insecure: bool, allowed
         )
 
 
-def refuse_senseless(timeout: float, connections: int) -> None:
+def check_limits(timeout: float, connections: int) -> None:
     if not timeout > 0:
         raise ConfigError(f"--timeout must be more than 0 seconds, not {timeout:g}")
     if connections < 1:
         raise ConfigError(f"--max-connections must be at least 1, not {connections}")
 
 
-def refuse_unfit(certificate: str | None, key: str | None) -> None:
+def check_certificate(certificate: str | None, key: str | None) -> None:
     if not certificate:
         return
     try:
@@ -81,15 +144,15 @@ def refuse_unfit(certificate: str | None, key: str | None) -> None:
 
 def local_names(host: str) -> list[str]:
     """Those of this machine, also the one that it was told to listen at; none where others reach it."""
-    return [*dict.fromkeys((*LOCAL, written(host)))] if is_local(host) else []
+    return [*dict.fromkeys((*LOCAL, format_host(host)))] if is_local(host) else []
 
 
-def written(host: str) -> str:
+def format_host(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 @contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
+def bind_socket(host: str, port: int) -> Iterator[socket.socket]:
     """Bound here and not by the server, so that the port is known before anybody is told."""
     plain = host.strip("[]")
     made = socket.socket(socket.AF_INET6 if ":" in plain else socket.AF_INET, socket.SOCK_STREAM)

@@ -157,14 +157,10 @@ def _by_words(found: list[Record], wanted: str) -> list[Record]:
 def shown(record: Record) -> dict[str, Any]:
     """A rule as JSON values."""
     body = record.body
+    texts = ("rule", "trigger", "why", "reach", "source", "said")
     return {
         "id": record.id,
-        "rule": body["rule"],
-        "trigger": body["trigger"],
-        "why": body["why"],
-        "reach": body["reach"],
-        "source": body["source"],
-        "said": body["said"],
+        **{name: body[name] for name in texts},
         "prefer": list(body["prefer"]),
         "avoid": list(body["avoid"]),
         "status": str(record.status),

@@ -23,7 +23,7 @@ from alma.hooks.place import Place
 from alma.hooks.privacy import public
 from alma.hooks.project import locate
 from alma.types.record import Record
-from alma.types.rules import EVERYWHERE, Reach
+from alma.types.rules import EVERYWHERE, LASTING
 
 from .desk import Desk, shown
 from .rules import count_noun, list_rules
@@ -72,7 +72,7 @@ def _take_in(place: Place, memory: Memory, one: history.HistoryFile, found: _Fou
     found.sessions += 1
     found.turns += len(story.turns)
     project = find_project(place, locate(one.cwd), remember=False) if one.cwd else ""
-    lasting = [given for given in teachings(story, 0) if given.reach in (Reach.PROJECT, Reach.ALWAYS)]
+    lasting = [given for given in teachings(story, 0) if given.reach in LASTING]
     # What was said long ago, and not to this memory, waits for a person or for its repetition.
     proposed = [replace(given, sure=False) for given in lasting]
     if project and proposed:

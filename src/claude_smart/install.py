@@ -18,9 +18,10 @@ from typing import Any
 
 from alma import __version__, jsonc
 from alma.errors import ConfigError
+from alma.file_changes import read_content, resolve_link
 from alma.hooks.place import Place, find, own_files
 
-from .plan import Change, Plan, content, removal
+from .plan import Change, Plan, removal
 
 NAME = "smart"
 """Of the plug-in: the host reserves names that begin with `claude-`."""
@@ -149,7 +150,7 @@ def _plugin_files(setup: Setup, receipt: Mapping[str, Any]) -> Iterator[Change]:
     files[_RECEIPT] = _json(dict(receipt))
     for name, wanted in files.items():
         path = setup.marketplace / name
-        yield Change(path, content(path), wanted)
+        yield Change(path, read_content(path), wanted)
     for path in _files(setup.marketplace):
         if path.relative_to(setup.marketplace).as_posix() not in files and path.suffix != ".pyc":
             yield removal(path)
@@ -183,7 +184,7 @@ def _catalogue(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _runtime(setup: Setup) -> Change:
     path = Path(setup.place.runtime)
-    return Change(path, content(path), _json({"python": setup.python, "path": str(setup.packages)}))
+    return Change(path, read_content(path), _json({"python": setup.python, "path": str(setup.packages)}))
 
 
 def _model(setup: Setup, model: str | None) -> Iterator[Change]:
@@ -213,7 +214,7 @@ def uninstall(setup: Setup, purge: bool = False) -> Plan:
 def _settings_back(setup: Setup) -> Iterator[Change]:
     receipt = _receipt(setup)
     named = receipt.get("settings")
-    target = _real(Path(named)) if isinstance(named, str) else _settings_file(setup)
+    target = resolve_link(Path(named)) if isinstance(named, str) else _settings_file(setup)
     text = _read(target)
     if text is None:
         return
@@ -311,16 +312,11 @@ def _interpreters(setup: Setup) -> tuple[str, bool, str, str]:
 
 
 def _settings_file(setup: Setup) -> Path:
-    return _real(setup.claude / "settings.json")
-
-
-def _real(path: Path) -> Path:
-    """Many keep their settings elsewhere and link to them: the link stays a link."""
-    return Path(os.path.realpath(path))
+    return resolve_link(setup.claude / "settings.json")
 
 
 def _read(path: Path) -> str | None:
-    held = content(path)
+    held = read_content(path)
     try:
         return None if held is None else held.decode("utf-8")
     except UnicodeDecodeError as error:

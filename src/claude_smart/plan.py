@@ -11,24 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from alma.errors import ALMAError, ConfigError
+from alma.file_changes import FileChange, read_content
 
 _SHOWN_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A file before and after; None where it does not exist."""
-
-    path: Path
-    before: bytes | None
-    after: bytes | None
-
-    @property
-    def verb(self) -> str:
-        if self.before is None:
-            return "create"
-        return "remove" if self.after is None else "change"
-
+class Change(FileChange):
     def difference(self) -> list[str]:
         """What changes line by line; nothing for a file that is created or removed whole."""
         if self.before is None or self.after is None:
@@ -37,19 +26,8 @@ class Change:
         return list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
 
 
-def content(path: Path) -> bytes | None:
-    if path.is_socket():
-        return b""
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise ALMAError(f"{path} cannot be read ({error.strerror}); nothing was changed") from error
-
-
 def removal(path: Path) -> Change:
-    return Change(path, content(path), None)
+    return Change(path, read_content(path), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +66,7 @@ def _parents(paths: Sequence[Path]) -> list[str]:
 def carry_out(plan: Plan) -> None:
     """Make the changes. When one fails, those before it are taken back."""
     for change in plan.changes:
-        if content(change.path) != change.before:
+        if read_content(change.path) != change.before:
             raise ConfigError(f"{change.path} was changed by somebody else in the meantime; run the command again")
     made: list[Path] = []
     done: list[Change] = []

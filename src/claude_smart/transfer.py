@@ -11,14 +11,13 @@ from pathlib import PurePath
 from typing import Any
 
 from alma.engine.admit import commit, key_of
-from alma.engine.rule_changes import LIVE
 from alma.engine.rules import AGENT, Teaching, teaching
-from alma.engine.tombstones import buried
+from alma.engine.tombstones import find_deleted_keys
 from alma.errors import NotFoundError, ValidationError, unknown
 from alma.hooks.privacy import public
 from alma.types.kinds import MemoryType
-from alma.types.record import Record, Status
-from alma.types.rules import Reach, RuleSource
+from alma.types.record import LIVE, Record, Status
+from alma.types.rules import LASTING, Reach, RuleSource
 from alma.types.times import from_iso
 
 from . import desk as desks
@@ -65,7 +64,7 @@ def import_(args: Namespace, desk: Desk) -> int:
         found = rules(engine)
         known = {_content(one.body) for one in found if one.status in LIVE}
         # A file that still has a rule that was forgotten here does not bring it back.
-        gone = buried(engine, map(_key, given)) | {one.key for one in found if one.body.get("put_away")}
+        gone = find_deleted_keys(engine, map(_key, given)) | {one.key for one in found if one.body.get("put_away")}
         forgotten = [one for one in given if _key(one) in gone]
         fresh = [one for one in given if _key(one) not in gone and _content(_body(one)) not in known]
         taught = commit(engine, teaching(engine, fresh)) if fresh else []
@@ -201,8 +200,8 @@ def _read_rule(value: dict[str, Any], where: str) -> Teaching:
     if not isinstance(rule, str) or not (rule := public(rule)).strip():
         raise ValidationError(f"{where}: `rule` must be a text that says what to do")
     reach, status = value.get("reach", "project"), value.get("status", "active")
-    if reach not in (Reach.PROJECT, Reach.ALWAYS):
-        raise ValidationError(f"{where}: {unknown('reach', reach, [Reach.PROJECT, Reach.ALWAYS])}")
+    if reach not in LASTING:
+        raise ValidationError(f"{where}: {unknown('reach', reach, LASTING)}")
     if status not in LIVE:
         raise ValidationError(f"{where}: {unknown('status', status, LIVE)}")
     try:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.engine.rule_lines import LINE_CHARS, describe_occasion, line
+from alma.engine.rule_lines import LINE_CHARS, describe_occasion, format_line
 
 
 @pytest.mark.parametrize(
@@ -59,18 +59,18 @@ def test_one_that_does_not_read_well_is_left_out(trigger: str) -> None:
     ],
 )
 def test_what_the_rule_says_itself_is_not_said_twice(trigger: str, rule: str) -> None:
-    assert line({"trigger": trigger, "rule": rule, "why": ""}) == rule
+    assert format_line({"trigger": trigger, "rule": rule, "why": ""}) == rule
 
 
 def test_a_line_has_the_occasion_the_rule_and_the_reason() -> None:
     body = {"trigger": "committing", "rule": "Run make check", "why": "CI is slow"}
-    assert line(body) == "**When committing:** Run make check *Why:* CI is slow"
+    assert format_line(body) == "**When committing:** Run make check *Why:* CI is slow"
     body = {"trigger": "", "rule": "Use pnpm, npm breaks the lock file", "why": "npm breaks"}
-    assert line(body) == "Use pnpm, npm breaks the lock file"
+    assert format_line(body) == "Use pnpm, npm breaks the lock file"
 
 
 @given(st.text(max_size=300), st.text(min_size=1, max_size=700), st.text(max_size=300))
 def test_whatever_the_words_it_is_one_short_line(trigger: str, rule: str, why: str) -> None:
-    text = line({"trigger": trigger, "rule": rule, "why": why})
+    text = format_line({"trigger": trigger, "rule": rule, "why": why})
     assert len(text) <= LINE_CHARS
     assert "\n" not in text

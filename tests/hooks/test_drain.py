@@ -294,10 +294,10 @@ class TestUpkeep:
 
     def test_an_old_journal_that_was_taken_in_goes(self, place: Place, opened: Memory) -> None:
         self.age(place, "s1.jsonl", 31)
-        assert tidy(place, opened).journals == 0
+        assert tidy(place, opened) == 0
         assert not os.path.exists(place.journal("s1"))
         self.age(place, "s1.done", 1)
-        assert tidy(place, opened).journals == 1
+        assert tidy(place, opened) == 1
         assert os.listdir(place.sessions) == []
         assert mark_of(opened.engine(PROJECT), "s1") == Mark()
 

@@ -467,6 +467,7 @@ def test_little_is_loaded(host: Any, teach: Teach) -> None:
         "alma.engine",
         "alma.engine.redact",
         "alma.engine.text",
+        "alma.unspaced",
         *(name for name in loaded if name.startswith(("alma.hooks", "alma.engine.secret_"))),
     }
 

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from alma import ALMA
 from alma.errors import ConfigError
-from alma.listening import is_local, listening, refuse_the_world
+from alma.listening import bind_socket, is_local, refuse_the_world
 from alma.mcp.command import Options
 from alma.mcp.http import (
     _hosts,
@@ -242,7 +242,7 @@ def test_a_certificate_must_be_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("port", [-1, 70_000])
 def test_a_port_must_be_one(port: int) -> None:
-    with pytest.raises(ConfigError, match="cannot listen at 127.0.0.1"), listening("127.0.0.1", port):
+    with pytest.raises(ConfigError, match="cannot listen at 127.0.0.1"), bind_socket("127.0.0.1", port):
         pass
 
 

@@ -71,7 +71,7 @@ def test_a_supported_rule_is_proposed() -> None:
 def test_an_unsupported_rule_is_dropped_and_counted(fields: Mapping[str, Any], reason: str) -> None:
     reader = ModelReader(Scripted(propose(**fields)))
     assert reader.find_rules(session("I ran npm install.", CORRECTION)) == []
-    [dropped] = reader.dropped.counts
+    [dropped] = reader.dropped
     assert dropped.startswith(reason)
 
 

@@ -71,11 +71,7 @@ def _missing(given: Mapping[str, Any], known: Mapping[str, Parameter], defaults:
 
 def _said(parameter: Parameter, value: Any) -> bool:
     """Null for what is not told to be null says nothing."""
-    return value is not None or (not parameter.needed and _admits(parameter.type, type(None)))
-
-
-def _admits(kind: Any, option: type) -> bool:
-    return option in _options(kind)
+    return value is not None or (not parameter.needed and type(None) in _options(parameter.type))
 
 
 def _value(parameter: Parameter, value: Any) -> Any:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
+from ..engine.view import render_slice
 from ..types.kinds import (
     AntiPattern,
     DomainKnowledge,
@@ -25,6 +25,7 @@ from ..types.kinds import (
 from ..types.slice import MemorySlice
 from .memories import Found
 from .plain import TYPES
+from .schema import list_options
 
 _MEMORIES = {str(name): kind for kind, name in TYPES.items()}
 _PLACES: Mapping[type[Memory], str] = {
@@ -41,7 +42,7 @@ _PLACES: Mapping[type[Memory], str] = {
 
 def decoded(kind: Any, value: Any) -> Any:
     """The value of this kind that `plain` wrote as `value`."""
-    options = _options(kind)
+    options = list_options(kind)
     if value is None or Any in options or object in options:
         return value
     kind = _chosen([one for one in options if one is not type(None)], value)
@@ -73,14 +74,6 @@ def _inner(origin: type, arguments: tuple[Any, ...], count: int) -> Sequence[Any
     if origin is tuple and arguments and arguments[-1] is not Ellipsis:
         return arguments
     return [arguments[0] if arguments else Any] * count
-
-
-def _options(kind: Any) -> list[Any]:
-    if get_origin(kind) is Annotated:
-        return _options(get_args(kind)[0])
-    if get_origin(kind) in (Union, types.UnionType):
-        return [option for one in get_args(kind) for option in _options(one)]
-    return [kind]
 
 
 def _chosen(options: list[Any], value: Any) -> Any:
@@ -118,12 +111,6 @@ def slice_of(found: Found, *, progressive: bool = False) -> MemorySlice:
         retrieval_time_ms=found.retrieval_time_ms,
         explanations=tuple(found.explanations),
         standing_rules=found.standing_rules,
-        renderer=_rendered,
+        renderer=render_slice,
         **places,
     )
-
-
-def _rendered(slice_: MemorySlice, max_tokens: int) -> str:
-    from ..engine.inject.prompt import render
-
-    return render(slice_, max_tokens)

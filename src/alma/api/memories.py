@@ -18,7 +18,7 @@ from ..engine.retrieve.why import Why
 from ..engine.stats import Stats
 from ..engine.upkeep import reconcile as reconciling
 from ..engine.upkeep.reconcile import Reconciled as Reconciled
-from ..engine.view import view
+from ..engine.view import render_slice, view
 from ..errors import StorageError, ValidationError
 from ..types.kinds import (
     MEMORY_KINDS,
@@ -511,20 +511,13 @@ def playbook(
         rules=newest(Rule, MemoryType.RULE),
         heuristics=_strongest(newest(Heuristic, MemoryType.HEURISTIC)),
         anti_patterns=_strongest(newest(AntiPattern, MemoryType.ANTI_PATTERN)),
-        renderer=_rendered,
+        renderer=render_slice,
     )
     return Text(learned.to_prompt(max_tokens))
 
 
 def _strongest(memories: list[M]) -> list[M]:
     return sorted(memories, key=lambda one: (-one.confidence, one.id))
-
-
-def _rendered(slice_: MemorySlice, max_tokens: int) -> str:
-    # Its patterns take a while to compile, and few operations need them.
-    from ..engine.inject.prompt import render
-
-    return render(slice_, max_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

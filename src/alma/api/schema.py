@@ -43,7 +43,7 @@ def input_schema(operation: Operation, given: Mapping[str, Any] | None = None) -
 
 def _property(parameter: Parameter, given: Mapping[str, Any]) -> Schema:
     default = given.get(parameter.name) if parameter.needed else parameter.default
-    schema = _chosen(_asked(parameter.type, nullable=default is not None), parameter.about.choices)
+    schema = limit_choices(_asked(parameter.type, nullable=default is not None), parameter.about.choices)
     if parameter.about.text:
         schema["description"] = parameter.about.text
     if default is not None:
@@ -53,17 +53,18 @@ def _property(parameter: Parameter, given: Mapping[str, Any]) -> Schema:
 
 def _asked(kind: Any, *, nullable: bool) -> Schema:
     """Where null is the default it is left out: whoever means it says nothing."""
-    options = [one for one in _options(kind) if nullable or one is not type(None)]
+    options = [one for one in list_options(kind) if nullable or one is not type(None)]
     return described(Union[tuple(options)], Definitions())  # noqa: UP007 - made from a list
 
 
-def _chosen(schema: Schema, choices: Sequence[str]) -> Schema:
+def limit_choices(schema: Schema, choices: Sequence[str]) -> Schema:
+    """Return a schema that allows only these choices, or nothing where it allowed nothing."""
     if not choices or schema.get("type") == "null":
         return schema
     if "anyOf" in schema:
-        return {"anyOf": [_chosen(one, choices) for one in schema["anyOf"]]}
+        return {"anyOf": [limit_choices(one, choices) for one in schema["anyOf"]]}
     if schema.get("type") == "array":
-        return {**schema, "items": _chosen(schema["items"], choices)}
+        return {**schema, "items": limit_choices(schema["items"], choices)}
     return {**schema, "enum": [str(one) for one in choices]}
 
 
@@ -155,7 +156,7 @@ def _object(members: Schema, needed: list[str]) -> Schema:
 
 def described(kind: Any, definitions: Definitions) -> Schema:
     """The schema of any annotation that an operation uses."""
-    options = _options(kind)
+    options = list_options(kind)
     if len(options) > 1:
         # Not `type` with several names: clients that know one type each drop such a tool.
         return {"anyOf": [described(one, definitions) for one in options]}
@@ -190,14 +191,14 @@ def _plain(kind: Any, definitions: Definitions) -> Schema:
     raise TypeError(f"{kind!r} has no JSON Schema: an operation may not take or return it")
 
 
-def _options(kind: Any) -> list[Any]:
+def list_options(kind: Any) -> list[Any]:
     """The members of a union, or the one there is, without aliases and notes."""
     if isinstance(kind, TypeVar):
         kind = kind.__bound__ or Any
     if get_origin(kind) is Annotated:
-        return _options(get_args(kind)[0])
+        return list_options(get_args(kind)[0])
     if get_origin(kind) in (Union, types.UnionType):
-        return [option for one in get_args(kind) for option in _options(one)]
+        return [option for one in get_args(kind) for option in list_options(one)]
     return [kind]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ValidationError
@@ -188,11 +187,7 @@ def _told(args: argparse.Namespace) -> dict[str, Any]:
 
 def _entity(said: str) -> dict[str, Any]:
     name, _, attributes = said.partition(":")
-    return {"name": name, "attributes": _split(attributes)}
-
-
-def _split(text: str) -> Sequence[str]:
-    return [one.strip() for one in text.split(",") if one.strip()]
+    return {"name": name, "attributes": [one.strip() for one in attributes.split(",") if one.strip()]}
 
 
 def _relationship(said: str) -> dict[str, Any]:

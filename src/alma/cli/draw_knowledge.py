@@ -35,7 +35,7 @@ _KINDS = {
 
 def ingested(result: Ingested, root: Path) -> Iterator[Shape]:
     counts = result.counts
-    read = [_numbered(counts[name], name) for name in _READ if counts.get(name)]
+    read = [counted(counts[name], name.removesuffix("s")) for name in _READ if counts.get(name)]
     yield line(f"read {', '.join(read)}" if read else "there was nothing to read", "bold")
     yield from _new(counts, dry_run=result.dry_run)
     if counts.get("waiting"):
@@ -52,10 +52,6 @@ def ingested(result: Ingested, root: Path) -> Iterator[Shape]:
         said = ", ".join(f"{what} {number}" for what, number in sorted(result.left_out.items()))
         yield line(f"read, and left out on purpose: {said}", "dim")
     yield from _few("to know", result.notes, len(result.notes))
-
-
-def _numbered(number: int, plural: str) -> str:
-    return counted(number, plural.removesuffix("s"))
 
 
 def _new(counts: Mapping[str, int], *, dry_run: bool) -> Iterator[Shape]:

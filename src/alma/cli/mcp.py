@@ -41,7 +41,7 @@ def _register(actions: Subparsers, action: str, examples: str) -> None:
 
 def serve(args: argparse.Namespace, out: Output) -> int:
     """Standard output belongs to the protocol: nothing is said there."""
-    serving.run(serving.options(args, args.config))
+    serving.run(serving.read_options(args, args.config))
     return 0
 
 

@@ -62,7 +62,7 @@ def _register_serve(commands: Subparsers) -> None:
 
 
 def serve(args: argparse.Namespace, out: Output) -> int:
-    serving.serve(serving.options(args, args.config))
+    serving.serve(serving.read_options(args, args.config))
     return 0
 
 

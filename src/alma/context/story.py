@@ -17,12 +17,11 @@ from ..engine.inject.escape import escape
 from ..engine.inject.prompt import tokens
 from ..engine.inject.quote import quote_data
 from ..engine.rule_lines import describe_occasion
-from ..engine.rules import is_old_fix
+from ..engine.rules import list_standing_rules
 from ..engine.text import shorten
 from ..types.kinds import MemoryType, Result, quoted_why
 from ..types.query import Where, visible_users
 from ..types.record import Record, Status
-from ..types.rules import EVERYWHERE
 from ..types.sources import QUOTED
 
 _WEIGHED = 10_000
@@ -105,18 +104,7 @@ class _Ranked:
         return self._best(self._engine.store.scan(where, _WEIGHED), told)
 
     def rules(self, agents: tuple[str, ...], users: Collection[str]) -> list[str]:
-        """What was said for one session holds in no other."""
-        where = Where(
-            kinds={MemoryType.RULE},
-            projects={self._engine.project, EVERYWHERE},
-            agents=agents,
-            users=users,
-            sessions={""},
-            statuses={Status.ACTIVE},
-            valid_at=self._engine.clock(),
-        )
-        held = self._engine.store.scan(where, _WEIGHED)
-        return self._best((one for one in held if not is_old_fix(one)), _rule)
+        return self._best(list_standing_rules(self._engine, agents, users, _WEIGHED), _rule)
 
     def _best(self, records: Iterable[Record], told: Told) -> list[str]:
         ranked = nsmallest(_TOLD, records, key=lambda one: (-round(strength(one, self._now), 6), one.id))

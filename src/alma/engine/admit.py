@@ -222,6 +222,14 @@ def revise(engine: Engine, record: Record, **changes: Any) -> Record:
     return replace(record, updated_at=engine.clock(), version=record.version + 1, **changes)
 
 
+def make_marker(engine: Engine, id: str, body: Mapping[str, Any], held: Record | None = None, **fields: Any) -> Record:
+    """Return a marker with this body: the next version of `held`, or a new record with these fields."""
+    if held is not None:
+        return revise(engine, held, body=body)
+    draft = Draft(kind="marker", body=body, provenance=Provenance(Origin.SYSTEM))
+    return build(engine, draft, (), id=id, **fields)
+
+
 def rewrite(engine: Engine, record: Record, body: Mapping[str, Any], **changes: Any) -> Record:
     """The next version with another body, its text and vectors along with it."""
     kind = KINDS[record.kind]
@@ -324,8 +332,7 @@ def marker(engine: Engine) -> Record | None:
 
 
 def embedder_marker(engine: Engine, embedder: str) -> Record:
-    draft = Draft(kind="marker", body={"value": embedder}, provenance=Provenance(Origin.SYSTEM))
-    return replace(build(engine, draft, ()), id=EMBEDDER_MARKER, project="")
+    return make_marker(engine, EMBEDDER_MARKER, {"value": embedder}, project="")
 
 
 def mismatch(held: str, wanted: str) -> EmbedderMismatchError:

@@ -6,7 +6,6 @@ two processes that write the same turn meet in a conflict. Told again, a convers
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,8 @@ from ..types.vector import Vector
 from .admit import build, clean, commit, revise, screen
 from .context import Engine
 from .drafts import Draft
-from .tombstones import buried
+from .text import digest
+from .tombstones import find_deleted_keys
 
 SAID_CHARS = 20_000
 """So much of what its people said is also searched as one text; each turn is searched itself, wherever it stands."""
@@ -88,16 +88,16 @@ def record(engine: Engine, conversations: Sequence[Conversation]) -> list[Record
     def attempt() -> tuple[dict[str, Record], list[Record]]:
         held = {one.id: one for one in engine.store.get([one.id for one in prepared])}
         keys = [turn.key for one in prepared for turn in one.turns]
-        known = _known(engine, keys) | buried(engine, [*keys, *(one.id for one in prepared)])
+        known = _known(engine, keys) | find_deleted_keys(engine, [*keys, *(one.id for one in prepared)])
         made = [_grown(engine, one, held.get(one.id), known) for one in prepared]
         return {episode.id: episode for episode, _ in made}, [changed for _, some in made for changed in some]
 
     episodes = commit(engine, attempt)
-    for id in buried(engine, episodes):
+    for id in find_deleted_keys(engine, episodes):
         # Deleted while it was being written: what came after the deletion goes too.
         episodes[id] = replace(episodes[id], status=Status.RETIRED)
         engine.store.delete([id, *(turn.id for turn in turns(engine, episodes[id]))])
-    return [episodes[_id(engine, one)] for one in conversations]
+    return [episodes[f"epi_{_digest(engine, one)}"] for one in conversations]
 
 
 def _joined(conversations: Iterable[Conversation]) -> list[Conversation]:
@@ -120,14 +120,9 @@ def _followed(first: Conversation, second: Conversation) -> Conversation:
     )
 
 
-def _id(engine: Engine, conversation: Conversation) -> str:
-    return f"epi_{_digest(engine, conversation)}"
-
-
 def _digest(engine: Engine, conversation: Conversation) -> str:
     """A session belongs to an agent and a user: two people may both call theirs 'chat'."""
-    name = "\x1f".join((engine.project, conversation.agent, conversation.user, conversation.session))
-    return hashlib.blake2b(name.encode("utf-8"), digest_size=10).hexdigest()
+    return digest(engine.project, conversation.agent, conversation.user, conversation.session, size=10)
 
 
 def _prepare(engine: Engine, conversations: Sequence[Conversation]) -> list[_Prepared]:
@@ -149,7 +144,7 @@ def _prepare(engine: Engine, conversations: Sequence[Conversation]) -> list[_Pre
 
 
 def _drafts(engine: Engine, conversation: Conversation) -> list[Draft]:
-    digest = _digest(engine, conversation)
+    owner = _digest(engine, conversation)
     made = []
     for turn, identity in zip(conversation.turns, _identities(conversation.turns), strict=True):
         draft = Draft(
@@ -161,7 +156,7 @@ def _drafts(engine: Engine, conversation: Conversation) -> list[Draft]:
             provenance=turn.provenance,
             tags=conversation.tags,
         )
-        made.append(replace(screen(engine, draft), key=_hash(digest, *identity)))
+        made.append(replace(screen(engine, draft), key=digest(owner, *identity)))
     return made
 
 
@@ -178,10 +173,6 @@ def _identities(turns: Sequence[Said]) -> Iterator[tuple[str, ...]]:
         said = ("said", str(place) if turn.at is None else str(to_iso(turn.at)), turn.speaker, turn.text)
         seen[said] += 1
         yield (*said, str(seen[said]))
-
-
-def _hash(*parts: str) -> str:
-    return hashlib.blake2b("\x1f".join(parts).encode("utf-8"), digest_size=16).hexdigest()
 
 
 def _known(engine: Engine, keys: Sequence[str]) -> set[str]:
@@ -276,7 +267,7 @@ def without(engine: Engine, turn: Record) -> list[Record]:
         return []
     [episode] = found
     others = [one for one in turns(engine, episode) if one.id != turn.id]
-    gone = buried(engine, [one.key for one in others])
+    gone = find_deleted_keys(engine, [one.key for one in others])
     left = [one for one in others if one.key not in gone]
     said = [one.text for one in left if speech.is_person(one.body["speaker"])]
     title = str(episode.body["title"])

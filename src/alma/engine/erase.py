@@ -17,7 +17,7 @@ from ..types.kinds import KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status
 from ..types.rules import EVERYWHERE
-from .admit import build, revise
+from .admit import build, make_marker, revise
 from .context import Engine
 from .distil.groups import Attempt, Groups, lesson_id, share_label
 from .distil.lessons import Case, describe_lesson, settle, with_error
@@ -50,8 +50,7 @@ def bury(engine: Engine, record: Record, held: Record | None) -> list[Record]:
 
 def salt_marker(engine: Engine, salts: Sequence[str]) -> Record:
     """Return the first version of the record that holds the salts of a store."""
-    draft = Draft(kind="marker", body={"value": list(salts)}, provenance=Provenance(Origin.SYSTEM))
-    return build(engine, draft, (), id=SALT_MARKER, project="")
+    return make_marker(engine, SALT_MARKER, {"value": list(salts)}, project="")
 
 
 def unquote(engine: Engine, record: Record) -> list[Record]:

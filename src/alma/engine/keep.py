@@ -7,9 +7,8 @@ whoever drains it, and whenever they were killed, each event counts once.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +20,7 @@ from ..types.kinds import MemoryType
 from ..types.quoting import quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
-from .admit import build, clean, commit
+from .admit import build, clean, commit, make_marker
 from .capture.attendance import Attendance
 from .capture.story import Heard, Note, Ran, Shown, Signal, Story
 from .context import Engine
@@ -31,7 +30,7 @@ from .episodes import Conversation, Said, record
 from .follow import judged, verdicts
 from .observations import observe_repairs
 from .rules import AGENT, Taught, Teaching, teaching
-from .text import shorten
+from .text import digest, shorten
 
 _TITLE_CHARS = 80
 _TASK_CHARS = 300
@@ -65,7 +64,7 @@ def mark_of(engine: Engine, session: str) -> Mark:
 
 
 def _mark_id(session: str) -> str:
-    return f"mrk_journal_{hashlib.blake2b(session.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
+    return f"mrk_journal_{digest(session)}"
 
 
 def unmark(engine: Engine, session: str) -> None:
@@ -73,13 +72,9 @@ def unmark(engine: Engine, session: str) -> None:
     engine.store.delete([_mark_id(session)])
 
 
-def _marked(engine: Engine, session: str, mark: Mark) -> list[Record]:
-    value = {"file": mark.file, "offset": mark.offset, "transcript": mark.transcript}
-    held = engine.store.get([_mark_id(session)])
-    if held:
-        return [replace(held[0], body={"value": value}, updated_at=engine.clock(), version=held[0].version + 1)]
-    draft = Draft(kind="marker", body={"value": value}, provenance=Provenance(Origin.SYSTEM))
-    return [replace(build(engine, draft, ()), id=_mark_id(session), project="")]
+def _make_mark(engine: Engine, session: str, mark: Mark) -> Record:
+    held = next(iter(engine.store.get([_mark_id(session)])), None)
+    return make_marker(engine, _mark_id(session), {"value": asdict(mark)}, held, project="")
 
 
 def keep(engine: Engine, story: Story, mark: Mark) -> Kept | None:
@@ -109,7 +104,7 @@ def keep(engine: Engine, story: Story, mark: Mark) -> Kept | None:
         kept = Kept(
             len(turns), tuple(made), followed, len(found) - followed, story.project, story.session, tuple(observed)
         )
-        return kept, [*changed.values(), *observed, *notes, *_marked(engine, story.session, mark)]
+        return kept, [*changed.values(), *observed, *notes, _make_mark(engine, story.session, mark)]
 
     return commit(engine, attempt)
 
@@ -286,12 +281,8 @@ def _answers(story: Story, since: int) -> list[list[Ran]]:
         following = starts[place + 1] if place + 1 < len(starts) else None
         end = next((one for one in ends if one > start and (following is None or one < following)), following)
         if end is not None and end > since:
-            answers.append([ran for ran in story.ran if _within(ran, start, end)])
+            answers.append([ran for ran in story.ran if start < ran.offset <= end])
     return answers
-
-
-def _within(ran: Ran, start: int, end: int) -> bool:
-    return start < ran.offset <= end
 
 
 def _rules(engine: Engine, ids: Sequence[str]) -> list[Record]:

@@ -17,7 +17,7 @@ from ..reading.port import Repair
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.quoting import quote_output
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import RuleSource
 from .admit import build, change, clean, commit, key_of, revise, screen
 from .capture.mends import Fixed
@@ -28,20 +28,19 @@ from .redact import redact
 from .rules import AGENT
 from .safety import find_doubtful_change, find_weakening
 from .text import shorten
-from .tombstones import buried
+from .tombstones import find_deleted_keys
 
 OBSERVATION = "observation"
 NO_LESSON = "the model sees no lesson in it"
 _COMMAND_CHARS = 160
 _NOTE_CHARS = 200
 _SOURCES = 50
-_LIVE = (Status.ACTIVE, Status.CANDIDATE)
 _ARROW = " → "
 """Between the two commands in `said` of a rule that an earlier version made of a repair."""
 
 
 def observe_repairs(engine: Engine, session: str, repairs: Iterable[Fixed]) -> list[Record]:
-    """Return the observations to store for these repairs, counted on from those that are held."""
+    """Return the observations to store for these repairs, counted on from those that are stored."""
     changed: dict[str, Record] = {}
     repairs = list(repairs)
     cases = [Repair(*(redact(text).text for text in (one.failed, one.error, one.worked))) for one in repairs]
@@ -49,33 +48,34 @@ def observe_repairs(engine: Engine, session: str, repairs: Iterable[Fixed]) -> l
         if not shown.note:
             continue
         programs = find_programs(split_command(shown.repair.failed))
-        body = {
-            "failed": quote_command(repair.failed),
-            "worked": quote_command(repair.worked),
-            "trigger": f"running {programs[0]}" if programs else "",
-            "source": str(RuleSource.FIX),
-            "prefer": [],
-            "avoid": [],
-            "concern": find_concern(repair.failed, repair.worked),
-            "metadata": {"sources": [], "sessions": []},
-        }
-        draft = draft_observation(engine, body)
-        held = changed.get(draft.key) or find_observation(engine, draft.key)
-        if held is None and buried(engine, [draft.key]):
+        trigger = f"running {programs[0]}" if programs else ""
+        draft = draft_observation(engine, repair.failed, repair.worked, trigger=trigger)
+        stored = changed.get(draft.key) or find_observation(engine, draft.key)
+        if stored is None and find_deleted_keys(engine, [draft.key]):
             continue
-        record = held or build(engine, draft, (), status=Status.CANDIDATE)
+        record = stored or build(engine, draft, (), status=Status.CANDIDATE)
         # With edits in between it may have been these that helped. Where the output does not name what was changed, the
         # change may have nothing to do with it.
         counted = count_repair(record, repair, session, lasting=names_change(shown.repair) and not repair.edits)
         if counted is None:
             continue
-        if held is not None and held.key not in changed:
-            counted = revise(engine, held, body=counted.body, status=counted.status)
+        if stored is not None and stored.key not in changed:
+            counted = revise(engine, stored, body=counted.body, status=counted.status)
         changed[draft.key] = counted
     return list(changed.values())
 
 
-def draft_observation(engine: Engine, body: Mapping[str, Any]) -> Draft:
+def draft_observation(engine: Engine, failed: str, worked: str, **fields: Any) -> Draft:
+    body = {
+        "failed": quote_command(failed),
+        "worked": quote_command(worked),
+        "source": str(RuleSource.FIX),
+        "prefer": [],
+        "avoid": [],
+        "concern": find_concern(failed, worked),
+        "metadata": {"sources": [], "sessions": []},
+        **fields,
+    }
     source = Provenance(Origin.OUTCOME, Trust.LEARNED, source=str(RuleSource.FIX))
     return screen(engine, Draft(kind=OBSERVATION, agent=AGENT, body=dress_observation(body), provenance=source))
 
@@ -89,7 +89,7 @@ def count_repair(record: Record, repair: Fixed, session: str, *, lasting: bool) 
     """Return the observation with one more repair counted; None when this one was counted before."""
     metadata = dict(record.body["metadata"])
     source = ":".join(repair.ids)
-    if source in metadata["sources"] or record.status not in _LIVE:
+    if source in metadata["sources"] or record.status not in LIVE:
         return None
     sessions = list(dict.fromkeys([*metadata["sessions"], session]))[-_SOURCES:]
     metadata |= {"sources": [*metadata["sources"], source][-_SOURCES:], "sessions": sessions}
@@ -157,7 +157,7 @@ def delete_observation(engine: Engine, record: Record) -> None:
 
 def adopt_old_fixes(engine: Engine) -> int:
     """Turn the rules that earlier versions made of repairs into observations; return how many there were."""
-    statuses = (*_LIVE, Status.ARCHIVED)
+    statuses = (*LIVE, Status.ARCHIVED)
     rules = engine.store.scan(Where(kinds={MemoryType.RULE}, statuses=statuses))
     old = [one.id for one in rules if one.body.get("source") == RuleSource.FIX]
     if not old:
@@ -165,32 +165,20 @@ def adopt_old_fixes(engine: Engine) -> int:
 
     def attempt() -> tuple[int, Sequence[Record]]:
         records: list[Record] = []
-        held = [one for one in engine.store.get(old) if one.status in statuses]
-        for one in held:
+        stored = [one for one in engine.store.get(old) if one.status in statuses]
+        for one in stored:
             records += [revise(engine, one, status=Status.RETIRED), change(engine, one, "became an observation")]
             failed, arrow, worked = str(one.body["said"]).partition(_ARROW)
-            if arrow and one.status in _LIVE:
+            if arrow and one.status in LIVE:
                 records.append(adopt_old_fix(engine, one, failed, worked))
-        return len(held), records
+        return len(stored), records
 
     return commit(engine, attempt)
 
 
 def adopt_old_fix(engine: Engine, rule: Record, failed: str, worked: str) -> Record:
     seen = 1 + int(rule.body.get("metadata", {}).get("repeats", 0))
-    concern = find_concern(failed, worked)
-    body = {
-        "failed": quote_command(failed),
-        "worked": quote_command(worked),
-        "failures": seen,
-        "successes": seen,
-        "trigger": rule.body["trigger"],
-        "source": str(RuleSource.FIX),
-        "prefer": list(rule.body["prefer"]),
-        "avoid": list(rule.body["avoid"]),
-        "concern": concern,
-        "metadata": {"sources": [], "sessions": []},
-    }
-    status = Status.CANDIDATE if concern else rule.status
-    draft = draft_observation(engine, body)
+    fields = {name: rule.body[name] for name in ("trigger", "prefer", "avoid")}
+    draft = draft_observation(engine, failed, worked, failures=seen, successes=seen, **fields)
+    status = Status.CANDIDATE if draft.body["concern"] else rule.status
     return build(engine, draft, (), project=rule.project, status=status, created_at=rule.created_at)

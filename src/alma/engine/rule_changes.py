@@ -13,19 +13,17 @@ from ..errors import NotFoundError, ValidationError
 from ..reading.local_rules import find_choice
 from ..types.kinds import MemoryType
 from ..types.query import Where
-from ..types.record import Origin, Record, Status, Trust
-from ..types.rules import EVERYWHERE, MACHINE_TAUGHT, Reach, RuleSource
+from ..types.record import LIVE, Origin, Record, Status, Trust
+from ..types.rules import EVERYWHERE, LASTING, MACHINE_TAUGHT, Reach, RuleSource
 from . import edit
 from .admit import change, clean, commit, key_of, revise, rewrite
 from .context import Engine
 from .rules import RULE_CHARS, contradicted, dressed
 from .text import normalise
 
-LIVE = (Status.ACTIVE, Status.CANDIDATE)
 WORDS = ("rule", "trigger", "why")
 _FIELDS = (*WORDS, "prefer", "avoid", "source")
 _BY_PERSON = ("edited", "accepted", "restored")
-_LASTING = (Reach.PROJECT, Reach.ALWAYS)
 _PART_CHARS = 240
 _LEAST_QUOTE = 12
 """A shorter sentence ("use tabs") may be part of many that have nothing to do with the rule."""
@@ -70,7 +68,7 @@ def restore(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
             statuses = (one["before"].get("status") for one in lines)
             before = {"status": next((one for one in statuses if one in LIVE), Status.ACTIVE)}
             if record.status is Status.SUPERSEDED and not record.body.get("put_away"):
-                before["reach"] = record.body["reach"] if record.body["reach"] in _LASTING else Reach.PROJECT
+                before["reach"] = record.body["reach"] if record.body["reach"] in LASTING else Reach.PROJECT
         else:
             before = next((one["before"] for one in lines if one["verb"] in _BY_PERSON and one["before"]), {})
         fields = {name: before[name] for name in _FIELDS if before.get(name, record.body[name]) != record.body[name]}
@@ -119,8 +117,8 @@ def _apply(
     project: str = "",
 ) -> tuple[tuple[Record, list[Record]], list[Record]]:
     status = record.status if status is None else status
-    session = "" if reach in _LASTING else record.session or session
-    if reach not in _LASTING and not session:
+    session = "" if reach in LASTING else record.session or session
+    if reach not in LASTING and not session:
         raise ValidationError(f"reach {str(reach)!r} needs a session: pass its id, or use 'project' or 'always'")
     own = project or (record.project if record.project != EVERYWHERE else engine.project)
     place = EVERYWHERE if reach is Reach.ALWAYS else own

@@ -34,7 +34,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _PAIRS = (("(", ")"), ("[", "]"), ("{", "}"), ("“", "”"))
 
 
-def line(body: Mapping[str, Any]) -> str:
+def format_line(body: Mapping[str, Any]) -> str:
     """Return the rule as one line of Markdown that cannot break out of its list."""
     # Loaded here: its patterns take a while to compile.
     from .inject.escape import escape

@@ -10,7 +10,7 @@ told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -19,12 +19,12 @@ from ..types.ids import new_id
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.rules import EVERYWHERE, Reach, RuleSource
+from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from ..types.vector import Vector
-from .admit import Attempting, build, change, clean, key_of, revise, screen
+from .admit import build, change, clean, key_of, revise, screen
 from .context import Engine
 from .drafts import Draft
-from .rule_lines import line
+from .rule_lines import format_line
 from .search import by_meaning, by_words
 from .text import content_words, is_common, shorten, stem
 from .tombstones import find_tombstones
@@ -37,7 +37,6 @@ _SAID_CHARS = 500
 _ALIKE = 12
 _SOURCES = 50
 _LIVE = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
-_LONG_LIVED = (Reach.PROJECT, Reach.ALWAYS)
 _HABIT = 3
 """In so many sessions a person says "for this session" before it is taken for more."""
 _SPOKEN = frozenset((RuleSource.NOTE, RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.IMPORT))
@@ -91,9 +90,15 @@ class Taught:
     """The ids of rules it contradicts and took the place of."""
 
 
-def teaching(engine: Engine, teachings: Sequence[Teaching]) -> TeachAttempt:
-    """Prepare once, so that a commit may be tried several times."""
-    return TeachAttempt(engine, [_prepared(engine, one) for one in teachings])
+def teaching(engine: Engine, teachings: Sequence[Teaching]) -> Callable[[], tuple[list[Taught], list[Record]]]:
+    """Prepare teachings once, so that a commit may be tried several times."""
+    prepared = [_prepared(engine, one) for one in teachings]
+
+    def attempt() -> tuple[list[Taught], list[Record]]:
+        lesson = _Lesson(engine)
+        return [lesson.teach(one) for one in prepared], lesson.records()
+
+    return attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ def _prepared(engine: Engine, one: Teaching) -> _Prepared:
         kind=MemoryType.RULE,
         agent=one.agent,
         user=one.user,
-        session="" if one.reach in _LONG_LIVED else one.session,
+        session="" if one.reach in LASTING else one.session,
         body=body,
         provenance=one.provenance or Provenance(_ORIGINS[one.source], trust, one.episodes, str(one.source)),
         tags=one.tags,
@@ -151,12 +156,27 @@ def is_old_fix(record: Record) -> bool:
     return record.kind == MemoryType.RULE and record.body.get("source") == RuleSource.FIX
 
 
+def list_standing_rules(engine: Engine, agents: Collection[str], users: Collection[str], limit: int) -> list[Record]:
+    """Return the newest rules that hold in every session, of this project and of all projects."""
+    where = Where(
+        kinds={MemoryType.RULE},
+        projects={engine.project, EVERYWHERE},
+        agents=agents,
+        users=users,
+        # What was said for one session holds in no other.
+        sessions={""},
+        statuses={Status.ACTIVE},
+        valid_at=engine.clock(),
+    )
+    return [one for one in engine.store.scan(where, limit) if not is_old_fix(one)]
+
+
 # -- how it reads
 
 
 def dressed(body: Mapping[str, Any]) -> dict[str, Any]:
     """The body with the line that hosts are shown and the words that make it relevant."""
-    return {**body, "line": line(body), "cues": cues(body)}
+    return {**body, "line": format_line(body), "cues": cues(body)}
 
 
 def cues(body: Mapping[str, Any]) -> list[str]:
@@ -167,27 +187,6 @@ def cues(body: Mapping[str, Any]) -> list[str]:
 
 
 # -- teaching
-
-
-class TeachAttempt:
-    """What is put when these teachings are admitted, made from what is held at the moment of asking."""
-
-    def __init__(self, engine: Engine, prepared: Sequence[_Prepared]) -> None:
-        self._engine = engine
-        self._prepared = prepared
-
-    def __call__(self) -> tuple[list[Taught], list[Record]]:
-        lesson = _Lesson(self._engine)
-        return [lesson.teach(one) for one in self._prepared], lesson.records()
-
-    def attempting(self) -> Attempting:
-        """For callers who want the records only."""
-
-        def attempt() -> tuple[list[Record], list[Record]]:
-            taught, records = self()
-            return [one.record for one in taught if one.record is not None], records
-
-        return attempt
 
 
 class _Lesson:
@@ -235,7 +234,11 @@ class _Lesson:
 
     def _joined(self, one: _Prepared, same: Sequence[Record]) -> Record | None:
         """Which of the records that say the same it adds to: none, while it may be a wish of several moments."""
-        near = [held for held in same if held.session in ("", one.draft.session) or _taught(one, held)]
+        near = [
+            held
+            for held in same
+            if held.session in ("", one.draft.session) or one.teaching.id in held.body["metadata"]["sources"]
+        ]
         if near or not one.draft.session:
             return next(iter(near or same), None)
         sessions = {held.session for held in same} | {one.draft.session}
@@ -253,8 +256,8 @@ class _Lesson:
         body = {**held.body, "metadata": metadata}
         changes: dict[str, Any] = {}
         verb = "repeated"
-        if held.session and (given.reach in _LONG_LIVED or given.session != held.session):
-            reach = given.reach if given.reach in _LONG_LIVED else Reach.PROJECT
+        if held.session and (given.reach in LASTING or given.session != held.session):
+            reach = given.reach if given.reach in LASTING else Reach.PROJECT
             body["reach"] = str(reach)
             changes |= {"session": "", "project": EVERYWHERE if reach is Reach.ALWAYS else held.project}
             verb = "promoted"
@@ -267,7 +270,7 @@ class _Lesson:
         if may_activate and is_waiting and _confirms(given):
             changes["status"] = Status.ACTIVE
             verb = "confirmed" if verb == "repeated" else verb
-        if may_activate and given.explicit and given.sure:
+        if may_activate and given.explicit:
             body |= {"source": str(given.source), "rule": one.draft.body["rule"], "put_away": False}
             changes["status"] = Status.ACTIVE
             if one.draft.provenance.weight > held.provenance.weight:
@@ -303,11 +306,8 @@ class _Lesson:
                         valid_to=now if held.valid_from is None or held.valid_from < now else None,
                     )
                 )
-                why = (
-                    "the model says that a later rule replaces it"
-                    if held.id in named
-                    else "a later rule contradicts it"
-                )
+                is_named = held.id in named
+                why = "the model says that a later rule replaces it" if is_named else "a later rule contradicts it"
                 self._note(held, "superseded", f"{why}: {record.body['rule']}", held, record.id)
                 gone.append(held.id)
         return tuple(gone)
@@ -373,10 +373,6 @@ def _after(teaching: Teaching, stone: Record) -> bool:
     return teaching.at is not None and teaching.at > stone.created_at
 
 
-def _taught(one: _Prepared, held: Record) -> bool:
-    return one.teaching.id in held.body["metadata"]["sources"]
-
-
 def _lasts(one: _Prepared) -> bool:
     """Whether what was said of a moment can be meant for others as well."""
     from ..reading.local_rules import is_self_contained
@@ -387,17 +383,12 @@ def _lasts(one: _Prepared) -> bool:
 
 def _confirms(given: Teaching) -> bool:
     """Whether a repetition makes a rule of what was waiting."""
-    if given.explicit and given.sure:
-        return True
     if given.source is RuleSource.DENIAL:
         # What refuses is a machine, and it refuses again what is tried again.
         return False
-    if given.source is RuleSource.IMPORT:
-        # A page that says it again is no second voice.
-        return given.sure
     if given.source is RuleSource.EDIT:
         # A person who changes the same thing again means it.
-        return given.reach in _LONG_LIVED
+        return given.reach in LASTING
     # Heard again in words that were in doubt before, it is still in doubt.
     return given.sure
 

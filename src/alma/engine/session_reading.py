@@ -7,8 +7,8 @@ rule. All changes of one reading are stored in one transaction with the mark of 
 
 from __future__ import annotations
 
-import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -21,20 +21,19 @@ from ..reading.pasted import remove_pasted
 from ..reading.port import Known, Repair, Role, RuleProposal, Turn, Verdict
 from ..types.kinds import MemoryType
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.rules import EVERYWHERE, Reach, RuleSource
-from .admit import build, change, clean, commit, key_of, revise, rewrite
+from ..types.record import LIVE, Origin, Record, Status, Trust
+from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
+from .admit import change, clean, commit, key_of, make_marker, revise, rewrite
 from .capture.attendance import Attendance
 from .capture.story import Fixed, Heard, Story
 from .context import Engine
-from .drafts import Draft
 from .follow import judged
 from .keep import make_teaching, mark_of, teachings
 from .observations import explain_observation, find_repair
 from .rules import AGENT, RULE_CHARS, Taught, Teaching, contradicted, dressed, teaching
 from .safety import find_weakening
-from .text import is_common, shorten, stems
-from .tombstones import buried
+from .text import digest, is_common, shorten, stems
+from .tombstones import find_deleted_keys
 
 TAG = "reading"
 _MAX_TURNS = 75
@@ -42,8 +41,6 @@ _MAX_KNOWN = 60
 _MAX_REPAIRS = 20
 _SCRIPTS = 0x2E80
 """Where the Chinese, Japanese and Korean characters begin."""
-_LASTING = (Reach.PROJECT, Reach.ALWAYS)
-_LIVE = (Status.ACTIVE, Status.CANDIDATE)
 _HEARD = (RuleSource.CORRECTION, RuleSource.PREFERENCE)
 _BREAK = re.compile(r"[;,.:]\s+|\s+(?:and|but|instead)\s+")
 _PROHIBITION = re.compile(r"\W*(?:never|do not|don't|don’t|avoid|stop)\b(?!.*\b(?:without|unless|forget|skip)\b)", re.I)
@@ -90,8 +87,8 @@ def change_progress(engine: Engine, session: str, **changes: Any) -> None:
     """Change what is noted about a session, if anything is."""
 
     def attempt() -> tuple[None, list[Record]]:
-        held = load_progress(engine, session)
-        return None, [] if held is None else [_progress_record(engine, replace(held, **changes))]
+        stored = load_progress(engine, session)
+        return None, [] if stored is None else [_progress_record(engine, replace(stored, **changes))]
 
     commit(engine, attempt)
 
@@ -105,13 +102,12 @@ def queue_session(engine: Engine, story: Story, file: str, since: int, *, is_all
 
     What was recorded while no model was allowed is never read later.
     """
-    held = load_progress(engine, story.session)
-    is_waiting = held is not None and held.file == file and held.is_waiting
-    if held is not None and is_waiting:
-        if not is_allowed or held.has_ended != story.ended:
+    stored = load_progress(engine, story.session) or Progress(session=story.session, project=engine.project)
+    if stored.file == file and stored.is_waiting:
+        if not is_allowed or stored.has_ended != story.ended:
             change_progress(engine, story.session, is_waiting=is_allowed, has_ended=story.ended)
         return
-    start = max(since, held.offset) if held is not None and held.file == file else since
+    start = max(since, stored.offset) if stored.file == file else since
     if is_allowed and any(one.offset > start and is_candidate(one) for one in story.heard):
         fresh = Progress(
             session=story.session,
@@ -120,24 +116,22 @@ def queue_session(engine: Engine, story: Story, file: str, since: int, *, is_all
             offset=start,
             is_waiting=True,
             has_ended=story.ended,
-            read_at=held.read_at if held is not None else 0.0,
-            dropped=held.dropped if held is not None else {},
+            read_at=stored.read_at,
+            dropped=stored.dropped,
         )
         commit(engine, lambda: (None, [_progress_record(engine, fresh)]))
 
 
 def _progress_id(session: str) -> str:
-    return f"mrk_reading_{hashlib.blake2b(session.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
+    return f"mrk_reading_{digest(session)}"
 
 
 def _progress_record(engine: Engine, progress: Progress) -> Record:
-    body = {"value": asdict(progress)}
-    held = engine.store.get([_progress_id(progress.session)])
-    if held:
-        return revise(engine, held[0], body=body)
-    draft = Draft(kind="marker", session=progress.session, body=body, provenance=Provenance(Origin.SYSTEM), tags=(TAG,))
+    name = _progress_id(progress.session)
+    stored = next(iter(engine.store.get([name])), None)
     # It belongs to its project, so that it is erased with it.
-    return build(engine, draft, (), id=_progress_id(progress.session), project=progress.project)
+    place = {"session": progress.session, "project": progress.project, "tags": (TAG,)}
+    return make_marker(engine, name, {"value": asdict(progress)}, stored, **place)
 
 
 def _decode_progress(record: Record) -> Progress:
@@ -212,10 +206,10 @@ def read_part(model: Model, part: Part) -> Reading:
     proposals = []
     for one in reader.find_rules(part.list_turns(), part.known):
         if any(suspicious(text) for text in (one.rule, one.trigger, one.reason, one.general)):
-            reader.dropped.add(READS_LIKE_AN_ATTACK)
+            reader.dropped[READS_LIKE_AN_ATTACK] += 1
         else:
             proposals.append(one)
-    return Reading(tuple(proposals), dict(reader.dropped.counts))
+    return Reading(tuple(proposals), dict(reader.dropped))
 
 
 def read_repairs(model: Model, part: Part) -> dict[str, str]:
@@ -226,11 +220,11 @@ def read_repairs(model: Model, part: Part) -> dict[str, str]:
     observations = reader.explain_repairs([Repair(one.failed, one.error, one.worked) for _, one in part.repairs])
     notes = {name: one.note for (name, _), one in zip(part.repairs, observations, strict=True)}
     # A note that was dropped does not say that there is no lesson.
-    return {name: note for name, note in notes.items() if (note or not reader.dropped.counts) and not suspicious(note)}
+    return {name: note for name, note in notes.items() if (note or not reader.dropped) and not suspicious(note)}
 
 
 def _find_rules(engine: Engine) -> list[Record]:
-    where = Where(kinds={MemoryType.RULE}, projects={engine.project, EVERYWHERE}, statuses=set(_LIVE))
+    where = Where(kinds={MemoryType.RULE}, projects={engine.project, EVERYWHERE}, statuses=set(LIVE))
     return list(engine.store.scan(where))
 
 
@@ -250,27 +244,24 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
     """Store what a reading teaches, and that the session was read so far. None when somebody else was faster."""
 
     def attempt() -> tuple[Applied | None, list[Record]]:
-        held = load_progress(engine, part.story.session)
-        if held is None or (held.file, held.offset) != (progress.file, part.since):
+        stored = load_progress(engine, part.story.session)
+        if stored is None or (stored.file, stored.offset) != (progress.file, part.since):
             return None, []
         changes = _Changes(engine, part)
         for proposal in reading.proposals:
             changes.take_proposal(proposal)
         applied, records = changes.finish(is_complete=not reading.dropped)
-        mark = mark_of(engine, held.session)
-        dropped = dict(held.dropped)
-        for reason, count in reading.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
+        mark = mark_of(engine, stored.session)
         done = Progress(
-            session=held.session,
-            project=held.project,
-            file=held.file,
+            session=stored.session,
+            project=stored.project,
+            file=stored.file,
             offset=part.until,
             # More of the session may have been taken in while the model was reading.
-            is_waiting=mark.file == held.file and mark.offset > part.until,
-            has_ended=held.has_ended,
+            is_waiting=mark.file == stored.file and mark.offset > part.until,
+            has_ended=stored.has_ended,
             read_at=engine.clock().timestamp(),
-            dropped=dropped,
+            dropped=dict(Counter(stored.dropped) + Counter(reading.dropped)),
         )
         observations = [
             explain_observation(engine, one, reading.notes[one.id])
@@ -314,8 +305,8 @@ class _Changes:
         elif local is not None:
             self._refine_rule(local, proposal, heard, known)
         else:
-            given = self._teach_rule(proposal, heard, known)
-            self._teachings.append(given if is_first else replace(given, id=f"{given.id}:{len(self._teachings)}"))
+            lesson = self._teach_rule(proposal, heard, known)
+            self._teachings.append(lesson if is_first else replace(lesson, id=f"{lesson.id}:{len(self._teachings)}"))
         if proposal.general:
             self._teachings.append(self._suggest_general(proposal, heard))
 
@@ -347,7 +338,7 @@ class _Changes:
 
         In other words, such a rule would come back or stand there twice.
         """
-        statuses = {*_LIVE, Status.ARCHIVED, Status.SUPERSEDED}
+        statuses = {*LIVE, Status.ARCHIVED, Status.SUPERSEDED}
         where = Where(kinds={MemoryType.RULE}, projects={self._engine.project, EVERYWHERE}, statuses=statuses)
         counted = {
             turn
@@ -359,7 +350,7 @@ class _Changes:
             one.id: key_of(MemoryType.RULE, AGENT, "", {"rule": shorten(clean(one.rule), RULE_CHARS)})
             for one in teachings(self._part.story, self._part.since)
         }
-        gone = buried(self._engine, keys.values())
+        gone = find_deleted_keys(self._engine, keys.values())
         return counted | {turn for turn, key in keys.items() if key in gone and turn not in self._local}
 
     def _find_known(self, proposal: RuleProposal) -> Record | None:
@@ -370,10 +361,10 @@ class _Changes:
     def _teach_rule(self, proposal: RuleProposal, heard: Heard, known: Record | None) -> Teaching:
         prefer, avoid = find_choice(proposal.rule)
         checked = replace(proposal, is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
-        given = make_teaching(checked, heard, self._part.story.session)
-        assert given is not None, "only turns of a person are read"
+        lesson = make_teaching(checked, heard, self._part.story.session)
+        assert lesson is not None, "only turns of a person are read"
         supersedes = (known.id,) if known is not None else ()
-        return replace(given, metadata={**given.metadata, "reader": "model"}, supersedes=supersedes)
+        return replace(lesson, metadata={**lesson.metadata, "reader": "model"}, supersedes=supersedes)
 
     def _repeat_rule(self, known: Record, heard: Heard) -> Teaching:
         """The known rule in its own words, said once more."""
@@ -429,7 +420,7 @@ class _Changes:
             local,
             dressed(body),
             status=Status.ACTIVE if is_active or is_sound else local.status,
-            session="" if reach in _LASTING else self._part.story.session,
+            session="" if reach in LASTING else self._part.story.session,
             project=EVERYWHERE if reach is Reach.ALWAYS else local.project,
             key=key_of(local.kind, local.agent, local.user, body),
         )

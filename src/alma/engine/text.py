@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from ..types.unspaced import split_unspaced
+from ..unspaced import split_unspaced
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Hooks load this module, and have no time for `typing`.
+    from typing import Any
 
 _PIECE = re.compile(r"[^\W_]+")
 _SPACE = re.compile(r"\s+")
 _CASED = re.compile(r"(?P<flag>(?<![\w-])-{1,2}[A-Za-z][\w-]*)|[^-]+|-+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TRAILING = ".!?;:,… "
 
 STOP = frozenset(
@@ -69,10 +75,15 @@ _normalise_name = lru_cache(maxsize=4096)(normalise)
 
 def fingerprint(*parts: str) -> str:
     joined = "\x1f".join(_normalise_name(part) if len(part) < 32 else normalise(part) for part in parts)
+    return digest(joined)
+
+
+def digest(*parts: str, size: int = 16) -> str:
+    """Return a hash of these texts to the letter, in hexadecimal; `size` is in bytes."""
     # Loaded here because hooks have no time for it and no need.
     import hashlib
 
-    return hashlib.blake2b(joined.encode("utf-8"), digest_size=16).hexdigest()
+    return hashlib.blake2b("\x1f".join(parts).encode("utf-8", "replace"), digest_size=size).hexdigest()
 
 
 @lru_cache(maxsize=65536)
@@ -166,3 +177,14 @@ def passages(text: str, most: int) -> list[str]:
         pieces.append(rest[:cut].strip())
         rest = rest[cut:].strip()
     return [*pieces, rest] if rest else pieces
+
+
+def replace_surrogates(value: Any) -> Any:
+    """Return a JSON value without halves of surrogate pairs, which no file can hold."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [replace_surrogates(one) for one in value]
+    if isinstance(value, dict):
+        return {replace_surrogates(key): replace_surrogates(one) for key, one in value.items()}
+    return value

@@ -6,7 +6,7 @@ processes that change the same thing at once both get their way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import NotFoundError
@@ -65,14 +65,3 @@ def altered(engine: Engine, held: Record, body: Body, **fields: Any) -> Record:
         engine, draft(held.kind, body, agent=held.agent, user=held.user, session=held.session, tags=held.tags)
     )
     return rewrite(engine, held, screened.body, **fields)
-
-
-def alter(engine: Engine, kind: str, id: str, change: Callable[[Body], Body], **fields: Any) -> Record:
-    """Read, change and put, again and again until nobody else was faster. `change` may raise to leave all as it is."""
-
-    def attempt() -> tuple[Record, list[Record]]:
-        held = get(engine, kind, id)
-        fresh = altered(engine, held, change(held.body), **fields)
-        return fresh, [fresh]
-
-    return commit(engine, attempt)

@@ -67,12 +67,12 @@ def find_tombstones(engine: Engine, keys: Iterable[str]) -> dict[str, Record]:
     return {by_hash[stone.key]: stone for stone in engine.store.scan(where)}
 
 
-def buried(engine: Engine, keys: Iterable[str]) -> set[str]:
+def find_deleted_keys(engine: Engine, keys: Iterable[str]) -> set[str]:
     """Return those keys that belong to a deleted memory, which must not come back by itself."""
     return set(find_tombstones(engine, keys))
 
 
-def buried_ids(engine: Engine, ids: Iterable[str]) -> set[str]:
+def find_deleted_ids(engine: Engine, ids: Iterable[str]) -> set[str]:
     """Return those ids that belong to a deleted memory."""
     names = {tombstone_id(one): one for one in ids}
     return {names[one.id] for one in engine.store.get(list(names)) if one.status is Status.ACTIVE} if names else set()

@@ -17,7 +17,7 @@ from ..engine import validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.search import by_meaning, by_words
-from ..engine.text import normalise, passages
+from ..engine.text import digest, normalise, passages
 from ..errors import ModelError, ValidationError
 from ..ports import Model
 from ..reading.local import LocalReader
@@ -25,7 +25,7 @@ from ..reading.port import Known, MemoryProposal, Role, Topic, Turn
 from ..types.kinds import MemoryType, Result
 from ..types.query import Where
 from ..types.record import Status
-from .messages import Message, digest, read_messages
+from .messages import Message, read_messages
 from .types import Extracted, Extraction, Kind, Voice
 
 _SECTION_CHARS = 1_900
@@ -195,7 +195,7 @@ def _ask_model(model: Model, turns: Sequence[Turn], known: Sequence[Known]) -> _
         proposals = reader.find_memories(turns, known)
         while len(readings) >= _CACHED:
             readings.pop(next(iter(readings)))
-        readings[content] = proposals, reader.dropped.counts
+        readings[content] = proposals, dict(reader.dropped)
     return readings[content]
 
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
-from ..engine.text import shorten
+from ..engine.text import digest, shorten
 from ..opening import Holder
 from ..ports import Model
 from ..reading.port import Role
 from ..types.sources import find_source
 from .extractor import extract_conversation, extract_text, find_known_memories
-from .messages import digest, read_messages
+from .messages import read_messages
 from .types import Extracted, Extraction, Kept
 from .writing import keep
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +9,7 @@ from typing import Any
 
 from ..engine import validate
 from ..engine.admit import clean
+from ..engine.text import digest
 from ..errors import ValidationError
 from ..reading.port import Role
 from ..types.speech import is_person
@@ -74,8 +74,3 @@ def _read_content(content: object) -> str:
     if isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
         return "\n".join(filter(None, map(_read_content, content)))
     return ""
-
-
-def digest(*parts: str) -> str:
-    joined = "\x1f".join(parts)
-    return hashlib.blake2b(joined.encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..engine import edit, facts, rules, validate
-from ..engine.admit import Attempting, build, commit, screen
+from ..engine.admit import build, commit, make_marker, screen
 from ..engine.context import Engine
 from ..engine.distil import learn
 from ..engine.drafts import Draft, Episode, Statement
 from ..engine.inject.escape import suspicious
-from ..engine.text import fingerprint, shorten
-from ..engine.tombstones import buried, find_tombstones
+from ..engine.text import digest, fingerprint, shorten
+from ..engine.tombstones import find_deleted_keys, find_tombstones
 from ..engine.view import view
 from ..errors import ValidationError
 from ..types.kinds import KINDS, MemoryType, Result
@@ -29,12 +29,12 @@ from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
 from ..types.speech import by_name
 from .extractor import FORBIDS
-from .messages import digest
 from .types import Extracted, Kept, Kind, Voice
 
 if TYPE_CHECKING:
     from ..core import ALMA
 
+T = TypeVar("T")
 Written = tuple[Record | None, str]
 """What a finding became, and "made", "known", or why it was refused."""
 Attempt = Callable[[], tuple[list[Written], list[Record]]]
@@ -220,8 +220,7 @@ def _drop_marked(target: _Target, items: Sequence[_Item], tally: _Tally) -> list
 
 
 def _build_marks(engine: Engine, items: Sequence[_Item]) -> list[Record]:
-    draft = Draft(kind="marker", body={"value": "heard"}, provenance=Provenance(Origin.SYSTEM))
-    return [build(engine, draft, (), id=item.mark) for item in items]
+    return [make_marker(engine, item.mark, {"value": "heard"}) for item in items]
 
 
 # -- writing
@@ -281,12 +280,20 @@ def _choose_preparation(item: _Item) -> Callable[[_Target, Sequence[_Item]], Att
     return _prepare_rules if item.kind is Kind.CORRECTION else _prepare_lessons
 
 
-def _as_attempt(attempting: Attempting) -> Attempt:
+def _as_attempt(attempting: Callable[[], tuple[list[T], list[Record]]], describe: Callable[[T], Written]) -> Attempt:
     def attempt() -> tuple[list[Written], list[Record]]:
-        records, changed = attempting()
-        return [(one, "made" if one.version == 1 else "known") for one in records], changed
+        results, changed = attempting()
+        return [describe(one) for one in results], changed
 
     return attempt
+
+
+def _describe_record(record: Record) -> Written:
+    return record, "made" if record.version == 1 else "known"
+
+
+def _describe_rule(taught: rules.Taught) -> Written:
+    return taught.record, {"made": "made", "refused": _DELETED}.get(taught.verb, "known")
 
 
 # -- facts and preferences
@@ -304,7 +311,7 @@ def _prepare_facts(target: _Target, items: Sequence[_Item]) -> Attempt:
     ]
     wanted = [at for at, is_deleted in enumerate(deleted) if not is_deleted]
     replaces = [items[at].finding.replaces for at in wanted]
-    admitted = _as_attempt(facts.admitting(engine, [drafts[at] for at in wanted], replaces=replaces))
+    admitted = _as_attempt(facts.admitting(engine, [drafts[at] for at in wanted], replaces=replaces), _describe_record)
 
     def attempt() -> tuple[list[Written], list[Record]]:
         written, changed = admitted()
@@ -369,14 +376,7 @@ def _make_statement(target: _Target, item: _Item) -> Statement:
 
 
 def _prepare_rules(target: _Target, items: Sequence[_Item]) -> Attempt:
-    attempting = rules.teaching(target.engine, [_make_teaching(target, one) for one in items])
-
-    def attempt() -> tuple[list[Written], list[Record]]:
-        taught, changed = attempting()
-        verbs = {"made": "made", "refused": _DELETED}
-        return [(one.record, verbs.get(one.verb, "known")) for one in taught], changed
-
-    return attempt
+    return _as_attempt(rules.teaching(target.engine, [_make_teaching(target, one) for one in items]), _describe_rule)
 
 
 def _make_teaching(target: _Target, item: _Item) -> rules.Teaching:
@@ -401,7 +401,7 @@ def _make_teaching(target: _Target, item: _Item) -> rules.Teaching:
 
 
 def _prepare_lessons(target: _Target, items: Sequence[_Item]) -> Attempt:
-    return _as_attempt(edit.stating(target.engine, [_make_statement(target, one) for one in items]))
+    return _as_attempt(edit.stating(target.engine, [_make_statement(target, one) for one in items]), _describe_record)
 
 
 def _prepare_waiting_lessons(target: _Target, items: Sequence[_Item]) -> Attempt:
@@ -424,7 +424,7 @@ def _prepare_waiting(engine: Engine, drafts: Sequence[Draft]) -> Attempt:
         keys = {one.key for one in drafts}
         where = Where(projects={engine.project}, keys=keys, kinds={one.kind for one in drafts}, statuses=_LIVE)
         stored = {record.key: record for record in engine.store.scan(where)}
-        deleted = buried(engine, keys)
+        deleted = find_deleted_keys(engine, keys)
         written: list[Written] = []
         fresh: list[Record] = []
         for one, embedded in zip(drafts, vectors, strict=True):
@@ -444,12 +444,7 @@ def _prepare_waiting(engine: Engine, drafts: Sequence[Draft]) -> Attempt:
 def _prepare_counted_outcomes(target: _Target, items: Sequence[_Item]) -> Attempt:
     times = [_past_time(target.engine, one.finding.at) for one in items]
     learned = learn.learning(target.engine, [_make_episode(target, one) for one in items], times)
-
-    def attempt() -> tuple[list[Written], list[Record]]:
-        records, changed = learned()
-        return [(one, "made") for one in records], changed
-
-    return attempt
+    return _as_attempt(learned, lambda record: (record, "made"))
 
 
 def _prepare_waiting_outcomes(target: _Target, items: Sequence[_Item]) -> Attempt:

@@ -13,16 +13,14 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from ..engine import episodes, validate
-from ..engine.admit import build as built
-from ..engine.admit import commit, revise
+from ..engine.admit import commit, make_marker
 from ..engine.context import Engine
-from ..engine.drafts import Draft
 from ..errors import ValidationError, unknown
 from ..ports import Model
 from ..types import speech
 from ..types.kinds import MemoryType
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status
+from ..types.record import Record, Status
 from ..types.times import from_iso, to_iso
 from .extractor import EntityExtractor, Extracted
 from .graph import Graph
@@ -296,11 +294,8 @@ def _remember(engine: Engine, graph: Graph, run: _Run) -> None:
     name = _marker(engine, graph)
 
     def attempt() -> tuple[None, list[Record]]:
-        held = engine.store.get([name])
-        value = {"value": to_iso(run.since), "versions": dict(run.versions)}
-        if held:
-            return None, [revise(engine, held[0], body=value)]
-        draft = Draft(kind="marker", body=value, provenance=Provenance(Origin.SYSTEM))
-        return None, [built(engine, draft, (), id=name)]
+        held = next(iter(engine.store.get([name])), None)
+        body = {"value": to_iso(run.since), "versions": dict(run.versions)}
+        return None, [make_marker(engine, name, body, held)]
 
     commit(engine, attempt)

@@ -80,10 +80,11 @@ def _combine_readings(text: str, speaker: str, local: Entities, asked: Entities)
         spans = tuple(_find_spans(name, text))
         if len(name) > 1 and (spans or name == speaker):
             specific = types.get(name, THING) if kind == THING else kind
-            confidence = _rate(name in dict(local.names), name in types)
+            confidence = _rate_confidence(name in dict(local.names), name in types)
             entities[name] = Entity(name, specific, confidence=confidence, spans=spans)
     relationships: dict[str, Relationship] = {}
-    for subject, kind, target in dict.fromkeys((*local.relations, *asked.relations)):
+    for relation in dict.fromkeys((*local.relations, *asked.relations)):
+        subject, kind, target = relation
         ends = entities.get(subject.strip()), entities.get(target.strip())
         if ends[0] is None or ends[1] is None or ends[0].id == ends[1].id:
             continue
@@ -91,7 +92,7 @@ def _combine_readings(text: str, speaker: str, local: Entities, asked: Entities)
             kind_name = type_name("type", kind)
         except ValidationError:
             continue
-        confidence = _rate((subject, kind, target) in local.relations, (subject, kind, target) in asked.relations)
+        confidence = _rate_confidence(relation in local.relations, relation in asked.relations)
         span = _find_nearest(ends[0].spans, ends[1].spans)
         one = Relationship(ends[0].id, kind_name, ends[1].id, confidence=confidence, span=span)
         relationships.setdefault(one.id, one)
@@ -101,7 +102,7 @@ def _combine_readings(text: str, speaker: str, local: Entities, asked: Entities)
     )
 
 
-def _rate(is_local: bool, is_asked: bool) -> float:
+def _rate_confidence(is_local: bool, is_asked: bool) -> float:
     return _BY_BOTH if is_local and is_asked else _BY_LOCAL if is_local else _BY_MODEL
 
 

@@ -297,7 +297,7 @@ class Telling:
         subject, object = self._end(given.subject), self._end(given.object)
         if subject == object:
             return None
-        own = given.id if given.id != _derived(given) else ""
+        own = given.id if given.id != relationship_id(given.subject, given.type, given.object, given.valid_from) else ""
         # Without an id of its own it gets one here, where its ends are known.
         told = replace(given, subject=subject, object=object, id=own)
         if own:
@@ -344,10 +344,6 @@ class Telling:
         between = self._between.setdefault((one.subject, one.object), [])
         if all(held.id != one.id for held in between):
             between.append(one)
-
-
-def _derived(one: Relationship) -> str:
-    return relationship_id(one.subject, one.type, one.object, one.valid_from)
 
 
 def _first(given: Entity, now: datetime) -> Entity:
@@ -408,7 +404,7 @@ def _merged(held: Reading, keep: Entity, others: Sequence[Entity]) -> tuple[Enti
 def _without(held: Reading, source: str, ended_at: datetime | None, keep: frozenset[str]) -> Change:
     """Less one source. An entity that nothing else speaks of goes too; one that was ended stays for the past's sake."""
     entities, relationships = held.sourced([source])
-    less = [_less(one, source) for one in relationships if one.id not in keep]
+    less = [replace(one, sources=_left(one.sources, source)) for one in relationships if one.id not in keep]
     bare = [one for one in less if not one.sources]
     gone = {one.id for one in bare} if ended_at is None else set()
     ends = [replace(one, valid_to=_no_later(one, ended_at)) for one in bare if ended_at is not None]
@@ -421,10 +417,6 @@ def _without(held: Reading, source: str, ended_at: datetime | None, keep: frozen
         removed_entities=tuple(orphans),
         removed_relationships=tuple(gone),
     )
-
-
-def _less(one: Relationship, source: str) -> Relationship:
-    return replace(one, sources=_left(one.sources, source))
 
 
 def _left(sources: Sequence[str], source: str) -> tuple[str, ...]:

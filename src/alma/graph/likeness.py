@@ -31,16 +31,12 @@ def suggestions(entities: Sequence[Entity]) -> list[Suggestion]:
     found: dict[tuple[str, str], Suggestion] = {}
     for one, other, why, score in (*_spelled(entities), *_people(entities), *_organisations(entities)):
         keep, gone = sorted((one, other), key=lambda each: (-len(each.name), each.id))
-        if one.id != other.id and _compatible(one, other):
+        if one.id != other.id and (one.type == other.type or THING in (one.type, other.type)):
             found.setdefault((keep.id, gone.id), Suggestion(keep, gone, why, score))
     return sorted(found.values(), key=lambda each: (-each.score, each.keep.id, each.other.id))
 
 
 Found = Iterator[tuple[Entity, Entity, str, float]]
-
-
-def _compatible(one: Entity, other: Entity) -> bool:
-    return one.type == other.type or THING in (one.type, other.type)
 
 
 def _grouped(entities: Iterable[Entity], keys: Iterable[str]) -> dict[str, list[Entity]]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -52,7 +53,7 @@ class ReadingReport:
     taught: list[Taught] = field(default_factory=list)
     refined: list[Record] = field(default_factory=list)
     archived: list[Record] = field(default_factory=list)
-    dropped: dict[str, int] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
     problem: str = ""
     """Why not everything was read; empty when nothing is left."""
 
@@ -97,9 +98,10 @@ def read_sessions(
 
 
 def _find_due(place: Place, memory: Memory, now: float, *, is_urgent: bool = False) -> Iterator[Progress]:
+    daily_calls = settings.read(place).number("daily_calls")
     for one in session_reading.list_progress(memory.engine(EVERYWHERE)):
         # Somebody may have raised the limit.
-        is_time = one.next_try <= now or (one.error == SPENT and not _is_budget_spent(place, memory))
+        is_time = one.next_try <= now or (one.error == SPENT and _count_calls(memory) < daily_calls)
         if one.is_waiting and (is_urgent or (is_time and _is_over(place, one))):
             yield one
 
@@ -143,8 +145,7 @@ def _read_session(
         report.taught += applied.taught
         report.refined += applied.refined
         report.archived += applied.archived
-        for reason, count in reading.dropped.items():
-            report.dropped[reason] = report.dropped.get(reason, 0) + count
+        report.dropped.update(reading.dropped)
     return True
 
 
@@ -175,10 +176,6 @@ def _open_part(place: Place, engine: Engine, progress: Progress) -> Part | None:
 def find_program() -> str:
     """Return where the program `claude` is; ModelUnavailableError when it is missing."""
     return ClaudeCLI(os.environ, path=os.environ.get(PATH_VARIABLE, "")).find_program()
-
-
-def _is_budget_spent(place: Place, memory: Memory) -> bool:
-    return _count_calls(memory) >= settings.read(place).number("daily_calls")
 
 
 def _count_calls(memory: Memory) -> int:
@@ -256,56 +253,44 @@ def _note_failure(memory: Memory, progress: Progress, error: ModelError) -> str:
 class ReaderState:
     """Which reader is at work, what it cost today, and what it has to do."""
 
-    setting: str
-    is_allowed: bool
+    reader: str
+    """"local", or "local + claude" where Claude may read."""
     model: str
-    calls: int
+    calls_today: int
     daily_calls: int
-    waiting: int
-    read: int
+    sessions_waiting: int
+    sessions_read: int
     dropped: Mapping[str, int]
     error: str = ""
     next_try: datetime | None = None
 
     @property
-    def reader(self) -> str:
-        return f"local + claude ({self.model})" if self.is_allowed else "local only"
+    def is_allowed(self) -> bool:
+        return self.reader != "local"
 
     def plain(self) -> dict[str, Any]:
         """Return the state as JSON values."""
-        return {
-            "reader": "local + claude" if self.is_allowed else "local",
-            "model": self.model,
-            "calls_today": self.calls,
-            "daily_calls": self.daily_calls,
-            "sessions_waiting": self.waiting,
-            "sessions_read": self.read,
-            "dropped": dict(self.dropped),
-            "error": self.error,
-            "next_try": self.next_try.isoformat() if self.next_try else None,
-        }
+        return {**asdict(self), "next_try": self.next_try.isoformat() if self.next_try else None}
 
 
 def describe_reader(place: Place, memory: Memory | None) -> ReaderState:
     """Return how the reading of sessions stands. `memory` is None before anything was stored."""
     given = settings.read(place)
     sessions = session_reading.list_progress(memory.engine(EVERYWHERE)) if memory is not None else []
-    dropped: dict[str, int] = {}
+    dropped: Counter[str] = Counter()
     for one in sessions:
-        for reason, count in one.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + count
+        dropped.update(one.dropped)
     last_read = max((one.read_at for one in sessions), default=0.0)
     failures = [one for one in sessions if one.error and one.failed_at >= last_read]
     failed = max(failures, key=lambda one: one.failed_at, default=None)
     return ReaderState(
-        setting=given.text("model"),
-        is_allowed=settings.is_model_allowed(place),
+        reader="local + claude" if settings.is_model_allowed(place) else "local",
         model=given.text("model_name"),
-        calls=_count_calls(memory) if memory is not None else 0,
+        calls_today=_count_calls(memory) if memory is not None else 0,
         daily_calls=given.number("daily_calls"),
-        waiting=sum(one.is_waiting for one in sessions),
-        read=sum(one.read_at > 0 for one in sessions),
-        dropped=dropped,
+        sessions_waiting=sum(one.is_waiting for one in sessions),
+        sessions_read=sum(one.read_at > 0 for one in sessions),
+        dropped=dict(dropped),
         error=failed.error if failed else "",
         next_try=datetime.fromtimestamp(failed.next_try, UTC) if failed and failed.is_waiting else None,
     )

@@ -48,7 +48,8 @@ def main() -> None:
         pass
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the process boundary
         if place is not None:
-            log.note(place, named, _told(error))
+            # The system's own messages name files and reasons, which helps; others might quote what was said.
+            log.note(place, named, f"{log.where(error)}: {error}" if isinstance(error, OSError) else log.where(error))
     os._exit(0)
 
 
@@ -58,11 +59,6 @@ def _give_up(place: Place, named: str, seconds: float) -> None:
     _thread.start_new_thread(log.note, (place, named, f"gave up after {seconds:.0f} s"))
     time.sleep(0.2)
     os._exit(0)
-
-
-def _told(error: BaseException) -> str:
-    """The system's own messages name files and reasons, which helps; others might quote what was said."""
-    return f"{log.where(error)}: {error}" if isinstance(error, OSError) else log.where(error)
 
 
 def _stdin() -> bytes:

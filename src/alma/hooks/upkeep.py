@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from ..engine.admit import change, commit, revise
@@ -32,23 +31,14 @@ _MOST_BYTES = 256 * 1024 * 1024
 _BATCH = 500
 
 
-@dataclass(slots=True)
-class Tidied:
-    journals: int = 0
-    profiles: int = 0
-    records: int = 0
-
-
-def tidy(place: Place, memory: Memory, now: float | None = None) -> Tidied:
-    """To be called by whoever holds the drain lock, or nobody."""
-    moment = time.time() if now is None else now
+def tidy(place: Place, memory: Memory) -> int:
+    """Remove what is past its time; return how many journals went. The caller holds the drain lock, or nobody does."""
     limits = settings.read(place)
-    done = Tidied()
     engine = memory.engine(EVERYWHERE)
-    done.journals = _journals(place, engine, moment, limits.number("journal_days"))
-    done.profiles = _profiles(engine, limits.number("journal_days"))
-    done.records = _aged(engine, limits.number("episode_days"))
-    return done
+    gone = _journals(place, engine, time.time(), limits.number("journal_days"))
+    _profiles(engine, limits.number("journal_days"))
+    _aged(engine, limits.number("episode_days"))
+    return gone
 
 
 def _journals(place: Place, engine: Engine, now: float, days: int) -> int:
@@ -98,32 +88,28 @@ def _remove(engine: Engine, path: str) -> int:
     return 1
 
 
-def _profiles(engine: Engine, days: int) -> int:
+def _profiles(engine: Engine, days: int) -> None:
     """A profile is gone with its session."""
     before = engine.clock() - timedelta(days=days)
     where = Where(kinds={MemoryType.RULE}, statuses={Status.ACTIVE, Status.CANDIDATE}, created_to=before)
     old = [one for one in engine.store.scan(where) if one.session and one.updated_at < before]
-    for some in _batches(old):
+    for start in range(0, len(old), _BATCH):
 
-        def attempt(some: list[Record] = some) -> tuple[None, list[Record]]:
+        def attempt(some: Sequence[Record] = old[start : start + _BATCH]) -> tuple[None, list[Record]]:
             held = [one for one in engine.store.get([one.id for one in some]) if one.updated_at < before]
             gone = [revise(engine, one, status=Status.ARCHIVED) for one in held]
             return None, [*gone, *(change(engine, one, "archived", "its session is over") for one in held)]
 
         commit(engine, attempt)
-    return len(old)
 
 
-def _aged(engine: Engine, days: int) -> int:
+def _aged(engine: Engine, days: int) -> None:
     """Turns, conversations and notes of what was shown, past their time; what they taught stays."""
     before = engine.clock() - timedelta(days=days)
     where = Where(kinds={"turn", "episode", "retrieval"}, created_to=before)
     ids = [one.id for one in engine.store.scan(where)]
-    return sum(engine.store.delete(ids[start : start + _BATCH]) for start in range(0, len(ids), _BATCH))
-
-
-def _batches(found: list[Record]) -> Iterable[list[Record]]:
-    return (found[start : start + _BATCH] for start in range(0, len(found), _BATCH))
+    for start in range(0, len(ids), _BATCH):
+        engine.store.delete(ids[start : start + _BATCH])
 
 
 def erase_from_journals(place: Place, project: str, is_meant: Callable[[str], bool]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from alma import __version__
 
 from ..api import Effect, Operation, Parameter
-from ..api.schema import RESULT, Definitions, Schema, described, is_object, object_schema
+from ..api.schema import RESULT, Definitions, Schema, described, is_object, limit_choices, object_schema
 from .arguments import PROJECT_NAME
 from .tokens import NEEDED
 
@@ -116,7 +116,7 @@ def _argument(parameter: Parameter) -> Schema:
     about = parameter.about
     if about.local and not about.uri:
         return {"type": "null", "description": f"{about.text}. Not over the network."}
-    schema = _chosen(described(parameter.type, Definitions()), about.choices)
+    schema = limit_choices(described(parameter.type, Definitions()), about.choices)
     if about.local:
         schema = {**schema, "format": "uri", "pattern": "^(https?|s3|gs)://[!-~]+$"}
     told = {"description": about.text} if about.text else {}
@@ -133,16 +133,6 @@ def _nullable(schema: Schema) -> Schema:
     if not schema or {"type": "null"} in options:
         return schema
     return {"anyOf": [*options, {"type": "null"}]}
-
-
-def _chosen(schema: Schema, choices: tuple[str, ...]) -> Schema:
-    if not choices or schema.get("type") == "null":
-        return schema
-    if "anyOf" in schema:
-        return {"anyOf": [_chosen(one, choices) for one in schema["anyOf"]]}
-    if schema.get("type") == "array":
-        return {**schema, "items": _chosen(schema["items"], choices)}
-    return {**schema, "enum": [str(one) for one in choices]}
 
 
 def _responses(answer: Schema) -> Schema:

@@ -16,11 +16,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ..engine import validate
+from ..engine.text import digest
 from ..errors import ValidationError, unknown
 from ..ports import Model
 from .catalogue import DOCUMENT_BYTES, Catalogue, Entry, Wanted
 from .formats import cursor, plain, slack
-from .formats.shape import Asked, Told, digest, session_of
+from .formats.shape import Asked, Told, session_of
 from .keeping import Keeper, Whose
 from .reading.sources import Reading, survey
 from .types import SHOWN, Chat, Format, IngestResult, Message, Piece, Plan, Progress, Voice

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from ..engine import admit, episodes, validate
 from ..engine.context import Engine
-from ..engine.drafts import Draft
 from ..engine.inject.escape import suspicious
+from ..engine.text import digest
 from ..engine.view import view
 from ..extraction import Extracted, Kept, Kind, extract_conversation, extract_text, find_known_memories, keep
 from ..ports import Model
 from ..types.kinds import Episode
-from ..types.record import Origin, Provenance, Record, Status
+from ..types.record import Record, Status
 from . import writing
-from .formats.shape import digest
 from .types import MEMORIES, SHOWN, Chat, Document, IngestResult, Message, Piece, Voice
 from .writing import Written, written
 
@@ -236,17 +235,10 @@ class Keeper:
         def attempt() -> tuple[None, list[Record]]:
             held = {record.id: record for record in self._engine.store.get(list(marks))}
             changed = [
-                _next(self._engine, held.get(id), id, value)
+                admit.make_marker(self._engine, id, {"value": value}, held.get(id))
                 for id, value in marks.items()
                 if id not in held or held[id].body["value"] != value
             ]
             return None, changed
 
         admit.commit(self._engine, attempt)
-
-
-def _next(engine: Engine, held: Record | None, id: str, value: str) -> Record:
-    if held is not None:
-        return admit.revise(engine, held, body={"value": value})
-    draft = Draft(kind="marker", body={"value": value}, provenance=Provenance(Origin.SYSTEM))
-    return admit.build(engine, draft, (), id=id)

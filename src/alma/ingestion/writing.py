@@ -12,8 +12,8 @@ from ..engine import validate
 from ..engine.admit import clean
 from ..engine.episodes import Conversation, Said
 from ..engine.inject.escape import suspicious
+from ..engine.text import digest, replace_surrogates
 from ..types.record import Origin, Provenance, Trust
-from .formats.shape import digest
 from .types import Chat, Document, Message, Piece, Voice
 
 TURN_CHARS = 20_000
@@ -23,7 +23,6 @@ _SOMEBODY = "somebody else"
 _OURS = re.compile(r"(?i)\b(?:user|human|me|you|person|owner|operator|admin|developer|system)s?\b|^\W*$")
 _TITLE_CHARS = 300
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _HEADING = re.compile(r"(?m)^(?=#{1,6}\s|=+ \S)")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 
@@ -60,7 +59,7 @@ def _not_ours(message: Message) -> Message:
 def _turns(chat: Chat) -> Iterator[Message]:
     seen: Counter[tuple[str, str]] = Counter()
     for message in chat.messages:
-        speaker, words = name(message.speaker), _SURROGATE.sub("\ufffd", message.text)
+        speaker, words = name(message.speaker), replace_surrogates(message.text)
         seen[(speaker, words)] += 1
         # Without an id of its own a message is known by its place among equal ones.
         known = ("id", message.id) if message.id else ("said", chat.part, str(seen[(speaker, words)]))
@@ -72,7 +71,7 @@ def _sections(document: Document) -> Iterator[Message]:
     """A document as turns of its own name: what stands under a heading, in pieces that can be quoted."""
     seen: Counter[str] = Counter()
     speaker = name(document.name)
-    for section in _HEADING.split(clean(_SURROGATE.sub("\ufffd", document.text))):
+    for section in _HEADING.split(clean(replace_surrogates(document.text))):
         for text in _pieces(section.strip(), SECTION_CHARS):
             seen[text] += 1
             id = digest("section", text, str(seen[text]))

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from .. import jsonc
 from ..errors import ALMAError, ConfigError, unknown
+from ..file_changes import FileChange, read_content, resolve_link
 from . import tomltext
 
 NAME = "alma"
@@ -149,22 +150,11 @@ class Copy(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A file before and after; None where it does not exist."""
-
-    path: Path
-    before: bytes | None
-    after: bytes | None
+class Change(FileChange):
     copy: Copy = Copy.LEFT
 
     def __bool__(self) -> bool:
         return self.before != self.after
-
-    @property
-    def verb(self) -> str:
-        if self.before is None:
-            return "create"
-        return "remove" if self.after is None else "change"
 
     def difference(self) -> str:
         """What changes, as a unified diff."""
@@ -180,8 +170,8 @@ def _lines(content: bytes | None) -> list[str]:
 
 def install(client: Client, scope: str, command: Sequence[str], machine: Machine) -> Change:
     """The change that puts the server in, or brings its entry up to date. Nothing is written yet."""
-    path = _real(client.file(machine, scope))
-    before = _content(path)
+    path = resolve_link(client.file(machine, scope))
+    before = read_content(path)
     text, data = _read(client, path, before)
     entry = {**_entry(client, data), **client.more, "command": command[0], "args": list(command[1:])}
     if _entry(client, data) == entry:
@@ -193,15 +183,15 @@ def install(client: Client, scope: str, command: Sequence[str], machine: Machine
 
 def uninstall(client: Client, scope: str, machine: Machine) -> Change:
     """The change that takes the server out. A file or a key that came with it goes with it."""
-    path = _real(client.file(machine, scope))
-    before = _content(path)
+    path = resolve_link(client.file(machine, scope))
+    before = read_content(path)
     if before is None:
         return Change(path, None, None)
     text, data = _read(client, path, before)
     entry = _entry(client, data)
     if not entry:
         return Change(path, before, before)
-    earlier = _content(_kept(path))
+    earlier = read_content(_kept(path))
     was, known = _read(client, _kept(path), earlier)
     if client.form.put(was, (client.holder, NAME), entry) == text:
         return Change(path, before, earlier, Copy.GONE)
@@ -217,7 +207,7 @@ def uninstall(client: Client, scope: str, machine: Machine) -> Change:
 
 def carry_out(change: Change) -> None:
     """Write it, whole or not at all."""
-    if _content(change.path) != change.before:
+    if read_content(change.path) != change.before:
         raise ConfigError(f"{change.path} was changed by somebody else in the meantime; run the command again")
     kept = _kept(change.path)
     try:
@@ -253,22 +243,8 @@ def _expect(client: Client, path: Path, text: str, data: Mapping[str, Any]) -> N
 # -- files
 
 
-def _real(path: Path) -> Path:
-    """Many keep their settings elsewhere and link to them: the link stays a link."""
-    return Path(os.path.realpath(path))
-
-
 def _kept(path: Path) -> Path:
     return path.with_name(path.name + KEPT)
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise ALMAError(f"{path} cannot be read ({error.strerror}); nothing was changed") from error
 
 
 def _read(client: Client, path: Path, content: bytes | None) -> tuple[str, dict[str, Any]]:

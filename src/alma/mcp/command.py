@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import listening
-from ..errors import ALMAError, ConfigError, MissingExtraError
+from ..errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -29,24 +29,15 @@ _PACKAGES = ("mcp", "mcp_types", "anyio", "starlette", "uvicorn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    config: str | None = None
+class Options(listening.ListenOptions):
     tools: str = "default"
     agent: str | None = None
     roots: tuple[str, ...] = ()
     """Where tools may use files; empty: in the project's folder."""
     approve: bool = False
     transport: str = STDIO
-    host: str = "127.0.0.1"
     port: int = PORT
     token_file: str | None = None
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
-    certificate: str | None = None
-    key: str | None = None
-    insecure: bool = False
-    timeout: float = listening.REQUEST_SECONDS
-    max_connections: int = listening.CONNECTIONS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", help="who is meant when a call names no agent")
     parser.add_argument(
         "--root",
+        dest="roots",
         metavar="FOLDER",
         action="append",
         default=[],
@@ -69,55 +61,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--transport", choices=(STDIO, HTTP), default=STDIO, help="default: stdio")
     over_http = parser.add_argument_group("over HTTP")
-    over_http.add_argument("--host", default="127.0.0.1", help="where to listen; default: 127.0.0.1")
-    over_http.add_argument("--port", type=int, default=PORT, help=f"default: {PORT}; 0: any that is free")
+    listening.add_arguments(over_http, PORT)
     over_http.add_argument(
         "--token-file", metavar="FILE", help="holds the bearer token; made when missing. Default: beside the config"
-    )
-    over_http.add_argument("--allowed-host", action="append", default=[], help="a name by which clients may call us")
-    over_http.add_argument("--allowed-origin", action="append", default=[], help="a web page that may call us")
-    over_http.add_argument("--tls-cert", metavar="FILE", help="a certificate; needed to listen beyond this machine")
-    over_http.add_argument("--tls-key", metavar="FILE", help="its key")
-    over_http.add_argument("--insecure", action="store_true", help="listen beyond this machine without TLS")
-    listening.add_limits(over_http)
-
-
-def options(args: argparse.Namespace, config: str | None) -> Options:
-    return Options(
-        config=config,
-        tools=args.tools,
-        agent=args.agent,
-        roots=tuple(args.root),
-        approve=args.approve,
-        transport=args.transport,
-        host=args.host,
-        port=args.port,
-        token_file=args.token_file,
-        allowed_hosts=tuple(args.allowed_host),
-        allowed_origins=tuple(args.allowed_origin),
-        certificate=args.tls_cert,
-        key=args.tls_key,
-        insecure=args.insecure,
-        timeout=args.timeout,
-        max_connections=args.max_connections,
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m alma.mcp", description="The memory as an MCP server.")
-    parser.add_argument(
-        "--config", help="the configuration file; default: $ALMA_CONFIG or the nearest .alma/config.yaml"
-    )
     add_arguments(parser)
-    args = parser.parse_args(argv)
-    try:
-        run(options(args, args.config))
-    except ALMAError as error:
-        print(f"alma mcp: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return listening.run_command(parser, "alma mcp", lambda args: run(read_options(args, args.config)), argv)
+
+
+def read_options(args: argparse.Namespace, config: str | None) -> Options:
+    return listening.read_options(Options, args, config)
 
 
 def run(chosen: Options) -> None:

@@ -69,11 +69,11 @@ def app(server: Server[Any], token: str, hosts: list[str], origins: list[str]) -
 def serve(server: Server[Any], options: Options) -> None:
     _refuse_unfit(options)
     token = _token(options)
-    with listening.listening(options.host, options.port) as bound:
+    with listening.bind_socket(options.host, options.port) as bound:
         port = int(bound.getsockname()[1])
         made = app(server, token, _hosts(options, port), _origins(options))
-        scheme = "https" if options.certificate else "http"
-        print(f"alma mcp: {scheme}://{listening.written(options.host)}:{port}{PATH}", file=sys.stderr, flush=True)
+        address = f"{options.scheme}://{listening.format_host(options.host)}:{port}{PATH}"
+        print(f"alma mcp: {address}", file=sys.stderr, flush=True)
         config = uvicorn.Config(
             made,
             http=limit_connections(options.timeout, options.max_connections),
@@ -89,9 +89,9 @@ def serve(server: Server[Any], options: Options) -> None:
 def _refuse_unfit(options: Options) -> None:
     if options.key and not options.certificate:
         raise ConfigError("--tls-key is for --tls-cert: name both")
-    listening.refuse_senseless(options.timeout, options.max_connections)
+    listening.check_limits(options.timeout, options.max_connections)
     listening.refuse_the_world(options.host, options.certificate, options.insecure, options.allowed_hosts)
-    listening.refuse_unfit(options.certificate, options.key)
+    listening.check_certificate(options.certificate, options.key)
 
 
 def _hosts(options: Options, port: int) -> list[str]:
@@ -101,8 +101,7 @@ def _hosts(options: Options, port: int) -> list[str]:
 
 
 def _origins(options: Options) -> list[str]:
-    scheme = "https" if options.certificate else "http"
-    return [*(f"{scheme}://{name}:*" for name in listening.local_names(options.host)), *options.allowed_origins]
+    return [*(f"{options.scheme}://{name}:*" for name in listening.local_names(options.host)), *options.allowed_origins]
 
 
 # -- the token

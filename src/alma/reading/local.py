@@ -9,14 +9,11 @@ opposite, a swapped direction or an extra detail keeps two texts apart.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
+from functools import lru_cache, partial
 from itertools import zip_longest
-from typing import Any
 
 from .local_entities import find_entities
 from .local_memories import find_local_memories
@@ -32,13 +29,16 @@ from .port import (
     Observation,
     Pair,
     Plan,
+    Reader,
     Relation,
     Repair,
     RuleProposal,
     Turn,
     Verdict,
 )
+from .vocabulary import load_vocabulary
 
+_vocabulary = partial(load_vocabulary, "vocabulary.json")
 _SAME = Relation(Verdict.SAME, 0.99)
 _MAX_CHARS = 4_000
 _PIECE = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|\S+")
@@ -68,7 +68,7 @@ _COMMA = _Token(",")
 _Tokens = tuple[_Token, ...]
 
 
-class LocalReader:
+class LocalReader(Reader):
     """Reads by words and explicit forms, and is unsure about everything else."""
 
     def find_rules(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[RuleProposal]:
@@ -278,13 +278,3 @@ def _americanise(word: str) -> str:
     if len(word) > 5:
         return re.sub(r"is(e|es|ed|ing)$", r"iz\1", re.sub(r"our(s|ed|ing)?$", r"or\1", word))
     return word
-
-
-@lru_cache(maxsize=1)
-def _load_vocabulary() -> Mapping[str, Any]:
-    loaded = json.loads(files(__package__).joinpath("vocabulary.json").read_text(encoding="utf-8"))
-    return {name: frozenset(entry) if isinstance(entry, list) else entry for name, entry in loaded.items()}
-
-
-def _vocabulary(name: str) -> Any:
-    return _load_vocabulary()[name]

@@ -147,7 +147,7 @@ def _propose_remembered(plain: str, quote: str, index: int, turn: Turn) -> Memor
     """Return a fact that the speaker asked to keep. In the first person it needs the speaker's name."""
     text = _capitalise(plain)
     words = set(re.findall(r"[^\W\d_]+(?:'m)?", plain.casefold()))
-    for language in _load_languages():
+    for language in _load_file()["languages"]:
         if words & set(language["first_person"].split("|")):
             who = turn.speaker if by_name(turn.speaker or "user", "") else language["who"]
             text = language["said"].format(who=who, sentence=plain)
@@ -171,15 +171,10 @@ def _load_file() -> Mapping[str, Any]:
     return loaded
 
 
-def _load_languages() -> Sequence[Mapping[str, Any]]:
-    languages: Sequence[Mapping[str, Any]] = _load_file()["languages"]
-    return languages
-
-
 @lru_cache(maxsize=1)
 def _load_forms() -> _Forms:
     data = _load_file()
-    forms = [_compile_form(form, language) for language in _load_languages() for form in language["forms"]]
+    forms = [_compile_form(form, language) for language in data["languages"] for form in language["forms"]]
     # Folded lines of the file leave a space before each bar.
     raw = {name: data[name].replace(" |", "|") for name in data if isinstance(data[name], str)}
     bounded = {name: rf"\b(?:{raw[name]})\b" for name in ("doubts", "conditions")}

@@ -113,11 +113,12 @@ class _Language:
 
 
 @lru_cache(maxsize=1)
-def _load_languages() -> tuple[Mapping[str, str], tuple[_Language, ...]]:
+def _load_languages() -> tuple[Mapping[str, re.Pattern[str]], tuple[_Language, ...]]:
     import tomllib
 
     loaded = tomllib.loads(files(__package__).joinpath("rule_forms.toml").read_text(encoding="utf-8"))
-    return loaded.pop("shared"), tuple(_Language(data) for data in loaded.values())
+    shared = {name: re.compile(pattern) for name, pattern in loaded.pop("shared").items()}
+    return shared, tuple(_Language(data) for data in loaded.values())
 
 
 def find_rules(turns: Sequence[Turn], known: Sequence[Known], comparer: Comparer) -> list[RuleProposal]:
@@ -210,22 +211,9 @@ def _make_proposal(statement: _Statement, turn: int, quote: str, is_sure: bool) 
 def _is_typed_plainly(line: str) -> bool:
     """Return whether a line has only the characters of a typed sentence, and no hedge, irony or quotation."""
     shared, languages = _load_languages()
-    if not _matches_shared(shared["plain_chars"], line) or _searches_shared(shared["set_off"], line):
+    if not shared["plain_chars"].fullmatch(line) or shared["set_off"].search(line):
         return False
     return not any(language.find("doubt", "<b><><b>", line.replace("’", "'")) for language in languages)
-
-
-@lru_cache(maxsize=4)
-def _compile(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
-def _matches_shared(pattern: str, text: str) -> bool:
-    return _compile(pattern).fullmatch(text) is not None
-
-
-def _searches_shared(pattern: str, text: str) -> bool:
-    return _compile(pattern).search(text) is not None
 
 
 def _split_own_sentences(text: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -23,13 +24,13 @@ from ..types.rules import Reach
 from .pasted import remove_pasted
 from .port import (
     UNSURE,
-    Dropped,
     Entities,
     Known,
     MemoryProposal,
     Observation,
     Pair,
     Plan,
+    Reader,
     Relation,
     Repair,
     Role,
@@ -47,6 +48,7 @@ _TURN_CHARS = 2_000
 _BEFORE_CHARS = 600
 _OUTPUT_CHARS = 800
 _MAX_KNOWN = 60
+_UNKNOWN_NAME = "names something that was not there"
 _SPACE = re.compile(r"\s+")
 _JOINT = re.compile(r"[-/]|(?<=[^\W\d])\.(?=[^\W\d])|(?<=\d)(?:st|nd|rd|th)\b")
 _LITERAL = re.compile(r"`([^`]+)`|(?<!\w)(--?\w[\w-]*|[\w.-]*[./_@\\]\w[\w./@-]*|\w*\d[\w.-]*)")
@@ -60,12 +62,12 @@ def load_prompt(name: str) -> Mapping[str, Any]:
     return {**loaded, "schema": json.loads(loaded["schema"])}
 
 
-class ModelReader:
+class ModelReader(Reader):
     """Asks `model`. `dropped` counts the proposals that failed a check."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self.dropped = Dropped()
+        self.dropped: Counter[str] = Counter()
 
     @property
     def name(self) -> str:
@@ -82,9 +84,9 @@ class ModelReader:
         listed = [{"id": one.id, "rule": one.text} for one in known[:_MAX_KNOWN]]
         proposals = []
         for batch in _split_batches(exchanges, 25):
-            asked = {entry["n"]: _normalise(str(entry["person"])) for entry in batch}
+            own_words = {entry["n"]: _normalise(str(entry["person"])) for entry in batch}
             for item in self._ask("rules", {"known": listed, "exchanges": batch})["rules"]:
-                if not self._is_supported(item, asked, vocabulary, "rule", "general"):
+                if not self._is_supported(item, own_words, vocabulary, "rule", "general"):
                     continue
                 is_known = item.get("known") in ids and "relation" in item
                 proposals.append(
@@ -114,9 +116,9 @@ class ModelReader:
         listed = [{"id": one.id, "memory": one.text} for one in known[:_MAX_KNOWN]]
         proposals = []
         for batch in _split_batches(entries, 40):
-            asked = {entry["n"]: _normalise(str(entry["text"])) for entry in batch}
+            own_words = {entry["n"]: _normalise(str(entry["text"])) for entry in batch}
             for item in self._ask("memories", {"known": listed, "turns": batch})["memories"]:
-                if not self._is_supported(item, asked, vocabulary, "text", "value", "strategy", "instead"):
+                if not self._is_supported(item, own_words, vocabulary, "text", "value", "strategy", "instead"):
                     continue
                 texts = {
                     name: item.get(name, "").strip()
@@ -166,7 +168,7 @@ class ModelReader:
                 if note and 0 <= item["n"] < len(repairs):
                     one = repairs[item["n"]]
                     if _has_unknown_literal(note, _normalise(f"{one.failed} {one.output} {one.worked}")):
-                        self.dropped.add("names something that was not there")
+                        self.dropped[_UNKNOWN_NAME] += 1
                     else:
                         notes[item["n"]] = note
         return [Observation(one, notes.get(n, "")) for n, one in enumerate(repairs)]
@@ -177,7 +179,7 @@ class ModelReader:
         items = {}
         for number, item in enumerate(answer["tasks"], 1):
             if _has_unknown_literal(f"{item['title']} {item.get('description', '')}", request):
-                self.dropped.add("names something that was not there")
+                self.dropped[_UNKNOWN_NAME] += 1
             else:
                 items[number] = item
         places = {number: index for index, number in enumerate(items)}
@@ -225,14 +227,16 @@ class ModelReader:
             )
         ).value
 
-    def _is_supported(self, item: Mapping[str, Any], asked: Mapping[int, str], vocabulary: str, *fields: str) -> bool:
+    def _is_supported(
+        self, item: Mapping[str, Any], own_words: Mapping[int, str], vocabulary: str, *fields: str
+    ) -> bool:
         """Return whether the quote stands in the turn, and every literal of the given fields in the session."""
         quote = _normalise(item["quote"])
-        if item["n"] not in asked or not quote or quote not in asked[item["n"]]:
-            self.dropped.add("quote not found in the person's words")
+        if item["n"] not in own_words or not quote or quote not in own_words[item["n"]]:
+            self.dropped["quote not found in the person's words"] += 1
             return False
         if any(_has_unknown_literal(item.get(field, ""), vocabulary) for field in fields):
-            self.dropped.add("names something that was not there")
+            self.dropped[_UNKNOWN_NAME] += 1
             return False
         return True
 

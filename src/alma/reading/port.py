@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
@@ -170,16 +170,6 @@ class Entities:
 
     names: tuple[tuple[str, str], ...] = ()
     relations: tuple[tuple[str, str, str], ...] = ()
-
-
-@dataclass(slots=True)
-class Dropped:
-    """How many proposals of a reader failed each check."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def add(self, reason: str) -> None:
-        self.counts[reason] = self.counts.get(reason, 0) + 1
 
 
 class Comparer(Protocol):

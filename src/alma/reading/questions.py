@@ -5,14 +5,13 @@ The words are in `questions.json`. `make gate` scores this reader.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 from .pasted import remove_pasted
 from .times import NAMES_OF_TIMES
+from .vocabulary import load_file
 
 _MAX_CHARS = 1000
 _SHORT_CHARS = 400
@@ -20,7 +19,7 @@ _SHORT_CHARS = 400
 _MAX_START, _MAX_END = 5_000, 15_000
 """Of a longer prompt the beginning says what to do, and the end asks."""
 _MAX_NAMES, _MAX_PARTS, _MIN_PART_CHARS = 12, 4, 8
-_VOCABULARY: dict[str, Any] = json.loads(files(__package__).joinpath("questions.json").read_text(encoding="utf-8"))
+_VOCABULARY: dict[str, Any] = load_file("questions.json")
 _WORD = re.compile(r"[^\W_]+")
 _PLAIN = frozenset(_VOCABULARY["plain"].split())
 _NOT_NAMES = _PLAIN | NAMES_OF_TIMES

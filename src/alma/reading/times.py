@@ -5,18 +5,18 @@ The words are in `times.json`. An expression that is not known gives no window. 
 
 from __future__ import annotations
 
-import json
 import re
 from calendar import isleap, monthrange
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
 from typing import Any
+
+from .vocabulary import load_file
 
 DAY = timedelta(days=1)
 _MAX_CHARS, _MAX_LEAD_CHARS = 2000, 40
 _LONG_AGO = datetime(1000, 1, 1)
-_DATA: dict[str, Any] = json.loads(files(__package__).joinpath("times.json").read_text(encoding="utf-8"))
+_DATA: dict[str, Any] = load_file("times.json")
 _WORDS: dict[str, dict[str, str]] = {
     kind: {word.replace("_", " "): value for value, row in rows.items() for word in row.split()}
     for kind, rows in _DATA["words"].items()

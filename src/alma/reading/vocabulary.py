@@ -10,16 +10,17 @@ from importlib.resources import files
 from typing import Any
 
 
+@lru_cache(maxsize=8)
+def load_file(file: str) -> Any:
+    """Return the content of a JSON file of this package."""
+    return json.loads(files(__package__).joinpath(file).read_text(encoding="utf-8"))
+
+
 @lru_cache(maxsize=128)
 def load_vocabulary(file: str, name: str) -> Any:
     """Return an entry of a vocabulary file. A list comes as a frozenset."""
-    entry = _load_file(file)[name]
+    entry = load_file(file)[name]
     return frozenset(entry) if isinstance(entry, list) else entry
-
-
-@lru_cache(maxsize=8)
-def _load_file(file: str) -> Any:
-    return json.loads(files(__package__).joinpath(file).read_text(encoding="utf-8"))
 
 
 def join_longest_first(parts: Iterable[str]) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ..engine.admit import build, revise
+from ..engine.admit import make_marker
 from ..engine.context import Engine
-from ..engine.drafts import Draft
 from ..engine.evidence import believe
 from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
 from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE
 from .lines import Grammar, Words, short
 
@@ -203,11 +202,7 @@ class Ledger:
         """
         if self.standing == standing and not always:
             return []
-        body = {"value": dict(standing)}
-        if self.record is not None:
-            return [revise(engine, self.record, body=body)]
-        draft = Draft(kind="marker", body=body, provenance=Provenance(Origin.SYSTEM))
-        return [build(engine, draft, (), id=self.id)]
+        return [make_marker(engine, self.id, {"value": dict(standing)}, self.record)]
 
 
 def ledger(engine: Engine, name: str) -> Ledger:

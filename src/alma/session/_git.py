@@ -25,7 +25,8 @@ def look(folder: Path, seconds: float) -> dict[str, Any] | None:
     Of a repository so large that the changes cannot be listed in time, the rest is told without them.
     """
     program = shutil.which("git")
-    if program is None or not _inside(folder):
+    # Looked for here because starting a program in vain takes longer.
+    if program is None or not any((place / ".git").exists() for place in (folder, *folder.parents)):
         return None
     asked = [program, "-C", str(folder), *_QUIET]
     status = _Call([*asked, "status", "--porcelain=v2", "--branch", "--untracked-files=normal"])
@@ -36,11 +37,6 @@ def look(folder: Path, seconds: float) -> dict[str, Any] | None:
         return None
     found = _status(told) if told is not None else {**_NO_STATUS, "branch": _branch(asked)}
     return {**found, "recent_commits": _commits(commits or "")}
-
-
-def _inside(folder: Path) -> bool:
-    """Looked for here because starting a program in vain takes longer."""
-    return any((place / ".git").exists() for place in (folder, *folder.parents))
 
 
 class _Call:

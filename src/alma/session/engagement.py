@@ -12,12 +12,11 @@ from typing import NamedTuple
 from ..engine.context import Engine
 from ..engine.evidence import believe
 from ..engine.rule_lines import describe_occasion
-from ..engine.rules import is_old_fix
+from ..engine.rules import list_standing_rules
 from ..engine.text import shorten
 from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where, visible_users
 from ..types.record import Record, Status, Trust
-from ..types.rules import EVERYWHERE
 from ..types.scope import MemoryScope
 
 _READ = 200
@@ -76,17 +75,9 @@ def _may_not(scope: MemoryScope) -> list[str]:
 
 
 def _rules(engine: Engine, agent: str, user: str | None) -> list[str]:
-    """What holds in every session, the best believed first; what was said for one session holds in no other."""
-    where = Where(
-        kinds={MemoryType.RULE},
-        projects={engine.project, EVERYWHERE},
-        agents=engine.scopes.readable(agent),
-        users=visible_users(user),
-        sessions={""},
-        statuses={Status.ACTIVE},
-        valid_at=engine.clock(),
-    )
-    return [_when(one) for one in _believed(engine, engine.store.scan(where, _READ)) if not is_old_fix(one)]
+    """What holds in every session, the best believed first."""
+    rules = list_standing_rules(engine, engine.scopes.readable(agent), visible_users(user), _READ)
+    return [_when(one) for one in _believed(engine, rules)]
 
 
 def _when(rule: Record) -> str:

@@ -9,13 +9,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from ..unspaced import index_unspaced
 from . import speech
 from .evidence import Belief
 from .quoting import is_quoted_output, quote_output
 from .record import Origin, Record
 from .rules import MACHINE_TAUGHT, Reach, RuleSource
 from .times import from_iso, from_micros
-from .unspaced import index_unspaced
 
 Body = Mapping[str, Any]
 

@@ -23,6 +23,10 @@ class Status(StrEnum):
     RETIRED = "retired"
 
 
+LIVE = (Status.ACTIVE, Status.CANDIDATE)
+"""In force, or waiting for a person or for evidence."""
+
+
 class Origin(StrEnum):
     """Where a record came from."""
 

@@ -17,6 +17,10 @@ class Reach(StrEnum):
     ALWAYS = "always"
 
 
+LASTING = (Reach.PROJECT, Reach.ALWAYS)
+"""A rule with such a reach holds beyond its session."""
+
+
 class RuleSource(StrEnum):
     """What taught it."""
 

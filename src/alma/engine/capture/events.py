@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..text import replace_surrogates
 from .attendance import Attendance, find_attendance
 
 VERSION = 1
 _LAST_MOMENT = 253_402_300_799.0  # the end of the year 9999: what a datetime can hold
-_SURROGATE = re.compile("[\ud800-\udfff]")
 # Unescaped, this cannot stand inside a JSON string: where it does, a whole line follows a torn one.
 _START = b'{"v":'
 
@@ -99,18 +98,7 @@ def loads(line: bytes) -> Any:
         found = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
-    return whole(found) if b"\\ud" in line.lower() else found
-
-
-def whole(value: Any) -> Any:
-    """The value without halves of surrogate pairs."""
-    if isinstance(value, str):
-        return _SURROGATE.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [whole(one) for one in value]
-    if isinstance(value, dict):
-        return {whole(key): whole(one) for key, one in value.items()}
-    return value
+    return replace_surrogates(found) if b"\\ud" in line.lower() else found
 
 
 def moment(value: object) -> float | None:

@@ -16,7 +16,7 @@ from ..drafts import Draft
 from ..evidence import WORKS, Standing, believe, rate, standing
 from ..search import neighbours
 from ..text import fingerprint, shorten
-from ..tombstones import buried, buried_ids, lesson_key
+from ..tombstones import find_deleted_ids, find_deleted_keys, lesson_key
 from .groups import Attempt, Groups, fits, label_of, lesson_id
 
 MAX_ERRORS = 5
@@ -73,7 +73,7 @@ def _is_buried(case: Case, kind: MemoryType, name: str) -> bool:
     """Whether the lesson was deleted: this one, or one in the same words that another group had."""
     words = {"strategy": case.group.body["strategy"], "condition": label_of(case.group)}
     key = lesson_key(kind, case.group.agent, case.group.user, words)
-    return bool(buried_ids(case.engine, [name]) or buried(case.engine, [key]))
+    return bool(find_deleted_ids(case.engine, [name]) or find_deleted_keys(case.engine, [key]))
 
 
 def _says(case: Case) -> Standing:
@@ -151,7 +151,7 @@ def alternative(case: Case, but: tuple[str, ...]) -> str:
     """The strategy that most surely works for the same sort of task, other than these groups'."""
     now = case.engine.clock()
     working = [other for other in case.groups.around(case.attempt) if other.id not in but and works(other, now)]
-    unwanted = buried_ids(case.engine, [lesson_id(other, MemoryType.HEURISTIC) for other in working])
+    unwanted = find_deleted_ids(case.engine, [lesson_id(other, MemoryType.HEURISTIC) for other in working])
     working = [other for other in working if lesson_id(other, MemoryType.HEURISTIC) not in unwanted]
     best = max(working, key=lambda other: (believe(other, now).low, other.id), default=None)
     return str(best.body["strategy"]) if best else ""

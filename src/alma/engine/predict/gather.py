@@ -122,7 +122,8 @@ def ground(engine: Engine, agent: str, task: str, before: datetime | None = None
     where = made.where(MemoryType.OUTCOME)
     newest = list(engine.store.scan(where, _NEWEST))
     near = _near(made, where, _NEAR)
-    if vectors and len(near) == _NEAR and _of_one_sort(made, near):
+    # Whether there are more such tasks than were asked for: then the nearest are any of them, and may be old.
+    if vectors and len(near) == _NEAR and all(made.likes(record) >= SIMILAR for record in near[-8:]):
         near += _near(made, replace(where, created_from=_lately(newest)), _NEAR)
     made.outcomes = {record.id: record for record in (*newest, *near)}
     return made
@@ -136,11 +137,6 @@ def _task_meaning(engine: Engine, task: str) -> tuple[Vector, ...]:
         raise mismatch(held.body["value"], engine.embedder_name)
     [vectors] = engine.encode([(task[: _MOST_VECTORS * engine.encoder.embedder.passage_chars],)])
     return vectors[:_MOST_VECTORS]
-
-
-def _of_one_sort(ground: Ground, near: Sequence[Record]) -> bool:
-    """Whether there are more such tasks than were asked for: then the nearest are any of them, and may be old."""
-    return all(ground.likes(record) >= SIMILAR for record in near[-8:])
 
 
 def _lately(newest: Sequence[Record]) -> datetime:

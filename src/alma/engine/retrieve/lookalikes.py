@@ -19,7 +19,7 @@ from ..admit import explicit_key
 from ..comparisons import find_dismissed
 from ..context import Engine
 from ..text import content_words, stem, words
-from .shares import overlap
+from .shares import measure_overlap
 
 FIELDS = {
     MemoryType.DOMAIN_KNOWLEDGE: "fact",
@@ -81,8 +81,8 @@ def find_newest(
         if _count_thumbs(pair.older) > max(0, _count_thumbs(pair.newer)):
             # Somebody looked at it and found it right.
             continue
-        held = newest.get(pair.older.id)
-        if held is None or _order(held) < _order(pair.newer):
+        known = newest.get(pair.older.id)
+        if known is None or _order(known) < _order(pair.newer):
             newest[pair.older.id] = pair.newer
     return newest
 
@@ -152,7 +152,7 @@ def measure_likeness(
     if alike is not None and alike < least.cosine and engine.knows(first) and engine.knows(second):
         return None
     if alike is None or not engine.knows(first) or not engine.knows(second):
-        alike = overlap(first, second)
+        alike = measure_overlap(first, second)
         if alike < least.pieces:
             return None
     if least.is_careful and (_differ_in_subject(first, second) or _differ_in_scope(first, second)):

@@ -24,7 +24,7 @@ from ..drafts import Draft
 from ..rules import is_old_fix
 from ..search import by_meaning, by_words, find_closeness
 from ..text import content_words, shorten, stem, stems
-from ..view import view
+from ..view import render_slice, view
 from .fuse import LEARNED, TOLD, Candidate, similarity
 from .hop import linked
 from .lookalikes import FIELDS, find_newest
@@ -302,10 +302,8 @@ def _second_hop(asked: Asked, chosen: Mapping[MemoryType, list[Scored]]) -> list
     found = []
     for one in linked(asked, first)[:room]:
         candidate = Candidate(one.record, one.cosine, 0.0)
-        [similar] = similarity([candidate])
-        total, factors = score(one.record, similar, asked.now, asked.settings)
-        why = explain(candidate, total, factors, asked.question.text, standing=False)
-        found.append(Scored(one.record, total, replace(why, reason=one.why)))
+        scored = _score(asked, candidate, similarity([candidate])[0], {})
+        found.append(replace(scored, explanation=replace(scored.explanation, reason=one.why)))
     return found
 
 
@@ -325,7 +323,7 @@ def _slice(asked: Asked, chosen: dict[MemoryType, list[Scored]], rules: Sequence
         query=asked.request.task,
         agent=asked.request.agent,
         progressive=asked.request.progressive,
-        renderer=_render,
+        renderer=render_slice,
         **values,
     )
     why = {item.record.id: item.explanation for items in chosen.values() for item in items}
@@ -335,13 +333,6 @@ def _slice(asked: Asked, chosen: dict[MemoryType, list[Scored]], rules: Sequence
 def _view(asked: Asked, item: Scored) -> Memory:
     memory = view(item.record, asked.now)
     return replace(memory, newer=item.newer) if item.newer else memory
-
-
-def _render(made: MemorySlice, max_tokens: int) -> str:
-    # Loaded when a prompt is wanted: its patterns take longer to compile than a small retrieval takes.
-    from ..inject.prompt import render
-
-    return render(made, max_tokens)
 
 
 def _keep(asked: Asked, made: MemorySlice) -> str | None:

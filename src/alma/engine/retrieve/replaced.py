@@ -35,11 +35,11 @@ def find_replaced(asked: Asked, *, is_known: bool) -> list[Replaced]:
     if not is_known:
         hits += by_words(engine.store, asked.question.text, where, _MOST)
     records = engine.store.get(list(dict.fromkeys(hit.id for hit in hits)))
-    pairs = ((record, _follow(asked, record)) for record in records if record.superseded_by)
+    pairs = ((record, _find_successor(asked, record)) for record in records if record.superseded_by)
     return [Replaced(record, successor) for record, successor in pairs if successor is not None]
 
 
-def _follow(asked: Asked, record: Record) -> Record | None:
+def _find_successor(asked: Asked, record: Record) -> Record | None:
     """Return what took the place of a record in the end, if it is to be seen."""
     for _ in range(_LONGEST):
         found = asked.engine.store.get([record.superseded_by]) if record.superseded_by else []

@@ -52,25 +52,25 @@ def list_terms(text: str, *, is_known: bool) -> tuple[str, ...]:
 def share_words(question: str, records: Sequence[Record], *, is_known: bool) -> Mapping[str, float]:
     """Return by id which share of the question's words each record holds, from 0 to 1."""
     terms = list_terms(question, is_known=is_known)
-    held = {record.id: _find_terms(terms, mark_words(record.text)) for record in records}
-    counts = Counter(at for found in held.values() for at in found)
-    weights = [math.log(1 + len(held) / (0.5 + counts[at])) for at in range(len(terms))]
+    term_places = {record.id: _find_terms(terms, mark_words(record.text)) for record in records}
+    counts = Counter(at for found in term_places.values() for at in found)
+    weights = [math.log(1 + len(term_places) / (0.5 + counts[at])) for at in range(len(terms))]
     absent = 1.0 if is_known else _ABSENT
     total = sum(weight * (1.0 if at in counts else absent) for at, weight in enumerate(weights))
-    return {name: sum(weights[at] for at in found) / total if total else 0.0 for name, found in held.items()}
+    return {name: sum(weights[at] for at in found) / total if total else 0.0 for name, found in term_places.items()}
 
 
 def _find_terms(terms: Sequence[str], marked: str) -> list[int]:
     return [at for at, term in enumerate(terms) if term in marked]
 
 
-def overlap(text: str, other: str) -> float:
+def measure_overlap(text: str, other: str) -> float:
     """Return which share of the pieces of one text the other holds, whichever share is greater."""
     mine, theirs = list_terms(text, is_known=False), list_terms(other, is_known=False)
     marked, marked_other = mark_words(text), mark_words(other)
     shares = [
-        sum(term in held for term in terms) / len(terms)
-        for terms, held in ((mine, marked_other), (theirs, marked))
+        sum(term in other_text for term in terms) / len(terms)
+        for terms, other_text in ((mine, marked_other), (theirs, marked))
         if terms
     ]
     return max(shares, default=0.0)

@@ -129,10 +129,10 @@ def commit_verdicts(engine: Engine, answered: Sequence[tuple[RecordPair, Relatio
 
 def _is_unchanged(current: dict[str, Record], *records: Record) -> bool:
     """Return whether these records are active and say what they said when they were compared."""
-    held = [current.get(record.id) for record in records]
+    stored = [current.get(record.id) for record in records]
     return all(
         one is not None and one.status is Status.ACTIVE and one.text == record.text
-        for one, record in zip(held, records, strict=True)
+        for one, record in zip(stored, records, strict=True)
     )
 
 

@@ -23,7 +23,7 @@ from ...types.times import now, to_iso
 from ..admit import clean, commit
 from ..context import Engine
 from ..erase import salt_marker
-from ..tombstones import SALT_MARKER, buried, buried_ids, key_of_deleted, read_salts
+from ..tombstones import SALT_MARKER, find_deleted_ids, find_deleted_keys, key_of_deleted, read_salts
 from .reindex import reindex, unseen
 from .sound import HERE_ONLY, sound
 
@@ -266,7 +266,8 @@ def _judged(engine: Engine, batch: Sequence[Record], trust: ImportTrust) -> tupl
     newest = {record.id: record for record in sorted(batch, key=lambda one: one.version)}
     held = {record.id: record for record in engine.store.get(list(newest))}
     memories = [record for record in newest.values() if record.kind != "tombstone"]
-    gone = buried(engine, map(key_of_deleted, memories)) | buried_ids(engine, [record.id for record in memories])
+    gone = find_deleted_keys(engine, map(key_of_deleted, memories))
+    gone |= find_deleted_ids(engine, [record.id for record in memories])
     said = _said(engine, newest.values())
     fresh, counts = [], Taken()
     for record in newest.values():

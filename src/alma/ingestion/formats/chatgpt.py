@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...engine.text import digest
 from ..reading.elements import Elements
 from ..reading.sources import Reading
 from ..types import Chat, Document, Format, Message, Piece, Voice
-from .shape import Told, assistant, dicts, digest, mapping, moment, parts, said, session_of, text, user
+from .shape import Told, assistant, dicts, mapping, moment, parts, said, session_of, text, user
 
 _LISTS = frozenset({"conversations", "items", "data"})
 _SPOKEN = frozenset({"text", "multimodal_text"})

@@ -36,7 +36,7 @@ def read(reading: Reading, told: Told) -> Iterator[Piece]:
     name = reading.source.name
     gathering = Gathering(Format.CLAUDE_CODE, name, reading.source.stem)
     for _, line in objects(reading.chunks, told.damaged):
-        if title := _title(line):
+        if title := text(line.get(_TITLES.get(text(line.get("type")), ""))).strip():
             gathering.title = title
         gathering.session = gathering.session or text(line.get("sessionId"))
         if text(line.get("type")) not in TYPES:
@@ -48,10 +48,6 @@ def read(reading: Reading, told: Told) -> Iterator[Piece]:
         for message in _messages(line, told):
             yield from gathering.add(message)
     yield from gathering.end()
-
-
-def _title(line: dict[str, Any]) -> str:
-    return text(line.get(_TITLES.get(text(line.get("type")), ""))).strip()
 
 
 def _messages(line: dict[str, Any], told: Told) -> Iterator[Message]:

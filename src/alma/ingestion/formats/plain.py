@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...engine.text import digest
 from ..reading.sources import Reading
 from ..types import Document, Format, Piece, Voice
-from .shape import digest, said, session_of
+from .shape import said, session_of
 
 PART_CHARS = 64_000
 _SEARCHED = 8_000

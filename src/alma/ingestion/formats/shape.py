@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from ...engine.text import digest
 from ..types import Chat, Format, Message, Piece, Voice
 
 PART_MESSAGES = 200
@@ -85,11 +85,6 @@ def _in_range(make: Callable[[], datetime]) -> datetime | None:
     except (ValueError, OverflowError, OSError):
         return None
     return made if 1000 <= made.year <= 2999 else None
-
-
-def digest(*parts: str) -> str:
-    joined = "\x1f".join(parts).encode("utf-8", "replace")
-    return hashlib.blake2b(joined, digest_size=16).hexdigest()
 
 
 def session_of(format: Format, native: object, *otherwise: str) -> str:

@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from .lines import DECODER, LIMIT, Damaged, mended
+from ...engine.text import replace_surrogates
+from .lines import DECODER, LIMIT, Damaged
 
 _SPACE = re.compile(r"[ \t\r\n\ufeff]*")
 _SCALAR = r'(?:"(?:[^"\\]|\\.){0,2000}"|[^\s,{}\[\]":]{1,60})'
@@ -162,7 +163,7 @@ class Elements:
             else:
                 if self._is_whole(value, end) and end - self._pos <= self._limit:
                     start, self._pos = self._pos, end
-                    return mended(value) if self._window.find("\\u", start, end) >= 0 else value
+                    return replace_surrogates(value) if self._window.find("\\u", start, end) >= 0 else value
             if len(self._window) - self._pos > self._limit:
                 raise _Broken(f"longer than {self._limit:,} characters; passed over")
             self._grow(min(2 * (len(self._window) - self._pos), self._limit + 1))

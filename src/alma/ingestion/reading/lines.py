@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
+
+from ...engine.text import replace_surrogates
 
 LIMIT = 16 * 1024 * 1024
 """The longest line or value that is taken, in characters."""
 
 Damaged = Callable[[str, str], None]
 """Is told the place and the reason."""
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Line(NamedTuple):
@@ -82,15 +81,4 @@ def parsed(text: str) -> Any:
         return Bad(f"not whole JSON: {error.msg} at character {error.pos:,}")
     except RecursionError:
         return Bad("nested too deep")
-    return mended(value) if "\\ud" in text.lower() else value
-
-
-def mended(value: Any) -> Any:
-    """The value without halves of surrogate pairs, which nothing can write down."""
-    if isinstance(value, str):
-        return _SURROGATE.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [mended(one) for one in value]
-    if isinstance(value, dict):
-        return {mended(key): mended(one) for key, one in value.items()}
-    return value
+    return replace_surrogates(value) if "\\ud" in text.lower() else value
