@@ -51,11 +51,11 @@ def test_a_repository_is_told_by_branch_changes_commits_layout_and_tests(reposit
     assert state["languages"] == {"Python": 3}
     assert state["tests"]["command"] == "make test"
     assert state["complete"]
-    told = codebase.summary(state)
+    told = codebase.summarise_code(state)
     assert told is not None
     assert "Branch: main; 1 staged, 1 modified, 1 untracked" in told
     assert "Tests: make test (from Makefile)" in told
-    assert codebase.commits(state)[0].endswith("Add the cart")
+    assert codebase.list_commits(state)[0].endswith("Add the cart")
 
 
 @needs_git
@@ -77,13 +77,13 @@ def test_a_repository_without_commits_or_on_no_branch(tmp_path: Path, repository
     state = codebase.orient(repository)
     assert state is not None
     assert state["git"]["branch"] is None
-    assert "detached" in (codebase.summary(state) or "")
+    assert "detached" in (codebase.summarise_code(state) or "")
 
 
 @needs_git
 def test_a_rename_is_told_by_its_new_name(repository: Path) -> None:
     git(repository, "mv", "src/cart.py", "src/basket.py")
-    found = _git.look(repository, 5)
+    found = _git.read_repository(repository, 5)
     assert found is not None
     assert found["changed_files"] == ["src/basket.py"]
 
@@ -95,7 +95,7 @@ def test_nothing_that_a_repository_names_is_run(repository: Path, tmp_path: Path
     monitor.write_text(f"#!/bin/sh\ntouch {marker}\n")
     monitor.chmod(monitor.stat().st_mode | stat.S_IXUSR)
     git(repository, "config", "core.fsmonitor", str(monitor))
-    assert _git.look(repository, 5) is not None
+    assert _git.read_repository(repository, 5) is not None
     assert not marker.exists()
 
 
@@ -131,8 +131,8 @@ def test_where_there_is_no_code_nothing_is_told(tmp_path: Path) -> None:
     assert codebase.orient(tmp_path) is None
     assert codebase.orient(tmp_path / "missing") is None
     assert codebase.orient(tmp_path / "letter.txt") is None
-    assert codebase.summary(None) is None
-    assert codebase.commits(None) == []
+    assert codebase.summarise_code(None) is None
+    assert codebase.list_commits(None) == []
 
 
 def test_a_huge_tree_is_looked_at_only_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_a_huge_tree_is_looked_at_only_so_far(tmp_path: Path, monkeypatch: pytes
     assert state is not None
     assert not state["complete"]
     assert sum(state["languages"].values()) == 50
-    assert "large" in (codebase.summary(state) or "")
+    assert "large" in (codebase.summarise_code(state) or "")
 
 
 def test_what_others_wrote_is_not_counted_and_circles_are_not_followed(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_how_tests_are_run(tmp_path: Path, files: dict[str, str], expected: list
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert [one["command"] for one in _checks.commands(tmp_path)] == expected
+    assert [one["command"] for one in _checks.find_commands(tmp_path)] == expected
 
 
 @needs_git

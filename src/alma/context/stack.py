@@ -13,15 +13,17 @@ so the text stays the same, byte by byte, while nothing changes. The other two a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import arguments
 from ..engine import validate
 from ..engine.context import Engine
+from ..engine.inject.escape import escape
+from ..engine.inject.prompt import tokens
 from ..engine.retrieve.pipeline import retrieve
 from ..engine.text import shorten
-from .identity import identity
-from .story import story
+from .story import write_story
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 IDENTITY, ESSENTIAL, ON_DEMAND, DEEP = 100, 800, 600, 3000
 LEAST, MOST = 30, 100_000
 _WIDE = 30
+_NAMES = 6
+_NAME_CHARS = 40
 
 
 class MemoryStack:
@@ -54,36 +58,45 @@ class MemoryStack:
         self._deep = validate.whole("deep_tokens", deep_tokens, LEAST, MOST)
 
     def identity(self) -> str:
-        """Who the agent is, where it works, for whom, and what it may learn."""
-        return identity(self._engine, self.agent, self.user, self._identity)
+        """Who the agent is, where it works, for whom, and what it may learn: the sentences there is room for."""
+        scope = self._engine.scope(self.agent)
+        learns = [one for one in scope.can_learn if scope.is_allowed(one)]
+        sentences = [f"You are {_list_names([self.agent])}, in the project {_list_names([self._engine.project])}."]
+        sentences += [f"You work for {_list_names([self.user])}."] if self.user is not None else []
+        sentences += [f"Your domain is {_list_names([scope.domain])}."] if scope.domain else []
+        sentences += [f"You do not learn about {_list_names(scope.cannot_learn)}."] if scope.cannot_learn else []
+        sentences += [f"You learn about {_list_names(learns)}."] if learns else []
+        lines: list[str] = []
+        for sentence in sentences:
+            if tokens("\n".join([*lines, sentence])) <= self._identity:
+                lines.append(sentence)
+        return "\n".join(lines)
 
     def essential(self) -> str:
         """What matters most of all that is remembered."""
-        return story(self._engine, self.agent, self.user, self._essential)
+        return write_story(self._engine, self.agent, self.user, self._essential)
 
     def wake_up(self) -> str:
         """The first two layers: what a prompt begins with."""
         # The line between the two is paid for by the second.
-        return f"{self.identity()}\n{story(self._engine, self.agent, self.user, self._essential - 1)}"
+        return f"{self.identity()}\n{write_story(self._engine, self.agent, self.user, self._essential - 1)}"
 
     def on_demand(self, topic: str) -> str:
         """What is known about a topic."""
-        return self._recalled(validate.text("topic", topic), "default", None, self._on_demand)
+        return self._recall(validate.text("topic", topic), "default", None, self._on_demand)
 
     def deep(self, query: str) -> str:
         """All that has to do with a question, far-fetched things too."""
-        return self._recalled(validate.text("query", query), "broad", _WIDE, self._deep)
+        return self._recall(validate.text("query", query), "broad", _WIDE, self._deep)
 
-    def _recalled(self, about: str, mode: str, top_k: int | None, max_tokens: int) -> str:
+    def _recall(self, about: str, mode: str, top_k: int | None, max_tokens: int) -> str:
         given = {"task": about, "agent": self.agent, "user_id": self.user, "mode": mode, "level": "session"}
-        found = retrieve(self._engine, arguments.request(self._engine, {**given, "top_k": top_k}))
-        return found.to_prompt(max_tokens) or _nothing(about, max_tokens)
+        memories = retrieve(self._engine, arguments.request(self._engine, {**given, "top_k": top_k}))
+        nothing = f"Nothing is remembered about: {escape(shorten(about, 80))}"
+        fits = tokens(nothing) <= max_tokens
+        return memories.to_prompt(max_tokens) or (nothing if fits else "Nothing is remembered about this.")
 
 
-def _nothing(about: str, max_tokens: int) -> str:
-    # Loaded here: its patterns take a while to compile.
-    from ..engine.inject.escape import escape
-    from ..engine.inject.prompt import tokens
-
-    told = f"Nothing is remembered about: {escape(shorten(about, 80))}"
-    return told if tokens(told) <= max_tokens else "Nothing is remembered about this."
+def _list_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(escape(shorten(name, _NAME_CHARS)) for name in names[:_NAMES]) + more

@@ -10,7 +10,7 @@ told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -154,21 +154,6 @@ _ORIGINS = {
 def is_old_fix(record: Record) -> bool:
     """Whether an earlier version stored what an agent worked out as a rule. It is an observation, and nobody's rule."""
     return record.kind == MemoryType.RULE and record.body.get("source") == RuleSource.FIX
-
-
-def list_standing_rules(engine: Engine, agents: Collection[str], users: Collection[str], limit: int) -> list[Record]:
-    """Return the newest rules that hold in every session, of this project and of all projects."""
-    where = Where(
-        kinds={MemoryType.RULE},
-        projects={engine.project, EVERYWHERE},
-        agents=agents,
-        users=users,
-        # What was said for one session holds in no other.
-        sessions={""},
-        statuses={Status.ACTIVE},
-        valid_at=engine.clock(),
-    )
-    return [one for one in engine.store.scan(where, limit) if not is_old_fix(one)]
 
 
 # -- how it reads

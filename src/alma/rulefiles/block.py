@@ -71,36 +71,27 @@ def _damaged(name: str, number: int, what: str) -> ValidationError:
     return ValidationError(f"{name}, line {number}: the block of rules {what}. Nothing was changed.")
 
 
-def _rows(text: str) -> Iterator[tuple[int, int, str]]:
-    """Number, place and words of each line; only a line feed ends one."""
-    start = 0
-    for number, line in enumerate(text.split("\n"), 1):
-        yield number, start, line.removesuffix("\r")
-        start += len(line) + 1
-
-
 def _outside_code(text: str) -> Iterator[tuple[int, int, str]]:
-    """The lines that are not in a fenced piece of code. In our own part there is no such thing, and a fence that is
-    never closed is a slip, and no reason to lose sight of what follows."""
-    rows = list(_rows(text))
-    closing = {at: found["mark"] for at, (_, _, line) in enumerate(rows) if (found := _FENCE.fullmatch(line))}
+    """Yield number, place and words of the lines that are not in a fenced piece of code; only a line feed ends one.
+
+    In our own part there is no such thing, and a fence that is never closed is a slip, and no reason to lose sight of
+    what follows.
+    """
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    closing = {at: found["mark"] for at, line in enumerate(lines) if (found := _FENCE.fullmatch(line))}
     ends = deque(closing)
-    at, ours = 0, False
-    while at < len(rows):
-        line = rows[at][2]
-        ours = not _END.fullmatch(line) if ours else bool(_BEGIN.fullmatch(line))
-        opening = None if ours else _OPENING.match(line)
-        end = _closed(opening["mark"], at, ends, closing) if opening else None
-        if end is None:
-            yield rows[at]
-        at = (at if end is None else end) + 1
-
-
-def _closed(mark: str, at: int, ends: deque[int], closing: dict[int, str]) -> int | None:
-    """Where a fence that is opened in a line is closed."""
-    while ends and ends[0] <= at:
-        ends.popleft()
-    return next((end for end in ends if closing[end].startswith(mark)), None)
+    ours, start, skipped = False, 0, -1
+    for at, (line, whole) in enumerate(zip(lines, text.split("\n"), strict=True)):
+        if at > skipped:
+            ours = not _END.fullmatch(line) if ours else bool(_BEGIN.fullmatch(line))
+            opening = None if ours else _OPENING.match(line)
+            while opening and ends and ends[0] <= at:
+                ends.popleft()
+            closes = (end for end in ends if opening and closing[end].startswith(opening["mark"]))
+            skipped = next(closes, at - 1) if opening else at - 1
+            if skipped < at:
+                yield at + 1, start, line
+        start += len(whole) + 1
 
 
 def content(block: Block) -> Content:
@@ -110,7 +101,9 @@ def content(block: Block) -> Content:
 def outside(text: str, block: Block | None) -> list[Item]:
     """The items of lists that a person wrote around the marked part."""
     rest = text if block is None else text[: block.start] + _blank(text[block.start : block.end]) + text[block.end :]
-    lines = {number: line for number, _, line in _outside_code(_uncommented(_without_front(rest)))}
+    if front := re.match(r"\ufeff?---\r?\n.*?\r?\n---[ \t]*(?=\r?\n|\Z)", rest, re.DOTALL):
+        rest = _blank(front[0]) + rest[front.end() :]
+    lines = {number: line for number, _, line in _outside_code(_uncommented(rest))}
     most = max(lines, default=0)
     # What is in a fence ends an item as an empty line does.
     return list(_read([lines.get(number, "") for number in range(1, most + 1)], 1, numbered=True).items)
@@ -118,11 +111,6 @@ def outside(text: str, block: Block | None) -> list[Item]:
 
 def _blank(text: str) -> str:
     return "\n" * text.count("\n")
-
-
-def _without_front(text: str) -> str:
-    found = re.match(r"\ufeff?---\r?\n.*?\r?\n---[ \t]*(?=\r?\n|\Z)", text, re.DOTALL)
-    return _blank(found[0]) + text[found.end() :] if found else text
 
 
 def _uncommented(text: str) -> str:
@@ -150,37 +138,27 @@ def _read(lines: Sequence[str], first: int, *, numbered: bool) -> Content:
 
     for number, line in enumerate(lines, first):
         bullet = _BULLET.fullmatch(line) or (_NUMBERED.fullmatch(line) if numbered else None)
-        titled = _HEADING.fullmatch(line)
-        if bullet is not None and _belongs(said, depth, line):
+        plain = line.expandtabs(4)
+        indent = len(plain) - len(plain.lstrip())
+        # A point below another says more about that one: "but not in models.py" is no rule of its own. A point that
+        # only names what follows, and one that has a memory of its own, stand for themselves.
+        alone = not said or said[0].rstrip().endswith(":") or "<!--" in line or indent < depth + 2
+        if bullet is not None and not alone:
             said.append(f"({bullet['said'].strip()})")
         elif bullet is not None:
             close()
-            depth = _indent(line)
+            depth, began = indent, number
             said.append(bullet["said"])
-            began = number
         elif said and line[:1] in " \t" and line.strip():
             said.append(line)
         else:
             close()
-            if titled:
+            if titled := _HEADING.fullmatch(line):
                 heading, title = titled["title"], title or line.strip()
             elif line.strip():
                 other.append((number, line.strip()))
     close()
     return Content(tuple(items), title, tuple(other))
-
-
-def _indent(line: str) -> int:
-    plain = line.expandtabs(4)
-    return len(plain) - len(plain.lstrip())
-
-
-def _belongs(said: Sequence[str], depth: int, line: str) -> bool:
-    """A point below another says more about that one: "but not in models.py" is no rule of its own. A point that only
-    names what follows, and one that has a memory of its own, stand for themselves."""
-    if not said or said[0].rstrip().endswith(":") or "<!--" in line:
-        return False
-    return _indent(line) >= depth + 2
 
 
 # -- writing
@@ -202,7 +180,7 @@ def placed(text: str, block: Block | None, lines: Iterable[str], front: str) -> 
     ours = end.join((BEGIN, *lines, END))
     if not text:
         return front + ours + "\n"
-    gap = "" if text.endswith((f"{end}{end}",)) else end if text.endswith("\n") else end * 2
+    gap = "" if text.endswith(end * 2) else end if text.endswith("\n") else end * 2
     return text + gap + ours + end
 
 

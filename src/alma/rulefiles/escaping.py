@@ -15,6 +15,7 @@ MEANT = "\\`@<!>*_#~[-+"
 
 _SPACE = re.compile(r"\s+")
 _RUN = re.compile(r"`+")
+_RUN_OR_ESCAPE = re.compile(r"`+|\\[\\`@<!>*_#~\[+-]")
 _ESCAPED = re.compile(r"\\([\\`@<!>*_#~\[+-])")
 _UNSEEN = ("Cc", "Cf", "Cs", "Co")
 _JOINERS = "\u200c\u200d"
@@ -47,31 +48,9 @@ def encode(text: str, *, head: bool = False) -> str:
     marks = {found.start() for found in _LABEL.finditer(flat)}
     marks |= {0} if _OPENS.match(flat) else set()
     marks |= {found.start() for found in _ENDS_HEAD.finditer(flat)} if head else set()
-    return "".join(flat[start:end] if code else _escaped(flat, start, end, marks) for start, end, code in _pieces(flat))
-
-
-def _pieces(text: str) -> Iterator[tuple[int, int, bool]]:
-    """Code spans and what is between them, in order."""
-    done = at = 0
-    while opening := _RUN.search(text, at):
-        end = _closing(text, opening)
-        # A comment hides what stands in it, in a code span too.
-        if end is None or "<!--" in text[opening.start() : end] or "-->" in text[opening.start() : end]:
-            at = opening.end()
-            continue
-        if opening.start() > done:
-            yield done, opening.start(), False
-        yield opening.start(), end, True
-        done = at = end
-    if done < len(text):
-        yield done, len(text), False
-
-
-def _closing(text: str, opening: re.Match[str]) -> int | None:
-    for run in _RUN.finditer(text, opening.end()):
-        if len(run[0]) == len(opening[0]):
-            return run.end()
-    return None
+    return "".join(
+        flat[start:end] if code else _escaped(flat, start, end, marks) for start, end, code in spans(flat, _RUN)
+    )
 
 
 def _escaped(text: str, start: int, end: int, marks: set[int]) -> str:
@@ -95,33 +74,28 @@ def _escaped(text: str, start: int, end: int, marks: set[int]) -> str:
 
 
 def decode(line: str) -> str:
-    out: list[str] = []
-    for start, end, code in spans(line):
-        out.append(line[start:end] if code else _ESCAPED.sub(r"\1", line[start:end]))
-    return fold("".join(out))
+    parts = (line[start:end] if code else _ESCAPED.sub(r"\1", line[start:end]) for start, end, code in spans(line))
+    return fold("".join(parts))
 
 
-def spans(line: str) -> Iterator[tuple[int, int, bool]]:
-    """Code spans of a line of Markdown and what is between them: a backtick after a backslash opens none."""
+def spans(text: str, sign: re.Pattern[str] = _RUN_OR_ESCAPE) -> Iterator[tuple[int, int, bool]]:
+    """Yield code spans and what is between them, in order. In a line of Markdown, a backtick after a backslash opens
+    none; in a text that is yet to be written, a backslash is one, and a comment is seen in a code span too."""
     done = at = 0
-    while at < len(line):
-        if line[at] == "\\" and line[at + 1 : at + 2] and line[at + 1] in MEANT:
-            at += 2
-        elif line[at] == "`":
-            opening = _RUN.match(line, at)
-            assert opening is not None
-            end = _closing(line, opening)
-            if end is None:
-                at = opening.end()
-                continue
-            if at > done:
-                yield done, at, False
-            yield at, end, True
-            done = at = end
-        else:
-            at += 1
-    if done < len(line):
-        yield done, len(line), False
+    while opening := sign.search(text, at):
+        start, at = opening.span()
+        runs = (run for run in _RUN.finditer(text, at) if len(run[0]) == at - start)
+        closing = next(runs, None) if opening[0][0] == "`" else None
+        if closing is None:
+            continue
+        if sign is _RUN and any(mark in text[start : closing.end()] for mark in ("<!--", "-->")):
+            continue
+        if start > done:
+            yield done, start, False
+        yield start, closing.end(), True
+        done = at = closing.end()
+    if done < len(text):
+        yield done, len(text), False
 
 
 def masked(line: str) -> str:

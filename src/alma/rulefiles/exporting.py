@@ -19,7 +19,7 @@ from . import block as blocks
 from . import files, held
 from .held import Entry, Wanted
 from .lines import Item, read, written
-from .targets import NAME, Limit, Target, file_name, is_rule_file, skill_name, target
+from .targets import NAME, Limit, file_name, is_rule_file, skill_name, target
 from .types import ExportReport, LeftOut
 
 if TYPE_CHECKING:
@@ -65,36 +65,41 @@ def export(
         called = skill_name(PurePosixPath(where.real.as_posix()), called)
     most = host.limit if limit is None else replace(host.limit, most=validate.whole("limit", limit, 1, _MOST))
     with Holder(alma, project_id) as holder:
-        engine = _of_project(holder.alma.engine, project_id)
-        wanted = Wanted(
-            _kinds(include), None if agent is None else engine.agent(validate.name("agent", agent)), everywhere
-        )
-        page = _compose(engine, where, host, called, wanted, most)
+        engine = held.of_project(holder.alma.engine, project_id)
+        kinds = validate.names("include", include)
+        for kind in kinds:
+            if kind not in held.KINDS:
+                raise ValidationError(unknown("memory type to include", kind, held.KINDS))
+        wanted = Wanted(frozenset(kinds), held.find_agent(engine, agent), everywhere)
+        page = _compose_page(engine, where, host.front(where.name, called), wanted, most)
         if remove:
             rest = blocks.without(page.before or "", where.name)
-            page = replace(
-                page, after="" if rest.strip() == host.front(where.name, called).strip() else rest, standing={}
-            )
-        if page.hand_edits and page.after != page.before and not (check or force):
-            raise ValidationError(_unimported(where.name, page.hand_edits))
+            is_empty = rest.strip() == host.front(where.name, called).strip()
+            page = replace(page, after="" if is_empty else rest, standing={})
+        is_changed = page.after != page.before
+        if page.hand_edits and is_changed and not (check or force):
+            raise ValidationError(_describe_edits(where.name, page.hand_edits))
         if not check:
-            page.write(engine, where)
-        return page.report(host, where, written=not check and page.after != page.before, most=most)
+            _write_page(engine, where, page)
+    before, after = page.before or "", page.after or ""
+    old, new = ([row.removesuffix("\r") for row in text.split("\n")] if text else [] for text in (before, after))
+    diff = difflib.unified_diff(old, new, f"a/{where.name}", f"b/{where.name}", n=2, lineterm="")
+    return ExportReport(
+        to=host.name,
+        path=where.name,
+        root=str(where.root),
+        items=len(page.standing),
+        changed=before != after,
+        written=not check and is_changed,
+        diff="\n".join(diff),
+        left_out=page.left_out,
+        hand_edits=page.hand_edits,
+        size=f"{most.unit.of(after):,} {most.unit}",
+        limit=str(most),
+    )
 
 
-def _of_project(engine: Engine, project_id: str | None) -> Engine:
-    return engine if project_id is None else replace(engine, project=validate.name("project_id", project_id))
-
-
-def _kinds(given: Iterable[str]) -> frozenset[str]:
-    named = validate.names("include", given)
-    for one in named:
-        if one not in held.KINDS:
-            raise ValidationError(unknown("memory type to include", one, held.KINDS))
-    return frozenset(named)
-
-
-def _unimported(name: str, edits: Sequence[str]) -> str:
+def _describe_edits(name: str, edits: Sequence[str]) -> str:
     told = "\n".join(f"  {one}" for one in edits[:20])
     more = f"\n  and {len(edits) - 20} more" if len(edits) > 20 else ""
     removed = "; --retire also puts away what was removed" if any(one.endswith("(removed)") for one in edits) else ""
@@ -115,86 +120,50 @@ class _Page:
     left_out: tuple[LeftOut, ...]
     hand_edits: tuple[str, ...]
 
-    def write(self, engine: Engine, where: files.Place) -> None:
-        if self.after == "" and self.before:
-            files.delete(where, self.before)
-        elif self.after is not None and self.after != self.before:
-            files.write(where, self.after, self.before)
-        if self.after is not None:
-            commit(engine, lambda: (None, held.ledger(engine, where.name).saying(engine, self.standing)))
 
-    def report(self, host: Target, where: files.Place, *, written: bool, most: Limit) -> ExportReport:
-        before, after = self.before or "", self.after or ""
-        rows = difflib.unified_diff(_rows(before), _rows(after), f"a/{where.name}", f"b/{where.name}", n=2, lineterm="")
-        return ExportReport(
-            to=host.name,
-            path=where.name,
-            root=str(where.root),
-            items=len(self.standing),
-            changed=before != after,
-            written=written,
-            diff="\n".join(rows),
-            left_out=self.left_out,
-            hand_edits=self.hand_edits,
-            size=f"{most.unit.of(after):,} {most.unit}",
-            limit=str(most),
-        )
+def _write_page(engine: Engine, where: files.Place, page: _Page) -> None:
+    if page.after == "" and page.before:
+        files.delete(where, page.before)
+    elif page.after is not None and page.after != page.before:
+        files.write(where, page.after, page.before)
+    if page.after is not None:
+        commit(engine, lambda: (None, held.ledger(engine, where.name).saying(engine, page.standing)))
 
 
-def _rows(text: str) -> list[str]:
-    return [row.removesuffix("\r") for row in text.split("\n")] if text else []
-
-
-def _compose(engine: Engine, where: files.Place, host: Target, called: str, wanted: Wanted, most: Limit) -> _Page:
+def _compose_page(engine: Engine, where: files.Place, front: str, wanted: Wanted, most: Limit) -> _Page:
     before = files.read(where)
     text = before or ""
     block = blocks.find(text, where.name)
     there = blocks.content(block) if block is not None else blocks.Content((), "", ())
-    last = held.ledger(engine, where.name).standing
     known = held.everything(engine, wanted.kinds, [one.id for one in there.items if one.id])
-    by_hand = {read(one.said, held.GRAMMARS[MemoryType.RULE]).digest for one in blocks.outside(text, block)}
-    fitting, left_out = _fitting(engine, known.values(), wanted, by_hand)
-    edits = hand_edits(there, known, last, fitting) if block is not None else []
-    if block is None and not fitting:
-        return _Page(before, before, {}, tuple(left_out), ())
-    front = host.front(where.name, called)
-    layout = _Layout(text, block, front, there.title or TITLE, [one.id for one in _matched(there.items, fitting)])
-    chosen = _within(engine, fitting, layout, most)
-    inside = {one.id for one in chosen}
-    left_out += [_left(one, f"the file has room for {most}") for one in fitting if one.id not in inside]
-    standing = {one.id: one.digest for one in chosen}
-    return _Page(before, layout.text_of(chosen), standing, tuple(left_out), tuple(edits))
-
-
-def _fitting(
-    engine: Engine, known: Iterable[Entry], wanted: Wanted, by_hand: set[str]
-) -> tuple[list[Entry], list[LeftOut]]:
-    fitting, left_out = [], []
-    for one in known:
+    by_hand = {_digest(one, MemoryType.RULE) for one in blocks.outside(text, block)}
+    fitting: list[Entry] = []
+    left_out: list[LeftOut] = []
+    for one in known.values():
         why = wanted.why_not(engine, one)
         if why is None and one.digest in by_hand:
             why = "it stands in the file already, written by hand"
         if why is None and one.words.text:
             fitting.append(one)
         elif why:
-            left_out.append(_left(one, why))
-    return fitting, left_out
+            left_out.append(LeftOut(one.record.id, one.words.text, why))
+    if block is None and not fitting:
+        return _Page(before, before, {}, tuple(left_out), ())
+    edits = hand_edits(there, known, held.ledger(engine, where.name).standing, fitting) if block is not None else ()
+    layout = _Layout(text, block, front, there.title or TITLE, _list_places(there.items, fitting))
+    chosen = _choose_entries(engine, fitting, layout, most)
+    standing = {one.id: one.digest for one in chosen}
+    cut_off = [one for one in fitting if one.id not in standing]
+    left_out += [LeftOut(one.record.id, one.words.text, f"the file has room for {most}") for one in cut_off]
+    return _Page(before, layout.write(chosen), standing, tuple(left_out), tuple(edits))
 
 
-def _left(one: Entry, why: str) -> LeftOut:
-    return LeftOut(one.record.id, one.words.text, why)
-
-
-def _matched(items: Sequence[Item], entries: Sequence[Entry]) -> list[Entry]:
-    """The entries that stand in the file, in the order they have there: by their id, else by their words."""
+def _list_places(items: Sequence[Item], entries: Sequence[Entry]) -> list[str]:
+    """Return the ids of the entries that stand in the file, in its order: matched by id, else by their words."""
     by_id = {one.id: one for one in entries}
     by_words = {one.digest: one for one in entries}
-    found: dict[str, Entry] = {}
-    for item in items:
-        one = by_id.get(item.id) or by_words.get(_digest(item, MemoryType.RULE))
-        if one is not None:
-            found.setdefault(one.id, one)
-    return list(found.values())
+    matches = (by_id.get(item.id) or by_words.get(_digest(item, MemoryType.RULE)) for item in items)
+    return list(dict.fromkeys(one.id for one in matches if one is not None))
 
 
 def _digest(item: Item, kind: str) -> str:
@@ -212,28 +181,23 @@ class _Layout:
     order: Sequence[str]
     """The ids that are there, as they are."""
 
-    def text_of(self, chosen: Iterable[Entry]) -> str:
-        return blocks.placed(self.text, self.block, self.lines(chosen), self.front)
-
-    def lines(self, chosen: Iterable[Entry]) -> list[str]:
+    def write(self, chosen: Iterable[Entry]) -> str:
         places = {id: at for at, id in enumerate(self.order)}
         # What is new goes to the end, so that a diff shows it and nothing else.
         ordered = sorted(chosen, key=lambda one: (places.get(one.id, len(places)), one.record.created_at, one.id))
-        out = [self.title, ""]
+        lines = [self.title, ""]
         for kind, heading in held.HEADINGS.items():
             items = [written(one.words, one.id) for one in ordered if one.record.kind == kind]
-            if items and heading:
-                out += ["", heading, ""]
-            out += items
-        return out if out[2:] else [self.title]
+            lines += [*(("", heading, "") if items and heading else ()), *items]
+        return blocks.placed(self.text, self.block, lines if lines[2:] else lines[:1], self.front)
 
 
-def _within(engine: Engine, entries: Sequence[Entry], layout: _Layout, most: Limit) -> list[Entry]:
+def _choose_entries(engine: Engine, entries: Sequence[Entry], layout: _Layout, most: Limit) -> list[Entry]:
     """As many as the limit has room for, the most proven first."""
     end = blocks.newline(layout.text)
     chosen: list[Entry] = []
     headed = {MemoryType.RULE}
-    spent = most.unit.of(layout.text_of([])) + most.unit.of(end)
+    spent = most.unit.of(layout.write([])) + most.unit.of(end)
     for one in held.by_proof(entries, engine):
         cost = most.unit.of(f"{written(one.words, one.id)}{end}")
         if one.record.kind not in headed:
@@ -262,19 +226,14 @@ def hand_edits(
             now = _digest(item, one.record.kind)
             if now not in (last.get(item.id, item.base), one.digest):
                 told.append(f"line {item.number}: {_sample(item.said)} (changed)")
-        elif not _as_written(item, last) and _digest(item, MemoryType.RULE) not in said:
+        # Whatever kind it is of: one of the ways to read it gives the words that were written.
+        elif last.get(item.id) not in [_digest(item, kind) for kind in held.KINDS] and (
+            _digest(item, MemoryType.RULE) not in said
+        ):
             told.append(f"line {item.number}: {_sample(item.said)} (new)")
-    ids = {item.id for item in there.items}
     words = {_digest(item, MemoryType.RULE) for item in there.items if not item.id}
-    for one in fitting:
-        if one.id in last and one.id not in ids and one.digest not in words:
-            told.append(f"{_sample(one.words.text)} (removed)")
-    return told
-
-
-def _as_written(item: Item, last: Mapping[str, str]) -> bool:
-    """Whatever it is of: one of the ways to read it gives the words that were written."""
-    return item.id in last and any(_digest(item, kind) == last[item.id] for kind in held.KINDS)
+    gone = [one for one in fitting if one.id in last and one.id not in seen and one.digest not in words]
+    return told + [f"{_sample(one.words.text)} (removed)" for one in gone]
 
 
 def _sample(text: str) -> str:

@@ -13,6 +13,7 @@ from ..errors import ValidationError
 
 MOST_BYTES = 1_000_000
 _MODE = 0o644
+_CHANGED = " was changed by somebody else just now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,41 +41,32 @@ def repository(folder: Path) -> Path:
 def place(path: str | PathLike[str] | None, root: str | PathLike[str] | None, usual: str) -> Place:
     """Where a file is; without a path, the usual one at the root of the repository."""
     try:
-        return _placed(path, root, usual)
+        if root is not None and not Path(root).is_dir():
+            raise ValidationError(f"root must be a folder, and {os.fspath(root)!r} is none")
+        base = None if root is None else Path(root).resolve()
+        named = Path(path) if path is not None else (base or repository(Path.cwd())) / usual
+        if path is not None and (named.is_dir() or os.fspath(path).endswith(("/", os.sep))):
+            named = named / Path(usual).name
+        if base is not None and not named.is_absolute():
+            named = base / named
+        top, real = base or _find_top(named), named.resolve()
+        is_other = real.exists() and not real.is_file()
     except (OSError, RuntimeError, UnicodeEncodeError) as error:
-        told = error.strerror if isinstance(error, OSError) else error
-        raise ValidationError(f"no file can have this name: {told}") from None
-
-
-def _placed(path: str | PathLike[str] | None, root: str | PathLike[str] | None, usual: str) -> Place:
-    if root is not None and not Path(root).is_dir():
-        raise ValidationError(f"root must be a folder, and {os.fspath(root)!r} is none")
-    base = None if root is None else Path(root).resolve()
-    named = Path(path) if path is not None else (base or repository(Path.cwd())) / usual
-    if path is not None and (named.is_dir() or os.fspath(path).endswith(("/", os.sep))):
-        named = named / Path(usual).name
-    if base is not None and not named.is_absolute():
-        named = base / named
-    top = base or _top(named)
-    real = named.resolve()
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValidationError(f"no file can have this name: {reason}") from None
     if not real.is_relative_to(top):
         raise ValidationError(f"{named} lies outside of {top}; a link must not lead out of the repository")
-    if real.exists() and not real.is_file():
+    if is_other:
         raise ValidationError(f"{named} is not a file")
     return Place(named, top, real)
 
 
-def _top(named: Path) -> Path:
-    """The repository that a file is in by its name: where links on the way lead, is looked at against it."""
-    here = repository(Path.cwd())
-    plain = Path(os.path.normpath(Path.cwd() / named))
-    return here if plain.is_relative_to(here) else repository(_existing(named.parent))
-
-
-def _existing(folder: Path) -> Path:
-    """The next folder above that is there."""
-    absolute = folder.absolute()
-    return next((above for above in (absolute, *absolute.parents) if above.is_dir()), absolute)
+def _find_top(named: Path) -> Path:
+    """Return the repository that a file is in by its name: where links on the way lead is checked against it."""
+    here, folder = repository(Path.cwd()), named.parent.absolute()
+    if Path(os.path.normpath(Path.cwd() / named)).is_relative_to(here):
+        return here
+    return repository(next((above for above in (folder, *folder.parents) if above.is_dir()), folder))
 
 
 def read(where: Place) -> str | None:
@@ -98,12 +90,13 @@ def write(where: Place, text: str, before: str | None) -> None:
         mode = stat.S_IMODE(where.real.stat().st_mode) if before is not None else _MODE
         file, name = tempfile.mkstemp(dir=where.real.parent, prefix=f".{where.real.name}.")
         try:
-            _fill(file, text)
+            with os.fdopen(file, "wb") as out:
+                out.write(text.encode("utf-8"))
+                out.flush()
+                os.fsync(out.fileno())
             os.chmod(name, mode)
             if read(where) != before:
-                raise ValidationError(
-                    f"{where.path} was changed by somebody else just now; nothing was written, try again"
-                )
+                raise ValidationError(f"{where.path}{_CHANGED}; nothing was written, try again")
             os.replace(name, where.real)
         except BaseException:
             os.unlink(name)
@@ -115,12 +108,5 @@ def write(where: Place, text: str, before: str | None) -> None:
 def delete(where: Place, before: str) -> None:
     """Delete a file that still holds what was read."""
     if read(where) != before:
-        raise ValidationError(f"{where.path} was changed by somebody else just now; nothing was deleted, try again")
+        raise ValidationError(f"{where.path}{_CHANGED}; nothing was deleted, try again")
     where.real.unlink()
-
-
-def _fill(file: int, text: str) -> None:
-    with os.fdopen(file, "wb") as out:
-        out.write(text.encode("utf-8"))
-        out.flush()
-        os.fsync(out.fileno())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from ..engine import validate
 from ..engine.admit import make_marker
 from ..engine.context import Engine
 from ..engine.evidence import believe
@@ -31,12 +32,6 @@ HEADINGS: Mapping[str, str] = {
     MemoryType.DOMAIN_KNOWLEDGE: "### What is known",
 }
 KINDS = tuple(HEADINGS)
-GRAMMARS: Mapping[str, Grammar] = {
-    MemoryType.RULE: Grammar(),
-    MemoryType.HEURISTIC: Grammar(why=False),
-    MemoryType.ANTI_PATTERN: Grammar(instead=True),
-    MemoryType.DOMAIN_KNOWLEDGE: Grammar(head=False, why=False),
-}
 # Which field of a body each part of an item is.
 PARTS: Mapping[str, Mapping[str, str]] = {
     MemoryType.RULE: {"head": "trigger", "text": "rule", "why": "why"},
@@ -48,6 +43,9 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "instead": "better_alternative",
     },
     MemoryType.DOMAIN_KNOWLEDGE: {"text": "fact"},
+}
+GRAMMARS = {
+    kind: Grammar(head="head" in parts, why="why" in parts, instead="instead" in parts) for kind, parts in PARTS.items()
 }
 
 
@@ -86,13 +84,10 @@ def words_of(record: Record) -> Words:
 
 def changes(entry: Entry, words: Words) -> dict[str, str]:
     """The fields that read otherwise now, as the memory keeps them."""
-    parts = PARTS[entry.record.kind]
-    told = {field: getattr(words, part) for part, field in parts.items()}
+    parts = PARTS[entry.record.kind].items()
+    told, shown = ({field: getattr(one, part) for part, field in parts} for one in (words, entry.words))
     if entry.record.kind == MemoryType.ANTI_PATTERN:
-        told["pattern"] = words.text.removeprefix(_AVOID)
-    shown = {field: getattr(entry.words, part) for part, field in parts.items()}
-    if entry.record.kind == MemoryType.ANTI_PATTERN:
-        shown["pattern"] = entry.words.text.removeprefix(_AVOID)
+        told["pattern"], shown["pattern"] = (one["pattern"].removeprefix(_AVOID) for one in (told, shown))
     out = {field: value for field, value in told.items() if value != shown[field]}
     if "rule" in out:
         # What only said the old rule over again goes with it.
@@ -104,20 +99,24 @@ def changes(entry: Entry, words: Words) -> dict[str, str]:
 
 
 def everything(engine: Engine, kinds: Iterable[str], ids: Iterable[str]) -> dict[str, Entry]:
-    """All of these kinds that could ever have stood in a file, whatever became of it, by its id there; when some of
-    the ids are none of those, of every kind."""
-    found = _entries(engine, {MemoryType.RULE, *kinds})
-    return found if all(id in found for id in ids) else _entries(engine, KINDS)
-
-
-def _entries(engine: Engine, kinds: Iterable[str]) -> dict[str, Entry]:
+    """Return all of these kinds that could ever have stood in a file, whatever became of it, by its id there; when some
+    of the ids are none of those, of every kind."""
     # The files are the project's: what belongs to one user is not written there.
-    where = Where(kinds=set(kinds), projects={engine.project, EVERYWHERE}, users={""})
-    found: dict[str, Entry] = {}
+    where = Where(kinds={MemoryType.RULE, *kinds}, projects={engine.project, EVERYWHERE}, users={""})
+    entries: dict[str, Entry] = {}
     for record in sorted(engine.store.scan(where), key=lambda one: (one.status is not Status.ACTIVE, one.id)):
-        made = entry(record)
-        found.setdefault(made.id, made)
-    return found
+        one = entry(record)
+        entries.setdefault(one.id, one)
+    is_whole = where.kinds == set(KINDS) or all(id in entries for id in ids)
+    return entries if is_whole else everything(engine, KINDS, ())
+
+
+def of_project(engine: Engine, project_id: str | None) -> Engine:
+    return engine if project_id is None else replace(engine, project=validate.name("project_id", project_id))
+
+
+def find_agent(engine: Engine, agent: str | None) -> str | None:
+    return None if agent is None else engine.agent(validate.name("agent", agent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,9 @@ class Wanted:
             return "nobody said it, and it reads like an instruction that was planted"
         if record.project == EVERYWHERE and not self.everywhere:
             return "it holds in all projects, not only in this one"
-        if record.kind != MemoryType.RULE and not _proven(record, believe(record, now).low):
+        # A person said it, or it came out well often enough.
+        proven = record.provenance.origin is Origin.USER or believe(record, now).low >= PROVEN
+        if record.kind != MemoryType.RULE and not proven:
             return "it is not proven enough"
         size = len(one.words.line())
         return f"it has {size:,} characters, and an item has at most {LONGEST:,}" if size > LONGEST else None
@@ -156,11 +157,6 @@ def read_as_planted(words: Words) -> bool:
     from ..engine.inject.escape import suspicious
 
     return bool(suspicious(words.line()))
-
-
-def _proven(record: Record, low: float) -> bool:
-    """A person said it, or it came out well often enough."""
-    return low >= PROVEN or record.provenance.origin is Origin.USER
 
 
 def by_proof(entries: Iterable[Entry], engine: Engine) -> list[Entry]:
@@ -179,11 +175,6 @@ def by_proof(entries: Iterable[Entry], engine: Engine) -> list[Entry]:
 
 
 # -- what was written last
-
-
-def _ledger_id(engine: Engine, name: str) -> str:
-    place = "\x1f".join((engine.project, name))
-    return f"mrk_rules_{short(place, 12)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +197,8 @@ class Ledger:
 
 
 def ledger(engine: Engine, name: str) -> Ledger:
-    id = _ledger_id(engine, name)
+    place = "\x1f".join((engine.project, name))
+    id = f"mrk_rules_{short(place, 12)}"
     found = next(iter(engine.store.get([id])), None)
     value = found.body["value"] if found else {}
     return Ledger(id, found, dict(value) if isinstance(value, Mapping) else {})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
@@ -14,10 +12,11 @@ from ..errors import ValidationError
 
 NAME = "project-rules"
 _DESCRIPTION = "What was learned about working in this project: its conventions, corrections and pitfalls."
-_SKILL = f"{_DESCRIPTION} Use it before writing, changing, testing or running anything here."
+_CURSOR = f'description: "{_DESCRIPTION}"\nalwaysApply: true'
+_USE = "Use it before writing, changing, testing or running anything here."
+_SKILL = f'name: {{name}}\ndescription: "{_DESCRIPTION} {_USE}"'
 _SKILL_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _SKILL_NAME_CHARS = 64
-_APPLIES = ".instructions.md"
 
 
 class Unit(StrEnum):
@@ -48,30 +47,15 @@ class Target:
     path: str
     """Where the file is in a repository; `{name}` is what the caller calls it."""
     limit: Limit
-    front: Callable[[str, str], str] = lambda path, name: ""
-    """What a new file begins with."""
+    fields: str = ""
+    """The fields that a new file begins with, as YAML."""
 
-
-def _fields(**fields: str) -> str:
-    told = "".join(f"{name}: {value}\n" for name, value in fields.items())
-    return f"---\n{told}---\n\n"
-
-
-def _cursor(path: str, name: str) -> str:
-    return _fields(description=json.dumps(_DESCRIPTION), alwaysApply="true")
-
-
-def _windsurf(path: str, name: str) -> str:
-    return _fields(trigger="always_on")
-
-
-def _copilot(path: str, name: str) -> str:
-    """Only the files beside the main one say which files of code they are about."""
-    return _fields(applyTo='"**"') if path.endswith(_APPLIES) else ""
-
-
-def _skill(path: str, name: str) -> str:
-    return _fields(name=name, description=json.dumps(_SKILL))
+    def front(self, path: str, name: str) -> str:
+        """Return what a new file begins with."""
+        # Only the files beside Copilot's main one say which files of code they are about.
+        if not self.fields or (self.name == "copilot" and not path.endswith(".instructions.md")):
+            return ""
+        return f"---\n{self.fields.format(name=name)}\n---\n\n"
 
 
 TARGETS = {
@@ -81,12 +65,12 @@ TARGETS = {
         Target("agents-md", "AGENTS.md", Limit(32_768, Unit.BYTES)),
         # Longer files are followed less well.
         Target("claude-md", "CLAUDE.md", Limit(200, Unit.LINES)),
-        Target("cursor", ".cursor/rules/{name}.mdc", Limit(500, Unit.LINES), _cursor),
+        Target("cursor", ".cursor/rules/{name}.mdc", Limit(500, Unit.LINES), _CURSOR),
         # Later versions read 12,000; the rest is cut off without a word.
-        Target("windsurf", ".windsurf/rules/{name}.md", Limit(6_000, Unit.CHARACTERS), _windsurf),
+        Target("windsurf", ".windsurf/rules/{name}.md", Limit(6_000, Unit.CHARACTERS), "trigger: always_on"),
         # So much is read in code reviews.
-        Target("copilot", ".github/copilot-instructions.md", Limit(4_000, Unit.CHARACTERS), _copilot),
-        Target("skill", ".claude/skills/{name}/SKILL.md", Limit(500, Unit.LINES), _skill),
+        Target("copilot", ".github/copilot-instructions.md", Limit(4_000, Unit.CHARACTERS), 'applyTo: "**"'),
+        Target("skill", ".claude/skills/{name}/SKILL.md", Limit(500, Unit.LINES), _SKILL),
     )
 }
 

@@ -9,23 +9,12 @@ manager.create_handoff("Helena", context.session_id, last_action="completed_oaut
 
 from __future__ import annotations
 
+from .manager import SessionManager
+from .types import InitializationResult, LastOutcome, Session, SessionContext, SessionHandoff, SessionState
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .initializer import SessionInitializer
-    from .manager import SessionManager
-    from .types import InitializationResult, LastOutcome, Session, SessionContext, SessionHandoff, SessionState
-
-# A session begins in a fresh process, and who only goes on needs nothing of what expands prompts.
-_HOMES = {
-    "InitializationResult": "types",
-    "LastOutcome": "types",
-    "Session": "types",
-    "SessionContext": "types",
-    "SessionHandoff": "types",
-    "SessionInitializer": "initializer",
-    "SessionManager": "manager",
-    "SessionState": "types",
-}
 
 __all__ = [
     "InitializationResult",
@@ -40,14 +29,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    # A session begins in a fresh process, and most need nothing of what expands prompts.
+    if name != "SessionInitializer":
         raise AttributeError(f"module 'alma.session' has no attribute {name!r}")
-    import importlib
+    from .initializer import SessionInitializer
 
-    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    return SessionInitializer

@@ -5,157 +5,107 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_MOST = 200_000
+_MAX_CHARS = 200_000
 _TEST_FOLDERS = ("tests", "test", "spec", "specs", "__tests__", "e2e")
-_TARGET = r"^{}\s*:(?![=:])"
+_MAKE = [(target, rf"^{target}\s*:(?![=:])") for target in ("test", "tests", "check")]
+_TARGETS = (
+    *((name, pattern, f"make {to}") for name in ("Makefile", "makefile", "GNUmakefile") for to, pattern in _MAKE),
+    *((name, r"^@?test\b[^:=\n]*:(?!=)", "just test") for name in ("justfile", "Justfile", ".justfile")),
+    *((name, r"^ {1,4}test:\s*$", "task test") for name in ("Taskfile.yml", "Taskfile.yaml")),
+)
+_LOCKS = {"pnpm-lock.yaml": "pnpm", "yarn.lock": "yarn", "bun.lockb": "bun run", "bun.lock": "bun run"}
+_PYTEST = (
+    *((name, "") for name in ("pytest.ini", "conftest.py", "tests/conftest.py")),
+    ("setup.cfg", r"^\[tool:pytest\]"),
+    *((name, r"(?i)^\W*pytest\b") for name in ("pyproject.toml", "requirements-dev.txt", "dev-requirements.txt")),
+    *((name, r"(?i)^\W*pytest\b") for name in ("requirements.txt", "setup.cfg")),
+)
+_PYTHON = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
+_COMMANDS = {
+    "Cargo.toml": "cargo test", "go.mod": "go test ./...", "pom.xml": "mvn test", "mix.exs": "mix test",
+    "Package.swift": "swift test", "pubspec.yaml": "dart test", "build.zig": "zig build test",
+    "stack.yaml": "stack test", "build.sbt": "sbt test", "CMakeLists.txt": "ctest --test-dir build",
+    "build.gradle": "gradle test", "build.gradle.kts": "gradle test",
+}  # fmt: skip
+_WRAPPERS = {"mvn test": "mvnw", "gradle test": "gradlew"}
 
 
-def commands(root: Path) -> list[dict[str, str]]:
-    """Each with the file that says so, the surest first."""
-    found: dict[str, str] = {}
-    for look in _LOOKS:
-        for command, source in look(root):
-            found.setdefault(command, source)
-    return [{"command": command, "source": source} for command, source in found.items()]
+def find_commands(root: Path) -> list[dict[str, str]]:
+    """Return the commands that run the tests, each with the file that says so, the surest first."""
+    targets = ((command, name) for name, pattern, command in _TARGETS if _has(root / name, pattern))
+    commands: dict[str, str] = {}
+    for command, source in (*targets, *_find_node(root), *_find_python(root), *_find_others(root)):
+        commands.setdefault(command, source)
+    return [{"command": command, "source": source} for command, source in commands.items()]
 
 
-def folders(root: Path) -> list[str]:
+def find_folders(root: Path) -> list[str]:
     return [name for name in _TEST_FOLDERS if (root / name).is_dir()]
 
 
-def _text(file: Path) -> str:
-    """The beginning of a file; nothing when there is none, or none that can be read."""
+def _find_node(root: Path) -> Iterator[tuple[str, str]]:
+    script = _read_table(root / "package.json", "scripts").get("test")
+    if isinstance(script, str) and "no test specified" not in script:
+        manager = next((name for lock, name in _LOCKS.items() if _has(root / lock)), "npm")
+        yield f"{manager} test", "package.json"
+    if _has(root / "deno.json") or _has(root / "deno.jsonc"):
+        yield "deno test", "deno.json"
+
+
+def _find_python(root: Path) -> Iterator[tuple[str, str]]:
+    if _has(root / "tox.ini"):
+        yield "tox", "tox.ini"
+    if _has(root / "noxfile.py"):
+        yield "nox", "noxfile.py"
+    source = next((name for name, pattern in _PYTEST if _has(root / name, pattern)), "")
+    if "pytest" in _read_table(root / "pyproject.toml", "tool"):
+        source = "pyproject.toml"
+    if source:
+        yield "uv run pytest" if _has(root / "uv.lock") else "python -m pytest", source
+    elif _has(root / "manage.py"):
+        yield "python manage.py test", "manage.py"
+    elif any(_has(root / name) for name in _PYTHON) and (root / "tests").is_dir():
+        yield "python -m unittest discover", "tests"
+
+
+def _find_others(root: Path) -> Iterator[tuple[str, str]]:
+    for name, command in _COMMANDS.items():
+        if _has(root / name):
+            wrapper = _WRAPPERS.get(command)
+            yield f"./{wrapper} test" if wrapper and _has(root / wrapper) else command, name
+    if next(root.glob("*.sln"), None) or next(root.glob("*.csproj"), None):
+        yield "dotnet test", "*.sln"
+    if _has(root / ".rspec") or (_has(root / "Gemfile") and (root / "spec").is_dir()):
+        yield "bundle exec rspec", "Gemfile"
+    elif _has(root / "Rakefile"):
+        yield "rake test", "Rakefile"
+    if "test" in _read_table(root / "composer.json", "scripts"):
+        yield "composer test", "composer.json"
+
+
+def _has(file: Path, pattern: str = "") -> bool:
+    """Return whether there is such a file, and whether its beginning matches."""
+    return file.is_file() and (not pattern or re.search(pattern, _read_text(file), re.M) is not None)
+
+
+def _read_text(file: Path) -> str:
+    """Return the beginning of a file; nothing when there is none, or none that can be read."""
     try:
         with file.open(encoding="utf-8", errors="replace") as opened:
-            return opened.read(_MOST)
+            return opened.read(_MAX_CHARS)
     except OSError:
         return ""
 
 
-Found = Iterator[tuple[str, str]]
-
-
-def _make(root: Path) -> Found:
-    for name in ("Makefile", "makefile", "GNUmakefile"):
-        told = _text(root / name)
-        for target in ("test", "tests", "check"):
-            if re.search(_TARGET.format(target), told, re.M):
-                yield f"make {target}", name
-
-
-def _just(root: Path) -> Found:
-    for name in ("justfile", "Justfile", ".justfile"):
-        if re.search(r"^@?test\b[^:=\n]*:(?!=)", _text(root / name), re.M):
-            yield "just test", name
-    for name in ("Taskfile.yml", "Taskfile.yaml"):
-        if re.search(r"^ {1,4}test:\s*$", _text(root / name), re.M):
-            yield "task test", name
-
-
-def _node(root: Path) -> Found:
-    scripts = _member(_json(root / "package.json"), "scripts")
-    script = scripts.get("test")
-    if isinstance(script, str) and "no test specified" not in script:
-        yield f"{_manager(root)} test", "package.json"
-    if any((root / name).is_file() for name in ("deno.json", "deno.jsonc")):
-        yield "deno test", "deno.json"
-
-
-def _manager(root: Path) -> str:
-    locks = {"pnpm-lock.yaml": "pnpm", "yarn.lock": "yarn", "bun.lockb": "bun run", "bun.lock": "bun run"}
-    return next((name for lock, name in locks.items() if (root / lock).is_file()), "npm")
-
-
-def _python(root: Path) -> Found:
-    if (root / "tox.ini").is_file():
-        yield "tox", "tox.ini"
-    if (root / "noxfile.py").is_file():
-        yield "nox", "noxfile.py"
-    if source := _pytest(root):
-        runner = "uv run pytest" if (root / "uv.lock").is_file() else "python -m pytest"
-        yield runner, source
-    elif (root / "manage.py").is_file():
-        yield "python manage.py test", "manage.py"
-    elif _is_python(root) and (root / "tests").is_dir():
-        yield "python -m unittest discover", "tests"
-
-
-def _pytest(root: Path) -> str:
-    """The file that tells of pytest."""
-    if "pytest" in _member(_toml(root / "pyproject.toml"), "tool"):
-        return "pyproject.toml"
-    for name in ("pytest.ini", "conftest.py", "tests/conftest.py"):
-        if (root / name).is_file():
-            return name
-    if re.search(r"^\[tool:pytest\]", _text(root / "setup.cfg"), re.M):
-        return "setup.cfg"
-    wanted = r"(?im)^\W*pytest\b"
-    return next((name for name in _REQUIREMENTS if re.search(wanted, _text(root / name))), "")
-
-
-_REQUIREMENTS = ("pyproject.toml", "requirements-dev.txt", "dev-requirements.txt", "requirements.txt", "setup.cfg")
-
-
-def _is_python(root: Path) -> bool:
-    return any((root / name).is_file() for name in ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt"))
-
-
-_BY_FILE = {
-    "Cargo.toml": "cargo test",
-    "go.mod": "go test ./...",
-    "pom.xml": "mvn test",
-    "mix.exs": "mix test",
-    "Package.swift": "swift test",
-    "pubspec.yaml": "dart test",
-    "build.zig": "zig build test",
-    "stack.yaml": "stack test",
-    "build.sbt": "sbt test",
-    "CMakeLists.txt": "ctest --test-dir build",
-}
-
-
-def _by_file(root: Path) -> Found:
-    for name, command in _BY_FILE.items():
-        if (root / name).is_file():
-            yield "./mvnw test" if name == "pom.xml" and (root / "mvnw").is_file() else command, name
-    for name in ("build.gradle", "build.gradle.kts"):
-        if (root / name).is_file():
-            yield "./gradlew test" if (root / "gradlew").is_file() else "gradle test", name
-    if next(root.glob("*.sln"), None) or next(root.glob("*.csproj"), None):
-        yield "dotnet test", "*.sln"
-
-
-def _ruby_and_php(root: Path) -> Found:
-    if (root / ".rspec").is_file() or ((root / "Gemfile").is_file() and (root / "spec").is_dir()):
-        yield "bundle exec rspec", "Gemfile"
-    elif (root / "Rakefile").is_file():
-        yield "rake test", "Rakefile"
-    if "test" in _member(_json(root / "composer.json"), "scripts"):
-        yield "composer test", "composer.json"
-
-
-_LOOKS: tuple[Callable[[Path], Found], ...] = (_make, _just, _node, _python, _by_file, _ruby_and_php)
-
-
-def _json(file: Path) -> Mapping[str, Any]:
+def _read_table(file: Path, name: str) -> dict[str, Any]:
+    """Return one table of a JSON or TOML file; an empty one when it cannot be read."""
     try:
-        read = json.loads(_text(file) or "{}")
+        data = (tomllib.loads if file.suffix == ".toml" else json.loads)(_read_text(file))
     except (ValueError, RecursionError):
         return {}
-    return read if isinstance(read, Mapping) else {}
-
-
-def _toml(file: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(_text(file))
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return {}
-
-
-def _member(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = data.get(name)
-    return found if isinstance(found, Mapping) else {}
+    table = data.get(name) if isinstance(data, dict) else None
+    return table if isinstance(table, dict) else {}

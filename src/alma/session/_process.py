@@ -21,23 +21,16 @@ def mark() -> dict[str, Any]:
 
 def gone(held: Mapping[str, Any] | None) -> bool:
     """True only when it is certain: another machine's processes cannot be seen from here."""
-    if not held or held.get("machine") != _machine() or not isinstance(held.get("pid"), int):
-        return False
     # On Windows signal 0 would end the process that is asked about.
-    if os.name != "posix":
+    if not held or held.get("machine") != _machine() or not isinstance(held.get("pid"), int) or os.name != "posix":
         return False
-    began = _began(held["pid"])
-    return _dead(held["pid"]) or (began != "" and began != held.get("began"))
-
-
-def _dead(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
+        os.kill(held["pid"], 0)
     except ProcessLookupError:
         return True
     except (PermissionError, OverflowError):
-        return False
-    return False
+        pass
+    return _began(held["pid"]) not in ("", held.get("began"))
 
 
 @lru_cache(maxsize=1)
@@ -54,11 +47,11 @@ def _machine() -> str:
 def _began(pid: int) -> str:
     """When it began, as the kernel counts: a number may be given to another process later. Empty: cannot be told."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
     # The name of the program stands in brackets and may hold spaces; the 22nd field is the start.
-    fields = told.rpartition(")")[2].split()
+    fields = stat.rpartition(")")[2].split()
     if fields and fields[0] in _DEAD_STATES:
         return _NEVER
     return fields[19] if len(fields) > 19 else ""

@@ -6,17 +6,17 @@ They come from the agent's scope and from what people taught: rules, preferences
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..engine.context import Engine
 from ..engine.evidence import believe
 from ..engine.rule_lines import describe_occasion
-from ..engine.rules import list_standing_rules
+from ..engine.rules import is_old_fix
 from ..engine.text import shorten
 from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where, visible_users
 from ..types.record import Record, Status, Trust
+from ..types.rules import EVERYWHERE
 from ..types.scope import MemoryScope
 
 _READ = 200
@@ -45,82 +45,53 @@ class Engagement(NamedTuple):
 
 
 def engagement(engine: Engine, agent: str, scope: MemoryScope, user: str | None = None) -> Engagement:
-    taught = [*_rules(engine, agent, user), *_preferences(engine, user)]
-    gates = [text for text in taught if is_gate(text)]
-    bounds = [text for text in taught if not is_gate(text)]
-    return Engagement(
-        _may(scope), [*_may_not(scope), *bounds[:_RULES], *_warnings(engine, agent, user)], gates[:_RULES]
-    )
+    """Return what the agent may do, what it may not, and what must hold before something is done."""
+    everywhere = {engine.project, EVERYWHERE}
+    # What was said for one session holds in no other.
+    rules = _list_believed(engine, agent, user, MemoryType.RULE, projects=everywhere, sessions={""})
+    taught = [_describe_rule(rule) for rule in rules if not is_old_fix(rule)]
+    if user is not None:
+        wishes = _list_believed(engine, None, user, MemoryType.USER_PREFERENCE, users={user})
+        taught += [f"{wish.user} wants: {wish.body['preference']}" for wish in wishes]
+    # Ways that failed whatever the task was; those of one sort of task come when that task does.
+    failed = [one for one in _list_believed(engine, agent, user, MemoryType.ANTI_PATTERN) if not one.body["condition"]]
+    reasons = [f" ({quoted_why(one)})" if one.body["why_bad"] else "" for one in failed]
+    warnings = [f"Not: {one.body['pattern']}{why}" for one, why in zip(failed, reasons, strict=True)]
+    lines = [shorten(text, _CHARS) for text in taught]
+    bounds = [text for text in lines if not is_gate(text)][:_RULES]
+    bounds += [shorten(text, _CHARS) for text in warnings[:_WARNINGS]]
+    excluded = [f"{scope.agent_name} must not learn about {category}." for category in scope.cannot_learn]
+    gates = [text for text in lines if is_gate(text)][:_RULES]
+    return Engagement(_describe_scope(scope), [*excluded, *bounds], gates)
 
 
 def is_gate(text: str) -> bool:
     return bool(_GATE.search(text))
 
 
-def _may(scope: MemoryScope) -> list[str]:
+def _describe_scope(scope: MemoryScope) -> list[str]:
     name = scope.agent_name
-    found = [f"{name} works in the domain {scope.domain}."] if scope.domain else []
+    lines = [f"{name} works in the domain {scope.domain}."] if scope.domain else []
     if scope.can_learn:
-        found += [f"{name} may learn about {category}." for category in scope.can_learn if scope.is_allowed(category)]
-    elif scope.cannot_learn:
-        found.append(f"{name} may learn about anything that is not excluded.")
+        lines += [f"{name} may learn about {category}." for category in scope.can_learn if scope.is_allowed(category)]
     else:
-        found.append(f"{name} may learn about anything.")
-    found += [f"{name} may read what {other} shares." for other in scope.inherit_from]
-    return found
+        lines.append(f"{name} may learn about anything{' that is not excluded' if scope.cannot_learn else ''}.")
+    return lines + [f"{name} may read what {other} shares." for other in scope.inherit_from]
 
 
-def _may_not(scope: MemoryScope) -> list[str]:
-    return [f"{scope.agent_name} must not learn about {category}." for category in scope.cannot_learn]
-
-
-def _rules(engine: Engine, agent: str, user: str | None) -> list[str]:
-    """What holds in every session, the best believed first."""
-    rules = list_standing_rules(engine, engine.scopes.readable(agent), visible_users(user), _READ)
-    return [_when(one) for one in _believed(engine, rules)]
-
-
-def _when(rule: Record) -> str:
+def _describe_rule(rule: Record) -> str:
     occasion = describe_occasion(rule.body["trigger"], rule.body["rule"])
-    return shorten(f"{occasion}: {rule.body['rule']}" if occasion else rule.body["rule"], _CHARS)
+    return f"{occasion}: {rule.body['rule']}" if occasion else str(rule.body["rule"])
 
 
-def _preferences(engine: Engine, user: str | None) -> list[str]:
-    """What the user wants; nothing when no user is named."""
-    if user is None:
-        return []
-    where = Where(
-        kinds={MemoryType.USER_PREFERENCE},
-        projects={engine.project},
-        users={user},
-        statuses={Status.ACTIVE},
-        valid_at=engine.clock(),
-    )
-    found = _believed(engine, engine.store.scan(where, _READ))
-    return [shorten(f"{one.user} wants: {one.body['preference']}", _CHARS) for one in found]
-
-
-def _warnings(engine: Engine, agent: str, user: str | None) -> list[str]:
-    """Ways that failed whatever the task was; those of one sort of task come when that task does."""
-    where = Where(
-        kinds={MemoryType.ANTI_PATTERN},
-        projects={engine.project},
-        agents=engine.scopes.readable(agent),
-        users=visible_users(user),
-        statuses={Status.ACTIVE},
-        valid_at=engine.clock(),
-    )
-    found = [one for one in _believed(engine, engine.store.scan(where, _READ)) if not one.body["condition"]]
-    return [_warning(one) for one in found[:_WARNINGS]]
-
-
-def _warning(record: Record) -> str:
-    why = f" ({quoted_why(record)})" if record.body["why_bad"] else ""
-    return shorten(f"Not: {record.body['pattern']}{why}", _CHARS)
-
-
-def _believed(engine: Engine, records: Iterable[Record]) -> list[Record]:
+def _list_believed(
+    engine: Engine, agent: str | None, user: str | None, kind: MemoryType, **conditions: Any
+) -> list[Record]:
+    """Return the active memories of a kind, the best believed first."""
     now = engine.clock()
+    agents = None if agent is None else engine.scopes.readable(agent)
+    seen = {"projects": {engine.project}, "agents": agents, "users": visible_users(user), **conditions}
+    records = engine.store.scan(Where(kinds={kind}, statuses={Status.ACTIVE}, valid_at=now, **seen), _READ)
     # These lines are instructions, and the text of programs and files is none.
-    trusted = [one for one in records if one.provenance.trust is not Trust.UNTRUSTED or one.kind == MemoryType.RULE]
+    trusted = [one for one in records if one.provenance.trust is not Trust.UNTRUSTED or kind == MemoryType.RULE]
     return sorted(trusted, key=lambda one: (-round(believe(one, now).mean, 6), one.id))

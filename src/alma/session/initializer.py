@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from .. import arguments
 from ..engine import validate
 from ..engine.admit import clean
-from ..engine.context import Engine
 from ..engine.retrieve.pipeline import retrieve
 from ..engine.text import normalise, shorten
 from ..errors import ALMAError, ModelOutputError, ValidationError
@@ -24,11 +23,10 @@ from ..reading.port import Plan, Task
 from ..types.ids import new_id
 from ..types.kinds import KINDS
 from ..types.scope import MemoryScope
-from ..types.slice import MemorySlice
 from . import codebase
-from .engagement import Engagement, engagement
+from .engagement import engagement
 from .manager import SessionManager
-from .types import InitializationResult, SessionContext
+from .types import Bearings, InitializationResult, SessionContext, SessionHandoff, WorkItems
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -49,24 +47,6 @@ _PRIORITIES = {
 }
 _NAMED = "|".join(_PRIORITIES)
 _LABEL = re.compile(rf"\W*({_NAMED})(?:[:\])]|\s[–-]\s)|.*[(\[]({_NAMED})[)\]]\W*$", re.IGNORECASE)
-
-
-class Ready(list["WorkItem"]):
-    """A list that may be awaited, and then gives itself. `planned_by` is the reader that made it."""
-
-    planned_by = ""
-
-    def __await__(self) -> Generator[None, None, Ready]:
-        yield from ()
-        return self
-
-
-class Bearings(dict[str, Any]):
-    """A dictionary that may be awaited, and then gives itself."""
-
-    def __await__(self) -> Generator[None, None, Bearings]:
-        yield from ()
-        return self
 
 
 class SessionInitializer:
@@ -106,7 +86,7 @@ class SessionInitializer:
     ) -> InitializationResult:
         """Expand the prompt into work items, orient in the code, recall what matters, name the rules, and say where to
         start. A task that is open already is not made a second time. `auto_expand=False` makes no work items."""
-        manager, tracker = self._parts(project_id)
+        manager, tracker = self._find_parts(project_id)
         engine = replace(self.alma.engine, project=manager.project_id)
         name = arguments.agent(engine, agent)
         prompt = clean(validate.text("user_prompt", user_prompt))
@@ -114,54 +94,47 @@ class SessionInitializer:
         plan, planned_by = self._plan(prompt) if auto_expand else (Plan(()), "")
         goal = "; ".join(task.title for task in plan.tasks) if "\n" in prompt and plan.tasks else prompt
         context = manager.start_session(name, shorten(goal, _GOAL_CHARS), user_id=user, orient=False)
-        items = _created(tracker, _items(plan.tasks, domain, name, context.session_id))
-        code = self._code()
-        rules = _with_prompt(engagement(engine, name, engine.scope(name), user), plan, code, context)
+        items = _keep_items(tracker, _make_items(plan.tasks, domain, name, context.session_id))
+        code = dict(self.orient_to_codebase()) or None
+        rules = engagement(engine, name, engine.scope(name), user)
+        request = {"task": prompt[:_QUERY_CHARS], "agent": name, "user_id": user, "mode": "default", "level": "session"}
+        free = [item for item in items if item.status in ("pending", "in_progress")]
         return InitializationResult(
             session_id=context.session_id,
             project_id=engine.project,
             agent=name,
             goal=context.goal,
             work_items=items,
-            codebase_summary=codebase.summary(code),
-            recent_activity=_activity(context, code),
-            relevant_memories=_memories(engine, prompt, name, user),
+            codebase_summary=codebase.summarise_code(code),
+            recent_activity=_list_activity(context, code),
+            relevant_memories=retrieve(engine, arguments.request(engine, request)),
             scope_rules=rules.scope_rules,
-            constraints=rules.constraints,
-            quality_gates=rules.quality_gates,
-            recommended_start=_start(items) or context.suggested_focus,
+            # What the request itself forbids comes first.
+            constraints=[*(shorten(bound, _LINE_CHARS) for bound in plan.constraints), *rules.constraints],
+            quality_gates=_add_gates(rules.quality_gates, code, context.previous_handoff),
+            # The most urgent that waits for nothing.
+            recommended_start=max(free, key=lambda item: item.priority, default=context.suggested_focus),
             initialized_at=engine.clock(),
             session=replace(context, codebase_state=code),
             planned_by=planned_by,
         )
 
-    async def initialize_async(
-        self,
-        project_id: str | None = None,
-        agent: str | None = None,
-        user_prompt: str | None = None,
-        auto_expand: bool = True,
-        *,
-        user_id: str | None = None,
-        domain: DomainSchema | None = None,
-    ) -> InitializationResult:
-        """The same in a worker thread."""
+    async def initialize_async(self, *args: Any, **options: Any) -> InitializationResult:
+        """Run `initialize` with the same arguments in a worker thread."""
         import asyncio
 
-        return await asyncio.to_thread(
-            self.initialize, project_id, agent, user_prompt, auto_expand, user_id=user_id, domain=domain
-        )
+        return await asyncio.to_thread(self.initialize, *args, **options)
 
-    def expand_prompt(self, user_prompt: str, domain: DomainSchema | None = None) -> Ready:
+    def expand_prompt(self, user_prompt: str, domain: DomainSchema | None = None) -> WorkItems:
         """The work items that a prompt asks for, not yet kept; each knows by id what it waits for."""
         plan, planned_by = self._plan(clean(validate.text("user_prompt", user_prompt)))
-        items = Ready(_items(plan.tasks, domain))
+        items = WorkItems(_make_items(plan.tasks, domain))
         items.planned_by = planned_by
         return items
 
     def orient_to_codebase(self, project_id: str | None = None) -> Bearings:
         """Branch, changes, recent commits, layout and how tests are run; empty where there is no code."""
-        return Bearings(self._code() or {})
+        return Bearings({} if self.workspace is None else codebase.orient(self.workspace) or {})
 
     def get_rules_of_engagement(
         self, agent: str, scope: MemoryScope | None = None, *, user_id: str | None = None
@@ -172,9 +145,7 @@ class SessionInitializer:
         user = None if user_id is None else validate.name("user_id", user_id)
         return tuple(engagement(engine, name, scope or engine.scope(name), user))  # type: ignore[return-value]
 
-    # -- what these are made of
-
-    def _parts(self, project_id: str | None) -> tuple[SessionManager, ProgressTracker]:
+    def _find_parts(self, project_id: str | None) -> tuple[SessionManager, ProgressTracker]:
         """The session manager and the tracker of one project."""
         own = self._manager.project_id if self._manager else self._tracker.project_id if self._tracker else None
         named = validate.name("project_id", project_id) if project_id is not None else own or self.alma.project_id
@@ -206,11 +177,8 @@ class SessionInitializer:
             _LOG.warning("%s could not plan the request, which is planned locally: %s", name, error)
             return LocalReader().plan_tasks(prompt), f"local ({name} failed: {error})"
 
-    def _code(self) -> dict[str, Any] | None:
-        return None if self.workspace is None else codebase.orient(self.workspace)
 
-
-def _items(
+def _make_items(
     tasks: Sequence[Task], domain: DomainSchema | None, agent: str | None = None, session: str = ""
 ) -> list[WorkItem]:
     """Return one work item for each task, typed by the domain's entity that it names."""
@@ -253,61 +221,42 @@ def _drop_cycles(tasks: Sequence[Task]) -> list[list[int]]:
     return waits
 
 
-def _created(tracker: ProgressTracker, drawn: Sequence[WorkItem]) -> list[WorkItem]:
-    """The items in their order, all kept or none; one that is open already is taken as it is."""
-    known = {_same(item): item.id for item in tracker.list_items(("pending", "in_progress", "blocked", "review"))}
-    held = {item.id: known[_same(item)] for item in drawn if _same(item) in known}
-    fresh = [_renamed(item, held) for item in drawn if item.id not in held]
-    made = {item.id: item for item in tracker.create_work_items(_first_things_first(fresh))} if fresh else {}
-    return [made[item.id] if item.id in made else tracker.get_item(held[item.id]) for item in drawn]
+def _keep_items(tracker: ProgressTracker, items: Sequence[WorkItem]) -> list[WorkItem]:
+    """Return the items in their order, all kept or none; one that is open already is taken as it is."""
 
+    def key(item: WorkItem) -> tuple[str, str]:
+        return normalise(item.title), normalise(item.description)
 
-def _same(item: WorkItem) -> tuple[str, str]:
-    return normalise(item.title), normalise(item.description)
-
-
-def _renamed(item: WorkItem, held: dict[str, str]) -> WorkItem:
-    return replace(item, blocked_by=tuple(held.get(id, id) for id in item.blocked_by))
-
-
-def _first_things_first(items: Sequence[WorkItem]) -> Iterable[WorkItem]:
-    """So that each names only what was made before it."""
-    waiting = {item.id: item for item in items}
+    known = {key(item): item.id for item in tracker.list_items(("pending", "in_progress", "blocked", "review"))}
+    same = {item.id: known[key(item)] for item in items if key(item) in known}
+    waiting = {
+        item.id: replace(item, blocked_by=tuple(same.get(id, id) for id in item.blocked_by))
+        for item in items
+        if item.id not in same
+    }
+    fresh: list[WorkItem] = []
+    # Each may name only what was made before it.
     while waiting:
         ready = [one for one in waiting.values() if not waiting.keys() & set(one.blocked_by)]
-        for one in ready or list(waiting.values()):
-            yield waiting.pop(one.id)
+        fresh += [waiting.pop(one.id) for one in ready or list(waiting.values())]
+    made = {item.id: item for item in tracker.create_work_items(fresh)} if fresh else {}
+    return [made[item.id] if item.id in made else tracker.get_item(same[item.id]) for item in items]
 
 
-def _start(items: Sequence[WorkItem]) -> WorkItem | None:
-    """The most urgent that waits for nothing."""
-    free = [item for item in items if item.status in ("pending", "in_progress")]
-    return max(free, key=lambda item: item.priority, default=None)
-
-
-def _memories(engine: Engine, prompt: str, agent: str, user: str | None) -> MemorySlice:
-    given = {"task": prompt[:_QUERY_CHARS], "agent": agent, "user_id": user, "mode": "default", "level": "session"}
-    return retrieve(engine, arguments.request(engine, given))
-
-
-def _with_prompt(rules: Engagement, plan: Plan, code: dict[str, Any] | None, context: SessionContext) -> Engagement:
-    """What the request itself forbids and demands comes first; then what the code and the last session call for."""
+def _add_gates(gates: Sequence[str], code: dict[str, Any] | None, previous: SessionHandoff | None) -> list[str]:
+    """Return the quality gates with those that the code and the last session call for."""
     command = code["tests"]["command"] if code else None
-    previous = context.previous_handoff
     failing = [name for name, passing in previous.test_status.items() if not passing] if previous else []
-    gates = list(rules.quality_gates)
-    gates += [f"The tests pass: {command}"] if command else []
-    gates += [f"{name} passes again" for name in failing[:5]]
-    bounds = [*(shorten(bound, _LINE_CHARS) for bound in plan.constraints), *rules.constraints]
-    return Engagement(rules.scope_rules, bounds, list(dict.fromkeys(gates)))
+    asked = [f"The tests pass: {command}"] if command else []
+    return list(dict.fromkeys([*gates, *asked, *(f"{name} passes again" for name in failing[:5])]))
 
 
-def _activity(context: SessionContext, code: dict[str, Any] | None) -> list[str]:
-    """What happened last: the session before, what was learned, what was committed."""
+def _list_activity(context: SessionContext, code: dict[str, Any] | None) -> list[str]:
+    """Return what happened last: the session before, what was learned, what was committed."""
     previous = context.previous_handoff
     lines = []
     if previous is not None:
         lines.append(f"Session ended {previous.session_end:%Y-%m-%d}: {previous.last_action} ({previous.last_outcome})")
     lines += [f"{one.outcome}: {one.task_description}: {one.strategy_used}" for one in context.recent_outcomes]
-    lines += codebase.commits(code)
+    lines += codebase.list_commits(code)
     return [shorten(line, _LINE_CHARS) for line in lines[:_ACTIVITY]]

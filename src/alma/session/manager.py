@@ -5,27 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import arguments
-from ..engine import validate
-from ..engine.admit import clean
+from ..engine import things, validate
 from ..engine.context import Engine
-from ..engine.text import shorten
 from ..engine.view import view
 from ..errors import ValidationError
+from ..opening import Holder
 from ..types.kinds import Heuristic, MemoryType, Outcome
-from ..types.query import Where, visible_users
+from ..types.query import visible_users
 from ..types.record import Status
 from ..types.times import to_iso
-from . import _process, ledger, weighing
-from ._codec import handoff, session
-from ._home import Home
+from . import _process, ledger, notes
 from .engagement import engagement
-from .types import LastOutcome, Session, SessionContext, SessionHandoff
+from .types import LastOutcome, Session, SessionContext, SessionHandoff, read_handoff, read_session
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -40,7 +38,7 @@ _ORIENT_SECONDS = 0.4
 Texts = Iterable[str] | None
 
 
-class SessionManager(Home):
+class SessionManager(Holder):
     """Sessions of the agents of a project.
 
     A session that nobody ended hands over what is known when its agent's next one starts: at once when the process that
@@ -61,7 +59,9 @@ class SessionManager(Home):
     ) -> None:
         if not isinstance(alive_for, timedelta) or alive_for < timedelta(0):
             raise ValidationError(f"alive_for must be a timedelta of at least 0, not {alive_for!r}")
-        super().__init__(project_id, alma)
+        named = None if project_id is None else validate.name("project_id", project_id)
+        super().__init__(alma, named)
+        self.project_id = named or self.alma.project_id
         self.workspace = None if workspace is None else Path(workspace)
         self.alive_for = alive_for
         self._held = held
@@ -79,17 +79,21 @@ class SessionManager(Home):
         orient: bool = True,
     ) -> SessionContext:
         """Begin a session with all that its agent should know; `orient=False` does not look at the code."""
-        engine = self.engine(project_id)
-        name, aim = arguments.agent(engine, agent), _goal(goal)
-        user = None if user_id is None else validate.name("user_id", user_id)
-        going_on = ledger.settle(engine, name, self.alive_for)
-        previous = self._latest(engine, name, user)
-        heuristics, retrieval = _heuristics(engine, name, user, aim or (previous.current_goal if previous else ""))
-        progress = self.tracker(engine.project).get_progress_summary()
-        recent, code = _outcomes(engine, name, user), self._code() if orient else None
-        focus, rules = self._focus(engine, name, progress), engagement(engine, name, engine.scope(name), user)
+        engine, name, user = self._find_engine(project_id, agent, user_id)
+        aim = notes.read_goal("goal", goal)
+        going_on = ledger.settle_sessions(engine, name, self.alive_for)
+        latest = ledger.find_latest(engine, name, user)
+        previous = None if latest is None else read_handoff(latest)
+        heuristics, retrieval = _find_heuristics(engine, name, user, aim or (previous.current_goal if previous else ""))
+        progress, code = self.tracker(engine.project).get_progress_summary(), None
+        if orient and self.workspace is not None:
+            from .codebase import orient as orient_in
+
+            code = orient_in(self.workspace, _ORIENT_SECONDS)
+        focus, rules = self._find_focus(name, progress), engagement(engine, name, engine.scope(name), user)
+        recent = _list_outcomes(engine, name, user)
         # Begun last: should anything go wrong before, no session is left open.
-        begun = ledger.begin(engine, name, aim, self._owner(), user)
+        begun = ledger.begin_session(engine, name, aim, self._owner(), user)
         return SessionContext(
             session_id=begun.id,
             project_id=engine.project,
@@ -101,10 +105,10 @@ class SessionManager(Home):
             recent_outcomes=recent,
             relevant_heuristics=heuristics,
             codebase_state=code,
-            environment_state=_environment(),
+            environment_state=_describe_environment(),
             suggested_focus=focus,
             rules_of_engagement=[rule for sort in rules for rule in sort],
-            open_sessions=[session(one) for one in going_on if one.user in visible_users(user)],
+            open_sessions=[read_session(one) for one in going_on if one.user in visible_users(user)],
             retrieval_id=retrieval,
         )
 
@@ -144,33 +148,24 @@ class SessionManager(Home):
         told anew one by one, and steps, goal and confidence replace what was said before. `outcome` is how `action`
         went: 'success', 'failure' or 'interrupted'. A decision may be a mapping with `text` and `importance` (0 to 1).
         """
-        engine = self.engine(project_id)
+        noted = notes.read_notes(locals())
+        engine, name, _ = self._find_engine(project_id, agent)
         now = engine.clock()
-        done = [{"what": one, "outcome": "", "at": to_iso(now)} for one in weighing.lines("actions", actions)]
+        at = to_iso(now)
+        done = [{"what": one, "outcome": "", "at": at} for one in notes.read_lines("actions", actions)]
         if action is not None:
-            [what] = weighing.lines("action", [action])
-            done.append({"what": what, "outcome": str(_outcome("outcome", outcome) or ""), "at": to_iso(now)})
+            result = "" if outcome is None else str(validate.choice("outcome", outcome, LastOutcome))
+            done.append({"what": notes.read_line("action", action), "outcome": result, "at": at})
         elif outcome is not None:
             raise ValidationError("outcome says how an action went: pass `action` with it")
-        notes = ledger.Notes(
-            actions=done,
-            decisions=weighing.decisions(decisions, now),
-            files=weighing.paths("active_files", active_files),
-            blockers=weighing.lines("blockers", blockers),
-            resolved=weighing.lines("resolved", resolved),
-            next_steps=None if next_steps is None else weighing.lines("next_steps", next_steps),
-            risks=weighing.lines("risk_flags", risk_flags),
-            tests=None if test_status is None else weighing.tests(test_status),
-            confidence=_level(confidence_level),
-            goal=None if goal is None else _goal(goal),
-        )
-        name = arguments.agent(engine, agent)
-        return session(ledger.note(engine, name, validate.name("session_id", session_id), notes, self._owner()))
+        noted |= {"actions": done, "decisions": notes.read_decisions(decisions, now)}
+        id = validate.name("session_id", session_id)
+        return read_session(ledger.note_session(engine, name, id, noted, self._owner()))
 
     def get_session(self, agent: str, session_id: str, *, project_id: str | None = None) -> Session:
         """A session as it stands."""
-        engine = self.engine(project_id)
-        return session(ledger.find(engine, arguments.agent(engine, agent), validate.name("session_id", session_id)))
+        engine, name, _ = self._find_engine(project_id, agent)
+        return read_session(ledger.find_session(engine, name, validate.name("session_id", session_id)))
 
     # -- the end
 
@@ -181,38 +176,19 @@ class SessionManager(Home):
         last_action: str,
         last_outcome: str,
         *,
-        current_goal: str | None = None,
-        key_decisions: Texts = None,
-        active_files: Texts = None,
-        blockers: Texts = None,
-        next_steps: Texts = None,
-        test_status: Mapping[str, bool] | None = None,
-        confidence_level: float | None = None,
-        risk_flags: Texts = None,
-        metadata: Mapping[str, Any] | None = None,
         project_id: str | None = None,
+        **context: Any,
     ) -> SessionHandoff:
         """End a session with what the next one should know.
 
-        `last_outcome` is 'success', 'failure' or 'interrupted'. What is not given is taken from what was noted along
-        the way; decisions and files are added to it. Of long lists the most important are kept.
+        `last_outcome` is 'success', 'failure' or 'interrupted'; `context` is what `end_session` takes. What is not
+        given is taken from what was noted along the way; decisions and files are added to it. Of long lists the most
+        important are kept.
         """
-        return self.end_session(
-            agent,
-            session_id,
-            last_action=validate.text("last_action", last_action),
-            last_outcome=validate.choice("last_outcome", last_outcome, LastOutcome),
-            current_goal=current_goal,
-            key_decisions=key_decisions,
-            active_files=active_files,
-            blockers=blockers,
-            next_steps=next_steps,
-            test_status=test_status,
-            confidence_level=confidence_level,
-            risk_flags=risk_flags,
-            metadata=metadata,
-            project_id=project_id,
-        )
+        action = validate.text("last_action", last_action)
+        outcome = validate.choice("last_outcome", last_outcome, LastOutcome)
+        given = {"last_action": action, "last_outcome": outcome, "project_id": project_id, **context}
+        return self.end_session(agent, session_id, **given)
 
     def end_session(
         self,
@@ -234,22 +210,9 @@ class SessionManager(Home):
     ) -> SessionHandoff:
         """The same, with only what there is to say: how the last noted or learned thing went stands for the outcome,
         and 'success' when nothing is known."""
-        engine = self.engine(project_id)
-        closing = ledger.Closing(
-            last_action=None if last_action is None else weighing.lines("last_action", [last_action])[0],
-            last_outcome=_outcome("last_outcome", last_outcome),
-            goal=None if current_goal is None else _goal(current_goal),
-            decisions=weighing.lines("key_decisions", key_decisions),
-            files=weighing.paths("active_files", active_files),
-            blockers=None if blockers is None else weighing.lines("blockers", blockers),
-            next_steps=None if next_steps is None else weighing.lines("next_steps", next_steps),
-            risks=None if risk_flags is None else weighing.lines("risk_flags", risk_flags),
-            tests=None if test_status is None else weighing.tests(test_status),
-            confidence=_level(confidence_level),
-            metadata=validate.metadata(metadata),
-        )
-        name = arguments.agent(engine, agent)
-        return handoff(ledger.end(engine, name, validate.name("session_id", session_id), closing))
+        closing = notes.read_notes(locals())
+        engine, name, _ = self._find_engine(project_id, agent)
+        return read_handoff(ledger.end_session(engine, name, validate.name("session_id", session_id), closing))
 
     # -- looking back
 
@@ -257,14 +220,14 @@ class SessionManager(Home):
         self, agent: str, limit: int = 5, *, project_id: str | None = None
     ) -> list[SessionHandoff]:
         """The handoffs of the latest sessions, the last one first."""
-        engine = self.engine(project_id)
+        engine, name, _ = self._find_engine(project_id, agent)
         most = validate.whole("limit", limit, 1, 1000)
-        return [handoff(one) for one in ledger.handoffs(engine, arguments.agent(engine, agent), most)]
+        return [read_handoff(one) for one in ledger.list_handoffs(engine, name, most)]
 
     def get_open_sessions(self, agent: str, *, project_id: str | None = None) -> list[Session]:
         """Sessions that have not ended, those of dead processes too."""
-        engine = self.engine(project_id)
-        return [session(one) for one in ledger.open_ones(engine, arguments.agent(engine, agent))]
+        engine, name, _ = self._find_engine(project_id, agent)
+        return [read_session(one) for one in ledger.list_open(engine, name)]
 
     def get_quick_reload(
         self, agent: str, *, max_tokens: int = 400, project_id: str | None = None, user_id: str | None = None
@@ -277,69 +240,48 @@ class SessionManager(Home):
         from .reload import LEAST, MOST, Known, reload
 
         budget = validate.whole("max_tokens", max_tokens, LEAST, MOST)
-        engine = self.engine(project_id)
-        name = arguments.agent(engine, agent)
-        user = None if user_id is None else validate.name("user_id", user_id)
+        engine, name, user = self._find_engine(project_id, agent, user_id)
         progress = self.tracker(engine.project).get_progress_summary()
+        latest = ledger.find_latest(engine, name, user)
         known = Known(
             agent=name,
             project_id=engine.project,
-            handoff=self._latest(engine, name, user),
-            going_on=[session(one) for one in ledger.open_ones(engine, name) if one.user in visible_users(user)],
+            handoff=None if latest is None else read_handoff(latest),
+            going_on=[read_session(one) for one in ledger.list_open(engine, name) if one.user in visible_users(user)],
             progress=progress,
-            focus=self._focus(engine, name, progress),
+            focus=self._find_focus(name, progress),
         )
         return reload(known, budget)
 
-    # -- what these are made of
+    # -- shared steps
+
+    def _find_engine(
+        self, project_id: str | None, agent: str, user_id: str | None = None
+    ) -> tuple[Engine, str, str | None]:
+        """Return the engine of a project, and the checked names of the agent and the user."""
+        named = self.project_id if project_id is None else validate.name("project_id", project_id)
+        engine = self.alma.engine
+        engine = engine if named == engine.project else replace(engine, project=named)
+        user = None if user_id is None else validate.name("user_id", user_id)
+        return engine, arguments.agent(engine, agent), user
 
     def _owner(self) -> dict[str, Any] | None:
         return _process.mark() if self._held else None
 
-    def _latest(self, engine: Engine, agent: str, user: str | None) -> SessionHandoff | None:
-        found = ledger.left_off(engine, agent, user)
-        return None if found is None else handoff(found)
-
-    def _code(self) -> dict[str, Any] | None:
-        if self.workspace is None:
-            return None
-        from .codebase import orient
-
-        return orient(self.workspace, _ORIENT_SECONDS)
-
-    def _focus(self, engine: Engine, agent: str, progress: ProgressSummary) -> WorkItem | None:
-        """What the agent has begun; else what comes next."""
+    def _find_focus(self, agent: str, progress: ProgressSummary) -> WorkItem | None:
+        """Return what the agent has begun; else what comes next."""
         begun = [item for item in progress.current if agent in (item.agent, item.claimed_by)]
-        return begun[0] if begun else self.tracker(engine.project).get_next_item(agent=agent, strategy="priority")
+        return begun[0] if begun else self.tracker(progress.project_id).get_next_item(agent=agent, strategy="priority")
 
 
-def _goal(given: object) -> str:
-    return shorten(clean(validate.optional_text("goal", given) or ""), weighing.GOAL_CHARS)
+def _list_outcomes(engine: Engine, agent: str, user: str | None) -> list[Outcome]:
+    users, now = visible_users(user), engine.clock()
+    records = things.scan(engine, "outcome", _RECENT, agents={agent}, users=users, statuses={Status.ACTIVE})
+    return [one for one in (view(record, now) for record in records) if isinstance(one, Outcome)]
 
 
-def _outcome(label: str, given: str | None) -> LastOutcome | None:
-    return None if given is None else validate.choice(label, given, LastOutcome)
-
-
-def _level(given: float | None) -> float | None:
-    return None if given is None else validate.number("confidence_level", given, 0.0, 1.0)
-
-
-def _outcomes(engine: Engine, agent: str, user: str | None) -> list[Outcome]:
-    where = Where(
-        kinds={MemoryType.OUTCOME},
-        projects={engine.project},
-        agents={agent},
-        users=visible_users(user),
-        statuses={Status.ACTIVE},
-    )
-    now = engine.clock()
-    found = (view(one, now) for one in engine.store.scan(where, _RECENT))
-    return [one for one in found if isinstance(one, Outcome)]
-
-
-def _heuristics(engine: Engine, agent: str, user: str | None, goal: str) -> tuple[list[Heuristic], str | None]:
-    """Those that bear on the goal; without one, none can be told to."""
+def _find_heuristics(engine: Engine, agent: str, user: str | None, goal: str) -> tuple[list[Heuristic], str | None]:
+    """Return those that bear on the goal, and the id of the retrieval; none without a goal."""
     if not goal:
         return [], None
     # Loaded where there is something to look for.
@@ -347,11 +289,11 @@ def _heuristics(engine: Engine, agent: str, user: str | None, goal: str) -> tupl
     from ..engine.retrieve.request import Request
 
     request = Request(task=goal, agent=agent, user=user, types=frozenset({MemoryType.HEURISTIC}), top_k=_HEURISTICS)
-    found = retrieve(engine, request)
-    return found.heuristics, found.retrieval_id
+    memories = retrieve(engine, request)
+    return memories.heuristics, memories.retrieval_id
 
 
-def _environment() -> dict[str, Any]:
+def _describe_environment() -> dict[str, Any]:
     """Names of things only, never the values of variables."""
     return {
         "platform": sys.platform,

@@ -50,47 +50,20 @@ class Known(NamedTuple):
 
 
 def reload(known: Known, max_tokens: int = TOKENS) -> str:
-    """The fullest telling that keeps to the budget."""
-    return fullest(lambda amount: "\n".join(_lines(known, amount)), max_tokens)
+    """Return the fullest text that keeps to the budget."""
+    return write_fullest(lambda amount: "\n".join(_list_lines(known, amount)), max_tokens)
 
 
-def fullest(told: Callable[[Amount], str], max_tokens: int) -> str:
+def write_fullest(write: Callable[[Amount], str], max_tokens: int) -> str:
     for amount in _AMOUNTS:
-        text = told(amount)
+        text = write(amount)
         if tokens(text) <= max_tokens:
             return text
-    return clipped(text, max_tokens)
-
-
-def clipped(text: str, max_tokens: int) -> str:
-    """As many whole lines as fit: the last resort."""
-    kept: list[str] = []
-    for line in text.splitlines():
-        if tokens("\n".join([*kept, line])) > max_tokens:
-            break
-        kept.append(line)
-    return "\n".join(kept)
-
-
-def _lines(known: Known, amount: Amount) -> Iterator[str]:
-    yield f"# {say(known.agent, 40)} in {say(known.project_id, 40)}"
-    yield from _left_off(known.handoff, amount) if known.handoff else ("Last session: none yet",)
-    yield f"Open now: {_going_on(known.going_on, amount)}"
-    yield f"Progress: {_progress(known.progress)}"
-    yield f"Focus: {_focus(known.focus, amount)}"
-
-
-def _left_off(handoff: SessionHandoff, amount: Amount) -> Iterator[str]:
-    yield f"Last session: {handoff.session_end:%Y-%m-%d %H:%M} UTC, {_lasted(handoff)}, {handoff.last_outcome}"
-    yield f"Goal: {say(handoff.current_goal, amount.chars)}"
-    yield f"Last action: {say(handoff.last_action, amount.chars)}"
-    yield from _list("Blockers", handoff.blockers, amount.few, amount)
-    yield from _list("Next steps", handoff.next_steps, amount.few, amount)
-    yield from _list("Decisions", handoff.key_decisions, amount.some, amount)
-    yield f"Files: {_inline(handoff.active_files, amount.some, amount)}"
-    yield f"Tests: {_tests(handoff.test_status, amount)}"
-    yield from _list("Risks", handoff.risk_flags, amount.some, amount)
-    yield f"Confidence: {handoff.confidence_level:.0%}"
+    # The last resort: as many whole lines as fit.
+    lines = text.splitlines()
+    while lines and tokens("\n".join(lines)) > max_tokens:
+        lines.pop()
+    return "\n".join(lines)
 
 
 def say(text: str, chars: int) -> str:
@@ -98,58 +71,54 @@ def say(text: str, chars: int) -> str:
     return escape(shorten(text, chars)) if text.strip() else _NONE
 
 
-def _lasted(handoff: SessionHandoff) -> str:
-    minutes = handoff.duration_ms // 60_000
-    if minutes < 1:
-        return f"{handoff.duration_ms // 1000} s"
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
+def _list_lines(known: Known, amount: Amount) -> Iterator[str]:
+    sessions, progress, focus = known.going_on, known.progress, known.focus
+    yield f"# {say(known.agent, 40)} in {say(known.project_id, 40)}"
+    yield from _list_handoff(known.handoff, amount) if known.handoff else ("Last session: none yet",)
+    if sessions:
+        first, more = sessions[0], f" ({len(sessions) - 1} more)" if len(sessions) > 1 else ""
+        goal = say(first.goal or "no goal", amount.chars)
+        yield f"Open now: {first.id} since {first.started_at:%Y-%m-%d %H:%M} UTC, {goal}{more}"
+    else:
+        yield f"Open now: {_NONE}"
+    if progress.items_total:
+        done = f"{progress.items_done} of {progress.items_total} done"
+        yield f"Progress: {done}, {progress.items_in_progress} in progress, {progress.items_blocked} blocked"
+    else:
+        yield "Progress: no work items"
+    yield f"Focus: {f'{focus.id} {say(focus.title, amount.chars)} (priority {focus.priority})' if focus else _NONE}"
 
 
-def _list(label: str, items: Sequence[str], most: int, amount: Amount) -> Iterator[str]:
+def _list_handoff(handoff: SessionHandoff, amount: Amount) -> Iterator[str]:
+    seconds = handoff.duration_ms // 1000
+    minutes = f"{seconds // 60} min" if seconds >= 60 else f"{seconds} s"
+    lasted = minutes if seconds < 7200 else f"{seconds // 3600} h"
+    yield f"Last session: {handoff.session_end:%Y-%m-%d %H:%M} UTC, {lasted}, {handoff.last_outcome}"
+    yield f"Goal: {say(handoff.current_goal, amount.chars)}"
+    yield f"Last action: {say(handoff.last_action, amount.chars)}"
+    yield from _list_items("Blockers", handoff.blockers, amount.few, amount)
+    yield from _list_items("Next steps", handoff.next_steps, amount.few, amount)
+    yield from _list_items("Decisions", handoff.key_decisions, amount.some, amount)
+    yield f"Files: {_join_items(handoff.active_files, amount)}"
+    failing = [name for name, passing in handoff.test_status.items() if not passing]
+    counts = f"{len(handoff.test_status) - len(failing)} passing, {len(failing)} failing"
+    names = f": {_join_items(failing, amount)}" if failing and amount.some else ""
+    yield f"Tests: {counts if handoff.test_status else _NONE}{names}"
+    yield from _list_items("Risks", handoff.risk_flags, amount.some, amount)
+    yield f"Confidence: {handoff.confidence_level:.0%}"
+
+
+def _list_items(label: str, items: Sequence[str], most: int, amount: Amount) -> Iterator[str]:
+    more = f"({len(items) - most} more)" if len(items) > most else ""
     if not items or not most:
-        yield f"{label}: {_left(items) if items else _NONE}"
+        yield f"{label}: {more or _NONE}"
         return
     yield f"{label}:"
     yield from (f"- {say(item, amount.chars)}" for item in items[:most])
-    if len(items) > most:
-        yield f"- {_left(items[most:])}"
+    if more:
+        yield f"- {more}"
 
 
-def _left(items: Sequence[str]) -> str:
-    return f"({len(items)} more)"
-
-
-def _inline(items: Sequence[str], most: int, amount: Amount) -> str:
-    if not items:
-        return _NONE
-    shown = [say(item, amount.chars) for item in items[:most]]
-    return ", ".join([*shown, _left(items[most:])] if len(items) > most else shown)
-
-
-def _tests(status: dict[str, bool], amount: Amount) -> str:
-    if not status:
-        return _NONE
-    failing = [name for name, passing in status.items() if not passing]
-    told = f"{len(status) - len(failing)} passing, {len(failing)} failing"
-    return f"{told}: {_inline(failing, amount.some, amount)}" if failing and amount.some else told
-
-
-def _going_on(sessions: Sequence[Session], amount: Amount) -> str:
-    if not sessions:
-        return _NONE
-    first = sessions[0]
-    more = f" {_left([one.id for one in sessions[1:]])}" if len(sessions) > 1 else ""
-    return f"{first.id} since {first.started_at:%Y-%m-%d %H:%M} UTC, {say(first.goal or 'no goal', amount.chars)}{more}"
-
-
-def _progress(progress: ProgressSummary) -> str:
-    if not progress.items_total:
-        return "no work items"
-    return (
-        f"{progress.items_done} of {progress.items_total} done, {progress.items_in_progress} in progress, "
-        f"{progress.items_blocked} blocked"
-    )
-
-
-def _focus(item: WorkItem | None, amount: Amount) -> str:
-    return _NONE if item is None else f"{item.id} {say(item.title, amount.chars)} (priority {item.priority})"
+def _join_items(items: Sequence[str], amount: Amount) -> str:
+    shown = [say(item, amount.chars) for item in items[: amount.some]]
+    return ", ".join([*shown, f"({len(items) - amount.some} more)"] if len(items) > amount.some else shown) or _NONE

@@ -6,11 +6,20 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from ..progress.types import ProgressSummary, WorkItem
 from ..types.kinds import Heuristic, Outcome
+from ..types.record import Record
 from ..types.slice import MemorySlice
+from ..types.times import from_iso
+from ..types.vector import unit
+
+RECORD_NAMES = {
+    "current_goal": "goal", "key_decisions": "decisions", "active_files": "files", "test_status": "tests",
+    "risk_flags": "risks", "confidence_level": "confidence",
+}  # fmt: skip
+"""Arguments and attributes that have another name in a record."""
 
 
 class LastOutcome(StrEnum):
@@ -107,9 +116,28 @@ class SessionContext:
     """What to name when an outcome is learned with the help of these heuristics."""
 
 
+class Ready:
+    """A value that may be awaited, and then gives itself."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, Self]:
+        yield from ()
+        return self
+
+
+class WorkItems(list[WorkItem], Ready):
+    planned_by = ""
+    """The reader that planned them."""
+
+
+class Bearings(dict[str, Any], Ready):
+    pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitializationResult:
-    """What an agent knows before it begins. It may be awaited, and then gives itself."""
+class InitializationResult(Ready):
+    """What an agent knows before it begins."""
 
     session_id: str
     project_id: str
@@ -131,13 +159,60 @@ class InitializationResult:
     planned_by: str = ""
     """Which reader made the work items: `local`, a model's name, or both when the model failed; empty without."""
 
-    def __await__(self) -> Generator[None, None, InitializationResult]:
-        yield from ()
-        return self
-
     def to_prompt(self, max_tokens: int = 2000) -> str:
         """All of it as Markdown for a prompt, within the budget."""
         # Loaded when a prompt is wanted: its patterns take a while to compile.
-        from .briefing import briefing
+        from .briefing import write_briefing
 
-        return briefing(self, max_tokens)
+        return write_briefing(self, max_tokens)
+
+
+def read_session(record: Record) -> Session:
+    body = record.body
+    return Session(
+        id=record.id,
+        project_id=record.project,
+        agent=record.agent,
+        goal=body["goal"],
+        state=SessionState(body["state"]),
+        started_at=read_moment(body, "started_at", record.created_at),
+        last_seen=read_moment(body, "last_seen", record.updated_at),
+        ended_at=from_iso(body.get("ended_at")),
+        actions=[one["what"] for one in body["actions"]],
+        action_count=body["action_count"],
+        decisions=[one["what"] for one in body["decisions"]],
+        **_read_shared(body),
+    )
+
+
+def read_handoff(record: Record) -> SessionHandoff:
+    body = record.body
+    start, end = (read_moment(body, name, record.created_at) for name in ("started_at", "ended_at"))
+    return SessionHandoff(
+        id=record.id,
+        project_id=record.project,
+        agent=record.agent,
+        session_id=record.session,
+        last_action=body["last_action"],
+        last_outcome=LastOutcome(body["last_outcome"]),
+        current_goal=body["goal"],
+        key_decisions=list(body["decisions"]),
+        session_start=start,
+        session_end=end,
+        duration_ms=max(0, round((end - start).total_seconds() * 1000)),
+        embedding=unit(record.vectors[0]) if record.vectors else None,
+        created_at=record.created_at,
+        left_out=dict(body.get("left_out", {})),
+        metadata=dict(body.get("metadata", {})),
+        **_read_shared(body),
+    )
+
+
+def read_moment(body: Mapping[str, Any], name: str, otherwise: datetime) -> datetime:
+    return from_iso(body.get(name)) or otherwise
+
+
+def _read_shared(body: Mapping[str, Any]) -> dict[str, Any]:
+    lists = ("active_files", "blockers", "next_steps", "risk_flags")
+    values: dict[str, Any] = {name: list(body[RECORD_NAMES.get(name, name)]) for name in lists}
+    return {**values, "test_status": dict(body["tests"]), "confidence_level": body["confidence"]}

@@ -54,7 +54,23 @@ def refused(error: type[Exception], action: Callable[[], object]) -> Exception:
     raise AssertionError(f"{error.__name__} was not raised")
 
 
-class StoreContract:
+class Room:
+    """Gives each test a folder of its own, and an empty one for everything that is made in it."""
+
+    def setup_method(self) -> None:
+        self._room = tempfile.TemporaryDirectory()
+        self._folders = 0
+
+    def teardown_method(self) -> None:
+        self._room.cleanup()
+
+    def _make_folder(self) -> None:
+        self._folders += 1
+        self.folder = Path(self._room.name) / str(self._folders)
+        self.folder.mkdir()
+
+
+class StoreContract(Room):
     histories = 40
     """How many random histories are compared with the in-memory store."""
 
@@ -66,18 +82,15 @@ class StoreContract:
         raise SkipTest("does not outlive its handle")
 
     def setup_method(self) -> None:
-        self._room = tempfile.TemporaryDirectory()
-        self._stores = 0
+        super().setup_method()
         self.store = self._empty()
 
     def teardown_method(self) -> None:
         self.store.close()
-        self._room.cleanup()
+        super().teardown_method()
 
     def _empty(self) -> Store:
-        self._stores += 1
-        self.folder = Path(self._room.name) / str(self._stores)
-        self.folder.mkdir()
+        self._make_folder()
         return self.make_store()
 
     def _ids(self, where: Where, limit: int | None = None) -> list[str]:
@@ -111,7 +124,7 @@ class StoreContract:
         assert self.store.get(["a"]) == [record]
 
     def test_times_are_kept_to_the_microsecond_and_by_moment(self) -> None:
-        elsewhere = MOMENT.astimezone(tz=_zone(5))
+        elsewhere = MOMENT.astimezone(timezone(timedelta(hours=5)))
         record = make_record(created_at=elsewhere, valid_from=MOMENT - timedelta(microseconds=1))
         self.store.put([record])
         (held,) = self.store.get(["a"])
@@ -508,7 +521,3 @@ _NAMES = ("kinds", "projects", "agents", "users", "sessions", "statuses", "keys"
 def _where(name: str, names: Collection[str]) -> Where:
     given: dict[str, Any] = {name: names}
     return Where(**given)
-
-
-def _zone(hours: int) -> timezone:
-    return timezone(timedelta(hours=hours))

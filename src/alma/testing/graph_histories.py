@@ -12,13 +12,7 @@ from ..graph.memory import MemoryRows
 from ..ports import GraphStore
 from ..types.graph import Entity, Relationship
 from .fakes import MOMENT, FrozenClock
-
-try:
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis import strategies as st
-    from hypothesis.strategies import SearchStrategy
-except ImportError as error:
-    raise ImportError("alma.testing.graph_histories needs the package `hypothesis`: pip install hypothesis") from error
+from .strategies import SearchStrategy, run_examples, st
 
 NAMES = ("Ann", "Bob", "Cy", "Dée", "bob ")
 IDS = ("ann", "bob", "cy", "dée")
@@ -80,12 +74,10 @@ def steps() -> SearchStrategy[Step]:
     )
     merge = st.tuples(ids, ids).map(lambda two: Step("merge", lambda graph: graph.merge(*two), two))
     delete = ids.map(lambda id: Step("delete", lambda graph: graph.delete_entity(id), id))
-    end = st.builds(
-        lambda at, moment: Step("end", lambda graph: _end(graph, at, moment), (at, moment)),
-        st.integers(0, 3),
-        st.sampled_from(MOMENTS),
+    end = st.tuples(st.integers(0, 3), st.sampled_from(MOMENTS)).map(
+        lambda two: Step("end", lambda graph: graph.end_relationship(_nth(graph, two[0]), two[1]), two)
     )
-    drop = st.integers(0, 3).map(lambda at: Step("drop", lambda graph: _drop(graph, at), at))
+    drop = st.integers(0, 3).map(lambda at: Step("drop", lambda graph: graph.delete_relationship(_nth(graph, at)), at))
     forget = st.builds(
         lambda source, at: Step("forget", lambda graph: graph.forget_source(source, ended_at=at), (source, at)),
         st.sampled_from(SOURCES),
@@ -98,14 +90,6 @@ def steps() -> SearchStrategy[Step]:
 def _nth(graph: GraphStore, at: int) -> str:
     held = sorted(one.id for one in graph.relationships(history=True))
     return held[at % len(held)] if held else "rel_none"
-
-
-def _end(graph: GraphStore, at: int, moment: object) -> object:
-    return graph.end_relationship(_nth(graph, at), moment)  # type: ignore[arg-type]
-
-
-def _drop(graph: GraphStore, at: int) -> object:
-    return graph.delete_relationship(_nth(graph, at))
 
 
 def seen(graph: GraphStore) -> list[object]:
@@ -132,15 +116,6 @@ def _told(ask: Callable[[], object]) -> object:
 def agree(make: Callable[[], GraphStore], clock: FrozenClock, examples: int) -> None:
     """A fresh graph gives the same answers as the in-memory one, whatever happens to both."""
 
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate, Phase.shrink],
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(st.lists(steps(), min_size=4, max_size=14))
     def run(history: list[Step]) -> None:
         clock.moment = MOMENT
         graph, model = make(), Graph(MemoryRows(), "p", clock=clock)
@@ -154,4 +129,4 @@ def agree(make: Callable[[], GraphStore], clock: FrozenClock, examples: int) -> 
         finally:
             graph.close()
 
-    run()
+    run_examples(run, st.lists(steps(), min_size=4, max_size=14), examples)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from pathlib import Path
 from unittest import SkipTest
 
 from ..errors import NotFoundError, ValidationError
 from ..ports import Clock, GraphStore
 from ..types.graph import Entity, Neighbour, Relationship
-from .contract import refused
+from .contract import Room, refused
 from .fakes import MOMENT, FrozenClock
 
 DAY = timedelta(days=1)
@@ -33,7 +31,7 @@ def near(neighbours: Iterable[Neighbour]) -> set[tuple[str, str]]:
     return {(one.relationship.type, one.entity.name) for one in neighbours}
 
 
-class Base:
+class Base(Room):
     """How a graph is made, and how a small one is told something."""
 
     histories = 30
@@ -47,19 +45,16 @@ class Base:
         raise SkipTest("does not outlive its handle")
 
     def setup_method(self) -> None:
-        self._room = tempfile.TemporaryDirectory()
-        self._graphs = 0
+        super().setup_method()
         self.clock = FrozenClock()
         self.graph = self._empty()
 
     def teardown_method(self) -> None:
         self.graph.close()
-        self._room.cleanup()
+        super().teardown_method()
 
     def _empty(self) -> GraphStore:
-        self._graphs += 1
-        self.folder = Path(self._room.name) / str(self._graphs)
-        self.folder.mkdir()
+        self._make_folder()
         return self.make_graph("p", self.clock)
 
     def _add(self, *names: str, type: str = "person") -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..ports import Checkable, Searchable, Store
 from ..stores.memory import MemoryStore
 from ..types.evidence import Evidence
-from ..types.query import Hit, Where
+from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from .fakes import MOMENT
 
@@ -19,6 +19,8 @@ try:
     from hypothesis.strategies import SearchStrategy
 except ImportError as error:
     raise ImportError("alma.testing.strategies needs the package `hypothesis`: pip install hypothesis") from error
+
+__all__ = ["SearchStrategy", "agree", "run_examples", "st"]
 
 IDS = ("a", "b", "c", "d", "é")
 WORDS = ("alpha", "beta", "gamma")
@@ -68,17 +70,10 @@ def _some(values: tuple[Any, ...]) -> SearchStrategy[tuple[Any, ...]]:
     return st.lists(st.sampled_from(values), max_size=2).map(tuple)
 
 
-def evidences() -> SearchStrategy[Evidence]:
-    return st.builds(
-        Evidence,
-        successes=st.integers(0, 2),
-        recent=st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0.0, 0.5, 1.0])), max_size=2).map(tuple),
-        last_used=st.none() | st.sampled_from(MOMENTS),
-    )
-
-
 def records() -> SearchStrategy[Record]:
     one = {name: st.sampled_from(values) for name, values in NAMES.items()}
+    moments = st.sampled_from(MOMENTS)
+    recent = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0.0, 0.5, 1.0])), max_size=2).map(tuple)
     return st.builds(
         Record,
         id=st.sampled_from(IDS),
@@ -91,14 +86,14 @@ def records() -> SearchStrategy[Record]:
         key=one["keys"],
         text=st.sampled_from(TEXTS),
         body=st.dictionaries(st.sampled_from("xü"), st.none() | st.integers(0, 1) | st.just([1.5, "y"]), max_size=2),
-        evidence=evidences(),
+        evidence=st.builds(Evidence, successes=st.integers(0, 2), recent=recent, last_used=st.none() | moments),
         provenance=st.builds(Provenance, st.sampled_from(Origin), st.sampled_from(Trust), _some(IDS)),
         links=_some(IDS[:3]),
         tags=_some(("red", "blue", "green")),
-        created_at=st.sampled_from(MOMENTS),
-        updated_at=st.sampled_from(MOMENTS),
-        valid_from=st.none() | st.sampled_from(MOMENTS),
-        valid_to=st.none() | st.sampled_from(MOMENTS),
+        created_at=moments,
+        updated_at=moments,
+        valid_from=st.none() | moments,
+        valid_to=st.none() | moments,
         version=st.integers(1, 4),
         superseded_by=st.sampled_from(("", "a")),
         embedder=one["embedders"],
@@ -122,25 +117,12 @@ def steps() -> SearchStrategy[Step]:
     return put | put | ask | ask | delete
 
 
-def histories(length: int = 12) -> SearchStrategy[list[Step]]:
-    return st.lists(steps(), min_size=1, max_size=length)
-
-
 def agree(make_store: Callable[[], Store], examples: int = 40, *, shrink: bool = True) -> None:
     """A fresh store gives the same answers as the in-memory store, whatever happens to both.
 
     `shrink` looks for the shortest history that shows the difference.
     """
 
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(histories())
     def run(history: list[Step]) -> None:
         store, model = make_store(), MemoryStore()
         try:
@@ -150,7 +132,17 @@ def agree(make_store: Callable[[], Store], examples: int = 40, *, shrink: bool =
         finally:
             store.close()
 
-    run()
+    run_examples(run, st.lists(steps(), min_size=1, max_size=12), examples, shrink=shrink)
+
+
+def run_examples(
+    run: Callable[[Any], None], values: SearchStrategy[Any], examples: int, *, shrink: bool = True
+) -> None:
+    """Run a check on random values, the same way on every machine."""
+    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    checks = list(HealthCheck)
+    bounds = settings(max_examples=examples, deadline=None, database=None, phases=phases, suppress_health_check=checks)
+    settings(bounds, report_multiple_bugs=False)(given(values)(run))()
 
 
 def compare(store: Store, model: Store, step: Step) -> None:
@@ -179,13 +171,10 @@ def _compare_ranking(store: Store, model: Store, ask: Ask) -> None:
     near, wanted = (one.nearest(ask.vector, ask.where, ask.limit) for one in (store, model))
     assert [hit.id for hit in near] == [hit.id for hit in wanted]
     assert all(abs(a.score - b.score) < 1e-6 for a, b in zip(near, wanted, strict=True))
-    if isinstance(store, Searchable):
-        _compare_words(store.match(ask.words, ask.where, ask.limit), model, ask)
-
-
-def _compare_words(found: list[Hit], model: Store, ask: Ask) -> None:
-    words = set(ask.words.split())
-    wanted = {record.id for record in model.scan(ask.where) if words & set(record.text.split())}
-    assert {hit.id for hit in found} <= wanted
-    assert len({hit.id for hit in found}) == len(found) == min(len(wanted), ask.limit)
-    assert found == sorted(found, key=lambda hit: -hit.score)
+    if not isinstance(store, Searchable):
+        return
+    hits, words = store.match(ask.words, ask.where, ask.limit), set(ask.words.split())
+    matching = {record.id for record in model.scan(ask.where) if words & set(record.text.split())}
+    assert {hit.id for hit in hits} <= matching
+    assert len({hit.id for hit in hits}) == len(hits) == min(len(matching), ask.limit)
+    assert hits == sorted(hits, key=lambda hit: -hit.score)

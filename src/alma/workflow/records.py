@@ -96,8 +96,13 @@ def open_run(
 
 def end_run(engine: Engine, run: str, status: RunStatus) -> Record:
     ended = None if status is RunStatus.RUNNING else to_iso(engine.clock())
-    id = get_run(engine, run).id
-    return things.alter(engine, "run", id, lambda body: {**body, "status": str(status), "ended_at": ended})
+
+    def attempt() -> tuple[Record, list[Record]]:
+        record = get_run(engine, run)
+        fresh = things.altered(engine, record, {**record.body, "status": str(status), "ended_at": ended})
+        return fresh, [fresh]
+
+    return commit(engine, attempt)
 
 
 # -- checkpoints
