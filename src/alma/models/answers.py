@@ -112,7 +112,7 @@ def parse(text: str) -> Any:
         if isinstance(value, dict | list) or end == len(bare):
             return value
     # Not quoted: it may repeat what people said, and this may be logged.
-    raise ModelOutputError(f"the model answered {len(bare)} characters that are no JSON") from broken
+    raise ModelOutputError(f"the model answered {len(bare)} characters that are not JSON") from broken
 
 
 def sound(value: Any) -> None:

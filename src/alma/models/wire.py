@@ -175,7 +175,7 @@ def _object(endpoint: Endpoint, data: bytes) -> dict[str, Any]:
     try:
         told = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ModelOutputError(f"{endpoint.kind} answered {len(data)} bytes that are no JSON") from error
+        raise ModelOutputError(f"{endpoint.kind} answered {len(data)} bytes that are not JSON") from error
     if not isinstance(told, dict):
         raise ModelOutputError(f"{endpoint.kind} answered something else than an object")
     return told
