@@ -67,6 +67,8 @@ def test_the_reason_stands_apart_and_the_command_itself_is_not_forbidden() -> No
         ("please don't use console.log in this repo", "Don't use console.log"),
         ("from now on run the linter before you commit", "Run the linter before you commit"),
         ("remember to update the changelog", "Update the changelog"),
+        ("no, I said pnpm instead of npm", "Use pnpm instead of npm"),
+        ("I already told you to never push to main", "Never push to main"),
         ("use python3 instead of python for this one command", "Use python3 instead of python"),
         ("use 5 instead of 4 as the limit in this test", "Use 5 instead of 4 as the limit in this test"),
         ("don't edit generated files, they get overwritten", "Don't edit generated files"),
