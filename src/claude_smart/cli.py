@@ -81,7 +81,7 @@ def _setting_up(commands: _Commands) -> None:  # type: ignore[type-arg]
 def _about_rules(commands: _Commands) -> None:  # type: ignore[type-arg]
     show = _command(commands, "show", "what is known for this project: rules, what waits for review, observations")
     show.add_argument("what", nargs="*", metavar="RULE", help="one rule (an id or its words) with its history")
-    show.add_argument("--all", action="store_true", help="also what was replaced or put away")
+    show.add_argument("--all", action="store_true", help="also rules of other sessions, and replaced or archived ones")
     show.add_argument("--playbook", action="store_true", help="the Markdown that a session starts with")
     show.add_argument("--session", metavar="ID", help="with the rules of this session")
     learn = _command(commands, "learn", "take in now what was recorded; with a note: keep it as a rule")
@@ -143,7 +143,7 @@ def _about_data(commands: _Commands) -> None:  # type: ignore[type-arg]
     )
     take_in.add_argument("file", metavar="FILE")
     take_in.add_argument("--all", action="store_true", help="also the items of lists outside the block of a .md file")
-    take_in.add_argument("--retire", action="store_true", help="put away rules whose items were removed")
+    take_in.add_argument("--retire", action="store_true", help="archive rules whose items were removed")
     take_in.add_argument("--prefer", choices=("file", "memory"), help="who is right where both changed")
     take_in.add_argument("--dry-run", action="store_true", help="only show what a .md file would change")
     clear = _command(commands, "clear-all", "erase what was learned and recorded in this project")

@@ -136,7 +136,7 @@ def named(found: list[Record], name: str) -> Record:
     exact = [one for one in found if one.id == wanted or (len(wanted) >= 4 and one.id.endswith(wanted))]
     meant = exact or [one for one in found if wanted in _words(one).lower()] or _by_words(found, wanted)
     if not meant:
-        raise NotFoundError(f"no rule here means {name!r}; `claude-smart show` lists them with their ids")
+        raise NotFoundError(f"no rule matches {name!r}; `claude-smart show` lists the rules with their ids")
     if len(meant) > 1:
         listed = "\n".join(f"  [{short(one.id)}] {_words(one)}" for one in meant[:10])
         raise ValidationError(f"{len(meant)} rules could be meant by {name!r}; name one by its id:\n{listed}")

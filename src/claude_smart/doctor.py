@@ -309,7 +309,7 @@ def _reader(place: Place) -> Step:
         fix = "claude-smart config daily_calls N raises the limit"
         return Step("reader", True, f"{line}; {SPENT}, so that the rest is read tomorrow", fix)
     if state.error:
-        again = f"tried again from {state.next_try:%Y-%m-%d %H:%M} UTC on" if state.next_try else "given up"
+        again = f"next attempt after {state.next_try:%Y-%m-%d %H:%M} UTC" if state.next_try else "given up"
         return Step("reader", False, f"{line}; last error: {state.error}; {again}", "claude-smart learn tries it now")
     try:
         find_program()

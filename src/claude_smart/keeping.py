@@ -37,9 +37,9 @@ def status(args: Namespace, desk: Desk) -> int:
     desk.say(f"project    {desk.project} ({stopped})")
     if state["question"]:
         desk.say(f"           perhaps the same as {state['question']}: claude-smart project")
-    desk.say(f"rules      {held['active']} active, {held['candidate']} waiting for review, {held['put_away']} put away")
-    desk.say(f"turns      {state['turns']} of {state['sessions']} sessions kept")
-    desk.say(f"journals   {state['journals']} ({_size(state['journal_bytes'])}), {state['pending']} not taken in yet")
+    desk.say(f"rules      {held['active']} active, {held['candidate']} waiting for review, {held['put_away']} archived")
+    desk.say(f"turns      {state['turns']} from {count_noun(state['sessions'], 'session')}")
+    desk.say(f"journals   {state['journals']} ({_size(state['journal_bytes'])}), {state['pending']} pending")
     desk.say(f"memory     {desk.place.db} ({_size(state['db_bytes'])})")
     desk.say(f"worker     {state['worker']}")
     reading = state["reading"]
@@ -56,12 +56,12 @@ def describe_reading(reading: Mapping[str, Any]) -> str:
     if reading["reader"] == "local":
         return "local only (claude-smart config model on lets Claude read your corrections, too)"
     calls = f"{reading['calls_today']} of {reading['daily_calls']} calls today"
-    waiting = f"{reading['sessions_read']} sessions read, {reading['sessions_waiting']} waiting"
+    waiting = f"{count_noun(reading['sessions_read'], 'session')} read, {reading['sessions_waiting']} waiting"
     return f"local + claude ({reading['model']}), {calls}, {waiting}"
 
 
 def _describe_next_try(reading: Mapping[str, Any]) -> str:
-    return f"; tried again from {reading['next_try'][:16]} UTC on" if reading["next_try"] else ""
+    return f"; next attempt after {reading['next_try'][:16].replace('T', ' ')} UTC" if reading["next_try"] else ""
 
 
 def _state(desk: Desk) -> dict[str, Any]:

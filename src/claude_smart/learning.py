@@ -54,16 +54,16 @@ def _report(desk: Desk, report: Report, reading: ReadingReport | None) -> None:
     elif not report.sessions:
         desk.say("Nothing new was recorded since the last time.")
     else:
-        desk.say(f"Took in {count_noun(report.turns, 'turn')} of {count_noun(report.sessions, 'session')}.")
+        desk.say(f"Imported {count_noun(report.turns, 'turn')} from {count_noun(report.sessions, 'session')}.")
     learned = _combine(report, reading)
     for line in describe_learned(learned):
         desk.say(line)
     for one in report.observed:
         if one.status is Status.ACTIVE:
-            desk.say(f"- Observed, said by nobody: {one.body['line']} [{short(one.id)}]")
+            desk.say(f"- Observed in commands: {one.body['line']} [{short(one.id)}]")
     _say_reading(desk, reading, {one.record.id for one in learned if one.record})
     if (report.sessions or reading) and not any(one.record for one in learned) and not (reading and reading.refined):
-        desk.say("No rule in it.")
+        desk.say("No rules found.")
         if reading is None:
             desk.say(
                 "Only explicit corrections are found while Claude does not read them: claude-smart config model on"
@@ -114,7 +114,7 @@ def _say_reading(desk: Desk, reading: ReadingReport | None, listed: set[str]) ->
     if reading.dropped:
         desk.say(f"Dropped by the checks: {describe_dropped(reading.dropped)}.")
     if reading.problem:
-        desk.say(f"Claude could not read it: {reading.problem}. What the local reader found stands; it is tried again.")
+        desk.say(f"Claude could not read the session: {reading.problem}. It is retried later; local findings are kept.")
     elif not reading.sessions:
         desk.say("Claude had nothing to read: no turn since the last time may be a correction.")
 

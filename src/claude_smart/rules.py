@@ -43,7 +43,7 @@ def describe_rule(record: Record) -> str:
         ("followed", seen.successes),
         ("violated", seen.failures),
     )
-    ended = {Status.SUPERSEDED: f"replaced by [{short(record.superseded_by)}]", Status.ARCHIVED: "put away"}
+    ended = {Status.SUPERSEDED: f"replaced by [{short(record.superseded_by)}]", Status.ARCHIVED: "archived"}
     parts = [
         f"reach {record.body['reach']}",
         f"{record.created_at:%Y-%m-%d}",
@@ -75,7 +75,7 @@ def describe_learned(taught: Sequence[Taught]) -> list[str]:
             title = "Possible rule"
             state = f"{reach}, waits for you: claude-smart review --accept {name} (or --reject {name})"
         elif record.status is not Status.ACTIVE:
-            title, state = "Said again, but you put it away", f"claude-smart restore {name} brings it back"
+            title, state = "Repeated, but you archived it", f"claude-smart restore {name} brings it back"
         else:
             title = _TITLES.get(one.verb, "Learned")
             state = f"{reach}, in force from now on. Undo: claude-smart forget {name}"
@@ -85,10 +85,10 @@ def describe_learned(taught: Sequence[Taught]) -> list[str]:
 
 
 _TITLES = {
-    "repeated": "Said again",
+    "repeated": "Repeated",
     "confirmed": "Confirmed",
     "promoted": "Now beyond one session",
-    "known": "Known already",
+    "known": "Already known",
 }
 
 
@@ -114,6 +114,7 @@ def show(args: Namespace, desk: Desk) -> int:
     session = args.session or desk.session
     playbook = _read_playbook(desk, session)
     active = [one for one in known if one.status is Status.ACTIVE]
+    elsewhere = [one for one in active if one.session not in ("", session)]
     waiting = [one for one in known if one.status is Status.CANDIDATE]
     past = [one for one in known if one.status not in LIVE]
     # A command that weakens safety is not put before an agent, which may be the one who asks.
@@ -128,12 +129,14 @@ def show(args: Namespace, desk: Desk) -> int:
         list_rules(desk, "Rules in force", [one for one in active if not one.session])
         list_rules(desk, "Only in this session", [one for one in active if one.session and one.session == session])
         list_rules(desk, "Waiting for your review (claude-smart review)", waiting)
-        list_rules(desk, "Observed, said by nobody (claude-smart review --accept ID makes a rule of one)", observed)
+        list_rules(desk, "Observed in commands (claude-smart review --accept ID turns one into a rule)", observed)
         if args.all:
-            list_rules(desk, "Only in other sessions", [one for one in active if one.session not in ("", session)])
-            list_rules(desk, "Replaced or put away (claude-smart restore ID brings one back)", past)
-        elif past:
-            desk.say(f"\n{count_noun(len(past), 'rule')} replaced or put away: claude-smart show --all")
+            list_rules(desk, "Only in other sessions", elsewhere)
+            list_rules(desk, "Replaced or archived (claude-smart restore ID brings one back)", past)
+        elif elsewhere:
+            desk.say(f"\n{count_noun(len(elsewhere), 'rule')} only in other sessions: claude-smart show --all")
+        if past and not args.all:
+            desk.say(f"\n{count_noun(len(past), 'rule')} replaced or archived: claude-smart show --all")
         if not (active or waiting or observed):
             desk.say(_NOTHING)
     desk.tell(
@@ -166,12 +169,16 @@ def _show_one(desk: Desk, engine: Engine, record: Record) -> int:
     for title, name in (("trigger", "trigger"), ("reason", "why"), ("learned from", "said"), ("source", "source")):
         if record.body[name]:
             desk.say(f"{_INDENT}{title}: {record.body[name]}")
-    for one in history:
-        now_is = {**record.body, "status": str(record.status)}
+    after = {**record.body, "status": str(record.status)}
+    steps = []
+    for one in reversed(history):
         before = {name: value for name, value in one.body["before"].items() if name in _HISTORY}
-        changed = ", ".join(f"{name} {value!r}" for name, value in before.items() if value != now_is[name])
+        changed = ", ".join(f"{name} {value!r}" for name, value in before.items() if value != after[name])
         was = f" (before: {changed})" if changed else ""
-        desk.say(f"{_INDENT}{one.created_at:%Y-%m-%d %H:%M} {one.body['verb']} {one.body['why']}".rstrip() + was)
+        steps.append(f"{_INDENT}{one.created_at:%Y-%m-%d %H:%M} {one.body['verb']} {one.body['why']}".rstrip() + was)
+        after |= before
+    for step in reversed(steps):
+        desk.say(step)
     lines = [
         {"at": one.created_at.isoformat(), **{k: one.body[k] for k in ("verb", "why", "before")}} for one in history
     ]
@@ -213,7 +220,8 @@ def _decide(args: Namespace, desk: Desk, engine: Engine, waiting: list[Record]) 
 
 def _say_accepted(desk: Desk, rule: Record) -> None:
     where = " everywhere" if rule.project == EVERYWHERE else ""
-    desk.say(f"Accepted{where}: {rule.body['rule']}\n{_INDENT}Undo: claude-smart restore {short(rule.id)}")
+    desk.say(f"Accepted{where}: {rule.body['rule']}\n{_INDENT}{describe_rule(rule)}")
+    desk.say(f"{_INDENT}Undo: claude-smart restore {short(rule.id)}")
 
 
 def _reject(desk: Desk, engine: Engine, record: Record) -> None:
@@ -304,7 +312,7 @@ def _say_ended(desk: Desk, ended: Sequence[Record]) -> None:
 
 
 def restore(args: Namespace, desk: Desk) -> int:
-    """Bring back a rule that was replaced, rejected or put away, or undo the last change of a rule in force."""
+    """Bring back a rule that was replaced, rejected or archived, or undo the last change of a rule in force."""
     require_person("restore")
     with desk.memory() as memory:
         engine = desk.engine(memory)
@@ -313,7 +321,9 @@ def restore(args: Namespace, desk: Desk) -> int:
         # Words mean a rule that is gone; an id may also name one in force, whose last change is undone.
         in_force = [one for one in known if one.status in LIVE and one.id.endswith(name.strip("[]# ").lower())]
         if not past and not in_force:
-            raise ValidationError("no rule here was replaced or put away; `claude-smart show --all` lists every rule")
+            raise ValidationError(
+                f"no replaced or archived rule matches {name!r}; to undo the last change of an active rule, pass its id"
+            )
         meant = named([*past, *(in_force if len(name.strip()) >= 4 else ())], name)
         ended = find_ended(engine, meant) if meant.status not in LIVE else []
         wide = [one for one in ended if one.project == EVERYWHERE and meant.project != EVERYWHERE]

@@ -21,14 +21,14 @@ def test_where_nothing_was_learned_yet_every_command_says_so(person: Person) -> 
     assert person.types("review").out == "Nothing waits for review.\n"
     assert person.types("review", "--reject-all").out == "Nothing waits for review.\n"
     assert person.types("learn").out == "Nothing new was recorded since the last time.\n"
-    assert "no rule here means 'x'" in person.fails("forget", "x")
+    assert "no rule matches 'x'" in person.fails("forget", "x")
     assert "no turn was recorded here yet" in person.fails("tag")
 
 
 def test_what_was_said_becomes_a_rule_that_is_shown(person: Person) -> None:
     person.talks("s1", "install the packages", CORRECTION)
     said = person.types("learn").out
-    assert said.startswith("Took in 4 turns of 1 session.\n- Learned: ")
+    assert said.startswith("Imported 4 turns from 1 session.\n- Learned: ")
     assert "pnpm" in person.types("show").out
     assert [rule["source"] for rule in person.rules()] == ["correction"]
 

@@ -36,7 +36,7 @@ def test_rules_are_shown_in_groups_with_what_a_person_needs_to_judge_them(person
     assert f"- Use tabs\n    [{ids['Use tabs']}] reach project, {today}, repeated once\n" in in_force
     assert f"- Answer in English\n    [{ids['Answer in English']}] reach always, {today}\n" in in_force
     assert f"- Use ruff\n    [{ids['Use ruff']}]" in waiting
-    assert "1 rule replaced or put away: claude-smart show --all" in waiting
+    assert "1 rule replaced or archived: claude-smart show --all" in waiting
     assert "Sign commits" not in shown
     assert "Sign commits" in person.types("show", "--all").out
 
@@ -97,6 +97,23 @@ def test_a_rule_is_narrowed_to_a_session_and_widened_again(person: Person, monke
     assert "Use tabs" in person.types("show", "--playbook").out
 
 
+def test_show_names_the_rules_of_other_sessions(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    person.types("edit", "tabs", "--reach", "session", "--session", "s9")
+    assert "1 rule only in other sessions: claude-smart show --all" in person.types("show").out
+
+
+def test_each_line_of_the_history_says_what_that_change_replaced(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    person.types("tag", "use tabs")
+    person.types("edit", "tabs", "--reach", "always")
+    person.types("edit", "tabs", "--reach", "session", "--session", "s9")
+    *_, repeated, widened, narrowed = person.types("show", "tabs").out.rstrip().splitlines()
+    assert "reach" not in repeated
+    assert widened.endswith("(before: reach 'project')")
+    assert narrowed.endswith("(before: reach 'always')")
+
+
 def test_a_rule_that_was_widened_goes_back_to_its_own_project(person: Person) -> None:
     person.types("tag", "Use tabs")
     id = only(person)["id"]
@@ -109,9 +126,9 @@ def test_a_rule_that_was_widened_goes_back_to_its_own_project(person: Person) ->
 def test_what_cannot_be_edited_is_told(person: Person) -> None:
     person.types("tag", "Use tabs")
     assert "nothing to change" in person.fails("edit", "tabs")
-    assert "the rule is empty" in person.fails("edit", "tabs", "--rule", " ")
+    assert "a rule cannot be empty" in person.fails("edit", "tabs", "--rule", " ")
     assert "at most 600 are kept" in person.fails("edit", "tabs", "--rule", "x" * 601)
-    assert "no rule here means" in person.fails("edit", "spaces", "--rule", "x")
+    assert "no rule matches" in person.fails("edit", "spaces", "--rule", "x")
     assert "no change of this rule" in person.fails("restore", only(person)["id"])
 
 
@@ -158,7 +175,7 @@ def test_what_waits_is_accepted_or_rejected(person: Person) -> None:
     assert person.types("review", "--accept", "ruff", "--reject", "german", "--json").code == 0
     assert [rule["rule"] for rule in person.rules()] == ["Use ruff"]
     assert [rule["rule"] for rule in person.types("review", "--json").json["waiting"]] == ["Prefer fd"]
-    assert "no rule here means" in person.fails("review", "--accept", "ruff")
+    assert "no rule matches" in person.fails("review", "--accept", "ruff")
     assert person.types("review", "--accept-all").code == 0
     assert {rule["rule"] for rule in person.rules()} == {"Use ruff", "Prefer fd"}
 
@@ -179,7 +196,7 @@ def test_a_forgotten_rule_stays_away_until_its_person_wants_it_back(person: Pers
     assert person.rules() == []
     person.talks("s2", "install the packages", CORRECTION)
     said = person.types("learn").out
-    assert "Said again, but you put it away" in said
+    assert "Repeated, but you archived it" in said
     assert f"claude-smart restore {id} brings it back" in said
     assert person.rules() == []
     assert person.types("restore", id).code == 0
@@ -201,7 +218,7 @@ def test_what_is_forgotten_with_everything_leaves_no_trace(person: Person) -> No
     assert any(b"run the linter" in path.read_bytes() for path in files)
     assert person.types("learn").out == "Nothing new was recorded since the last time.\n"
     person.talks("s1", "we are done")
-    assert "Took in 2 turns of 1 session." in person.types("learn").out
+    assert "Imported 2 turns from 1 session." in person.types("learn").out
 
 
 def test_a_rule_of_all_projects_is_erased_from_all_and_another_from_its_own(person: Person) -> None:
@@ -282,7 +299,7 @@ def test_a_rule_that_was_replaced_is_listed_and_restored(person: Person) -> None
     person.types("tag", "Use npm, not pnpm")
     assert [rule["rule"] for rule in person.rules()] == ["Use npm, not pnpm"]
     listed = person.types("show", "--all").out
-    assert "put away (claude-smart restore ID brings one back)\n\n- Use pnpm, not npm\n" in listed
+    assert "archived (claude-smart restore ID brings one back)\n\n- Use pnpm, not npm\n" in listed
     assert ", replaced by [" in listed
     [old] = [rule for rule in person.rules("--all") if rule["status"] == "superseded"]
     said = person.types("restore", old["id"][-8:])
@@ -308,4 +325,4 @@ def test_what_replaced_it_everywhere_is_asked_about(person: Person, answers: Cal
 
 def test_where_nothing_was_replaced_nothing_is_restored(person: Person) -> None:
     person.types("tag", "Use tabs")
-    assert "no rule here was replaced" in person.fails("restore", "tabs")
+    assert "no replaced or archived rule matches 'tabs'" in person.fails("restore", "tabs")

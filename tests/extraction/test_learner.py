@@ -131,3 +131,33 @@ def test_an_agent_that_is_not_declared_is_refused(open_alma: Any) -> None:
     assert AutoLearner(alma).learn_from_conversation(TALK, "helena")["new"] == 2
     with pytest.raises(ScopeError):
         AutoLearner(alma).learn_from_conversation(TALK, "nobody")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I moved to Linux last year.",
+        "I've moved to Postgres for this project.",
+        "I moved to Chapter 3 of the book.",
+        "I live in Emacs.",
+        "I moved to Berlin for a week.",
+        "I live in Rome only during the summer.",
+        "Ich bin nach Linux umgezogen.",
+        "My birthday is tomorrow.",
+        "Never worked for me.",
+        "It always fails on Mondays.",
+        "Always fails on Mondays.",
+        "Our CI is red today.",
+    ],
+)
+def test_what_is_no_home_and_no_rule_is_not_learned(alma: ALMA, text: str) -> None:
+    results = AutoLearner(alma).learn_from_conversation([{"role": "user", "content": text}], "helena", "ana")
+    assert results["extracted_count"] == 0
+
+
+def test_a_move_to_an_unknown_place_does_not_replace_the_home(alma: ALMA) -> None:
+    learner = AutoLearner(alma)
+    for text in ("I live in Lisbon.", "I moved to Zorbium last week."):
+        learner.learn_from_conversation([{"role": "user", "content": text}], "helena", "ana")
+    facts = [one.fact for one in alma.list("domain_knowledge")]  # type: ignore[attr-defined]
+    assert sorted(facts) == ["The user lives in Lisbon", "The user moved to Zorbium"]

@@ -37,7 +37,9 @@ def test_each_kind_becomes_the_memory_it_is(alma: ALMA) -> None:
     kept = told(alma)
     assert [one.strategy_used for one in kept.outcomes] == ["Use batches of 500 rows"]
     assert [one.rule for one in kept.rules] == ["Always validate the header row before importing"]
-    assert [(one.user_id, one.preference) for one in kept.user_preferences] == [("user", "I prefer CSV over XLSX")]
+    assert [(one.user_id, one.preference) for one in kept.user_preferences] == [
+        ("user", "The user prefers CSV over XLSX")
+    ]
     assert {(one.fact, one.tags) for one in kept.domain_knowledge} == {
         ("The staging database lives on db2", ()),
         ("We decided to drop FTP", ("decision",)),

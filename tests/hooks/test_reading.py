@@ -266,7 +266,7 @@ def test_a_bad_answer_teaches_nothing_and_is_asked_again_later(
     assert not step["ok"]
     assert "1 waiting" in step["detail"]
     assert "last error: " in step["detail"]
-    assert "tried again from " in step["detail"]
+    assert "next attempt after " in step["detail"]
     work.answers(TABS)
     work.smart(capsys, "learn")
     assert active(work.rules(capsys)) == ["Indent with tabs"]
@@ -304,7 +304,7 @@ def test_a_spent_budget_leaves_the_rest_waiting(work: Session, capsys: pytest.Ca
     work.drain()
     assert len(work.calls()) == 1
     assert len(work.waiting()) == 2
-    assert "1 of 1 calls today, 1 sessions read, 2 waiting; the daily budget is used up" in work.smart(capsys, "doctor")
+    assert "1 of 1 calls today, 1 session read, 2 waiting; the daily budget is used up" in work.smart(capsys, "doctor")
     work.set(model="on", daily_calls=2)
     work.drain()
     assert len(work.calls()) == 2, "a raised limit counts at once"

@@ -32,12 +32,12 @@ def timed(ask):
 
 
 BAD = [
-    ("not json at all", "characters that are no JSON"),
-    ("", "0 characters that are no JSON"),
-    ('{"rules": [', "no JSON"),
-    ('{"rules": [NaN]}', "no JSON"),
-    ('{"rules": ["\\ud800"]}', "no JSON"),
-    ("[" * 100_000, "no JSON"),
+    ("not json at all", "characters that are not JSON"),
+    ("", "0 characters that are not JSON"),
+    ('{"rules": [', "not JSON"),
+    ('{"rules": [NaN]}', "not JSON"),
+    ('{"rules": ["\\ud800"]}', "not JSON"),
+    ("[" * 100_000, "not JSON"),
     ({"rules": "use pnpm"}, r"wrong shape: \$.rules: must be array"),
     ({"rules": [], "more": 1}, "nobody asked for"),
     ({"rules": ["x"] * 6}, "at most 5 items"),
@@ -80,7 +80,7 @@ def test_an_answer_is_mended_once(opened, service, provider, prompt, reply, engi
     service.script = [reply(service.good("/messages" if provider == "anthropic" else "/chat", "nonsense"))]
     assert opened(repair=True).ask(prompt).value == {"rules": ["use pnpm"]}
     told = json.dumps(service.seen[1].body)
-    assert "An earlier answer could not be used: the model answered 8 characters that are no JSON" in told
+    assert "An earlier answer could not be used: the model answered 8 characters that are not JSON" in told
     assert "nonsense" not in told
     [day] = meter(engine)
     assert (day.calls, day.failed, day.dropped, day.tokens) == (2, 1, 1, 240)
@@ -96,7 +96,7 @@ def test_it_is_mended_no_more_than_once(opened, service, prompt, engine):
 
 def test_it_is_not_mended_where_the_budget_does_not_allow_it(opened, service, prompt, engine):
     service.said = "nonsense"
-    with pytest.raises(ModelOutputError, match="no JSON"):
+    with pytest.raises(ModelOutputError, match="not JSON"):
         opened(repair=True, budget=Limits(calls=1)).ask(prompt)
     assert len(service.seen) == 1
 

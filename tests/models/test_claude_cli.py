@@ -126,11 +126,11 @@ def test_a_text_that_is_no_unicode_can_be_asked(play):
         ("pass", ModelOutputError, "claude printed 0 bytes that are no result"),
         ("print('[1]')", ModelOutputError, "no result"),
         ("sys.stdout.buffer.write(bytes(range(256)))", ModelOutputError, "no result"),
-        ("result('I would rather not.')", ModelOutputError, "the model answered 19 characters that are no JSON"),
-        ("result('{\"rules\": [')", ModelOutputError, "11 characters that are no JSON"),
+        ("result('I would rather not.')", ModelOutputError, "the model answered 19 characters that are not JSON"),
+        ("result('{\"rules\": [')", ModelOutputError, "11 characters that are not JSON"),
         ("result('{\"rules\": [3]}')", ModelOutputError, r"wrong shape: \$.rules\[0\]: must be string, not integer"),
         ("result('[]')", ModelOutputError, "must be object"),
-        ("result(None)", ModelOutputError, "0 characters that are no JSON"),
+        ("result(None)", ModelOutputError, "0 characters that are not JSON"),
         ("result('{}', stop_reason='refusal')", ModelOutputError, "the model refused to answer"),
         ("sys.exit(3)", ModelUnavailableError, "claude ended with code 3: nothing"),
         ("sys.exit('no such option')", ModelUnavailableError, "claude ended with code 1: no such option"),
@@ -260,7 +260,7 @@ def test_json_is_found_in_what_a_model_says(text, value):
 
 @pytest.mark.parametrize("text", ["", "no", "{", "3 rules", "[" * 100_000, '{"a": }'])
 def test_what_holds_no_json_is_refused(text):
-    with pytest.raises(ModelOutputError, match="characters that are no JSON"):
+    with pytest.raises(ModelOutputError, match="characters that are not JSON"):
         parse_json(text)
 
 

@@ -195,7 +195,7 @@ def test_a_server_that_is_not_there_is_an_error_in_time(ask):
 
 def test_an_answer_that_is_no_json_costs_one_request_and_has_a_name(ask, api):
     api.reply = "I would rather talk about the weather."
-    with pytest.raises(ModelOutputError, match="characters that are no JSON") as caught:
+    with pytest.raises(ModelOutputError, match="characters that are not JSON") as caught:
         ask("no, use pnpm")
     assert caught.value.spent[:2] == (11, 5)
     assert len(api.requests) == 1
@@ -220,7 +220,7 @@ def test_one_that_takes_too_long_is_ended_and_counts_as_spent(environ, engine, a
 def test_a_configured_one_mends_an_answer_once_and_keeps_its_budget(environ, engine, api):
     api.reply = "I would rather talk about the weather."
     settings = ModelSettings(provider="claude-cli", budget=Limits(calls=2, cost=1.0))
-    with pytest.raises(ModelOutputError, match="no JSON"):
+    with pytest.raises(ModelOutputError, match="not JSON"):
         open_model(settings, engine, environ).ask(asking("no, use pnpm"))
     assert len(api.requests) == 2
     [day] = meter(engine)

@@ -132,7 +132,7 @@ def test_every_try_is_paid(litellm, engine, prompt, monkeypatch):
 @pytest.mark.parametrize(
     ("said", "reason", "message"),
     [
-        ("nonsense", "stop", "no JSON"),
+        ("nonsense", "stop", "not JSON"),
         ("{}", "stop", "'rules' is missing"),
         ("{", "length", "cut off"),
         ("", "content_filter", "refused"),
@@ -214,7 +214,7 @@ def test_the_real_one_on_the_scripted_service(downloaded, service, reply, tmp_pa
         f"TransientError {name} answered with 429 (0, 0, 0.0)",
         f"TransientError {name} answered with 500 None",
         f"ModelTimeoutError {name} gave no answer in 2 s None",
-        "ModelOutputError the model answered 8 characters that are no JSON (100, 20, 0.0)",
+        "ModelOutputError the model answered 8 characters that are not JSON (100, 20, 0.0)",
         f"ModelUnavailableError {name} failed: BadRequestError (400) (0, 0, 0.0)",
         "7 6 1 240",
     ]

@@ -134,7 +134,7 @@ def test_an_answer_in_words_fits_or_is_dropped_and_counted(ask, engine):
 
 
 def test_an_answer_without_room_is_named(ask, engine):
-    with pytest.raises(ModelOutputError, match="cut off|no JSON"):
+    with pytest.raises(ModelOutputError, match="cut off|not JSON"):
         ask(replace(PROMPT, max_tokens=3), repair=False)
     assert meter(engine)[0].dropped == 1
 

@@ -190,7 +190,7 @@ def test_usage_tells_each_model_and_what_is_left(write, service, reply, prompt):
         assert (empty.days, empty.left.calls, empty.today.calls) == ((), 10, 0)
         alma.model.ask(prompt)
         service.said = "nonsense"
-        with pytest.raises(Exception, match="no JSON"):
+        with pytest.raises(Exception, match="not JSON"):
             alma.model.ask(prompt)
         service.script = [reply({}, status=503)]
         with pytest.raises(Exception, match="503"):

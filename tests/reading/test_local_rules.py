@@ -67,6 +67,10 @@ def test_the_reason_stands_apart_and_the_command_itself_is_not_forbidden() -> No
         ("please don't use console.log in this repo", "Don't use console.log"),
         ("from now on run the linter before you commit", "Run the linter before you commit"),
         ("remember to update the changelog", "Update the changelog"),
+        ("no, I said pnpm instead of npm", "Use pnpm instead of npm"),
+        ("I already told you to never push to main", "Never push to main"),
+        ("use python3 instead of python for this one command", "Use python3 instead of python"),
+        ("use 5 instead of 4 as the limit in this test", "Use 5 instead of 4 as the limit in this test"),
         ("don't edit generated files, they get overwritten", "Don't edit generated files"),
         ("wir benutzen ruff, nicht flake8", "Verwende ruff, nicht flake8"),
         ("а не забывай: мы используем ruff, а не flake8", "Используй ruff, а не flake8"),
@@ -110,6 +114,8 @@ def test_how_far_a_rule_goes(text: str, reach: Reach) -> None:
         "nie npm verwenden, meinte mein Chef",
         "rename UserStore to AccountStore everywhere",
         "> always use tabs",
+        "don't run the tests now, I'm in a meeting",
+        "remember to buy milk",
     ],
 )
 def test_in_doubt_no_rule_is_sure(text: str) -> None:
@@ -123,7 +129,17 @@ def test_a_rejection_without_a_form_is_a_candidate_for_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["thanks", "run the tests", "why is it slow?", "", "never mind", "```\nnever do it\n```"]
+    "text",
+    [
+        "thanks",
+        "run the tests",
+        "why is it slow?",
+        "",
+        "never mind",
+        "```\nnever do it\n```",
+        "no more emojis please",
+        "no need to use a class instead of a function",
+    ],
 )
 def test_ordinary_turns_state_no_rule(text: str) -> None:
     assert read_turn(text) is None

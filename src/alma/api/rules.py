@@ -84,7 +84,7 @@ def import_rules(
     agent: words.AnyAgent = None,
     all_items: Annotated[bool, About("items of lists outside the block become rules, too")] = False,
     trusted: Annotated[bool, About("false for a file of others: what is new waits for a person", vouches=True)] = True,
-    retire: Annotated[bool, About("put away rules whose items were removed")] = False,
+    retire: Annotated[bool, About("archive rules whose items were removed")] = False,
     prefer: Annotated[str | None, About("who is right where both changed", tuple(Side))] = None,
     dry_run: Annotated[bool, About("write nothing, only say what would change")] = False,
 ) -> ImportedRules:

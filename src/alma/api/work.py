@@ -146,7 +146,7 @@ def list_work_items(
     item_type: Annotated[str | None, About("only items of this type")] = None,
     parent_id: Annotated[str | None, About("only parts of this item")] = None,
     tag: Annotated[str | None, About("only what has this tag")] = None,
-    archived: Annotated[bool, About("those that were put away, too")] = False,
+    archived: Annotated[bool, About("archived ones, too")] = False,
     limit: words.Limit = 50,
 ) -> list[WorkItem]:
     """List work items, the most urgent first."""

@@ -134,7 +134,7 @@ def _register_import(rules: Subparsers) -> None:
     parser.add_argument(
         "--untrusted", dest="trusted", action="store_false", help="a file of others: what is new waits for you"
     )
-    parser.add_argument("--retire", action="store_true", help="put away rules whose items were removed")
+    parser.add_argument("--retire", action="store_true", help="archive rules whose items were removed")
     add_choice(parser, "--prefer", SIDES, "who is right where both changed", metavar="SIDE")
     parser.add_argument("--dry-run", action="store_true", help="only show what would change")
     parser.add_argument("--yes", action="store_true", help="do not ask")

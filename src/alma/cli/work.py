@@ -154,7 +154,7 @@ def _register_list(work: Subparsers) -> None:
     parser.add_argument("--type", metavar="TYPE", dest="item_type", help="only items of this type")
     parser.add_argument("--parent", metavar="ID", dest="parent_id", help="only parts of this item")
     parser.add_argument("--tag", metavar="TAG", help="only what has this tag")
-    parser.add_argument("--archived", action="store_true", help="those that were put away, too")
+    parser.add_argument("--archived", action="store_true", help="archived ones, too")
     parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most so many (default 50)")
 
 

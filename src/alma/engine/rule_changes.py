@@ -102,7 +102,7 @@ def _check_words(name: str, value: str) -> str:
     if len(text) > most:
         raise ValidationError(f"the {name} has {len(text)} characters; at most {most} are kept")
     if name == "rule" and not text:
-        raise ValidationError("the rule is empty; put it away instead")
+        raise ValidationError("a rule cannot be empty; forget it instead")
     return text
 
 

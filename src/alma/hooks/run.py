@@ -133,9 +133,9 @@ def _parsed(raw: bytes) -> tuple[Mapping[str, Any], bool]:
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unheard(f"stdin is no JSON ({type(error).__name__}, {len(raw)} bytes)") from error
+        raise Unheard(f"stdin is not JSON ({type(error).__name__}, {len(raw)} bytes)") from error
     if not isinstance(given, dict):
-        raise Unheard("stdin is no JSON object")
+        raise Unheard("stdin is not a JSON object")
     return given, whole
 
 

@@ -220,7 +220,7 @@ def parse_json(text: str) -> Any:
         if isinstance(value, dict | list) or end == len(bare):
             return value
     # Not quoted: it may repeat what people wrote, and this may be logged.
-    raise ModelOutputError(f"the model answered {len(bare)} characters that are no JSON") from cause
+    raise ModelOutputError(f"the model answered {len(bare)} characters that are not JSON") from cause
 
 
 def check_storable(value: Any) -> None:

@@ -137,7 +137,7 @@ def post(endpoint: Endpoint, body: Mapping[str, Any]) -> dict[str, Any]:
     try:
         reply = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ModelOutputError(f"{endpoint.kind} answered {len(data)} bytes that are no JSON") from error
+        raise ModelOutputError(f"{endpoint.kind} answered {len(data)} bytes that are not JSON") from error
     if not isinstance(reply, dict):
         raise ModelOutputError(f"{endpoint.kind} answered something else than an object")
     return reply

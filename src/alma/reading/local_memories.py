@@ -6,6 +6,7 @@ handed over to be worked on give nothing. Of an assistant only reports of its ow
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ _QUOTATION = re.compile(r"[\"“«„](?:[^\"“”«»„\s]+\s+){2,}[^\"”»]
 _REQUEST = re.compile(r"^(?:(?:please|can you|could you|would you|now|ok(?:ay)?|bitte),? )+", re.IGNORECASE)
 _TENTATIVE = frozenset((Topic.RULE, Topic.WARNING, Topic.TASK))
 """Topics whose sentences may name a condition: "If the tests fail, …" is part of the rule."""
+_PLAIN_SLOTS = ("tail", "because", "place", "unplaced")
+_PLACE_OPENERS = frozenset(("new", "st", "old", "east", "west", "north", "south", "uk", "usa", "us", "la"))
+"""Words of entities.json that are no names by themselves, but begin or are the name of a place."""
 _FIELDS = ("value", "strategy", "reason", "instead", "task")
 
 
@@ -186,12 +190,22 @@ def _load_forms() -> _Forms:
     return _Forms(tuple(forms), patterns)
 
 
+@lru_cache(maxsize=1)
+def _load_name_slots() -> Mapping[str, str]:
+    """Return the slot of a known place, and the condition that a name is not known as something else."""
+    names = json.loads(files(__package__).joinpath("entities.json").read_text(encoding="utf-8"))
+    places = "|".join(re.escape(one) for one in sorted(names["places"], key=len, reverse=True))
+    words = {*names["products"], *names["organisations"], *names["not_names"]} - _PLACE_OPENERS
+    others = "|".join(re.escape(one) for one in sorted(words, key=len, reverse=True))
+    return {"place": rf"(?P<name>{places})(?!\w)", "unplaced": rf"(?!(?:{others})(?![\w'-]))"}
+
+
 def _compile_form(form: Mapping[str, str], language: Mapping[str, Any]) -> _Form:
-    slots = _load_file()["slots"]
+    slots = {**_load_file()["slots"], **_load_name_slots()}
 
     def fill(match: re.Match[str]) -> str:
         name = match[1]
-        return f"(?:{slots[name]})" if name in ("tail", "because") else f"(?P<{name}>{slots[name]})"
+        return f"(?:{slots[name]})" if name in _PLAIN_SLOTS else f"(?P<{name}>{slots[name]})"
 
     # A group of the expression itself, (?P<name>…), is no slot.
     source = _SLOT.sub(

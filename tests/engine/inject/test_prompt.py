@@ -40,7 +40,7 @@ def test_it_reads_like_this(alma: ALMA) -> None:
         "- Deploy auth service: Blue-green deployment (worked 3 of 3 times)\n"
         "\n"
         "### What to avoid\n"
-        "- Deploy auth service: not Rolling update (failed 2 times). Why: program output: `sessions dropped`,"
+        "- Deploy auth service: avoid Rolling update (failed 2 times). Why: program output: `sessions dropped`,"
         " `health check failed`. Instead: Blue-green deployment.\n"
         "\n"
         "### What is known\n"
@@ -50,6 +50,14 @@ def test_it_reads_like_this(alma: ALMA) -> None:
         "- Deploy auth service: Blue-green deployment → success in 1.5 s\n"
         "- Deploy auth service: Rolling update → failure; program output: `sessions dropped`"
     )
+
+
+def test_a_reason_is_a_sentence_of_its_own(alma: ALMA) -> None:
+    alma.add_rule("dev", "Never push on Fridays", why="nobody is around")
+    alma.add_anti_pattern("dev", "Push on Fridays", "It broke twice.", "Push on Mondays.")
+    lines = alma.retrieve("Push the release on Friday", "dev").to_prompt().splitlines()
+    assert "- Never push on Fridays. Why: nobody is around." in lines
+    assert "- Avoid Push on Fridays. Why: It broke twice. Instead: Push on Mondays." in lines
 
 
 def test_it_stays_within_the_budget_and_has_no_empty_heading(alma: ALMA) -> None:

@@ -130,6 +130,12 @@ def _say(text: str) -> str:
     return escape(text.strip() if len(text) <= _FIELD_CHARS else shorten(text, _FIELD_CHARS))
 
 
+def _sentence(text: str) -> str:
+    """Return a text with a mark at its end, so that another sentence can follow."""
+    shown = _say(text)
+    return shown if shown.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{shown}."
+
+
 def line(memory: Memory) -> str:
     if _is_data(memory):
         newer = _date(memory) if memory.newer else ""
@@ -176,16 +182,17 @@ def _heuristic(memory: Heuristic) -> str:
 def _anti_pattern(memory: AntiPattern) -> str:
     when = f"{_say(memory.condition)}: " if memory.condition else ""
     times = f" (failed {memory.occurrence_count} times)" if memory.occurrence_count > 1 else ""
-    why = f" Why: {_say(memory.why_bad)}." if memory.why_bad else ""
-    instead = f" Instead: {_say(memory.better_alternative)}." if memory.better_alternative else ""
-    return f"- {when}not {_say(memory.pattern)}{times}.{why}{instead}{_date(memory)}"
+    why = f" Why: {_sentence(memory.why_bad)}" if memory.why_bad else ""
+    instead = f" Instead: {_sentence(memory.better_alternative)}" if memory.better_alternative else ""
+    avoid = "avoid" if when else "Avoid"
+    return f"- {when}{avoid} {_say(memory.pattern).rstrip('.')}{times}.{why}{instead}{_date(memory)}"
 
 
 def _rule(memory: Rule) -> str:
     occasion = describe_occasion(memory.trigger, memory.rule)
     when = f"{_say(occasion)}: " if occasion else ""
-    why = f" Why: {_say(memory.why)}" if memory.why else ""
-    return f"- {when}{_say(memory.rule)}{why}{_date(memory)}"
+    rule = f"{_sentence(memory.rule)} Why: {_sentence(memory.why)}" if memory.why else _say(memory.rule)
+    return f"- {when}{rule}{_date(memory)}"
 
 
 def _outcome(memory: Outcome) -> str:
