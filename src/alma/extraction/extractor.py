@@ -20,6 +20,7 @@ from ..engine.search import by_meaning, by_words
 from ..engine.text import digest, normalise, passages
 from ..errors import ModelError, ValidationError
 from ..ports import Model
+from ..reading.foreground import ask_in_time
 from ..reading.local import LocalReader
 from ..reading.port import Known, MemoryProposal, Role, Topic, Turn
 from ..types.kinds import MemoryType, Result
@@ -46,6 +47,8 @@ _SPEAKER = frozenset({"speaker", "user", "the user", "the speaker", "person", "i
 FORBIDS = re.compile(r"(?:please )?(?:never|don't|do not|avoid|no|not|stop) ", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_SECONDS = 60.0
+"""So long a call waits for the model; then the local reading stands."""
 _CACHED = 64
 _MAX_KNOWN = 40
 _QUERIES = 12
@@ -192,7 +195,7 @@ def _ask_model(model: Model, turns: Sequence[Turn], known: Sequence[Known]) -> _
     content = digest(*(f"{turn.role}\x1e{turn.speaker}\x1e{turn.text}" for turn in turns))
     if content not in readings:
         reader = ModelReader(model)
-        proposals = reader.find_memories(turns, known)
+        proposals = ask_in_time(lambda: reader.find_memories(turns, known), _SECONDS)
         while len(readings) >= _CACHED:
             readings.pop(next(iter(readings)))
         readings[content] = proposals, dict(reader.dropped)
