@@ -551,7 +551,7 @@ def test_learn_reads_the_current_session_at_once_and_says_what_it_learned(
     work.says("something else entirely", session="other", ends=False)
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s1")
     said = work.smart(capsys, "learn")
-    assert "- a rule: Indent with tabs" in said
+    assert "- Learned: Indent with tabs" in said
     assert "Claude read 1 turn." in said
     assert work.waiting() == ["other"]
     assert "Claude had nothing to read" in work.smart(capsys, "learn")
@@ -561,9 +561,9 @@ def test_learn_falls_back_to_the_local_answer(work: Session, capsys: pytest.Capt
     work.answers(prose="no idea")
     work.says("install it", SURE, before="I ran npm install.")
     said = work.smart(capsys, "learn")
-    assert "- a rule" in said
+    assert "- Learned: " in said
     assert "pnpm" in said
-    assert "Claude could not read it: " in said
+    assert "Claude could not read the session: " in said
 
 
 def test_learn_without_leave_says_how_to_give_it(work: Session, capsys: pytest.CaptureFixture[str]) -> None:
