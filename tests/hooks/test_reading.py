@@ -561,9 +561,9 @@ def test_learn_falls_back_to_the_local_answer(work: Session, capsys: pytest.Capt
     work.answers(prose="no idea")
     work.says("install it", SURE, before="I ran npm install.")
     said = work.smart(capsys, "learn")
-    assert "- Learned" in said
+    assert "- Learned: " in said
     assert "pnpm" in said
-    assert "Claude could not read it: " in said
+    assert "Claude could not read the session: " in said
 
 
 def test_learn_without_leave_says_how_to_give_it(work: Session, capsys: pytest.CaptureFixture[str]) -> None:
