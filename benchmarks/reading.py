@@ -274,6 +274,7 @@ LOCAL_SCORES: dict[str, Callable[[Sequence[Row]], Iterator[str]]] = {
     "tool_failures.jsonl": lambda rows: score_repairs(LocalReader(), rows),
     "conflicts.jsonl": lambda rows: score_conflicts(None, rows),
     "families.jsonl": lambda rows: score_families(None, rows),
+    "memories.jsonl": lambda rows: score_memories(None, rows),
 }
 
 
