@@ -148,7 +148,7 @@ class SessionManager(Holder):
         told anew one by one, and steps, goal and confidence replace what was said before. `outcome` is how `action`
         went: 'success', 'failure' or 'interrupted'. A decision may be a mapping with `text` and `importance` (0 to 1).
         """
-        noted = notes.read_notes(locals())
+        given = locals()
         engine, name, _ = self._find_engine(project_id, agent)
         now = engine.clock()
         at = to_iso(now)
@@ -158,7 +158,8 @@ class SessionManager(Holder):
             done.append({"what": notes.read_line("action", action), "outcome": result, "at": at})
         elif outcome is not None:
             raise ValidationError("outcome says how an action went: pass `action` with it")
-        noted |= {"actions": done, "decisions": notes.read_decisions(decisions, now)}
+        taken = notes.read_decisions(decisions, now)
+        noted = {**notes.read_notes(given), "actions": done, "decisions": taken}
         id = validate.name("session_id", session_id)
         return read_session(ledger.note_session(engine, name, id, noted, self._owner()))
 
