@@ -212,7 +212,7 @@ class _Builder:
         said = self._read_all([one for one in records if one.status is Status.ACTIVE])
         entities = [one for some, _ in said.values() for one in some]
         related = [one for _, some in said.values() for one in some]
-        made, joined = self._graph.tell(entities, related) if entities else ([], [])
+        made, joined = self._graph.add_each(entities, related) if entities else ([], [])
         kept: dict[str, set[str]] = {id: set() for id in said}
         for told, held in zip(entities, made, strict=True):
             kept[told.sources[0]].add(held.id)
@@ -233,7 +233,7 @@ class _Builder:
         return not record.user or self._engine.settings.share_between_users
 
     def _forget(self, source: str, *, ended_at: datetime | None = None, keep: Iterable[str] = ()) -> None:
-        entities, relationships, ended = self._graph.forgotten(source, ended_at=ended_at, keep=keep)
+        entities, relationships, ended = self._graph.forget_each(source, ended_at=ended_at, keep=keep)
         self._gone[0] += entities
         self._gone[1] += relationships
         self._counts["ended"] += entities + relationships + ended

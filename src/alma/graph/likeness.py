@@ -26,7 +26,7 @@ _PLAIN = re.compile(r"[^\w]+|_")
 _SURE, _LIKELY, _PERHAPS = 0.9, 0.7, 0.4
 
 
-def suggestions(entities: Sequence[Entity]) -> list[Suggestion]:
+def suggest_merges(entities: Sequence[Entity]) -> list[Suggestion]:
     """Surest first. The one with the longer name is the one to keep."""
     found: dict[tuple[str, str], Suggestion] = {}
     for one, other, why, score in (*_spelled(entities), *_people(entities), *_organisations(entities)):
