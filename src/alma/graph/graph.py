@@ -273,3 +273,7 @@ class Graph:
             types=None if names is None else frozenset(checks.type_name("types", one) for one in names),
             at=validate.moment("as_of", as_of) or self.clock(),
         )
+
+
+GraphStore = Graph
+"""The name for annotations: every backend is reached through it."""

@@ -86,7 +86,12 @@ def _ways(
     for one in sorted(edges.values(), key=lambda edge: edge.id):
         steps[one.subject].append((one.object, one))
         steps[one.object].append((one.subject, one))
-    far = _distances(steps, end)
+    far = {end: 0}
+    frontier = [end]
+    while frontier:
+        reached = [other for id in frontier for other, _ in steps.get(id, ()) if other not in far]
+        far |= dict.fromkeys(reached, far[frontier[0]] + 1)
+        frontier = list(dict.fromkeys(reached))
     if far.get(start, depth + 1) > depth:
         return []
     found: list[tuple[list[str], list[Relationship]]] = []
@@ -98,16 +103,6 @@ def _ways(
                 if len(found) == limit:
                     return found
     return found
-
-
-def _distances(steps: Steps, end: str) -> dict[str, int]:
-    far = {end: 0}
-    frontier = [end]
-    while frontier:
-        reached = [other for id in frontier for other, _ in steps.get(id, ()) if other not in far]
-        far |= dict.fromkeys(reached, far[frontier[0]] + 1)
-        frontier = list(dict.fromkeys(reached))
-    return far
 
 
 def _of_length(

@@ -9,7 +9,8 @@ from pathlib import Path
 from unittest import SkipTest
 
 from ..errors import NotFoundError, ValidationError
-from ..ports import Clock, GraphStore
+from ..graph import Graph
+from ..ports import Clock
 from ..types.graph import Entity, Neighbour, Relationship
 from .contract import refused
 from .fakes import MOMENT, FrozenClock
@@ -39,10 +40,10 @@ class Base:
     histories = 30
     """How many random histories are compared with the in-memory graph."""
 
-    def make_graph(self, project_id: str, clock: Clock) -> GraphStore:
+    def make_graph(self, project_id: str, clock: Clock) -> Graph:
         raise NotImplementedError("say how an empty graph is made, below self.folder")
 
-    def open_again(self, project_id: str, clock: Clock) -> GraphStore:
+    def open_again(self, project_id: str, clock: Clock) -> Graph:
         """Another handle on the same graph after the first was closed."""
         raise SkipTest("does not outlive its handle")
 
@@ -56,7 +57,7 @@ class Base:
         self.graph.close()
         self._room.cleanup()
 
-    def _empty(self) -> GraphStore:
+    def _empty(self) -> Graph:
         self._graphs += 1
         self.folder = Path(self._room.name) / str(self._graphs)
         self.folder.mkdir()
