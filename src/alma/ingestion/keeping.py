@@ -113,7 +113,11 @@ class Keeper:
             self._result.count("messages" if isinstance(one.piece, Chat) else "sections", len(one.turns))
         if self._whose.dry_run:
             for one in fresh:
-                self._would(one)
+                believed, doubted = self._found(one)
+                for item in [*believed, *doubted]:
+                    self._result.count(_BECOMES[item.kind])
+                self._result.count("waiting", len(doubted))
+                self._result.count("episodes")
             return
         kept = self._record(fresh)
         for one, episode in zip(fresh, kept, strict=True):
@@ -157,7 +161,9 @@ class Keeper:
             extraction = extract_text(one.piece.text.replace("\0", ""), model=model, name=one.piece.name)
             turns: list[Message] = []
         else:
-            given, turns = writing.messages(one.turns)
+            # What programs said teaches nothing.
+            turns = [turn for turn in one.turns if turn.voice is not Voice.TOOL]
+            given = [{"speaker": each.speaker, "text": each.text, "at": each.at, "id": each.id} for each in turns]
             texts = [turn.text for turn in turns if turn.voice is Voice.PERSON]
             user = self._whose.user or None
             known = find_known_memories(self._engine, self._whose.agent, user, texts) if model else []
@@ -178,14 +184,6 @@ class Keeper:
         }
         believed = [item for item in extraction.found if item.turn not in doubts]
         return believed, [item for item in extraction.found if item.turn in doubts]
-
-    def _would(self, one: Written) -> None:
-        """What a dry run tells: how much is in it, some of which may be known already."""
-        believed, doubted = self._found(one)
-        for item in [*believed, *doubted]:
-            self._result.count(_BECOMES[item.kind])
-        self._result.count("waiting", len(doubted))
-        self._result.count("episodes")
 
     def _learn(self, one: Written, episode: Record) -> None:
         for found, trusted in zip(self._found(one), (True, False), strict=True):
@@ -235,18 +233,14 @@ class Keeper:
 
         def attempt() -> tuple[None, list[Record]]:
             held = {record.id: record for record in self._engine.store.get(list(marks))}
-            changed = [
-                _next(self._engine, held.get(id), id, value)
-                for id, value in marks.items()
-                if id not in held or held[id].body["value"] != value
-            ]
+            changed = []
+            for id, value in marks.items():
+                body = {"value": value}
+                if id not in held:
+                    draft = Draft(kind="marker", body=body, provenance=Provenance(Origin.SYSTEM))
+                    changed.append(admit.build(self._engine, draft, (), id=id))
+                elif held[id].body["value"] != value:
+                    changed.append(admit.revise(self._engine, held[id], body=body))
             return None, changed
 
         admit.commit(self._engine, attempt)
-
-
-def _next(engine: Engine, held: Record | None, id: str, value: str) -> Record:
-    if held is not None:
-        return admit.revise(engine, held, body={"value": value})
-    draft = Draft(kind="marker", body={"value": value}, provenance=Provenance(Origin.SYSTEM))
-    return admit.build(engine, draft, (), id=id)
