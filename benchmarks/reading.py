@@ -249,7 +249,7 @@ def find_memories(reader: Any, rows: Sequence[Row]) -> list[tuple[bool, bool]]:
     return answers
 
 
-def score_memories(reader: ModelReader, rows: Sequence[Row]) -> Iterator[str]:
+def score_memories(reader: ModelReader | None, rows: Sequence[Row]) -> Iterator[str]:
     for part in sorted({row["part"] for row in rows}):
         chosen = [row for row in rows if row["part"] == part]
         answers = find_memories(LocalReader(), chosen)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from .types.asking import Answer, Prompt
 from .types.query import Hit, Where
 from .types.record import Record
 from .types.vector import Vector
-
-if TYPE_CHECKING:
-    # Most who come here have no graph.
-    from .types.graph import Entity, GraphStats, Neighbour, Path, Relationship, Subgraph, Suggestion
 
 
 class Store(Protocol):
@@ -121,109 +117,6 @@ class Model(Protocol):
 
     def ask(self, prompt: Prompt) -> Answer:
         """One question, one answer that fits `prompt.schema`; ModelError when there is none."""
-
-
-class GraphStore(Protocol):
-    """Keeps the entities and relationships of one project. The in-memory one is the model (`alma.testing`).
-
-    `as_of` is the moment asked about, now when it is left out; with `history` the ended ones are there too. A merged
-    entity answers to all its ids. What is not usable raises ValidationError, an unknown id NotFoundError.
-    """
-
-    @property
-    def project_id(self) -> str: ...
-
-    def add_entity(self, entity: Entity) -> Entity:
-        """The entity as it is held now: one that is known by its id or merged into another gains what is new."""
-
-    def add_relationship(self, relationship: Relationship, *, supersede: bool = False) -> Relationship:
-        """The relationship as it is held now; the same said again is confirmed, not doubled.
-
-        With `supersede` the others of this subject and type end where it begins.
-        """
-
-    def add_many(
-        self, entities: Iterable[Entity], relationships: Iterable[Relationship] = ()
-    ) -> tuple[list[Entity], list[Relationship]]:
-        """All or none, in one transaction."""
-
-    def get(self, id: str) -> Entity: ...
-
-    def get_relationship(self, id: str) -> Relationship: ...
-
-    def find(self, name: str | None = None, *, type: str | None = None, limit: int = 50) -> list[Entity]:
-        """By name or alias, by type, or all: newest first. Case and white space make no difference."""
-
-    def relationships(
-        self,
-        id: str | None = None,
-        *,
-        direction: str = "both",
-        types: Iterable[str] | None = None,
-        as_of: datetime | str | None = None,
-        history: bool = False,
-        limit: int = 100,
-    ) -> list[Relationship]:
-        """Of one entity, or of all: newest first."""
-
-    def neighbours(
-        self,
-        id: str,
-        *,
-        direction: str = "both",
-        types: Iterable[str] | None = None,
-        as_of: datetime | str | None = None,
-        limit: int = 100,
-    ) -> list[Neighbour]:
-        """Those one step away and how, newest first."""
-
-    def traverse(
-        self,
-        id: str,
-        depth: int = 2,
-        *,
-        direction: str = "both",
-        types: Iterable[str] | None = None,
-        as_of: datetime | str | None = None,
-        limit: int = 100,
-    ) -> Subgraph:
-        """Those at most `depth` steps away, nearest first, at most `limit` of them."""
-
-    def paths(
-        self,
-        start: str,
-        end: str,
-        *,
-        depth: int = 4,
-        types: Iterable[str] | None = None,
-        as_of: datetime | str | None = None,
-        limit: int = 10,
-    ) -> list[Path]:
-        """Ways from one to the other that visit nobody twice, shortest first, along or against the arrows."""
-
-    def end_relationship(self, id: str, at: datetime | str | None = None) -> Relationship:
-        """It held until then, or until now."""
-
-    def merge(self, keep: str, *others: str) -> Entity:
-        """They are one: names, relationships and sources of the others go to the one that is kept."""
-
-    def suggest_merges(self, limit: int = 20) -> list[Suggestion]:
-        """Which entities may be one, surest first."""
-
-    def forget_source(self, source: str, *, ended_at: datetime | str | None = None, keep: Iterable[str] = ()) -> int:
-        """What came from this record alone ends at a moment, or is removed when none is given; how much that was.
-
-        The ids in `keep` stay as they are.
-        """
-
-    def delete_entity(self, id: str) -> bool:
-        """Remove it for good with all its relationships; whether it was there."""
-
-    def delete_relationship(self, id: str) -> bool: ...
-
-    def stats(self) -> GraphStats: ...
-
-    def close(self) -> None: ...
 
 
 class Clock(Protocol):

@@ -9,40 +9,12 @@ graph.add_many(entities, relationships)
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from ..ports import GraphStore
-    from ..types.graph import (
-        Direction,
-        Entity,
-        GraphStats,
-        Neighbour,
-        Path,
-        Relationship,
-        Subgraph,
-        Suggestion,
-    )
-    from .building import Built, build, update
-    from .card import Card, about
-    from .extractor import EntityExtractor
-    from .graph import Graph
-    from .registry import create_graph_store
-
-_HOMES = {
-    "..ports": ("GraphStore",),
-    "..types.graph": (
-        *("Direction", "Entity", "GraphStats", "Neighbour"),
-        *("Path", "Relationship", "Subgraph", "Suggestion"),
-    ),
-    ".building": ("Built", "build", "update"),
-    ".card": ("Card", "about"),
-    ".extractor": ("EntityExtractor",),
-    ".graph": ("Graph",),
-    ".registry": ("create_graph_store",),
-}
-_NAMES = {name: home for home, names in _HOMES.items() for name in names}
+from ..types.graph import Direction, Entity, GraphStats, Neighbour, Path, Relationship, Subgraph, Suggestion
+from .building import Built, build, update
+from .card import Card, about
+from .extractor import EntityExtractor
+from .graph import Graph, GraphStore
+from .registry import create_graph_store
 
 __all__ = [
     "Built",
@@ -63,9 +35,3 @@ __all__ = [
     "create_graph_store",
     "update",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_NAMES[name], __name__), name)

@@ -40,15 +40,13 @@ class Card:
         """A few lines for a person to read."""
         called = f", also called {', '.join(self.entity.aliases)}" if self.entity.aliases else ""
         lines = [f"{self.entity.name} ({self.entity.type}){called}"]
-        lines += [f"  {_said(one, self.entity)}" for one in self.now]
+        for one in self.now:
+            kind, name = one.relationship.type, one.entity.name
+            is_outward = one.relationship.subject == self.entity.id
+            lines.append(f"  {kind} {name}" if is_outward else f"  {name} {kind} this")
         lines += [f"  until {str(to_iso(one.valid_to))[:10]}: {one.type} {one.object}" for one in self.ended]
         lines += [f"  · {getattr(one, 'fact', '')}" for one in self.facts]
         return "\n".join(lines)
-
-
-def _said(one: Neighbour, own: Entity) -> str:
-    edge = one.relationship
-    return f"{edge.type} {one.entity.name}" if edge.subject == own.id else f"{one.entity.name} {edge.type} this"
 
 
 def about(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
 
 from ..engine import validate
 from ..engine.admit import clean
@@ -20,19 +18,13 @@ _JOINT = re.compile(r"[\s-]+")
 
 def type_name(label: str, value: object) -> str:
     """`Works At`, `WORKS-AT` and `works_at` are one; anything but letters, digits and underscores is refused."""
-    told = _JOINT.sub("_", validate.name(label, value)).lower()
-    if not _TYPE.fullmatch(told):
+    name = _JOINT.sub("_", validate.name(label, value)).lower()
+    if not _TYPE.fullmatch(name):
         raise ValidationError(
             f"{label} must be a letter followed by letters, digits or underscores, at most 64 in all, such as "
             f"works_at, not {value!r}"
         )
-    return told
-
-
-def types(value: Iterable[str] | None) -> frozenset[str] | None:
-    if value is None:
-        return None
-    return frozenset(type_name("types", one) for one in validate.names("types", value))
+    return name
 
 
 def limit(value: object) -> int:
@@ -70,13 +62,15 @@ def relationship(value: object) -> Relationship:
     end = validate.moment("valid_to", value.valid_to)
     if start is not None and end is not None and end < start:
         raise ValidationError(f"valid_to ({end.isoformat()}) must not lie before valid_from ({start.isoformat()})")
+    ends = (value.subject, value.type, value.object)
+    is_nameless = all(isinstance(one, str) for one in ends) and value.id == relationship_id(*ends, value.valid_from)
     return replace(
         value,
         subject=validate.name("subject", value.subject),
         object=validate.name("object", value.object),
         type=type_name("type", value.type),
         # One without an id of its own gets it when its ends are known.
-        id="" if _nameless(value) else validate.name("id", value.id),
+        id="" if is_nameless else validate.name("id", value.id),
         valid_from=start,
         valid_to=end,
         attributes=clean(validate.metadata(value.attributes)),
@@ -84,12 +78,3 @@ def relationship(value: object) -> Relationship:
         confidence=validate.number("confidence", value.confidence, 0.0, 1.0),
         span=None,
     )
-
-
-def _nameless(value: Relationship) -> bool:
-    ends = (value.subject, value.type, value.object)
-    return all(isinstance(one, str) for one in ends) and value.id == relationship_id(*ends, value.valid_from)
-
-
-def moment(label: str, value: datetime | str | None, now: datetime) -> datetime:
-    return validate.moment(label, value) or now

@@ -6,27 +6,41 @@ one. Names are nodes of their own, so that they are found by an index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from ..types.graph import Direction, Entity, Relationship
-from .codec import entity_of, entity_text, micros, relationship_of, relationship_text
-from .rows import Change, Wanted, newest_first
+from .codec import decode_item, list_columns, to_number
+from .rows import Change, EntityFilter, Item, RelationFilter, sort_newest
 
 Run = Callable[..., list[dict[str, Any]]]
 """A query and its values; the rows by name."""
 _ALWAYS, _NEVER = -(2**62), 2**62
 """Open ends as numbers: a missing value is treated differently from one engine to the next."""
 _BATCH = 1000
-_NEWEST = "ORDER BY {it}.created DESC, {it}.id DESC"
+_NODE = "MATCH (n:AlmaEntity) WHERE n.project = $project"
+_NAMED = "MATCH (k:AlmaName)-[:AlmaNames]->(n:AlmaEntity) WHERE n.project = $project"
 _EDGE = "MATCH (a:AlmaEntity)-[r:AlmaRelates]->(b:AlmaEntity) WHERE r.project = $project"
-_WAYS = {
-    Direction.OUT: " AND a.pk IN $places",
-    Direction.IN: " AND b.pk IN $places",
+_PAIR = """UNWIND $pairs AS pair
+    MATCH (a:AlmaEntity {pk: pair.first})-[r:AlmaRelates]->(b:AlmaEntity {pk: pair.second})
+    WHERE r.project = $project"""
+_HOLDS = "r.valid_from <= $at AND $at < r.valid_to"
+_NODE_CONDITIONS = {
+    "ids": "n.pk IN $ids",
+    "keys": "k.pk IN $keys",
+    "type": "n.type = $type",
+    "source": "$source IN n.sources",
 }
-_HOLDS = " AND r.valid_from <= $at AND $at < r.valid_to"
+_EDGE_CONDITIONS = {
+    "ids": "r.pk IN $ids",
+    "out_ends": "a.pk IN $out_ends",
+    "in_ends": "b.pk IN $in_ends",
+    "types": "r.type IN $types",
+    "at": _HOLDS,
+    "source": "$source IN r.sources",
+}
 
 PUT_ENTITIES = """UNWIND $rows AS row MERGE (n:AlmaEntity {pk: row.pk})
     SET n.project = row.project, n.id = row.id, n.type = row.type, n.sources = row.sources, n.created = row.created,
@@ -50,82 +64,55 @@ class CypherReading:
         self._run = run
         self._project = project
 
-    def entities(self, ids: Collection[str]) -> list[Entity]:
-        asked = "MATCH (n:AlmaEntity) WHERE n.pk IN $places RETURN n.data AS data"
-        return [entity_of(row["data"]) for row in self._parted(asked, "places", self._places(ids))]
+    def find_entities(self, where: EntityFilter, limit: int | None = None) -> list[Entity]:
+        head = _NODE if where.keys is None else _NAMED
+        return self._find(Entity, head, _NODE_CONDITIONS, where.conditions(), limit)
 
-    def named(self, keys: Collection[str]) -> list[Entity]:
-        asked = "MATCH (k:AlmaName)-[:AlmaNames]->(n:AlmaEntity) WHERE k.pk IN $keys RETURN DISTINCT n.data AS data"
-        found = {row["data"] for row in self._parted(asked, "keys", self._places(keys))}
-        return sorted(map(entity_of, found), key=newest_first, reverse=True)
-
-    def listed(self, type: str | None, limit: int) -> list[Entity]:
-        asked = "MATCH (n:AlmaEntity) WHERE n.project = $project"
-        told: dict[str, Any] = {"project": self._project, "limit": limit}
-        if type is not None:
-            asked += " AND n.type = $type"
-            told["type"] = type
-        asked += f" RETURN n.data AS data {_NEWEST.format(it='n')} LIMIT $limit"
-        return [entity_of(row["data"]) for row in self._run(asked, told)]
-
-    def relationships(self, ids: Collection[str]) -> list[Relationship]:
-        asked = f"{_EDGE} AND r.pk IN $places RETURN r.data AS data"
-        found = self._parted(asked, "places", self._places(ids), project=self._project)
-        return [relationship_of(row["data"]) for row in found]
-
-    def edges(self, ends: Collection[str] | None, wanted: Wanted, limit: int) -> list[Relationship]:
-        if ends is not None and wanted.direction is Direction.BOTH:
+    def find_relationships(self, where: RelationFilter, limit: int | None = None) -> list[Relationship]:
+        if where.ends is not None and where.direction is Direction.BOTH:
             # Asked for both at once, an engine looks at every relationship there is.
-            sides = [replace(wanted, direction=side) for side in (Direction.OUT, Direction.IN)]
-            found = {one.id: one for side in sides for one in self.edges(ends, side, limit)}
-            return sorted(found.values(), key=newest_first, reverse=True)[:limit]
-        if wanted.types is not None and not wanted.types:
+            sides = [replace(where, direction=side) for side in (Direction.OUT, Direction.IN)]
+            edges = {one.id: one for side in sides for one in self.find_relationships(side, limit)}
+            return sort_newest(edges.values(), limit)
+        if where.types is not None and not where.types:
             return []
-        asked = _EDGE
-        told: dict[str, Any] = {"project": self._project, "limit": limit}
-        if wanted.types is not None:
-            asked += " AND r.type IN $types"
-            told["types"] = list(wanted.types)
-        if wanted.at is not None:
-            asked += _HOLDS
-            told["at"] = micros(wanted.at)
-        if ends is not None:
-            asked += _WAYS[wanted.direction]
-            told["places"] = self._places(ends)
-        asked += f" RETURN r.data AS data {_NEWEST.format(it='r')} LIMIT $limit"
-        return [relationship_of(row["data"]) for row in self._run(asked, told)]
+        values = where.conditions()
+        if where.at is not None:
+            values["at"] = to_number(where.at)
+        if where.types is not None:
+            values["types"] = list(where.types)
+        return self._find(Relationship, _EDGE if where.pairs is None else _PAIR, _EDGE_CONDITIONS, values, limit)
 
-    def between(self, pairs: Collection[tuple[str, str]]) -> list[Relationship]:
-        asked = """UNWIND $rows AS row
-            MATCH (a:AlmaEntity {pk: row.first})-[r:AlmaRelates]->(b:AlmaEntity {pk: row.second})
-            RETURN r.data AS data"""
-        rows = [{"first": self._place(first), "second": self._place(second)} for first, second in pairs]
-        return [relationship_of(row["data"]) for row in self._parted(asked, "rows", rows)]
+    def _find(
+        self, kind: type[Item], head: str, clauses: dict[str, str], values: dict[str, Any], limit: int | None
+    ) -> list[Item]:
+        """Ask for a long list in parts; of each part the newest."""
+        it = "n" if kind is Entity else "r"
+        query = " AND ".join([head, *(clauses[name] for name in values if name in clauses)])
+        query += f" RETURN DISTINCT {it}.data AS data, {it}.created AS created, {it}.id AS id"
+        if limit is not None:
+            query += " ORDER BY created DESC, id DESC LIMIT $limit"
+            values["limit"] = limit
+        values["project"] = self._project
+        listed = next((name for name in ("ids", "keys", "out_ends", "in_ends", "pairs") if name in values), "")
+        if listed == "pairs":
+            parts: list[Any] = [{"first": self._place(a), "second": self._place(b)} for a, b in values.pop(listed)]
+        elif listed:
+            parts = self._places(values.pop(listed))
+        rows = self._run_parts(query, listed, parts, **values) if listed else self._run(query, values)
+        return sort_newest((decode_item(kind, text) for text in {row["data"] for row in rows}), limit)
 
-    def sourced(self, sources: Collection[str]) -> tuple[list[Entity], list[Relationship]]:
-        nodes = """UNWIND $sources AS source MATCH (n:AlmaEntity)
-            WHERE n.project = $project AND source IN n.sources RETURN DISTINCT n.data AS data"""
-        edges = """UNWIND $sources AS source MATCH (a:AlmaEntity)-[r:AlmaRelates]->(b:AlmaEntity)
-            WHERE r.project = $project AND source IN r.sources RETURN DISTINCT r.data AS data"""
-        told = {"project": self._project, "sources": list(sources)}
-        return (
-            [entity_of(row["data"]) for row in self._run(nodes, told)],
-            [relationship_of(row["data"]) for row in self._run(edges, told)],
-        )
+    def count_types(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
+        values: dict[str, Any] = {"project": self._project}
+        entities = self._run(f"{_NODE} RETURN n.type AS type, count(n) AS number", values)
+        related = self._run(f"{_EDGE} RETURN r.type AS type, count(r) AS number", values)
+        current = self._run(f"{_EDGE} AND {_HOLDS} RETURN count(r) AS number", {**values, "at": to_number(at)})
+        by_type = [{row["type"]: row["number"] for row in rows} for rows in (entities, related)]
+        return by_type[0], by_type[1], int(current[0]["number"])
 
-    def counts(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
-        told: dict[str, Any] = {"project": self._project}
-        nodes = "MATCH (n:AlmaEntity) WHERE n.project = $project RETURN n.type AS type, count(n) AS number"
-        entities = {row["type"]: row["number"] for row in self._run(nodes, told)}
-        edges = f"{_EDGE} RETURN r.type AS type, count(r) AS number"
-        related = {row["type"]: row["number"] for row in self._run(edges, told)}
-        current = self._run(f"{_EDGE}{_HOLDS} RETURN count(r) AS number", {**told, "at": micros(at)})
-        return entities, related, int(current[0]["number"])
-
-    def _parted(self, query: str, name: str, values: Sequence[Any], **more: Any) -> Iterable[dict[str, Any]]:
-        """A long list in parts."""
-        for start in range(0, len(values), _BATCH):
-            yield from self._run(query, {name: values[start : start + _BATCH], **more})
+    def _run_parts(self, query: str, name: str, values: Sequence[Any], **more: Any) -> list[dict[str, Any]]:
+        starts = range(0, len(values), _BATCH)
+        return [row for start in starts for row in self._run(query, {name: values[start : start + _BATCH], **more})]
 
     def _place(self, id: str) -> str:
         return f"{self._project}\x1f{id}"
@@ -139,46 +126,23 @@ class CypherWriting(CypherReading):
 
     def write(self, change: Change) -> None:
         touched = self._places([*(one.id for one in change.entities), *change.removed_entities])
-        before = {row["key"] for row in self._parted(KEYS, "places", touched)}
-        self._each(UNNAME, "places", touched)
-        self._each(PUT_ENTITIES, "rows", [self._entity(one) for one in change.entities])
+        before = {row["key"] for row in self._run_parts(KEYS, "places", touched)}
+        self._run_parts(UNNAME, "places", touched)
+        entities = [{**self._row(one), "name": one.name} for one in change.entities]
+        self._run_parts(PUT_ENTITIES, "rows", entities)
         names = [{"key": self._place(key), "pk": self._place(one.id)} for one in change.entities for key in one.keys]
-        self._each(PUT_NAMES, "rows", names)
-        self._each(NAME, "rows", names)
+        self._run_parts(PUT_NAMES, "rows", names)
+        self._run_parts(NAME, "rows", names)
         cut = [*change.removed_relationships, *(one.id for one in change.relationships)]
-        self._each(CUT, "places", self._places(cut))
-        self._each(RELATE, "rows", [self._relation(one) for one in change.relationships])
-        self._each(REMOVE, "places", self._places(change.removed_entities))
-        self._each(LONE_NAMES, "keys", sorted(before))
+        self._run_parts(CUT, "places", self._places(cut))
+        edges = [self._row(one) for one in change.relationships]
+        for row, one in zip(edges, change.relationships, strict=True):
+            row |= {"first": self._place(one.subject), "second": self._place(one.object)}
+            row["valid_from"] = _ALWAYS if row["valid_from"] is None else row["valid_from"]
+            row["valid_to"] = _NEVER if row["valid_to"] is None else row["valid_to"]
+        self._run_parts(RELATE, "rows", edges)
+        self._run_parts(REMOVE, "places", self._places(change.removed_entities))
+        self._run_parts(LONE_NAMES, "keys", sorted(before))
 
-    def _each(self, query: str, name: str, values: Sequence[Any]) -> None:
-        for _ in self._parted(query, name, values):
-            pass
-
-    def _entity(self, one: Entity) -> dict[str, Any]:
-        return {
-            "pk": self._place(one.id),
-            "project": self._project,
-            "id": one.id,
-            "name": one.name,
-            "type": one.type,
-            "sources": list(one.sources),
-            "created": micros(one.created_at),
-            "data": entity_text(one),
-        }
-
-    def _relation(self, one: Relationship) -> dict[str, Any]:
-        start, end = micros(one.valid_from), micros(one.valid_to)
-        return {
-            "pk": self._place(one.id),
-            "first": self._place(one.subject),
-            "second": self._place(one.object),
-            "project": self._project,
-            "id": one.id,
-            "type": one.type,
-            "sources": list(one.sources),
-            "valid_from": _ALWAYS if start is None else start,
-            "valid_to": _NEVER if end is None else end,
-            "created": micros(one.created_at),
-            "data": relationship_text(one),
-        }
+    def _row(self, one: Entity | Relationship) -> dict[str, Any]:
+        return {**list_columns(one), "pk": self._place(one.id), "project": self._project}

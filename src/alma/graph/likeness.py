@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 
 from ..types.graph import THING, Entity, Suggestion
 from ..types.names import name_key
@@ -26,12 +25,13 @@ _PLAIN = re.compile(r"[^\w]+|_")
 _SURE, _LIKELY, _PERHAPS = 0.9, 0.7, 0.4
 
 
-def suggestions(entities: Sequence[Entity]) -> list[Suggestion]:
+def suggest_merges(entities: Sequence[Entity]) -> list[Suggestion]:
     """Surest first. The one with the longer name is the one to keep."""
     found: dict[tuple[str, str], Suggestion] = {}
     for one, other, why, score in (*_spelled(entities), *_people(entities), *_organisations(entities)):
         keep, gone = sorted((one, other), key=lambda each: (-len(each.name), each.id))
-        if one.id != other.id and (one.type == other.type or THING in (one.type, other.type)):
+        is_alike = one.type == other.type or THING in (one.type, other.type)
+        if one.id != other.id and is_alike:
             found.setdefault((keep.id, gone.id), Suggestion(keep, gone, why, score))
     return sorted(found.values(), key=lambda each: (-each.score, each.keep.id, each.other.id))
 
@@ -39,16 +39,11 @@ def suggestions(entities: Sequence[Entity]) -> list[Suggestion]:
 Found = Iterator[tuple[Entity, Entity, str, float]]
 
 
-def _grouped(entities: Iterable[Entity], keys: Iterable[str]) -> dict[str, list[Entity]]:
-    groups: dict[str, list[Entity]] = defaultdict(list)
-    for entity, key in zip(entities, keys, strict=True):
-        groups[key].append(entity)
-    return groups
-
-
 def _spelled(entities: Sequence[Entity]) -> Found:
     """Written with other marks between the letters, or sharing an alias."""
-    groups = _grouped(entities, (_PLAIN.sub("", name_key(one.name)) for one in entities))
+    groups: dict[str, list[Entity]] = defaultdict(list)
+    for one in entities:
+        groups[_PLAIN.sub("", name_key(one.name))].append(one)
     for key, some in groups.items():
         if len(key) > 2:
             yield from ((some[0], other, "spelled alike", _SURE) for other in some[1:])
@@ -62,10 +57,11 @@ def _spelled(entities: Sequence[Entity]) -> Found:
 def _people(entities: Sequence[Entity]) -> Found:
     people = [one for one in entities if one.type in ("person", THING)]
     full = [one for one in people if one.type == "person" and len(name_key(one.name).split()) > 1]
+    short_names = {words[0]: words[1:] for line in _SHORT_FOR.split("|") if (words := line.split())}
     by_first: dict[str, list[Entity]] = defaultdict(list)
     for one in full:
         words = name_key(one.name).split()
-        for short in {words[0], *_shorts().get(words[0], ())}:
+        for short in {words[0], *short_names.get(words[0], ())}:
             by_first[short].append(one)
             by_first[f"{short} {words[-1]}"].append(one)
         by_first[f"{words[0][:1]} {words[-1]}"].append(one)
@@ -78,19 +74,12 @@ def _people(entities: Sequence[Entity]) -> Found:
 
 
 def _organisations(entities: Sequence[Entity]) -> Found:
-    some = [one for one in entities if one.type in ("organisation", THING)]
-    for group in _grouped(some, (_bare(one.name) for one in some)).values():
-        for other in group[1:]:
-            yield group[0], other, "the same but for the legal form", _LIKELY
-
-
-def _bare(name: str) -> str:
-    words = name_key(name).replace(",", "").split()
-    while len(words) > 1 and words[-1] in _LEGAL:
-        words.pop()
-    return " ".join(words)
-
-
-@cache
-def _shorts() -> dict[str, tuple[str, ...]]:
-    return {words[0]: tuple(words[1:]) for line in _SHORT_FOR.split("|") if (words := line.split())}
+    groups: dict[str, list[Entity]] = defaultdict(list)
+    for one in entities:
+        if one.type in ("organisation", THING):
+            words = name_key(one.name).replace(",", "").split()
+            while len(words) > 1 and words[-1] in _LEGAL:
+                words.pop()
+            groups[" ".join(words)].append(one)
+    for group in groups.values():
+        yield from ((group[0], other, "the same but for the legal form", _LIKELY) for other in group[1:])

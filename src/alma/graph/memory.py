@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TypeVar
 
 from ..errors import StorageError
-from ..types.graph import Entity, Relationship
+from ..types.graph import Direction, Entity, Relationship
 from ..types.ids import new_id
-from .rows import Attempt, Change, Wanted, newest_first
+from .rows import Attempt, Change, EntityFilter, RelationFilter, sort_newest
 
 T = TypeVar("T")
 
@@ -28,59 +28,42 @@ class MemoryRows:
         self._lock = threading.RLock()
         self._open = True
 
-    def entities(self, ids: Collection[str]) -> list[Entity]:
-        with self._held():
-            return [self._entities[id] for id in dict.fromkeys(ids) if id in self._entities]
+    def find_entities(self, where: EntityFilter, limit: int | None = None) -> list[Entity]:
+        with self._lock_open():
+            ids: Iterable[str] = self._entities if where.ids is None else where.ids
+            if where.keys is not None:
+                ids = (id for key in where.keys for id in self._keys.get(key, ()))
+            entities = [self._entities[id] for id in dict.fromkeys(ids) if id in self._entities]
+        return sort_newest(
+            (
+                one
+                for one in entities
+                if (where.type is None or one.type == where.type)
+                and (where.source is None or where.source in one.sources)
+            ),
+            limit,
+        )
 
-    def named(self, keys: Collection[str]) -> list[Entity]:
-        with self._held():
-            found = [self._entities[id] for id in dict.fromkeys(id for key in keys for id in self._keys.get(key, ()))]
-        return sorted(found, key=newest_first, reverse=True)
+    def find_relationships(self, where: RelationFilter, limit: int | None = None) -> list[Relationship]:
+        with self._lock_open():
+            ids: Iterable[str] = self._relationships if where.ids is None else where.ids
+            if where.ends is not None:
+                ids = (id for end in where.ends for id in self._at.get(end, ()))
+            elif where.pairs is not None:
+                ends = ((self._at.get(first, {}), self._at.get(second, {})) for first, second in where.pairs)
+                ids = (id for some, others in ends for id in min(some, others, key=len))
+            relationships = [self._relationships[id] for id in dict.fromkeys(ids) if id in self._relationships]
+        return sort_newest((one for one in relationships if _is_accepted(one, where)), limit)
 
-    def listed(self, type: str | None, limit: int) -> list[Entity]:
-        with self._held():
-            found = [one for one in self._entities.values() if type is None or one.type == type]
-        return sorted(found, key=newest_first, reverse=True)[:limit]
-
-    def relationships(self, ids: Collection[str]) -> list[Relationship]:
-        with self._held():
-            return [self._relationships[id] for id in dict.fromkeys(ids) if id in self._relationships]
-
-    def edges(self, ends: Collection[str] | None, wanted: Wanted, limit: int) -> list[Relationship]:
-        with self._held():
-            if ends is None:
-                found = [one for one in self._relationships.values() if wanted.alike(one)]
-            else:
-                near = dict.fromkeys(id for end in ends for id in self._at.get(end, ()))
-                found = [one for id in near if wanted.accepts(one := self._relationships[id], ends)]
-        return sorted(found, key=newest_first, reverse=True)[:limit]
-
-    def between(self, pairs: Collection[tuple[str, str]]) -> list[Relationship]:
-        with self._held():
-            held = self._relationships
-            near = dict.fromkeys(id for first, second in pairs for id in self._shared(first, second))
-            return [held[id] for id in near if (held[id].subject, held[id].object) in pairs]
-
-    def _shared(self, first: str, second: str) -> list[str]:
-        few, many = sorted((self._at.get(first, {}), self._at.get(second, {})), key=len)
-        return [id for id in few if id in many]
-
-    def sourced(self, sources: Collection[str]) -> tuple[list[Entity], list[Relationship]]:
-        with self._held():
-            wanted = set(sources)
-            return (
-                [one for one in self._entities.values() if not wanted.isdisjoint(one.sources)],
-                [one for one in self._relationships.values() if not wanted.isdisjoint(one.sources)],
-            )
-
-    def counts(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
-        with self._held():
-            held = list(self._relationships.values())
+    def count_types(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
+        with self._lock_open():
+            relationships = list(self._relationships.values())
             types = Counter(one.type for one in self._entities.values())
-        return dict(types), dict(Counter(one.type for one in held)), sum(one.holds_at(at) for one in held)
+        current = sum(one.holds_at(at) for one in relationships)
+        return dict(types), dict(Counter(one.type for one in relationships)), current
 
     def change(self, attempt: Attempt[T]) -> T:
-        with self._held():
+        with self._lock_open():
             result, change = attempt(self)
             self._write(change)
             return result
@@ -90,34 +73,38 @@ class MemoryRows:
             self._open = False
             self._entities, self._relationships, self._keys, self._at = {}, {}, {}, {}
 
-    def _held(self) -> threading.RLock:
+    def _lock_open(self) -> threading.RLock:
         if not self._open:
             raise StorageError("this graph is closed")
         return self._lock
 
     def _write(self, change: Change) -> None:
+        for id in (*(one.id for one in change.entities), *change.removed_entities):
+            former = self._entities.pop(id, None)
+            for key in former.keys if former is not None else ():
+                self._keys[key].pop(id, None)
+        for id in (*(one.id for one in change.relationships), *change.removed_relationships):
+            past = self._relationships.pop(id, None)
+            for end in (past.subject, past.object) if past is not None else ():
+                self._at[end].pop(id, None)
         for entity in change.entities:
-            self._unname(entity.id)
             self._entities[entity.id] = entity
             for key in entity.keys:
                 self._keys.setdefault(key, {})[entity.id] = None
         for one in change.relationships:
-            self._unlink(one.id)
             self._relationships[one.id] = one
             for end in (one.subject, one.object):
                 self._at.setdefault(end, {})[one.id] = None
-        for id in change.removed_relationships:
-            self._unlink(id)
-        for id in change.removed_entities:
-            self._unname(id)
 
-    def _unname(self, id: str) -> None:
-        held = self._entities.pop(id, None)
-        for key in held.keys if held is not None else ():
-            self._keys[key].pop(id, None)
 
-    def _unlink(self, id: str) -> None:
-        held = self._relationships.pop(id, None)
-        if held is not None:
-            for end in (held.subject, held.object):
-                self._at[end].pop(id, None)
+def _is_accepted(one: Relationship, where: RelationFilter) -> bool:
+    if where.ends is not None:
+        is_outward = where.direction is not Direction.IN and one.subject in where.ends
+        if not is_outward and (where.direction is Direction.OUT or one.object not in where.ends):
+            return False
+    return (
+        (where.pairs is None or (one.subject, one.object) in where.pairs)
+        and (where.types is None or one.type in where.types)
+        and (where.at is None or one.holds_at(where.at))
+        and (where.source is None or where.source in one.sources)
+    )

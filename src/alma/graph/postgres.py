@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
 from typing import Any, TypeVar
 
 from ..errors import MissingExtraError, StorageError
-from ..types.graph import Direction, Entity, Relationship
-from .codec import entity_of, entity_text, micros, relationship_of, relationship_text
-from .rows import Attempt, Change, Wanted
+from ..types.graph import Entity, Relationship
+from .codec import decode_item, list_columns, to_number
+from .rows import Attempt, Change, EntityFilter, Item, RelationFilter
 
 T = TypeVar("T")
 _TABLES = (
@@ -29,13 +29,7 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS alma_relation_object ON {relation} (project, object)",
     "CREATE INDEX IF NOT EXISTS alma_relation_sources ON {relation} USING gin (sources)",
 )
-_NEWEST = "ORDER BY created DESC, id DESC"
 _LOCK = 0x616C6D61
-_WAYS = {
-    Direction.OUT: "subject = ANY(%(ends)s)",
-    Direction.IN: "object = ANY(%(ends)s)",
-    Direction.BOTH: "(subject = ANY(%(ends)s) OR object = ANY(%(ends)s))",
-}
 _PUT_ENTITY = """INSERT INTO {entity} (project, id, type, keys, sources, created, data)
     VALUES (%(project)s, %(id)s, %(type)s, %(keys)s, %(sources)s, %(created)s, %(data)s)
     ON CONFLICT (project, id) DO UPDATE SET type = EXCLUDED.type, keys = EXCLUDED.keys, sources = EXCLUDED.sources,
@@ -48,6 +42,18 @@ _PUT_RELATION = """INSERT INTO {relation}
     object = EXCLUDED.object, valid_from = EXCLUDED.valid_from, valid_to = EXCLUDED.valid_to,
     sources = EXCLUDED.sources, created = EXCLUDED.created, data = EXCLUDED.data"""
 _HOLDS = "(valid_from IS NULL OR valid_from <= %(at)s) AND (valid_to IS NULL OR %(at)s < valid_to)"
+_CONDITIONS = {
+    "ids": "id = ANY(%(ids)s)",
+    "keys": "keys && %(keys)s::text[]",
+    "type": "type = %(type)s",
+    "types": "type = ANY(%(types)s)",
+    "source": "sources @> ARRAY[%(source)s]::text[]",
+    "out_ends": "subject = ANY(%(out_ends)s)",
+    "in_ends": "object = ANY(%(in_ends)s)",
+    "both_ends": "(subject = ANY(%(both_ends)s) OR object = ANY(%(both_ends)s))",
+    "pairs": "(subject, object) IN (SELECT * FROM unnest(%(firsts)s::text[], %(seconds)s::text[]))",
+    "at": _HOLDS,
+}
 
 
 class PostgresRows:
@@ -65,65 +71,34 @@ class PostgresRows:
         self._connection: Any = None
         self._lock = threading.RLock()
         self._closed = False
-        told = psycopg.conninfo.conninfo_to_dict(dsn)
-        self.place = "postgres:" + "/".join(str(told.get(name) or "") for name in ("host", "port", "dbname"))
+        parts = psycopg.conninfo.conninfo_to_dict(dsn)
+        self.place = "postgres:" + "/".join(str(parts.get(name) or "") for name in ("host", "port", "dbname"))
 
     # -- reading
 
-    def entities(self, ids: Collection[str]) -> list[Entity]:
-        return self._entities("id = ANY(%(ids)s)", ids=list(ids))
+    def find_entities(self, where: EntityFilter, limit: int | None = None) -> list[Entity]:
+        return self._find(Entity, "entity", where.conditions(), limit)
 
-    def named(self, keys: Collection[str]) -> list[Entity]:
-        return self._entities(f"keys && %(keys)s::text[] {_NEWEST}", keys=list(keys))
+    def find_relationships(self, where: RelationFilter, limit: int | None = None) -> list[Relationship]:
+        return self._find(Relationship, "relation", where.conditions(), limit)
 
-    def listed(self, type: str | None, limit: int) -> list[Entity]:
-        asked = f"(%(type)s::text IS NULL OR type = %(type)s) {_NEWEST} LIMIT %(limit)s"
-        return self._entities(asked, type=type, limit=limit)
+    def _find(self, kind: type[Item], table: str, values: dict[str, Any], limit: int | None) -> list[Item]:
+        clauses = ["project = %(project)s", *(_CONDITIONS[name] for name in values)]
+        for name, value in values.items():
+            is_single = name in ("type", "source")
+            values[name] = to_number(value) if name == "at" else value if is_single else list(value)
+        if "pairs" in values:
+            pairs = values.pop("pairs")
+            values |= {"firsts": [first for first, _ in pairs], "seconds": [second for _, second in pairs]}
+        query = f"SELECT data FROM {{{table}}} WHERE {' AND '.join(clauses)} ORDER BY created DESC, id DESC"
+        return [decode_item(kind, text) for (text,) in self._run(f"{query} LIMIT %(limit)s", **values, limit=limit)]
 
-    def relationships(self, ids: Collection[str]) -> list[Relationship]:
-        return self._relationships("id = ANY(%(ids)s)", ids=list(ids))
-
-    def edges(self, ends: Collection[str] | None, wanted: Wanted, limit: int) -> list[Relationship]:
-        told: dict[str, Any] = {"limit": limit}
-        conditions = []
-        if ends is not None:
-            conditions.append(_WAYS[wanted.direction])
-            told["ends"] = list(ends)
-        if wanted.types is not None:
-            conditions.append("type = ANY(%(types)s)")
-            told["types"] = list(wanted.types)
-        if wanted.at is not None:
-            conditions.append(_HOLDS)
-            told["at"] = micros(wanted.at)
-        where = " AND ".join(conditions) or "true"
-        return self._relationships(f"{where} {_NEWEST} LIMIT %(limit)s", **told)
-
-    def between(self, pairs: Collection[tuple[str, str]]) -> list[Relationship]:
-        firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
-        asked = "(subject, object) IN (SELECT * FROM unnest(%(firsts)s::text[], %(seconds)s::text[]))"
-        return self._relationships(asked, firsts=firsts, seconds=seconds)
-
-    def sourced(self, sources: Collection[str]) -> tuple[list[Entity], list[Relationship]]:
-        told = list(sources)
-        asked = "sources && %(told)s::text[]"
-        return self._entities(asked, told=told), self._relationships(asked, told=told)
-
-    def counts(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
-        count = "SELECT type, count(*) FROM {table} WHERE project = %(project)s GROUP BY type"
-        entities = self._run(count.replace("{table}", "{entity}"))
-        relations = self._run(count.replace("{table}", "{relation}"))
-        [(current,)] = self._run(
-            f"SELECT count(*) FROM {{relation}} WHERE project = %(project)s AND {_HOLDS}", at=micros(at)
-        )
-        return dict(entities), dict(relations), int(current)
-
-    def _entities(self, condition: str, **told: Any) -> list[Entity]:
-        asked = f"SELECT data FROM {{entity}} WHERE project = %(project)s AND {condition}"
-        return [entity_of(text) for (text,) in self._run(asked, **told)]
-
-    def _relationships(self, condition: str, **told: Any) -> list[Relationship]:
-        asked = f"SELECT data FROM {{relation}} WHERE project = %(project)s AND {condition}"
-        return [relationship_of(text) for (text,) in self._run(asked, **told)]
+    def count_types(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
+        count = "SELECT type, count(*) FROM {{{table}}} WHERE project = %(project)s GROUP BY type"
+        entities, relations = (self._run(count.format(table=table)) for table in ("entity", "relation"))
+        current = f"SELECT count(*) FROM {{relation}} WHERE project = %(project)s AND {_HOLDS}"
+        [(number,)] = self._run(current, at=to_number(at))
+        return dict(entities), dict(relations), int(number)
 
     # -- writing
 
@@ -136,41 +111,16 @@ class PostgresRows:
             return result
 
     def _write(self, connection: Any, change: Change) -> None:
+        entities = [{**list_columns(one), "keys": list(one.keys)} for one in change.entities]
+        edges = [list_columns(one) for one in change.relationships]
         with connection.cursor() as cursor:
-            if change.entities:
-                cursor.executemany(self._sql(_PUT_ENTITY), [self._entity(one) for one in change.entities])
-            if change.relationships:
-                related = [self._relation(one) for one in change.relationships]
-                cursor.executemany(self._sql(_PUT_RELATION), related)
+            for put, rows in ((_PUT_ENTITY, entities), (_PUT_RELATION, edges)):
+                if rows:
+                    cursor.executemany(self._sql(put), [{**row, "project": self._project} for row in rows])
             for table, ids in (("relation", change.removed_relationships), ("entity", change.removed_entities)):
                 if ids:
                     erase = f"DELETE FROM {{{table}}} WHERE project = %s AND id = ANY(%s)"
                     cursor.execute(self._sql(erase), (self._project, list(ids)))
-
-    def _entity(self, one: Entity) -> dict[str, Any]:
-        return {
-            "project": self._project,
-            "id": one.id,
-            "type": one.type,
-            "keys": list(one.keys),
-            "sources": list(one.sources),
-            "created": micros(one.created_at),
-            "data": entity_text(one),
-        }
-
-    def _relation(self, one: Relationship) -> dict[str, Any]:
-        return {
-            "project": self._project,
-            "id": one.id,
-            "type": one.type,
-            "subject": one.subject,
-            "object": one.object,
-            "valid_from": micros(one.valid_from),
-            "valid_to": micros(one.valid_to),
-            "sources": list(one.sources),
-            "created": micros(one.created_at),
-            "data": relationship_text(one),
-        }
 
     def close(self) -> None:
         with self._lock:
@@ -181,10 +131,9 @@ class PostgresRows:
 
     # -- the connection
 
-    def _run(self, query: str, **told: Any) -> Any:
+    def _run(self, query: str, **values: Any) -> Any:
         with self._using() as connection:
-            values: Mapping[str, Any] = {"project": self._project, **told}
-            return connection.execute(self._sql(query), values).fetchall()
+            return connection.execute(self._sql(query), {"project": self._project, **values}).fetchall()
 
     def _sql(self, query: str) -> Any:
         """Only the names of the tables are set into a query; all else is passed beside it."""

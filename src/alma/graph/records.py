@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -16,10 +16,15 @@ from ..types.graph import Direction, Entity, Relationship, end_tags
 from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status
-from .rows import Attempt, Change, Wanted
+from .rows import Attempt, Change, EntityFilter, Item, RelationFilter
 
 T = TypeVar("T")
 ENTITY, RELATION = "entity", "relation"
+_BODIES: dict[str, tuple[str, ...]] = {
+    ENTITY: ("name", "type", "aliases", "attributes", "confidence", "absorbed"),
+    RELATION: ("subject", "type", "object", "attributes", "confidence"),
+}
+"""The fields that are kept in a record's body; the others have places of their own."""
 _MANY = 1000
 
 
@@ -34,57 +39,38 @@ class RecordRows:
 
     # -- reading
 
-    def entities(self, ids: Collection[str]) -> list[Entity]:
-        return [_entity(one) for one in self._get(ENTITY, ids)]
+    def find_entities(self, where: EntityFilter, limit: int | None = None) -> list[Entity]:
+        types = None if where.type is None else {where.type}
+        linked = None if where.source is None else {where.source}
+        records = self._find(ENTITY, where.ids, limit, tagged=where.keys, keys=types, linked=linked)
+        return [_decode(Entity, one) for one in records]
 
-    def named(self, keys: Collection[str]) -> list[Entity]:
-        return [_entity(one) for one in self._scan(ENTITY, tagged=set(keys))]
+    def find_relationships(self, where: RelationFilter, limit: int | None = None) -> list[Relationship]:
+        tags = None
+        if where.ends is not None:
+            tags = {tag for end in where.ends for tag in end_tags(end, where.direction)}
+        elif where.pairs is not None:
+            tags = {f"{first} → {second}" for first, second in where.pairs}
+        linked = None if where.source is None else {where.source}
+        found = self._find(RELATION, where.ids, limit, tagged=tags, keys=where.types, valid_at=where.at, linked=linked)
+        return [_decode(Relationship, one) for one in found]
 
-    def listed(self, type: str | None, limit: int) -> list[Entity]:
-        return [_entity(one) for one in self._scan(ENTITY, limit, keys=None if type is None else {type})]
+    def count_types(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
+        types, related = (Counter(one.key for one in self._find(kind)) for kind in (ENTITY, RELATION))
+        store, where = self._engine.store, self._where(RELATION, valid_at=at)
+        current = store.count(where).values() if isinstance(store, Countable) else (1 for _ in store.scan(where))
+        return dict(types), dict(related), sum(current)
 
-    def relationships(self, ids: Collection[str]) -> list[Relationship]:
-        return [_relationship(one) for one in self._get(RELATION, ids)]
-
-    def edges(self, ends: Collection[str] | None, wanted: Wanted, limit: int) -> list[Relationship]:
-        tags = None if ends is None else {tag for end in ends for tag in end_tags(end, wanted.direction)}
-        found = self._scan(RELATION, limit, tagged=tags, keys=wanted.types, valid_at=wanted.at)
-        return [_relationship(one) for one in found]
-
-    def between(self, pairs: Collection[tuple[str, str]]) -> list[Relationship]:
-        tags = {_both(first, second) for first, second in pairs}
-        return [_relationship(one) for one in self._scan(RELATION, tagged=tags)]
-
-    def sourced(self, sources: Collection[str]) -> tuple[list[Entity], list[Relationship]]:
-        linked = set(sources)
-        return (
-            [_entity(one) for one in self._scan(ENTITY, linked=linked)],
-            [_relationship(one) for one in self._scan(RELATION, linked=linked)],
-        )
-
-    def counts(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
-        types: Counter[str] = Counter(one.key for one in self._scan(ENTITY))
-        related: Counter[str] = Counter(one.key for one in self._scan(RELATION))
-        return dict(types), dict(related), self._number(RELATION, valid_at=at)
-
-    def _number(self, kind: str, **conditions: Any) -> int:
-        where = self._where(kind, **conditions)
-        store = self._engine.store
-        return sum(store.count(where).values()) if isinstance(store, Countable) else sum(1 for _ in store.scan(where))
-
-    def _get(self, kind: str, ids: Iterable[str]) -> list[Record]:
-        wanted = [record_id(self._engine.project, kind, id) for id in dict.fromkeys(ids)]
-        found = [one for one in self._engine.store.get(wanted) if one.status is Status.ACTIVE] if wanted else []
-        return self._seen(found)
-
-    def _scan(self, kind: str, limit: int | None = None, **conditions: Any) -> list[Record]:
-        return self._seen(list(self._engine.store.scan(self._where(kind, **conditions), limit)))
+    def _find(
+        self, kind: str, ids: Collection[str] | None = None, limit: int | None = None, **conditions: Any
+    ) -> list[Record]:
+        if ids is None:
+            return list(self._engine.store.scan(self._where(kind, **conditions), limit))
+        names = [record_id(self._engine.project, kind, id) for id in dict.fromkeys(ids)]
+        return [one for one in self._engine.store.get(names) if one.status is Status.ACTIVE] if names else []
 
     def _where(self, kind: str, **conditions: Any) -> Where:
         return Where(kinds={kind}, projects={self._engine.project}, statuses={Status.ACTIVE}, **conditions)
-
-    def _seen(self, records: list[Record]) -> list[Record]:
-        return records
 
     # -- writing
 
@@ -94,8 +80,8 @@ class RecordRows:
         def once() -> tuple[T, list[Record]]:
             writing = _Writing(self._engine)
             result, change = attempt(writing)
-            removed[:] = writing.removed(change)
-            return result, writing.records(change)
+            records, removed[:] = writing.list_records(change)
+            return result, records
 
         result = commit(self._engine, once)
         for start in range(0, len(removed), _MANY):
@@ -112,44 +98,35 @@ class _Writing(RecordRows):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._held: dict[str, Record] = {}
+        self._seen: dict[str, Record] = {}
 
-    def _seen(self, records: list[Record]) -> list[Record]:
+    def _find(self, kind: str, *ids_and_limit: Any, **conditions: Any) -> list[Record]:
+        records = super()._find(kind, *ids_and_limit, **conditions)
         for one in records:
-            self._held.setdefault(one.id, one)
+            self._seen.setdefault(one.id, one)
         return records
 
-    def records(self, change: Change) -> list[Record]:
-        """The next versions. What goes is retired in the same transaction, and erased after it."""
-        self._left_over(change)
-        put = [self._put(ENTITY, one.id, **_of_entity(one)) for one in change.entities]
-        put += [self._put(RELATION, one.id, **_of_relationship(one)) for one in change.relationships]
-        gone = [self._held[id] for id in self.removed(change) if id in self._held]
-        return put + [revise(self._engine, one, status=Status.RETIRED) for one in gone]
-
-    def removed(self, change: Change) -> list[str]:
+    def list_records(self, change: Change) -> tuple[list[Record], list[str]]:
+        """Return the next versions, and the ids to erase: what goes is retired in the same transaction before."""
         project = self._engine.project
-        return [record_id(project, ENTITY, id) for id in change.removed_entities] + [
-            record_id(project, RELATION, id) for id in change.removed_relationships
-        ]
-
-    def _put(self, kind: str, id: str, *, body: dict[str, Any], **fields: Any) -> Record:
-        name = record_id(self._engine.project, kind, id)
-        held = self._held.get(name)
-        if held is None:
-            draft = Draft(kind=kind, body=body, provenance=Provenance(Origin.SYSTEM))
-            return build(self._engine, draft, (), id=name, **fields)
-        text = KINDS[kind].text(body)
-        return revise(self._engine, held, body=body, text=text, status=Status.ACTIVE, **fields)
-
-    def _left_over(self, change: Change) -> None:
-        """What was retired by a writer that was killed before it erased it may come back."""
-        project = self._engine.project
-        ids = [record_id(project, ENTITY, one.id) for one in change.entities]
-        ids += [record_id(project, RELATION, one.id) for one in change.relationships]
-        unseen = [id for id in ids if id not in self._held]
-        if unseen:
-            self._held |= {one.id: one for one in self._engine.store.get(unseen) if one.status is Status.RETIRED}
+        items = [(ENTITY, one) for one in change.entities] + [(RELATION, one) for one in change.relationships]
+        fresh = {record_id(project, kind, one.id): _encode(kind, one) for kind, one in items}
+        # What was retired by a writer that was killed before it erased it may come back.
+        unseen = [id for id in fresh if id not in self._seen]
+        left_over = self._engine.store.get(unseen) if unseen else []
+        self._seen |= {one.id: one for one in left_over if one.status is Status.RETIRED}
+        records = []
+        for id, (kind, body, fields) in fresh.items():
+            if stored := self._seen.get(id):
+                text = KINDS[kind].text(body)
+                records.append(revise(self._engine, stored, body=body, text=text, status=Status.ACTIVE, **fields))
+            else:
+                draft = Draft(kind=kind, body=body, provenance=Provenance(Origin.SYSTEM))
+                records.append(build(self._engine, draft, (), id=id, **fields))
+        removed = [record_id(project, ENTITY, id) for id in change.removed_entities]
+        removed += [record_id(project, RELATION, id) for id in change.removed_relationships]
+        retired = [self._seen[id] for id in removed if id in self._seen]
+        return records + [revise(self._engine, one, status=Status.RETIRED) for one in retired], removed
 
 
 def record_id(project: str, kind: str, id: str) -> str:
@@ -158,77 +135,22 @@ def record_id(project: str, kind: str, id: str) -> str:
     return f"{KINDS[kind].prefix}_{home}_{id}"
 
 
-def _both(subject: str, object: str) -> str:
-    return f"{subject} → {object}"
+def _encode(kind: str, one: Entity | Relationship) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return the kind, the body and the other fields of the record of an entity or a relationship."""
+    values = {name: getattr(one, name) for name in _BODIES[kind]}
+    body = {kind: one.id, **{name: list(each) if isinstance(each, tuple) else each for name, each in values.items()}}
+    body["attributes"] = dict(one.attributes)
+    fields: dict[str, Any] = {"key": one.type, "links": one.sources, "created_at": one.created_at}
+    if isinstance(one, Entity):
+        return kind, body, {**fields, "tags": one.keys}
+    ends = (*end_tags(one.subject, Direction.OUT), *end_tags(one.object, Direction.IN))
+    fields["tags"] = (*ends, f"{one.subject} → {one.object}")
+    return kind, body, {**fields, "valid_from": one.valid_from, "valid_to": one.valid_to}
 
 
-def _of_entity(one: Entity) -> dict[str, Any]:
-    return {
-        "body": {
-            "entity": one.id,
-            "name": one.name,
-            "type": one.type,
-            "aliases": list(one.aliases),
-            "attributes": dict(one.attributes),
-            "confidence": one.confidence,
-            "absorbed": list(one.absorbed),
-        },
-        "key": one.type,
-        "tags": one.keys,
-        "links": one.sources,
-        "created_at": one.created_at,
-    }
-
-
-def _entity(record: Record) -> Entity:
-    body = record.body
-    return Entity(
-        name=body["name"],
-        type=body["type"],
-        id=body["entity"],
-        aliases=tuple(body["aliases"]),
-        attributes=body["attributes"],
-        sources=record.links,
-        confidence=body["confidence"],
-        absorbed=tuple(body["absorbed"]),
-        created_at=record.created_at,
-    )
-
-
-def _of_relationship(one: Relationship) -> dict[str, Any]:
-    return {
-        "body": {
-            "relation": one.id,
-            "subject": one.subject,
-            "type": one.type,
-            "object": one.object,
-            "attributes": dict(one.attributes),
-            "confidence": one.confidence,
-        },
-        "key": one.type,
-        "tags": (
-            *end_tags(one.subject, Direction.OUT),
-            *end_tags(one.object, Direction.IN),
-            _both(one.subject, one.object),
-        ),
-        "links": one.sources,
-        "valid_from": one.valid_from,
-        "valid_to": one.valid_to,
-        "created_at": one.created_at,
-    }
-
-
-def _relationship(record: Record) -> Relationship:
-    body = record.body
-    return Relationship(
-        subject=body["subject"],
-        type=body["type"],
-        object=body["object"],
-        id=body["relation"],
-        valid_from=record.valid_from,
-        valid_to=record.valid_to,
-        confidence=body["confidence"],
-        attributes=body["attributes"],
-        sources=record.links,
-        created_at=record.created_at,
-    )
+def _decode(kind: type[Item], record: Record) -> Item:
+    values = {name: record.body[name] for name in _BODIES[record.kind]}
+    values |= {name: tuple(values[name]) for name in ("aliases", "absorbed") if name in values}
+    if record.kind == RELATION:
+        values |= {"valid_from": record.valid_from, "valid_to": record.valid_to}
+    return kind(**values, id=record.body[record.kind], sources=record.links, created_at=record.created_at)

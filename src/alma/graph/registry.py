@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, unknown
@@ -14,67 +14,13 @@ from .graph import Graph
 if TYPE_CHECKING:
     from ..core import ALMA
 
-
-def _memory(project_id: str | None, clock: Clock | None) -> Graph:
-    from .memory import MemoryRows
-
-    return Graph(MemoryRows(), project_id or "default", clock=clock or times.now)
-
-
-def _sqlite(project_id: str | None, clock: Clock | None, *, alma: ALMA | None = None) -> Graph:
-    """In the memory that is given, or in the one that is configured here."""
-    from .records import RecordRows
-
-    opened = alma
-    if opened is None:
-        from ..app import open_default
-
-        opened = open_default(project_id)
-    engine = opened.engine if project_id in (None, opened.project_id) else replace(opened.engine, project=project_id)
-    rows = RecordRows(engine, opened.close if alma is None else None)
-    return Graph(rows, engine.project, clock=clock or engine.clock)
-
-
-def _postgres(project_id: str | None, clock: Clock | None, *, dsn: str, schema: str = "public") -> Graph:
-    from .postgres import PostgresRows
-
-    project = project_id or "default"
-    return Graph(PostgresRows(dsn, project, schema), project, clock=clock or times.now)
-
-
-def _bolt(flavour: str) -> Callable[..., Graph]:
-    def made(
-        project_id: str | None,
-        clock: Clock | None,
-        *,
-        uri: str,
-        username: str = "",
-        password: str = "",
-        database: str | None = None,
-    ) -> Graph:
-        from .bolt import BoltRows
-
-        project = project_id or "default"
-        rows = BoltRows(flavour, uri, project, username=username, password=password, database=database)
-        return Graph(rows, project, clock=clock or times.now)
-
-    return made
-
-
-def _kuzu(project_id: str | None, clock: Clock | None, *, path: str) -> Graph:
-    from .kuzu import KuzuRows
-
-    project = project_id or "default"
-    return Graph(KuzuRows(path, project), project, clock=clock or times.now)
-
-
-GRAPHS: Mapping[str, Callable[..., Graph]] = {
-    "memory": _memory,
-    "sqlite": _sqlite,
-    "postgres": _postgres,
-    "neo4j": _bolt("neo4j"),
-    "memgraph": _bolt("memgraph"),
-    "kuzu": _kuzu,
+_ROWS = {
+    "memory": (".memory", "MemoryRows", {}),
+    "sqlite": (".records", "RecordRows", {}),
+    "postgres": (".postgres", "PostgresRows", {}),
+    "neo4j": (".bolt", "BoltRows", {"flavour": "neo4j"}),
+    "memgraph": (".bolt", "BoltRows", {"flavour": "memgraph"}),
+    "kuzu": (".kuzu", "KuzuRows", {}),
 }
 
 
@@ -87,9 +33,30 @@ def create_graph_store(
     process; `kuzu` takes `path`; `postgres` takes `dsn`; `neo4j` and `memgraph` take `uri`, `username`, `password` and
     `database`.
     """
-    if backend not in GRAPHS:
-        raise ConfigError(unknown("graph backend", backend, GRAPHS))
+    if backend not in _ROWS:
+        raise ConfigError(unknown("graph backend", backend, _ROWS))
+    project = project_id or "default"
+    module, name, own = _ROWS[backend]
     try:
-        return GRAPHS[backend](project_id, clock, **options)
+        if backend == "sqlite":
+            return _open_in_memory(project_id, clock, **options)
+        if backend != "memory":
+            own = {**own, "project": project}
+        rows = getattr(import_module(module, __package__), name)(**own, **options)
     except TypeError as error:
         raise ConfigError(f"graph backend {backend!r} does not take these options: {error}") from error
+    return Graph(rows, project, clock=clock or times.now)
+
+
+def _open_in_memory(project_id: str | None, clock: Clock | None, *, alma: ALMA | None = None) -> Graph:
+    """Open the graph in the memory that is given, or in the one that is configured here."""
+    from .records import RecordRows
+
+    opened = alma
+    if opened is None:
+        from ..app import open_default
+
+        opened = open_default(project_id)
+    engine = opened.engine if project_id in (None, opened.project_id) else replace(opened.engine, project=project_id)
+    rows = RecordRows(engine, opened.close if alma is None else None)
+    return Graph(rows, engine.project, clock=clock or engine.clock)

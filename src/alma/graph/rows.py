@@ -1,38 +1,59 @@
-"""What a backend does: keep entities and relationships as given and find them again. `Graph` does the rest."""
+"""The port of a backend: keep entities and relationships as given and find them again. `Graph` does the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..types.graph import Direction, Entity, Relationship
 
 T = TypeVar("T")
+Item = TypeVar("Item", Entity, Relationship)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which relationships of some entities. None asks for nothing."""
+class EntityFilter:
+    """Which entities. None accepts all; at most one of `ids` and `keys` is set."""
 
+    ids: Collection[str] | None = None
+    keys: Collection[str] | None = None
+    """Those with any of these among their keys."""
+    type: str | None = None
+    source: str | None = None
+    """Those that come from this record."""
+
+    def conditions(self) -> dict[str, Any]:
+        """Return what is set, by name."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationFilter:
+    """Which relationships. None accepts all; at most one of `ids`, `ends` and `pairs` is set."""
+
+    ids: Collection[str] | None = None
+    ends: Collection[str] | None = None
+    """Those that go out from these entities, come in to them, or both."""
     direction: Direction = Direction.BOTH
+    pairs: Collection[tuple[str, str]] | None = None
+    """Those that lead from the first of a pair to the second."""
     types: Collection[str] | None = None
     at: datetime | None = None
-    """Those that hold at this moment; None: all that ever did."""
+    """Those that hold at this moment."""
+    source: str | None = None
 
-    def accepts(self, one: Relationship, ends: Collection[str]) -> bool:
-        outward = self.direction is not Direction.IN and one.subject in ends
-        inward = self.direction is not Direction.OUT and one.object in ends
-        return (outward or inward) and self.alike(one)
-
-    def alike(self, one: Relationship) -> bool:
-        return (self.types is None or one.type in self.types) and (self.at is None or one.holds_at(self.at))
+    def conditions(self) -> dict[str, Any]:
+        """Return what is set, by name; the ends as `out_ends`, `in_ends` or `both_ends`."""
+        values = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
+        direction, ends = values.pop("direction"), values.pop("ends", None)
+        return values if ends is None else {**values, f"{direction}_ends": ends}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be written, all or none. What is removed is removed after the rest is put."""
+    """What is to be written, all or none. Nothing is both put and removed."""
 
     entities: tuple[Entity, ...] = ()
     relationships: tuple[Relationship, ...] = ()
@@ -41,30 +62,14 @@ class Change:
 
 
 class Reading(Protocol):
-    """Everything comes newest first by `created_at`, ties by id, greatest first, unless said otherwise."""
+    """Everything comes newest first by `created_at`, ties by id, greatest first; ids in any order."""
 
-    def entities(self, ids: Collection[str]) -> list[Entity]:
-        """By id, in any order; unknown ones are left out."""
+    def find_entities(self, where: EntityFilter, limit: int | None = None) -> list[Entity]: ...
 
-    def named(self, keys: Collection[str]) -> list[Entity]:
-        """Those with any of these among their keys."""
+    def find_relationships(self, where: RelationFilter, limit: int | None = None) -> list[Relationship]: ...
 
-    def listed(self, type: str | None, limit: int) -> list[Entity]: ...
-
-    def relationships(self, ids: Collection[str]) -> list[Relationship]:
-        """By id, in any order; unknown ones are left out."""
-
-    def edges(self, ends: Collection[str] | None, wanted: Wanted, limit: int) -> list[Relationship]:
-        """Those of these entities, or of all."""
-
-    def between(self, pairs: Collection[tuple[str, str]]) -> list[Relationship]:
-        """All that lead from the first of a pair to the second, in any order."""
-
-    def sourced(self, sources: Collection[str]) -> tuple[list[Entity], list[Relationship]]:
-        """What comes from any of these records, in any order."""
-
-    def counts(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
-        """Entities by type, relationships by type, and how many of these hold at a moment."""
+    def count_types(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
+        """Return entities by type, relationships by type, and how many of these hold at a moment."""
 
 
 Attempt = Callable[[Reading], tuple[T, Change]]
@@ -81,5 +86,5 @@ class Rows(Reading, Protocol):
     def close(self) -> None: ...
 
 
-def newest_first(one: Entity | Relationship) -> tuple[object, str]:
-    return (one.created_at, one.id)
+def sort_newest(items: Iterable[Item], limit: int | None = None) -> list[Item]:
+    return sorted(items, key=lambda one: (one.created_at, one.id), reverse=True)[:limit]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from ..types.graph import Entity, Path, Relationship, Subgraph
-from .rows import Reading, Wanted
+from .rows import EntityFilter, Reading, RelationFilter
 
 _EDGES = 4
 """So many relationships are looked at in one step for each entity that is wanted."""
@@ -15,7 +16,7 @@ _MOST_EDGES = 20_000
 _MOST_TRIES = 100_000
 
 
-def traverse(held: Reading, start: Entity, depth: int, wanted: Wanted, limit: int) -> Subgraph:
+def traverse(rows: Reading, start: Entity, depth: int, where: RelationFilter, limit: int) -> Subgraph:
     """Step by step, so that the nearest are there when the limit is reached."""
     depths = {start.id: 0}
     edges: dict[str, Relationship] = {}
@@ -23,7 +24,7 @@ def traverse(held: Reading, start: Entity, depth: int, wanted: Wanted, limit: in
     truncated = False
     for step in range(1, depth + 1):
         most = min(_EDGES * limit, _MOST_EDGES)
-        found = held.edges(frontier, wanted, most)
+        found = rows.find_relationships(replace(where, ends=frontier), most)
         truncated |= len(found) == most
         reached: dict[str, None] = {}
         for edge in found:
@@ -38,7 +39,7 @@ def traverse(held: Reading, start: Entity, depth: int, wanted: Wanted, limit: in
         frontier = list(reached)
         if not frontier:
             break
-    entities = {one.id: one for one in held.entities(depths)}
+    entities = {one.id: one for one in rows.find_entities(EntityFilter(ids=depths))}
     order = sorted(entities, key=lambda id: (depths[id], id))
     return Subgraph(
         entities=tuple(entities[id] for id in order),
@@ -48,16 +49,16 @@ def traverse(held: Reading, start: Entity, depth: int, wanted: Wanted, limit: in
     )
 
 
-def paths(held: Reading, start: Entity, end: Entity, depth: int, wanted: Wanted, limit: int) -> list[Path]:
+def find_paths(rows: Reading, start: Entity, end: Entity, depth: int, where: RelationFilter, limit: int) -> list[Path]:
     if start.id == end.id:
         return [Path((start,), ())]
-    edges = _between(held, start.id, end.id, depth, wanted)
+    edges = _find_between(rows, start.id, end.id, depth, where)
     ways = _ways(edges, start.id, end.id, depth, limit)
-    entities = {one.id: one for one in held.entities({id for nodes, _ in ways for id in nodes})}
+    entities = {one.id: one for one in rows.find_entities(EntityFilter(ids={id for nodes, _ in ways for id in nodes}))}
     return [Path(tuple(entities[id] for id in nodes), tuple(along)) for nodes, along in ways]
 
 
-def _between(held: Reading, start: str, end: str, depth: int, wanted: Wanted) -> dict[str, Relationship]:
+def _find_between(rows: Reading, start: str, end: str, depth: int, where: RelationFilter) -> dict[str, Relationship]:
     """The relationships that may lie on a way, looked for from both ends: the smaller side takes the next step."""
     edges: dict[str, Relationship] = {}
     sides = {start: ({start}, {start}), end: ({end}, {end})}
@@ -68,7 +69,7 @@ def _between(held: Reading, start: str, end: str, depth: int, wanted: Wanted) ->
             break
         side = min(open_sides, key=lambda one: (len(sides[one][1]), one != start))
         seen, last = sides[side]
-        found = held.edges(last, wanted, _MOST_EDGES)
+        found = rows.find_relationships(replace(where, ends=last), _MOST_EDGES)
         edges |= {one.id: one for one in found}
         fresh = {id for one in found for id in (one.subject, one.object)} - seen
         sides[side] = (seen | fresh, fresh)
@@ -85,7 +86,12 @@ def _ways(
     for one in sorted(edges.values(), key=lambda edge: edge.id):
         steps[one.subject].append((one.object, one))
         steps[one.object].append((one.subject, one))
-    far = _distances(steps, end)
+    far = {end: 0}
+    frontier = [end]
+    while frontier:
+        reached = [other for id in frontier for other, _ in steps.get(id, ()) if other not in far]
+        far |= dict.fromkeys(reached, far[frontier[0]] + 1)
+        frontier = list(dict.fromkeys(reached))
     if far.get(start, depth + 1) > depth:
         return []
     found: list[tuple[list[str], list[Relationship]]] = []
@@ -97,16 +103,6 @@ def _ways(
                 if len(found) == limit:
                     return found
     return found
-
-
-def _distances(steps: Steps, end: str) -> dict[str, int]:
-    far = {end: 0}
-    frontier = [end]
-    while frontier:
-        reached = [other for id in frontier for other, _ in steps.get(id, ()) if other not in far]
-        far |= dict.fromkeys(reached, far[frontier[0]] + 1)
-        frontier = list(dict.fromkeys(reached))
-    return far
 
 
 def _of_length(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -80,7 +81,7 @@ def ingest(
     most = _most(options.get("max_file_bytes", DOCUMENT_BYTES))
     with (
         Catalogue(path, _wanted(wanted), own=options.get("own"), max_file_bytes=most) as catalogue,
-        _memory(options.get("alma"), project_id) as alma,
+        _open_memory(options.get("alma"), project_id) as alma,
     ):
         return _Run(catalogue, alma, agent, options).all()
 
@@ -130,9 +131,8 @@ def ingest_conversation(
         messages=spoken,
         title=title,
         part="1",
-        place="messages",
     )
-    with _memory(options.get("alma"), project_id) as alma:
+    with _open_memory(options.get("alma"), project_id) as alma:
         result = IngestResult(dry_run=options.get("dry_run", False))
         keeper = Keeper(alma, _whose(agent, options), result)
         result.count("conversations", bool(spoken))
@@ -291,24 +291,17 @@ def _wanted(given: Wanted | str) -> Wanted:
         raise ValidationError(unknown("wanted", given, list(Wanted))) from None
 
 
-class _memory:
+@contextmanager
+def _open_memory(alma: ALMA | None, project_id: str | None) -> Iterator[ALMA]:
     """The memory to write to: the one given, seen as that project's, or the configured one for as long as it takes."""
+    project = None if project_id is None else validate.name("project_id", project_id)
+    if alma is None:
+        from ..app import open_default
 
-    def __init__(self, alma: ALMA | None, project_id: str | None) -> None:
-        named = None if project_id is None else validate.name("project_id", project_id)
-        self._opened = alma is None
-        if alma is None:
-            from ..app import open_default
-
-            alma = open_default(named)
-        elif named is not None and named != alma.project_id:
-            alma = copy.copy(alma)
-            alma.engine = replace(alma.engine, project=named)
-        self._alma = alma
-
-    def __enter__(self) -> ALMA:
-        return self._alma
-
-    def __exit__(self, *_: object) -> None:
-        if self._opened:
-            self._alma.close()
+        with closing(open_default(project)) as opened:
+            yield opened
+        return
+    if project is not None and project != alma.project_id:
+        alma = copy.copy(alma)
+        alma.engine = replace(alma.engine, project=project)
+    yield alma

@@ -112,7 +112,11 @@ class Keeper:
             self._result.count("messages" if isinstance(one.piece, Chat) else "sections", len(one.turns))
         if self._whose.dry_run:
             for one in fresh:
-                self._would(one)
+                believed, doubted = self._found(one)
+                for item in [*believed, *doubted]:
+                    self._result.count(_BECOMES[item.kind])
+                self._result.count("waiting", len(doubted))
+                self._result.count("episodes")
             return
         kept = self._record(fresh)
         for one, episode in zip(fresh, kept, strict=True):
@@ -156,7 +160,9 @@ class Keeper:
             extraction = extract_text(one.piece.text.replace("\0", ""), model=model, name=one.piece.name)
             turns: list[Message] = []
         else:
-            given, turns = writing.messages(one.turns)
+            # What programs said teaches nothing.
+            turns = [turn for turn in one.turns if turn.voice is not Voice.TOOL]
+            given = [{"speaker": each.speaker, "text": each.text, "at": each.at, "id": each.id} for each in turns]
             texts = [turn.text for turn in turns if turn.voice is Voice.PERSON]
             user = self._whose.user or None
             known = find_known_memories(self._engine, self._whose.agent, user, texts) if model else []
@@ -177,14 +183,6 @@ class Keeper:
         }
         believed = [item for item in extraction.found if item.turn not in doubts]
         return believed, [item for item in extraction.found if item.turn in doubts]
-
-    def _would(self, one: Written) -> None:
-        """What a dry run tells: how much is in it, some of which may be known already."""
-        believed, doubted = self._found(one)
-        for item in [*believed, *doubted]:
-            self._result.count(_BECOMES[item.kind])
-        self._result.count("waiting", len(doubted))
-        self._result.count("episodes")
 
     def _learn(self, one: Written, episode: Record) -> None:
         for found, trusted in zip(self._found(one), (True, False), strict=True):

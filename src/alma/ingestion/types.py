@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -63,9 +64,6 @@ class Chat:
     title: str = ""
     part: str = ""
     """Which part it is; the same part is read again under the same name."""
-    place: str = ""
-    """Where it stands, for a person."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +76,6 @@ class Document:
     text: str
     title: str = ""
     part: str = ""
-    place: str = ""
     at: datetime | None = None
     voice: Voice = Voice.OTHER
 
@@ -131,10 +128,7 @@ class Plan:
     @property
     def formats(self) -> dict[str, int]:
         """How many files there are of each format."""
-        found: dict[str, int] = {}
-        for one in self.files:
-            found[str(one.format)] = found.get(str(one.format), 0) + 1
-        return dict(sorted(found.items()))
+        return dict(sorted(Counter(str(one.format) for one in self.files).items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,19 +186,18 @@ class IngestResult:
             self.left_out[what] = self.left_out.get(what, 0) + by
 
     def damage(self, path: str, place: str, reason: str) -> None:
-        self.count("damaged")
-        if len(self.damaged) < SHOWN:
-            self.damaged.append(Damage(path, place, reason))
+        self._list("damaged", Damage(path, place, reason))
 
     def skip(self, path: str, reason: str) -> None:
-        self.count("skipped")
-        if len(self.skipped) < SHOWN:
-            self.skipped.append(Skipped(path, reason))
+        self._list("skipped", Skipped(path, reason))
 
     def refuse(self, why: str) -> None:
-        self.count("refused")
-        if len(self.refused) < SHOWN:
-            self.refused.append(why)
+        self._list("refused", why)
+
+    def _list(self, name: str, item: object) -> None:
+        self.count(name)
+        if len(listed := getattr(self, name)) < SHOWN:
+            listed.append(item)
 
     def note(self, what: str) -> None:
         if what not in self.notes and len(self.notes) < SHOWN:
@@ -217,11 +210,6 @@ class IngestResult:
 
 
 MEMORIES = (
-    "domain_knowledge",
-    "user_preferences",
-    "anti_patterns",
-    "heuristics",
-    "outcomes",
-    "rules",
-    "work_items",
+    *("domain_knowledge", "user_preferences", "anti_patterns", "heuristics"),
+    *("outcomes", "rules", "work_items"),
 )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..engine import validate
 from ..engine.admit import clean
@@ -47,13 +46,12 @@ def foreign(piece: Piece) -> Piece:
     """The same, as somebody else's: a prompt that quotes it does not say that it was the user."""
     if isinstance(piece, Document):
         return replace(piece, voice=Voice.OTHER)
-    return replace(piece, messages=[_not_ours(one) for one in piece.messages])
-
-
-def _not_ours(message: Message) -> Message:
-    voice = message.voice if message.voice is Voice.TOOL else Voice.OTHER
-    ours = message.voice is Voice.PERSON and _OURS.search(message.speaker)
-    return replace(message, voice=voice, speaker=_SOMEBODY if ours else message.speaker)
+    messages = []
+    for one in piece.messages:
+        is_ours = one.voice is Voice.PERSON and _OURS.search(one.speaker)
+        voice = one.voice if one.voice is Voice.TOOL else Voice.OTHER
+        messages.append(replace(one, voice=voice, speaker=_SOMEBODY if is_ours else one.speaker))
+    return replace(piece, messages=messages)
 
 
 def _turns(chat: Chat) -> Iterator[Message]:
@@ -80,64 +78,49 @@ def _sections(document: Document) -> Iterator[Message]:
 
 def _pieces(words: str, most: int) -> Iterator[str]:
     """Not longer than that: cut between paragraphs, else lines, else words, else anywhere."""
-    while len(words) > most:
-        cut = max(_last(words, most), 1)
-        yield from _visible(words[:cut])
-        words = words[cut:]
-    yield from _visible(words)
+    while words:
+        cut = len(words) if len(words) <= most else max(_find_cut(words, most), 1)
+        piece, words = words[:cut], words[cut:]
+        visible = validate.output("text", piece) if _UNSEEN.sub("", piece).strip() else None
+        if visible is not None:
+            yield visible.strip("\n")
 
 
-def _last(words: str, most: int) -> int:
-    ends = [found.end() for found in _PARAGRAPH.finditer(words, 0, most)]
-    if ends:
+def _find_cut(words: str, most: int) -> int:
+    if ends := [found.end() for found in _PARAGRAPH.finditer(words, 0, most)]:
         return ends[-1]
     for sign in ("\n", ". ", " "):
-        found = words.rfind(sign, most // 2, most)
-        if found >= 0:
-            return found + len(sign)
+        if (at := words.rfind(sign, most // 2, most)) >= 0:
+            return at + len(sign)
     return most
 
 
-def _visible(words: str) -> Iterator[str]:
-    kept = validate.output("text", words) if _UNSEEN.sub("", words).strip() else None
-    if kept is not None:
-        yield kept.strip("\n")
-
-
 def name(given: str) -> str:
-    return " ".join(_UNSEEN.sub(" ", clean(given)).split())[:_NAME_CHARS].strip() or "unknown"
+    return _shorten(given, _NAME_CHARS) or "unknown"
 
 
-def title(given: str) -> str:
-    """What a conversation is called; nothing when its name reads like an instruction."""
-    told = " ".join(_UNSEEN.sub(" ", clean(given)).split())[:_TITLE_CHARS].strip()
-    return "" if told and suspicious(told) else told
+def _shorten(given: str, most: int) -> str:
+    return " ".join(_UNSEEN.sub(" ", clean(given)).split())[:most].strip()
 
 
 def conversation(one: Written, agent: str, user: str) -> Conversation:
-    piece = one.piece
-    source = str(piece.format)
+    """That it was said is certain, and it is only ever quoted. What somebody else wrote for a model waits for a
+    person, and a title that reads like an instruction is left out."""
+    source = str(one.piece.format)
+    heard = Provenance(Origin.IMPORT, Trust.LEARNED, source=source)
+    doubted = Provenance(Origin.CONTENT, Trust.UNTRUSTED, source=source)
+    turns = []
+    for turn in one.turns:
+        is_doubted = turn.voice in (Voice.OTHER, Voice.TOOL) and suspicious(turn.text)
+        provenance = doubted if is_doubted else heard
+        turns.append(Said(speaker=turn.speaker, text=turn.text, at=turn.at, id=turn.id, provenance=provenance))
+    title = _shorten(one.piece.title, _TITLE_CHARS)
     return Conversation(
         agent=agent,
-        session=piece.session,
-        turns=tuple(_said(turn, source) for turn in one.turns),
+        session=one.piece.session,
+        turns=tuple(turns),
         user=user,
-        title=title(piece.title),
-        provenance=Provenance(Origin.IMPORT, Trust.LEARNED, source=source),
+        title="" if suspicious(title) else title,
+        provenance=heard,
         tags=(source,),
     )
-
-
-def _said(turn: Message, source: str) -> Said:
-    """That it was said is certain, and it is only ever quoted. What somebody else wrote for a model waits for a
-    person."""
-    doubted = turn.voice in (Voice.OTHER, Voice.TOOL) and suspicious(turn.text)
-    trust = Provenance(Origin.CONTENT, Trust.UNTRUSTED, source=source)
-    heard = Provenance(Origin.IMPORT, Trust.LEARNED, source=source)
-    return Said(speaker=turn.speaker, text=turn.text, at=turn.at, id=turn.id, provenance=trust if doubted else heard)
-
-
-def messages(turns: Sequence[Message]) -> tuple[list[dict[str, Any]], list[Message]]:
-    """What extraction is given, and the turns it is made of: what programs said teaches nothing."""
-    heard = [turn for turn in turns if turn.voice is not Voice.TOOL]
-    return [{"speaker": one.speaker, "text": one.text, "at": one.at, "id": one.id} for one in heard], heard

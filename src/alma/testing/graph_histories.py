@@ -9,7 +9,6 @@ from typing import NamedTuple
 from ..errors import ALMAError
 from ..graph.graph import Graph
 from ..graph.memory import MemoryRows
-from ..ports import GraphStore
 from ..types.graph import Entity, Relationship
 from .fakes import MOMENT, FrozenClock
 from .strategies import SearchStrategy, run_examples, st
@@ -24,7 +23,7 @@ MOMENTS = tuple(MOMENT + timedelta(days=day) for day in (-2, -1, 0, 1))
 
 class Step(NamedTuple):
     verb: str
-    act: Callable[[GraphStore], object]
+    act: Callable[[Graph], object]
     told: object
 
 
@@ -87,12 +86,20 @@ def steps() -> SearchStrategy[Step]:
     return st.sampled_from(often).flatmap(lambda one: one)
 
 
-def _nth(graph: GraphStore, at: int) -> str:
+def _nth(graph: Graph, at: int) -> str:
     held = sorted(one.id for one in graph.relationships(history=True))
     return held[at % len(held)] if held else "rel_none"
 
 
-def seen(graph: GraphStore) -> list[object]:
+def _end(graph: Graph, at: int, moment: object) -> object:
+    return graph.end_relationship(_nth(graph, at), moment)  # type: ignore[arg-type]
+
+
+def _drop(graph: Graph, at: int) -> object:
+    return graph.delete_relationship(_nth(graph, at))
+
+
+def seen(graph: Graph) -> list[object]:
     """All that can be asked of a small graph."""
     answers: list[object] = [graph.find(), graph.find(limit=2), graph.relationships(history=True), graph.stats()]
     answers += [graph.find(name) for name in (*NAMES, "Bobby")] + [graph.find(type=kind) for kind in KINDS]
@@ -113,7 +120,7 @@ def _told(ask: Callable[[], object]) -> object:
         return type(error)
 
 
-def agree(make: Callable[[], GraphStore], clock: FrozenClock, examples: int) -> None:
+def agree(make: Callable[[], Graph], clock: FrozenClock, examples: int) -> None:
     """A fresh graph gives the same answers as the in-memory one, whatever happens to both."""
 
     def run(history: list[Step]) -> None:

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from unittest import SkipTest
 
 from ..errors import NotFoundError, ValidationError
-from ..ports import Clock, GraphStore
+from ..graph import Graph
+from ..ports import Clock
 from ..types.graph import Entity, Neighbour, Relationship
 from .contract import Room, refused
 from .fakes import MOMENT, FrozenClock
@@ -37,10 +38,10 @@ class Base(Room):
     histories = 30
     """How many random histories are compared with the in-memory graph."""
 
-    def make_graph(self, project_id: str, clock: Clock) -> GraphStore:
+    def make_graph(self, project_id: str, clock: Clock) -> Graph:
         raise NotImplementedError("say how an empty graph is made, below self.folder")
 
-    def open_again(self, project_id: str, clock: Clock) -> GraphStore:
+    def open_again(self, project_id: str, clock: Clock) -> Graph:
         """Another handle on the same graph after the first was closed."""
         raise SkipTest("does not outlive its handle")
 
@@ -53,7 +54,7 @@ class Base(Room):
         self.graph.close()
         super().teardown_method()
 
-    def _empty(self) -> GraphStore:
+    def _empty(self) -> Graph:
         self._make_folder()
         return self.make_graph("p", self.clock)
 

@@ -19,15 +19,14 @@ _SPEAKING = frozenset({"ask", "code", "architect", "context", "ok"})
 
 
 def read(reading: Reading, told: Told) -> Iterator[Piece]:
-    source = reading.source
-    gathering = Gathering(Format.AIDER, source.name, "")
+    gathering = Gathering(Format.AIDER, "")
     turn = _Turn(None)
     for _, line in lines(reading.chunks, told.damaged):
         started = STARTED.fullmatch(line)
         if started:
             yield from _all(gathering, [*turn.ends(told)])
             yield from gathering.end()
-            gathering = Gathering(Format.AIDER, source.name, started[1])
+            gathering = Gathering(Format.AIDER, started[1])
             turn = _Turn(_local(started[1]))
             continue
         yield from _all(gathering, [*turn.take(line, told)])

@@ -9,8 +9,8 @@ from typing import Any
 from ..reading.elements import Elements
 from ..reading.lines import lines, objects
 from ..reading.sources import Reading
-from ..types import Chat, Format, Message, Piece
-from .shape import Gathering, Lines, Told, assistant, dicts, mapping, moment, parts, said, session_of, text, user
+from ..types import Format, Message, Piece
+from .shape import Gathering, Lines, Told, assistant, dicts, mapping, moment, said, session_of, split_chat, text, user
 
 _LISTS = frozenset({"messages", "turns", "conversations"})
 _PERSONS = frozenset({"user", "human", "me", "you"})
@@ -43,51 +43,37 @@ def labelled(head: str) -> bool:
 
 def read(reading: Reading, told: Told) -> Iterator[Piece]:
     """A JSON text: a list of messages, or of conversations that have them."""
-    source = reading.source
-    gathering = Gathering(Format.CHAT, source.name, source.stem)
+    gathering = Gathering(Format.CHAT, reading.source.stem)
     for item in Elements(reading.chunks, told.damaged).read(_LISTS):
-        found = mapping(item.value)
         if item.number < 0:
             if item.key in ("id", "session_id"):
                 gathering.session = text(item.value)
             elif item.key == "title":
                 gathering.title = text(item.value)
-        elif dicts(found.get("messages")) or dicts(found.get("turns")):
-            yield from _conversation(found, source.name, f"{source.stem}:{item.number}", told)
-        elif (message := _message(found, told)) is not None:
-            yield from gathering.add(message)
-        elif not recognised(found):
-            told.damaged(f"element {item.number} (character {item.at:,})", "no message")
+        else:
+            place = f"element {item.number} (character {item.at:,})"
+            yield from _element(mapping(item.value), gathering, f"{reading.source.stem}:{item.number}", place, told)
     yield from gathering.end()
 
 
 def read_lines(reading: Reading, told: Told) -> Iterator[Piece]:
-    source = reading.source
-    gathering = Gathering(Format.CHAT, source.name, source.stem)
+    gathering = Gathering(Format.CHAT, reading.source.stem)
     for number, line in objects(reading.chunks, told.damaged):
-        if dicts(line.get("messages")) or dicts(line.get("turns")):
-            yield from _conversation(line, source.name, f"{source.stem}:{number}", told)
-        elif (message := _message(line, told)) is not None:
-            yield from gathering.add(message)
-        elif not recognised(line):
-            told.damaged(f"line {number:,}", "no message")
+        yield from _element(line, gathering, f"{reading.source.stem}:{number}", f"line {number:,}", told)
     yield from gathering.end()
 
 
-def _conversation(found: dict[str, Any], place: str, fallback: str, told: Told) -> Iterator[Piece]:
-    listed = dicts(found.get("messages")) or dicts(found.get("turns"))
-    messages = [message for one in listed if (message := _message(one, told)) is not None]
-    native = text(found.get("id")) or text(found.get("session_id")) or text(found.get("conversation_id"))
-    first = messages[0].text if messages else ""
-    for number, part in enumerate(parts(messages), 1):
-        yield Chat(
-            format=Format.CHAT,
-            session=session_of(Format.CHAT, native, fallback, first),
-            messages=part,
-            title=text(found.get("title")),
-            part=str(number),
-            place=place,
-        )
+def _element(found: dict[str, Any], gathering: Gathering, fallback: str, place: str, told: Told) -> Iterator[Piece]:
+    """A conversation, or a message of the one that is gathered."""
+    if listed := dicts(found.get("messages")) or dicts(found.get("turns")):
+        messages = [message for one in listed if (message := _message(one, told)) is not None]
+        native = text(found.get("id")) or text(found.get("session_id")) or text(found.get("conversation_id"))
+        session = session_of(Format.CHAT, native, fallback, messages[0].text if messages else "")
+        yield from split_chat(Format.CHAT, session, messages, text(found.get("title")))
+    elif (message := _message(found, told)) is not None:
+        yield from gathering.add(message)
+    elif not recognised(found):
+        told.damaged(place, "no message")
 
 
 def _message(found: dict[str, Any], told: Told) -> Message | None:
@@ -113,8 +99,7 @@ def _words(content: object) -> str:
 
 def read_text(reading: Reading, told: Told) -> Iterator[Piece]:
     """A text in which each turn begins with who speaks."""
-    source = reading.source
-    gathering = Gathering(Format.CHAT, source.name, source.stem)
+    gathering = Gathering(Format.CHAT, reading.source.stem)
     who, held = "", Lines()
     for _, line in lines(reading.chunks, told.damaged):
         found = LABEL.fullmatch(line)

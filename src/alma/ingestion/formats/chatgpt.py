@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...engine.text import digest
-from ..reading.elements import Elements
 from ..reading.sources import Reading
-from ..types import Chat, Document, Format, Message, Piece, Voice
-from .shape import Told, assistant, dicts, mapping, moment, parts, said, session_of, text, user
+from ..types import Document, Format, Message, Piece, Voice
+from .shape import Told, dicts, mapping, moment, read_elements, said, session_of, speak, split_chat, text
 
 _LISTS = frozenset({"conversations", "items", "data"})
 _SPOKEN = frozenset({"text", "multimodal_text"})
@@ -23,18 +22,9 @@ def recognised(value: object) -> bool:
 
 
 def read(reading: Reading, told: Told) -> Iterator[Piece]:
-    alone: dict[str, Any] = {}
     own = _Instructions()
-    name = reading.source.name
-    for item in Elements(reading.chunks, told.damaged).read(_LISTS):
-        if recognised(item.value):
-            yield from _conversation(item.value, name, told, own)
-        elif item.number >= 0:
-            told.damaged(f"element {item.number} (character {item.at:,})", "no conversation: it has no mapping")
-        else:
-            alone[item.key] = item.value
-    if recognised(alone):
-        yield from _conversation(alone, name, told, own)
+    for found in read_elements(reading, told, _LISTS, recognised, "no conversation: it has no mapping"):
+        yield from _conversation(found, told, own)
 
 
 class _Instructions:
@@ -43,7 +33,7 @@ class _Instructions:
     def __init__(self) -> None:
         self._known: set[str] = set()
 
-    def told(self, content: dict[str, Any], place: str) -> Iterator[Piece]:
+    def told(self, content: dict[str, Any]) -> Iterator[Piece]:
         parts = (text(content.get(name)).strip() for name in ("user_profile", "user_instructions"))
         words = "\n\n".join(filter(None, parts))
         known = digest(words)
@@ -56,32 +46,27 @@ class _Instructions:
             name="custom instructions",
             title="Custom instructions",
             text=words,
-            place=place,
             voice=Voice.PERSON,
         )
 
 
-def _conversation(found: dict[str, Any], name: str, told: Told, own: _Instructions) -> Iterator[Piece]:
+def _conversation(found: dict[str, Any], told: Told, own: _Instructions) -> Iterator[Piece]:
     nodes = {key: one for key, one in found["mapping"].items() if isinstance(one, dict)}
     current = _path(nodes, _leaf(nodes, found.get("current_node")))
     native = text(found.get("conversation_id")) or text(found.get("id"))
     title = text(found.get("title"))
     session = session_of(Format.CHATGPT, native, title, *current[:2])
-    yield from _custom(nodes, name, own)
-    yield from _chat(nodes, current, session, title, name, told)
+    for node in nodes.values():
+        content = mapping(mapping(node.get("message")).get("content"))
+        if content.get("content_type") == "user_editable_context":
+            yield from own.told(content)
+    yield from _chat(nodes, current, session, title, told)
     others = _branches(nodes, set(current))
     if not told.asked.branches:
         told.left("messages on other branches", sum(bool(_message(nodes[key])) for path in others for key in path))
         return
     for path in others:
-        yield from _chat(nodes, path, f"{session}~{digest(path[-1])[:8]}", title, name, told)
-
-
-def _custom(nodes: dict[str, dict[str, Any]], name: str, own: _Instructions) -> Iterator[Piece]:
-    for node in nodes.values():
-        content = mapping(mapping(node.get("message")).get("content"))
-        if content.get("content_type") == "user_editable_context":
-            yield from own.told(content, name)
+        yield from _chat(nodes, path, f"{session}~{digest(path[-1])[:8]}", title, told)
 
 
 def _leaf(nodes: dict[str, dict[str, Any]], current: object) -> str:
@@ -117,19 +102,14 @@ def _branches(nodes: dict[str, dict[str, Any]], known: set[str]) -> list[list[st
     return found
 
 
-def _chat(
-    nodes: dict[str, dict[str, Any]], path: list[str], session: str, title: str, name: str, told: Told
-) -> Iterator[Piece]:
-    messages = [message for key in path if (message := _heard(nodes[key], told)) is not None]
-    for number, part in enumerate(parts(messages), 1):
-        yield Chat(format=Format.CHATGPT, session=session, messages=part, title=title, part=str(number), place=name)
-
-
-def _heard(node: dict[str, Any], told: Told) -> Message | None:
-    message = _message(node)
-    if message is None and said(_words(mapping(node.get("message")))):
-        told.left("calls and outputs of tools, and lines of the host")
-    return message
+def _chat(nodes: dict[str, dict[str, Any]], path: list[str], session: str, title: str, told: Told) -> Iterator[Piece]:
+    messages = []
+    for key in path:
+        if message := _message(nodes[key]):
+            messages.append(message)
+        elif said(_words(mapping(nodes[key].get("message")))):
+            told.left("calls and outputs of tools, and lines of the host")
+    return split_chat(Format.CHATGPT, session, messages, title)
 
 
 def _message(node: dict[str, Any]) -> Message | None:
@@ -138,18 +118,10 @@ def _message(node: dict[str, Any]) -> Message | None:
     if mapping(found.get("metadata")).get("is_visually_hidden_from_conversation") is True:
         return None
     content = mapping(found.get("content"))
-    if (text(content.get("content_type")) or "text") not in _SPOKEN or found.get("recipient", "all") not in (
-        "all",
-        None,
-    ):
+    is_spoken = (text(content.get("content_type")) or "text") in _SPOKEN
+    if not is_spoken or found.get("recipient") not in ("all", None):
         return None
-    words = _words(found)
-    at, id = moment(found.get("create_time")), text(found.get("id"))
-    if not said(words):
-        return None
-    if role == "user":
-        return user(words, at, id)
-    return assistant(words, at, id) if role == "assistant" else None
+    return speak(role, _words(found), moment(found.get("create_time")), text(found.get("id")))
 
 
 def _words(message: dict[str, Any]) -> str:

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...engine.text import digest
-from ..reading.elements import Elements
 from ..reading.sources import Reading
-from ..types import Chat, Document, Format, Message, Piece
-from .shape import Told, assistant, dicts, moment, parts, said, session_of, text, user
+from ..types import Document, Format, Piece
+from .shape import Told, dicts, moment, read_elements, said, session_of, speak, split_chat, text
 
 _LISTS = frozenset({"conversations", "projects"})
 
@@ -26,38 +25,23 @@ def _is_project(value: dict[str, Any]) -> bool:
 
 
 def read(reading: Reading, told: Told) -> Iterator[Piece]:
-    alone: dict[str, Any] = {}
-    name = reading.source.name
-    for item in Elements(reading.chunks, told.damaged).read(_LISTS):
-        if recognised(item.value):
-            yield from _one(item.value, name, told)
-        elif item.number >= 0:
-            told.damaged(f"element {item.number} (character {item.at:,})", "neither a conversation nor a project")
-        else:
-            alone[item.key] = item.value
-    if recognised(alone):
-        yield from _one(alone, name, told)
+    for found in read_elements(reading, told, _LISTS, recognised, "neither a conversation nor a project"):
+        yield from _project(found) if _is_project(found) else _conversation(found, told)
 
 
-def _one(found: dict[str, Any], name: str, told: Told) -> Iterator[Piece]:
-    if _is_project(found):
-        yield from _project(found, name)
-    else:
-        yield from _conversation(found, name, told)
-
-
-def _conversation(found: dict[str, Any], name: str, told: Told) -> Iterator[Piece]:
+def _conversation(found: dict[str, Any], told: Told) -> Iterator[Piece]:
     everything = dicts(found["chat_messages"])
     current = _current(everything, text(found.get("current_leaf_message_uuid")))
     title = text(found.get("name"))
     first = _words(everything[0]) if everything else ""
     session = session_of(Format.CLAUDE_AI, found.get("uuid"), title, first)
     told.left("messages on other branches", len(everything) - len(current))
-    messages = [message for one in current if (message := _message(one)) is not None]
-    for number, part in enumerate(parts(messages), 1):
-        yield Chat(format=Format.CLAUDE_AI, session=session, messages=part, title=title, part=str(number), place=name)
+    messages = [
+        speak(one.get("sender"), _words(one), moment(one.get("created_at")), text(one.get("uuid"))) for one in current
+    ]
+    yield from split_chat(Format.CLAUDE_AI, session, filter(None, messages), title)
     for one in current:
-        yield from _attachments(one, name, told)
+        yield from _attachments(one, told)
 
 
 def _current(messages: list[dict[str, Any]], leaf: str) -> list[dict[str, Any]]:
@@ -78,22 +62,12 @@ def _current(messages: list[dict[str, Any]], leaf: str) -> list[dict[str, Any]]:
     return path[::-1]
 
 
-def _message(found: dict[str, Any]) -> Message | None:
-    words, at, id = _words(found), moment(found.get("created_at")), text(found.get("uuid"))
-    if not said(words):
-        return None
-    sender = found.get("sender")
-    if sender in ("human", "user"):
-        return user(words, at, id)
-    return assistant(words, at, id) if sender == "assistant" else None
-
-
 def _words(found: dict[str, Any]) -> str:
     blocks = [text(one.get("text")) for one in dicts(found.get("content")) if one.get("type", "text") == "text"]
     return "\n\n".join(filter(said, blocks)) or text(found.get("text"))
 
 
-def _attachments(message: dict[str, Any], name: str, told: Told) -> Iterator[Piece]:
+def _attachments(message: dict[str, Any], told: Told) -> Iterator[Piece]:
     for one in dicts(message.get("attachments")):
         content = text(one.get("extracted_content"))
         title = text(one.get("file_name")) or "attachment"
@@ -106,12 +80,11 @@ def _attachments(message: dict[str, Any], name: str, told: Told) -> Iterator[Pie
             name=title,
             title=title,
             text=content,
-            place=name,
             at=moment(message.get("created_at")),
         )
 
 
-def _project(found: dict[str, Any], name: str) -> Iterator[Piece]:
+def _project(found: dict[str, Any]) -> Iterator[Piece]:
     title = text(found.get("name")) or "project"
     template = {"filename": f"{title}: instructions", "content": found.get("prompt_template")}
     for one in [template, *dicts(found["docs"])]:
@@ -124,6 +97,5 @@ def _project(found: dict[str, Any], name: str) -> Iterator[Piece]:
                 name=file,
                 title=f"{title}: {file}" if title not in file else file,
                 text=content,
-                place=name,
                 at=moment(one.get("created_at")),
             )

@@ -33,8 +33,7 @@ def recognised(line: dict[str, Any]) -> bool:
 
 
 def read(reading: Reading, told: Told) -> Iterator[Piece]:
-    name = reading.source.name
-    gathering = Gathering(Format.CLAUDE_CODE, name, reading.source.stem)
+    gathering = Gathering(Format.CLAUDE_CODE, reading.source.stem)
     for _, line in objects(reading.chunks, told.damaged):
         if title := text(line.get(_TITLES.get(text(line.get("type")), ""))).strip():
             gathering.title = title

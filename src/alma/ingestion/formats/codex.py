@@ -69,14 +69,13 @@ class _Echoes:
 
 
 def read(reading: Reading, told: Told) -> Iterator[Piece]:
-    source = reading.source
-    gathering = Gathering(Format.CODEX, source.name, source.stem)
+    gathering = Gathering(Format.CODEX, reading.source.stem)
     echoes = _Echoes()
     for _, line in objects(reading.chunks, told.damaged):
         if _from_history(line):
             if text(line["session_id"]) != gathering.session:
                 yield from gathering.end()
-                gathering = Gathering(Format.CODEX, source.name, source.stem)
+                gathering = Gathering(Format.CODEX, reading.source.stem)
                 gathering.session = text(line["session_id"])
             yield from gathering.add(user(text(line["text"]), moment(line["ts"])))
             continue

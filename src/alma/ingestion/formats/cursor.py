@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..reading.lines import LIMIT, Bad, parsed
-from ..types import Chat, Format, Message, Piece
-from .shape import Told, assistant, dicts, mapping, moment, parts, said, session_of, text, user
+from ..types import Format, Message, Piece
+from .shape import Told, assistant, dicts, mapping, moment, said, session_of, split_chat, text, user
 
 _TABLES = ("cursorDiskKV", "ItemTable")
 _OLD_CHATS = "workbench.panel.aichat.view.aichat.chatdata"
@@ -60,7 +60,7 @@ def read(path: Path, name: str, told: Told) -> Iterator[Piece]:
         with closing(_opened(path)) as database:
             for table in tables(path):
                 if table == "cursorDiskKV":
-                    yield from _composers(database, name, told)
+                    yield from _composers(database, told)
                 else:
                     yield from _items(database, name, told)
     except _FAULTS as error:
@@ -84,14 +84,14 @@ def _value(database: sqlite3.Connection, table: str, key: str, told: Told) -> An
     return value
 
 
-def _composers(database: sqlite3.Connection, name: str, told: Told) -> Iterator[Piece]:
+def _composers(database: sqlite3.Connection, told: Told) -> Iterator[Piece]:
     rows = database.execute("SELECT key FROM cursorDiskKV WHERE key >= 'composerData:' AND key < 'composerData;'")
     for (key,) in rows:
         found = mapping(_value(database, "cursorDiskKV", str(key), told))
         id = text(found.get("composerId")) or str(key).partition(":")[2]
         title = text(found.get("name")) or text(found.get("subtitle"))
         messages = list(_bubbles(database, id, found, told))
-        yield from _chats(id, title, messages, name)
+        yield from _chats(id, title, messages)
 
 
 def _bubbles(database: sqlite3.Connection, id: str, found: dict[str, Any], told: Told) -> Iterator[Message]:
@@ -113,14 +113,14 @@ def _items(database: sqlite3.Connection, name: str, told: Told) -> Iterator[Piec
     old = mapping(_value(database, "ItemTable", _OLD_CHATS, told))
     for tab in dicts(old.get("tabs")):
         messages = [_old(bubble) for bubble in dicts(tab.get("bubbles")) if said(_old_words(bubble))]
-        yield from _chats(text(tab.get("tabId")), text(tab.get("chatTitle")), messages, name)
+        yield from _chats(text(tab.get("tabId")), text(tab.get("chatTitle")), messages)
     sessions = _value(database, "ItemTable", _REQUESTS, told)
     for session in dicts(sessions):
         messages = [message for one in dicts(session.get("requests")) for message in _exchange(one)]
-        yield from _chats(text(session.get("sessionId")), text(session.get("customTitle")), messages, name)
+        yield from _chats(text(session.get("sessionId")), text(session.get("customTitle")), messages)
     prompts = [user(text(one.get("text"))) for one in dicts(_value(database, "ItemTable", _PROMPTS, told))]
     folder = name.replace("\\", "/").rsplit("/", 2)[-2:][0]
-    yield from _chats(f"prompts:{folder}", "Prompts", [one for one in prompts if said(one.text)], name)
+    yield from _chats(f"prompts:{folder}", "Prompts", [one for one in prompts if said(one.text)])
 
 
 def _old_words(bubble: dict[str, Any]) -> str:
@@ -142,14 +142,6 @@ def _exchange(request: dict[str, Any]) -> Iterator[Message]:
         yield assistant(answer, moment(request.get("timestamp")))
 
 
-def _chats(id: str, title: str, messages: list[Message], name: str) -> Iterator[Piece]:
+def _chats(id: str, title: str, messages: list[Message]) -> Iterator[Piece]:
     first = messages[0].text if messages else ""
-    for number, part in enumerate(parts(messages), 1):
-        yield Chat(
-            format=Format.CURSOR,
-            session=session_of(Format.CURSOR, id, first),
-            messages=part,
-            title=title,
-            part=str(number),
-            place=name,
-        )
+    return split_chat(Format.CURSOR, session_of(Format.CURSOR, id, first), messages, title)

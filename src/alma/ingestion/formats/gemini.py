@@ -40,8 +40,7 @@ def recognised_object(keys: frozenset[str]) -> bool:
 
 def read(reading: Reading, told: Told) -> Iterator[Piece]:
     """A JSON text: a recorded chat, a checkpoint or the log."""
-    source = reading.source
-    gathering = Gathering(Format.GEMINI, source.name, source.stem)
+    gathering = Gathering(Format.GEMINI, reading.source.stem)
     for item in Elements(reading.chunks, told.damaged).read(_LISTS):
         if item.number < 0:
             if item.key == "sessionId":
@@ -52,7 +51,7 @@ def read(reading: Reading, told: Told) -> Iterator[Piece]:
         found = mapping(item.value)
         if "messageId" in found and text(found.get("sessionId")) != gathering.session:
             yield from gathering.end()
-            gathering = Gathering(Format.GEMINI, source.name, source.stem)
+            gathering = Gathering(Format.GEMINI, reading.source.stem)
             gathering.session = text(found.get("sessionId"))
         message = _message(found, told)
         if message is not None:
@@ -62,8 +61,7 @@ def read(reading: Reading, told: Told) -> Iterator[Piece]:
 
 def read_lines(reading: Reading, told: Told) -> Iterator[Piece]:
     """The newer recording: a message is written again in full whenever something is added to it."""
-    source = reading.source
-    gathering = Gathering(Format.GEMINI, source.name, source.stem)
+    gathering = Gathering(Format.GEMINI, reading.source.stem)
     held = _Held()
     for _, line in objects(reading.chunks, told.damaged):
         if "$rewindTo" in line:

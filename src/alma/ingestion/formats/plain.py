@@ -46,7 +46,6 @@ def _part(reading: Reading, format: Format, known_as: str, voice: Voice, words: 
         title=known_as,
         text=words,
         part=str(number),
-        place=source.name,
         at=source.modified,
         voice=voice,
     )

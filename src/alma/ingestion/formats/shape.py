@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from ...engine.text import digest
+from ..reading.elements import Elements
+from ..reading.sources import Reading
 from ..types import Chat, Format, Message, Piece, Voice
 
 PART_MESSAGES = 200
@@ -65,18 +67,16 @@ def moment(value: object) -> datetime | None:
         if abs(seconds) > 1e8 * unit:
             seconds /= unit
             break
-    if not _FIRST < seconds < _LAST:
-        return None
-    return _in_range(lambda: datetime.fromtimestamp(seconds, UTC))
+    return _in_range(lambda: datetime.fromtimestamp(seconds, UTC)) if _FIRST < seconds < _LAST else None
 
 
 def _read_moment(value: str) -> datetime | None:
     if re.fullmatch(r"\d{9,17}(?:\.\d{1,9})?", value):
         return moment(float(value))
     read = _in_range(lambda: datetime.fromisoformat(value))
-    if read is None:
-        return None
-    return _in_range(lambda: read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC))
+    if read is None or read.tzinfo is None:
+        return None if read is None else read.replace(tzinfo=UTC)
+    return _in_range(lambda: read.astimezone(UTC))
 
 
 def _in_range(make: Callable[[], datetime]) -> datetime | None:
@@ -108,6 +108,13 @@ def assistant(words: str, at: datetime | None = None, id: str = "") -> Message:
     return Message(speaker="assistant", text=words, voice=Voice.ASSISTANT, at=at, id=id)
 
 
+def speak(role: object, words: str, at: datetime | None = None, id: str = "") -> Message | None:
+    """Return what a person or an assistant said; None when neither did, or nothing."""
+    if not said(words) or role not in ("user", "human", "assistant"):
+        return None
+    return assistant(words, at, id) if role == "assistant" else user(words, at, id)
+
+
 class Lines:
     """The lines of what somebody is saying; `full` when that is so much that it is better given out."""
 
@@ -132,30 +139,41 @@ class Lines:
         return "\n".join(held[:last]).strip("\n")
 
 
-def parts(messages: list[Message]) -> Iterator[list[Message]]:
-    """In pieces of a size that can be written at once."""
-    held: list[Message] = []
-    size = 0
+def split_chat(format: Format, session: str, messages: Iterable[Message], title: str) -> Iterator[Piece]:
+    """Yield a conversation in parts of a size that can be written at once."""
+    gathering = Gathering(format, "")
+    gathering.name, gathering.title = session, title
     for message in messages:
-        held.append(message)
-        size += len(message.text)
-        if len(held) >= PART_MESSAGES or size >= PART_CHARS:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
+        yield from gathering.add(message)
+    yield from gathering.end()
+
+
+def read_elements(
+    reading: Reading, told: Told, lists: frozenset[str], is_known: Callable[[object], bool], complaint: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the objects of an export that are known: in a list, in a list of an object, or one that stands alone."""
+    alone: dict[str, Any] = {}
+    for item in Elements(reading.chunks, told.damaged).read(lists):
+        if is_known(item.value):
+            yield item.value
+        elif item.number >= 0:
+            told.damaged(f"element {item.number} (character {item.at:,})", complaint)
+        else:
+            alone[item.key] = item.value
+    if is_known(alone):
+        yield alone
 
 
 class Gathering:
     """The messages of one conversation as they come; full parts are given out on the way."""
 
-    def __init__(self, format: Format, place: str, fallback: str, metadata: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, format: Format, fallback: str) -> None:
         self.session: object = None
+        self.name = ""
+        """Of the session, where it is known in full."""
         self.title = ""
         self._format = format
-        self._place = place
         self._fallback = fallback
-        self._metadata = dict(metadata or {})
         self._first = ""
         self._held: list[Message] = []
         self._size = 0
@@ -169,21 +187,17 @@ class Gathering:
         self._held.append(message)
         self._size += len(message.text)
         if len(self._held) >= PART_MESSAGES or self._size >= PART_CHARS:
-            yield from self._give()
+            yield from self.end()
 
     def end(self) -> Iterator[Piece]:
-        if self._held:
-            yield from self._give()
-
-    def _give(self) -> Iterator[Piece]:
+        if not self._held:
+            return
         held, self._held, self._size = self._held, [], 0
         self._part += 1
         yield Chat(
             format=self._format,
-            session=session_of(self._format, self.session, self._fallback, self._first),
+            session=self.name or session_of(self._format, self.session, self._fallback, self._first),
             messages=held,
             title=self.title,
             part=str(self._part),
-            place=self._place,
-            metadata=self._metadata,
         )

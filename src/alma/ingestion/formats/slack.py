@@ -69,7 +69,7 @@ def roster(source: Source | None, asked: str) -> Roster:
 def read(reading: Reading, told: Told, who: Roster) -> Iterator[Piece]:
     place = reading.source.name
     folders = place.replace("\\", "/").rsplit("/", 2)
-    day = _Day(folders[-2] if len(folders) > 1 else "", reading.source.stem, place)
+    day = _Day(folders[-2] if len(folders) > 1 else "", reading.source.stem)
     for item in Elements(reading.chunks, told.damaged).read(frozenset({"messages"})):
         if not isinstance(item.value, dict):
             told.damaged(f"element {item.number} (character {item.at:,})", "no message")
@@ -83,8 +83,8 @@ def read(reading: Reading, told: Told, who: Roster) -> Iterator[Piece]:
 class _Day:
     """What was said in a channel on one day: by thread, and the rest."""
 
-    def __init__(self, channel: str, day: str, place: str) -> None:
-        self._channel, self._day, self._place = channel, day, place
+    def __init__(self, channel: str, day: str) -> None:
+        self._channel, self._day = channel, day
         self._held: dict[str, list[Message]] = {}
         self._count = self._size = self._part = 0
 
@@ -110,7 +110,6 @@ class _Day:
                 messages=messages,
                 title=f"#{self._channel}: {about}" if self._channel else about,
                 part=f"{self._day}:{self._part}",
-                place=self._place,
             )
 
 

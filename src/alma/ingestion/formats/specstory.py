@@ -55,8 +55,7 @@ def _cursor_header(line: str) -> _Speaks | None:
 
 
 def _read(reading: Reading, told: Told, format: Format, header: Callable[[str], _Speaks | None]) -> Iterator[Piece]:
-    source = reading.source
-    gathering = Gathering(format, source.name, source.stem)
+    gathering = Gathering(format, reading.source.stem)
     speaks: _Speaks | None = None
     begun: datetime | None = None
     held = Lines()
