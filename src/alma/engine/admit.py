@@ -199,7 +199,7 @@ class _Batch:
         if known.id in self._fresh:
             return replace(known, tags=tags)
         may_change = draft.provenance.trust is not Trust.UNTRUSTED and self._engine.may_activate(known)
-        # Deleted, and said again by somebody else: it waits for a person, however often it is said.
+        # Deleted before, and now stated by somebody else: it stays a candidate until a person accepts it.
         is_unwanted = draft.key in self._buried and draft.provenance.origin is not Origin.USER
         status = Status.ACTIVE if may_change and not is_unwanted else known.status
         # Said by somebody who is trusted more, it is theirs.

@@ -136,7 +136,7 @@ def _find_opposed(groups: Groups, group: Record, kind: str) -> list[Record]:
 
 
 def _overrule(engine: Engine, groups: Groups, opposed: Sequence[Record]) -> list[Record]:
-    """Of the same strategy there is never a recommendation and a warning at once: what is told now holds."""
+    """Archive the opposite lesson of a strategy that is now recommended or warned of: it never has both."""
     for held in opposed:
         groups.put(replace(held, status=Status.ARCHIVED))
     return [change(engine, held, "overruled", before={"status": str(held.status)}) for held in opposed]

@@ -1,6 +1,6 @@
 """What a model is asked about a coding session, how far each session was read, and what its answer changes.
 
-A model proposes. Each proposal was checked by `ModelReader`: its quote stands in the person's own words. Here it
+A model proposes. `ModelReader` has checked that its quote occurs in the person's own words. Here it
 refines the rule that the local reader made of the same turn, repeats or replaces a rule that is known, or becomes a new
 rule. All changes of one reading are stored in one transaction with the mark of how far the session was read.
 """
@@ -440,7 +440,7 @@ class _Changes:
                 self._updates[one.id] = (revise(self._engine, one, status=Status.ARCHIVED), line)
 
     def _count_violations(self, taught: Sequence[Taught], changed: dict[str, Record]) -> None:
-        """Count a rule as violated that had been shown in the session and was said again."""
+        """Count a rule as violated if it was shown in the session and the person had to repeat it."""
         shown = {rule for one in self._part.story.shown for rule in one.rules}
         for one in taught:
             record = one.record

@@ -53,7 +53,7 @@ class Graph:
         return self.add_many([entity])[0][0]
 
     def add_relationship(self, relationship: Relationship, *, supersede: bool = False) -> Relationship:
-        """The relationship as it is held now; the same said again is confirmed, not doubled.
+        """Return the stored relationship; stating the same one again confirms it and adds no second.
 
         With `supersede` the others of this subject and type end where it begins.
         """

@@ -140,7 +140,7 @@ def timely(rules: list[Rule], settings: Settings) -> Telling:
 
 
 def playbook_text(place: Place, project: str, session: str, folder: str = "") -> str:
-    """What a session that starts in this folder is told; with what was said in this one, if one is named."""
+    """Return the text that a session in this folder starts with, including the rules of `session` if one is named."""
     from . import settings
     from .claude_md import Items
 

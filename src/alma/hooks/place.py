@@ -48,7 +48,7 @@ class Place:
 
     @property
     def model_notice(self) -> str:
-        """A file that says: the person was told how to let Claude read sessions."""
+        """Exists once the person was shown how to let Claude read sessions."""
         return os.path.join(self.home, "model-notice")
 
     @property
