@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 from collections import namedtuple
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -165,7 +166,7 @@ def test_damage_in_the_middle(config: Path) -> None:
 
 
 def test_a_row_that_is_not_json(config: Path) -> None:
-    with sqlite3.connect(config.parent / "alma.db") as db:
+    with closing(sqlite3.connect(config.parent / "alma.db")) as db, db:
         db.execute("UPDATE record SET body = '{' WHERE id = (SELECT max(id) FROM record)")
     db.close()
     broken = failed(config)
@@ -173,7 +174,7 @@ def test_a_row_that_is_not_json(config: Path) -> None:
 
 
 def test_a_store_of_a_newer_alma(config: Path) -> None:
-    with sqlite3.connect(config.parent / "alma.db") as db:
+    with closing(sqlite3.connect(config.parent / "alma.db")) as db, db:
         db.execute("PRAGMA user_version = 999")
     db.close()
     assert failed(config)["store"].fix.startswith("update alma: git pull")

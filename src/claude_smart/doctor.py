@@ -14,6 +14,7 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,7 +110,7 @@ def _python() -> Step:
 
 def _sqlite() -> Step:
     try:
-        with sqlite3.connect(":memory:") as db:
+        with closing(sqlite3.connect(":memory:")) as db:
             db.execute("CREATE VIRTUAL TABLE t USING fts5 (x)")
     except sqlite3.OperationalError as error:
         return Step("SQLite", False, f"{sqlite3.sqlite_version}: {error}", "use a Python whose SQLite has FTS5")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def test_a_damaged_store_stops_nothing(person: Person) -> None:
 
 def test_a_store_of_a_later_version_is_not_to_be_erased(person: Person) -> None:
     person.types("tag", "Use tabs")
-    with sqlite3.connect(person.place.db) as db:
+    with closing(sqlite3.connect(person.place.db)) as db, db:
         db.execute("PRAGMA user_version = 99")
     db.close()
     assert "update this one" in looked(person)["store"]["fix"]

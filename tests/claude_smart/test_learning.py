@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def test_a_damaged_store_is_told_in_one_line(person: Person, command: list[str])
 
 def test_a_store_of_a_later_version_is_left_alone(person: Person) -> None:
     person.types("tag", "Use tabs")
-    with sqlite3.connect(person.place.db) as db:
+    with closing(sqlite3.connect(person.place.db)) as db, db:
         db.execute("PRAGMA user_version = 99")
     db.close()
     assert "format 99" in person.fails("show")
