@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alma.reading.local import LocalReader
@@ -70,6 +70,7 @@ _PIECES = (
 
 
 @given(st.lists(st.sampled_from(_PIECES), max_size=60).map("".join) | st.text(max_size=300))
+@example(". fix the bug")
 def test_any_request_can_be_read(prompt: str) -> None:
     for at, task in enumerate(plan(prompt).tasks):
         assert task.title.strip()

@@ -52,8 +52,7 @@ def plan_tasks(prompt: str) -> Plan:
     # Sections are tasks where nothing in them asks for one.
     drafts = parser.tasks or (parser.sections if len(parser.sections) > 1 else [])
     if not drafts and not parser.constraints and _WORD.search(text):
-        sentences = _SENTENCE_END.split(text)
-        drafts = [_Draft(next((one for one in sentences if _make_title(one)), text), [text])]
+        drafts = [_Draft(text, [text])]
     if len(drafts) > _MAX_TASKS:
         rest = drafts[_MAX_TASKS - 1 :]
         lines = [f"- {line}" for draft in rest for line in draft.lines]
@@ -186,7 +185,7 @@ def _is_boundary(masked: str, start: int, found: re.Match[str]) -> bool:
         return False
     if "then" in found[0] or ";" in found[0]:
         return True
-    if before[-1] in _words("verbs") or (len(after) > 1 and after[1] in ("and", "or")):
+    if not before or before[-1] in _words("verbs") or (len(after) > 1 and after[1] in ("and", "or")):
         return False
     # "a script to read and print", "a form that lets users log in and …": the verb belongs to the inner clause.
     if any(word in ("that", "which", "who", "if", "when") for word in before) or any(
@@ -224,6 +223,8 @@ def _is_constraint(text: str, *, is_sentence: bool = False) -> bool:
 
 
 def _make_title(text: str) -> str:
-    line = " ".join(_SENTENCE_END.split(text.strip(), maxsplit=1)[0].split()).rstrip(".;,:")
+    """Return the first sentence that has a word, as one line."""
+    sentence = next((one for one in _SENTENCE_END.split(text) if _WORD.search(one)), text)
+    line = " ".join(sentence.split()).rstrip(".;,:")
     line = line[:1].upper() + line[1:]
     return line if len(line) <= _TITLE_CHARS else line[: _TITLE_CHARS - 1].rstrip() + "…"
