@@ -115,8 +115,8 @@ def _aged(engine: Engine, days: int) -> None:
 def erase_from_journals(place: Place, project: str, is_meant: Callable[[str], bool]) -> int:
     """Blank the journal lines of a project, or of all (EVERYWHERE), that hold a text that is meant; return how many.
 
-    A line keeps its length: how far a journal was read is counted in bytes, and a hook may be appending to it. To be
-    called by whoever holds the drain lock.
+    A line keeps its length: how far a journal was read is counted in bytes, and a hook may be appending to it. The
+    caller must hold the drain lock.
     """
     blanked = 0
     for path in own_files(place, ".jsonl", DONE):

@@ -58,7 +58,7 @@ def find_entities(text: str, speaker: str = "") -> Entities:
 
 
 def _is_misplaced(known: str, expected: str) -> bool:
-    """Return whether a place is said to do what people do, or the other way round: "Maria from Oslo" works nowhere."""
+    """Return whether a relation has a place where it needs a person or organisation, or the other way round."""
     return bool(expected) and known not in (expected, _THING) and "place" in (known, expected)
 
 

@@ -1,4 +1,4 @@
-"""Finds what a conversation tells without a model: only what is said in one of the plain forms of memory_forms.yaml.
+"""Finds memories in a conversation without a model, by the plain sentence forms of memory_forms.yaml.
 
 A sentence must match a form as a whole. Questions, guesses, conditions, quotations, pasted text, and text that is
 handed over to be worked on give nothing. Of an assistant only reports of its own work are read.

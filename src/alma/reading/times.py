@@ -39,7 +39,7 @@ class Window:
     start: datetime
     end: datetime
     soft: bool
-    """The words are vague: what lies just outside may be meant as well."""
+    """Whether the wording is vague, so that times just outside the window also match."""
     place: tuple[int, int]
     leads: frozenset[str] = frozenset()
     is_relative: bool = False

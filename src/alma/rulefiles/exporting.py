@@ -159,7 +159,7 @@ def _compose_page(engine: Engine, where: files.Place, front: str, wanted: Wanted
 
 
 def _list_places(items: Sequence[Item], entries: Sequence[Entry]) -> list[str]:
-    """Return the ids of the entries that stand in the file, in its order: matched by id, else by their words."""
+    """Return the ids of the entries in the file, in file order, matched by id or, failing that, by text."""
     by_id = {one.id: one for one in entries}
     by_words = {one.digest: one for one in entries}
     matches = (by_id.get(item.id) or by_words.get(_digest(item, MemoryType.RULE)) for item in items)
