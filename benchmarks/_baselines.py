@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from alma.engine.text import passages
+from alma.text import passages
 from alma.types import speech
 from alma.types.vector import Vector
 

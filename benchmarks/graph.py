@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from alma.engine.text import content_words, is_common, stem
 from alma.errors import ALMAError
 from alma.graph import Entity, EntityExtractor, Graph, Relationship, create_graph_store
+from alma.text import content_words, is_common, stem
 
 from ._data import Data, DataError, Haystack, Question, limited, locomo
 from ._embedder import Remembering, finishing

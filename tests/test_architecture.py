@@ -23,7 +23,7 @@ BELOW_APP = {
     "embedders",
     "models",
     "domains",
-    "folders",
+    "files",
     "trust_register",
     "git_index",
 }
@@ -40,24 +40,24 @@ FEATURES = {
     "session",
     "workflow",
 }
+# What every layer may use: it imports nothing else of alma.
+BASE = {"errors", "forks", "text", "files"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     # What a fork waits for; needed wherever there is a lock.
     "forks": set(),
     # Loaded by hooks, which cannot wait for all of `types`.
-    "unspaced": set(),
-    "types": {"errors", "forks", "unspaced"},
+    "text": set(),
+    "types": {"errors", "forks", "text"},
     "ports": {"types", "errors"},
-    # The folder that holds a memory, and whether its user trusts it.
-    "folders": set(),
-    "file_changes": {"errors"},
+    "files": {"errors"},
     "trust_register": {"errors", "git_index"},
     "git_index": set(),
-    "stores": {"forks", "folders", "ports", "types", "errors"},
+    "stores": {"forks", "files", "ports", "types", "errors"},
     "retry_after": set(),
     "embedders": {"forks", "retry_after", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
-    "engine": {"forks", "unspaced", "reading", "ports", "types", "errors"},
+    "engine": {"forks", "text", "reading", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
     "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
     "progress": {"opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
@@ -79,7 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "context": {"engine", "types", "errors", "arguments", "core"},
     "confidence": {"engine", "ports", "types", "errors", "arguments", "core"},
     "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "arguments", "progress", "core", "app"},
-    "graph": {"opening", "reading", "engine", "ports", "types", "errors", "folders", "core", "app"},
+    "graph": {"opening", "reading", "engine", "ports", "types", "errors", "files", "core", "app"},
     "ingestion": {"opening", "engine", "ports", "types", "errors", "arguments", "extraction", "graph", "core", "app"},
     "rulefiles": {"opening", "reading", "engine", "ports", "types", "errors", "arguments", "core", "app"},
     # How a feature comes by a memory that it was not given.
@@ -96,18 +96,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": BELOW_APP,
     "doctor": BELOW_APP | {"app"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
-    "models": {"engine", "ports", "types", "errors", "folders", "retry_after"},
+    "models": {"engine", "ports", "types", "errors", "files", "retry_after"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
     "hooks": {"app", "config", "core", "engine", "models", "ports", "types", "errors"},
     "api": FEATURES | {"app", "models", "core", "engine", "ports", "types", "errors"},
     "mcp": {
-        *("jsonc", "file_changes", "listening", "connections", "folders", "trust_register"),
+        *("jsonc", "files", "listening", "connections", "files", "trust_register"),
         *("api", "app", "config", "core", "types", "errors"),
     },
     "http": {
-        *("listening", "connections", "folders", "trust_register", "api", "app", "config", "core", "types", "errors"),
+        *("listening", "connections", "files", "trust_register", "api", "app", "config", "core", "types", "errors"),
     },
-    "cli": {"mcp", "http", "api", "app", "config", "core", "doctor", "folders", "trust_register", "types", "errors"},
+    "cli": {"mcp", "http", "api", "app", "config", "core", "doctor", "files", "trust_register", "types", "errors"},
 }
 # The engine's steps run one way: nothing later calls anything earlier.
 STANDARD_ONLY = {"types", "errors", "forks"}
@@ -163,7 +163,7 @@ def violations(file: Path, source: Path = SOURCE) -> list[str]:
         parts = name.split(".")
         if parts[0] != "alma" or len(parts) < 2 or parts[1] == own or own.startswith("__"):
             continue
-        if parts[1] not in MAY_IMPORT.get(own, set()) or (early and (own, parts[1]) in LATE):
+        if parts[1] not in MAY_IMPORT.get(own, set()) | BASE or (early and (own, parts[1]) in LATE):
             found.append(f"{file.relative_to(source)} ({own}) imports {name}")
     return found
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from . import arguments
-from .engine import admit, edit, episodes, facts, judge, rules, validate
+from .engine import edit, episodes, facts, judge, rules, transaction, validate
 from .engine.context import Encoder, Engine
 from .engine.distil.learn import learn as learn_episodes
 from .engine.drafts import Draft, Statement
@@ -401,7 +401,7 @@ class ALMA:
             made = dict(zip([*told, *stated, *taught], [*first, *second, *rule_records], strict=True))
             return [made[at] for at in range(len(proposed))], [*changed, *changed_too, *ruled]
 
-        return admit.commit(self.engine, attempt)
+        return transaction.commit(self.engine, attempt)
 
     # -- single memories
 

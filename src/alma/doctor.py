@@ -26,7 +26,7 @@ from .config import Config
 from .core import ALMA
 from .embedders import registry as embedders
 from .embedders.local import EXTRA
-from .engine import admit
+from .engine import transaction
 from .engine.settings import Settings
 from .engine.upkeep import reindex
 from .errors import (
@@ -95,7 +95,7 @@ def _checks(config_path: str | PathLike[str] | None) -> Iterator[Check]:
 
 def embedded_by(alma: ALMA) -> str:
     """The embedder that made a store's vectors; empty when there are none."""
-    held = admit.marker(alma.engine)
+    held = transaction.marker(alma.engine)
     return "" if held is None else str(held.body["value"])
 
 

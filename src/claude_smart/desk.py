@@ -148,7 +148,7 @@ def _words(record: Record) -> str:
 
 
 def _by_words(found: list[Record], wanted: str) -> list[Record]:
-    from alma.engine.text import stems
+    from alma.text import stems
 
     asked = stems(wanted)
     return [one for one in found if asked and asked <= stems(one.text)]

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from alma.engine.admit import commit
 from alma.engine.capture import history, transcript
 from alma.engine.capture.events import Event, parse
 from alma.engine.capture.story import Heard, Story, tell
 from alma.engine.keep import mark_of, teachings
 from alma.engine.rules import teaching
+from alma.engine.transaction import commit
 from alma.errors import NotFoundError
 from alma.hooks.drain import Memory
 from alma.hooks.identity import find_project

@@ -18,7 +18,7 @@ from typing import Any
 
 from alma import __version__, jsonc
 from alma.errors import ConfigError
-from alma.file_changes import read_content, resolve_link
+from alma.files import read_content, resolve_link
 from alma.hooks.place import Place, find, own_files
 
 from .plan import Change, Plan, removal

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from alma.engine.admit import commit
 from alma.engine.rules import Taught, Teaching, teaching
+from alma.engine.transaction import commit
 from alma.errors import ValidationError
 from alma.hooks.drain import Report, drain
 from alma.hooks.privacy import public

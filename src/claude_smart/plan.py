@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from alma.errors import ALMAError, ConfigError
-from alma.file_changes import FileChange, read_content
+from alma.files import FileChange, read_content
 
 _SHOWN_LINES = 40
 

@@ -7,9 +7,10 @@ import subprocess
 from argparse import Namespace
 from dataclasses import replace
 
-from alma.engine.admit import change, commit, revise
+from alma.engine.admit import change, revise
 from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION
+from alma.engine.transaction import commit
 from alma.errors import NotFoundError, ValidationError
 from alma.hooks.drain import drain
 from alma.hooks.identity import Copy, find_copy, join_projects, read_copies, write_copy

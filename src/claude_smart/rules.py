@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from alma.engine import edit as editing
-from alma.engine.admit import commit, revise
+from alma.engine.admit import revise
 from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION, count_times, delete_observation
 from alma.engine.rule_changes import change_rule, erase, find_ended, find_quotes, has_quote
 from alma.engine.rule_changes import restore as restore_rule
 from alma.engine.rules import Taught, Teaching, teaching
+from alma.engine.transaction import commit
 from alma.errors import StorageError, ValidationError
 from alma.hooks.upkeep import erase_from_journals
 from alma.types.record import LIVE, Record, Status

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from alma.engine.admit import commit, key_of
+from alma.engine.admit import key_of
 from alma.engine.rules import AGENT, Teaching, teaching
 from alma.engine.tombstones import find_deleted_keys
+from alma.engine.transaction import commit
 from alma.errors import NotFoundError, ValidationError, unknown
 from alma.hooks.privacy import public
 from alma.types.kinds import MemoryType

@@ -118,7 +118,7 @@ def test_what_is_old_and_proven_is_not_buried_by_what_is_new(alma: ALMA) -> None
 
 def test_rules_of_one_session_are_not_told_in_another(alma: ALMA) -> None:
     from alma.engine import rules
-    from alma.engine.admit import commit
+    from alma.engine.transaction import commit
     from alma.types.rules import Reach, RuleSource
 
     one = rules.Teaching(

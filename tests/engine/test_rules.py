@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.engine.admit import commit
 from alma.engine.rules import RULE_CHARS, Taught, Teaching, teaching
+from alma.engine.transaction import commit
 from alma.errors import ValidationError
 from alma.stores.memory import MemoryStore
 from alma.testing import FakeEmbedder, FrozenClock

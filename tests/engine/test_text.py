@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.engine.text import content_words, fingerprint, normalise, passages, shorten, stem, stems
+from alma.text import content_words, fingerprint, normalise, passages, shorten, stem, stems
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from alma import ALMA
 from alma.engine import facts
-from alma.engine.admit import commit
 from alma.engine.drafts import Draft
+from alma.engine.transaction import commit
 from alma.errors import ValidationError
 from alma.types.record import Origin, Provenance, Record, Trust
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from alma.engine.admit import commit
 from alma.engine.rules import Teaching, teaching
+from alma.engine.transaction import commit
 from alma.errors import ValidationError
 from alma.rulefiles import TARGETS, Unit
 from alma.rulefiles.block import BEGIN, END

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from alma import __version__
 
 from ..core import ALMA
-from ..engine import admit, edit, validate
+from ..engine import edit, transaction, validate
 from ..engine.judge import FeedbackReport
 from ..engine.retrieve import find as finding
 from ..engine.retrieve import why as explaining
@@ -538,10 +538,10 @@ def health(alma: ALMA) -> Health:
     memories = 0
     try:
         memories = alma.get_stats()["total_count"]
-        held = admit.marker(alma.engine)
+        held = transaction.marker(alma.engine)
         name = alma.engine.embedder_name
         if held is not None and name and held.body["value"] != name:
-            problems.append(str(admit.mismatch(held.body["value"], name)))
+            problems.append(str(transaction.mismatch(held.body["value"], name)))
     except StorageError as error:
         # Others may read this over the network: where the store lies is not for them.
         problems.append(f"{error.neutral or error}; `alma doctor` says more")

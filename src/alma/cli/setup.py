@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import ConfigError, StorageError
-from ..folders import make_private_folder
+from ..files import make_private_folder
 from ..trust_register import trust_folder
 from .draw import diagnosis
 from .output import Output

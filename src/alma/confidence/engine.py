@@ -13,8 +13,8 @@ from ..engine.context import Engine
 from ..engine.evidence import FAILS, WORKS
 from ..engine.predict import Ground, Trial, forecast, ground, survey
 from ..engine.predict.weigh import likeness
-from ..engine.text import shorten
 from ..errors import ValidationError
+from ..text import shorten
 from ..types.kinds import Heuristic, MemoryType
 from ..types.quoting import quote_output
 from .types import ConfidenceSignal, OpportunitySignal, Recommendation, RiskSignal

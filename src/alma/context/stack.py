@@ -22,7 +22,7 @@ from ..engine.context import Engine
 from ..engine.inject.escape import escape
 from ..engine.inject.prompt import tokens
 from ..engine.retrieve.pipeline import retrieve
-from ..engine.text import shorten
+from ..text import shorten
 from .story import write_story
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ..engine.inject.prompt import tokens
 from ..engine.inject.quote import quote_data
 from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
-from ..engine.text import shorten
+from ..text import shorten
 from ..types.kinds import MemoryType, Result, quoted_why
 from ..types.query import Where, visible_users
 from ..types.record import Record, Status

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..engine import things
-from ..engine.admit import change, commit, revise
+from ..engine.admit import change, revise
 from ..engine.context import Engine
+from ..engine.transaction import commit
 from ..errors import NotFoundError, ValidationError
 from ..types.record import Record, Status
 from ..types.rules import EVERYWHERE

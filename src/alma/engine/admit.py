@@ -1,19 +1,17 @@
 """The one door for writing: redact → scope → trust → tombstone → duplicate → merge or insert → put.
 
-`screen` does what needs no store; `inserting` prepares drafts; `commit` is the last step that all writers share: it
-reads, builds and puts again until nobody else wrote in between, so that no increment is ever lost.
+`screen` does what needs no store; `inserting` prepares drafts. `transaction.write` puts what they become.
 """
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
-from ..errors import BusyError, ConflictError, EmbedderMismatchError, ScopeError
+from ..errors import ScopeError
+from ..text import fingerprint
 from ..types.evidence import Evidence
 from ..types.ids import new_id
 from ..types.kinds import KINDS
@@ -23,14 +21,9 @@ from ..types.scope import MemoryScope
 from ..types.vector import Vector
 from .context import Engine
 from .drafts import Draft
-from .text import fingerprint
 from .tombstones import find_tombstones
 
-T = TypeVar("T")
-
 _SHORT = 48
-_PATIENCE_SECONDS = 60.0
-EMBEDDER_MARKER = "mrk_embedder"
 
 
 def clean(value: Any) -> Any:
@@ -259,87 +252,6 @@ def change(
     draft = Draft(kind="change", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.SYSTEM))
     links = (record.id, quoted) if quoted else (record.id,)
     return build(engine, draft, (), links=links, project=record.project)
-
-
-def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]], *, patient: bool = True) -> T:
-    """Put what `attempt` builds; when another writer was faster, build it anew from what is there now.
-
-    A store does not wait long to write notes alone. Unless `patient`, the BusyError is the caller's to handle.
-    """
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    pause = 0.001
-    while True:
-        result, records = attempt()
-        _refuse_promotion(engine, records)
-        notes = engine.notes.take(engine.project)
-        stored = False
-        try:
-            engine.store.put([*notes, *records, *_claim(engine, records)])
-            stored = True
-            return result
-        except ConflictError as conflict:
-            if time.monotonic() > deadline:
-                raise BusyError(
-                    f"other writers were faster for {_PATIENCE_SECONDS:.0f} s; nothing was written, try again"
-                ) from conflict
-        except BusyError:
-            if not patient or time.monotonic() > deadline or not all(KINDS[one.kind].passing for one in records):
-                raise
-        finally:
-            engine.notes.settle(notes, stored=stored)
-        time.sleep(random.uniform(0, pause))
-        pause = min(pause * 2, 0.05)
-
-
-def _refuse_promotion(engine: Engine, records: Sequence[Record]) -> None:
-    """Raise ScopeError where a rule or outside content would become active, or trusted, without a person."""
-    if engine.may_approve:
-        return
-    changed = {record.id: record for record in records if record.version > 1}
-    for held in engine.store.get(list(changed)) if changed else ():
-        fresh = changed[held.id]
-        is_outside = held.provenance.trust is Trust.UNTRUSTED
-        becomes_active = fresh.status is Status.ACTIVE and held.status is not Status.ACTIVE
-        becomes_trusted = is_outside and fresh.provenance.trust is not Trust.UNTRUSTED
-        if becomes_trusted or (becomes_active and not engine.may_activate(held)):
-            raise refuse_activation(held, "came from outside content" if is_outside else "is a rule")
-
-
-def refuse_activation(record: Record, reason: str) -> ScopeError:
-    """Return the error for a caller who may not make a record active; `reason` continues its id."""
-    return ScopeError(
-        f"{record.id!r} {reason}, and only a person may make it active: run `alma update {record.id} --status active`, "
-        "use a token with the scope 'approve', or start the MCP server with --approve"
-    )
-
-
-def _claim(engine: Engine, records: Sequence[Record]) -> list[Record]:
-    """The first vectors decide which embedder a store speaks; later ones must agree."""
-    embedder = next((record.embedder for record in records if record.vectors), "")
-    if not embedder:
-        return []
-    held = marker(engine)
-    if held is None:
-        return [embedder_marker(engine, embedder)]
-    if held.body["value"] != embedder:
-        raise mismatch(held.body["value"], embedder)
-    return []
-
-
-def marker(engine: Engine) -> Record | None:
-    found = engine.store.get([EMBEDDER_MARKER])
-    return found[0] if found else None
-
-
-def embedder_marker(engine: Engine, embedder: str) -> Record:
-    return make_marker(engine, EMBEDDER_MARKER, {"value": embedder}, project="")
-
-
-def mismatch(held: str, wanted: str) -> EmbedderMismatchError:
-    return EmbedderMismatchError(
-        f"the memories of this store were embedded by {held!r}, but {wanted!r} is configured, and their vectors cannot "
-        f"be compared. Set the embedder back, or move the store over with: alma reindex"
-    )
 
 
 def counted(evidence: Evidence, **more: int) -> Evidence:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ..reading.port import Relation, Verdict
+from ..text import fingerprint
 from ..types.record import Origin, Provenance, Record
 from .admit import build
 from .context import Engine
 from .drafts import Draft
-from .text import fingerprint
 
 RecordPair = tuple[Record, Record]
 """The older record and the newer one."""

@@ -13,6 +13,7 @@ from ..forks import hold_at_fork
 from ..ports import Clock, Embedder, Lingual, Store
 from ..reading.local import LocalReader
 from ..reading.port import Comparer
+from ..text import passages
 from ..types import times
 from ..types.kinds import MemoryType
 from ..types.record import Record, Status, Trust
@@ -20,7 +21,6 @@ from ..types.scope import MemoryScope, Scopes
 from ..types.vector import Vector
 from .notes import Notes
 from .settings import Settings
-from .text import passages
 
 _MANY_TEXTS = 4096
 

@@ -10,19 +10,7 @@ from ..errors import NotFoundError, ScopeError, ValidationError, unknown
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, quoted_why
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
-from .admit import (
-    Attempting,
-    allow,
-    build,
-    change,
-    clean,
-    commit,
-    key_of,
-    refuse_activation,
-    revise,
-    rewrite,
-    screen,
-)
+from .admit import Attempting, allow, build, change, clean, key_of, revise, rewrite, screen
 from .context import Engine
 from .distil.groups import Attempt, Groups, lesson_id
 from .drafts import Draft, Statement
@@ -30,6 +18,7 @@ from .episodes import along, without
 from .erase import bury, find_changes, find_graph_remains, find_remains, regroup, unlink_from_graph, unquote
 from .rules import dressed
 from .tombstones import find_tombstones, lesson_key, tombstone_id
+from .transaction import commit, refuse_activation
 
 
 def stating(engine: Engine, statements: Sequence[Statement]) -> Attempting:

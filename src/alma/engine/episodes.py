@@ -13,17 +13,18 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from ..text import digest
 from ..types import speech
 from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Provenance, Record, Status
 from ..types.times import to_iso
 from ..types.vector import Vector
-from .admit import build, clean, commit, revise, screen
+from .admit import build, clean, revise, screen
 from .context import Engine
 from .drafts import Draft
-from .text import digest
 from .tombstones import find_deleted_keys
+from .transaction import commit
 
 SAID_CHARS = 20_000
 """So much of what its people said is also searched as one text; each turn is searched itself, wherever it stands."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 
+from ..text import fingerprint
 from ..types.evidence import Evidence
 from ..types.graph import end_tags
 from ..types.kinds import KINDS, MemoryType, Result
@@ -23,7 +24,6 @@ from .distil.groups import Attempt, Groups, lesson_id, share_label
 from .distil.lessons import Case, describe_lesson, settle, with_error
 from .drafts import Draft
 from .episodes import turns
-from .text import fingerprint
 from .tombstones import LESSONS, SALT_MARKER, hash_key, key_of_deleted, new_salt, read_salts, tombstone_id
 
 _REPLACED = "a later memory took its place, and was deleted since"

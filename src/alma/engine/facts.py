@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from ..reading.port import About, Pair
+from ..text import normalise
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status
@@ -23,7 +24,6 @@ from .admit import Attempting, change, explicit_key, inserting, revise
 from .context import Engine
 from .drafts import Draft
 from .search import by_words
-from .text import normalise
 
 _ALIKE = 16
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from ..errors import ValidationError
 from ..types.kinds import FeedbackSignal, MemoryType
 from ..types.record import Record
-from .admit import commit, counted
+from .admit import counted
 from .context import Engine
 from .edit import ours
+from .transaction import commit
 
 _LOG = logging.getLogger("alma")
 _COUNTS = {

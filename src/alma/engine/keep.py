@@ -16,11 +16,12 @@ from ..reading.local import LocalReader
 from ..reading.local_rules import find_choice, word_rule
 from ..reading.port import Role, RuleProposal
 from ..reading.port import Turn as ReadTurn
+from ..text import digest, shorten
 from ..types.kinds import MemoryType
 from ..types.quoting import quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
-from .admit import build, clean, commit, make_marker
+from .admit import build, clean, make_marker
 from .capture.attendance import Attendance
 from .capture.story import Heard, Note, Ran, Shown, Signal, Story
 from .context import Engine
@@ -30,7 +31,7 @@ from .episodes import Conversation, Said, record
 from .follow import judged, verdicts
 from .observations import observe_repairs
 from .rules import AGENT, Taught, Teaching, teaching
-from .text import digest, shorten
+from .transaction import commit
 
 _TITLE_CHARS = 80
 _TASK_CHARS = 300

@@ -14,12 +14,13 @@ from typing import Any
 from ..reading.local import LocalReader
 from ..reading.local_repairs import find_programs, names_change, split_command
 from ..reading.port import Repair
+from ..text import shorten
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.quoting import quote_output
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import RuleSource
-from .admit import build, change, clean, commit, key_of, revise, screen
+from .admit import build, change, clean, key_of, revise, screen
 from .capture.mends import Fixed
 from .context import Engine
 from .drafts import Draft
@@ -27,8 +28,8 @@ from .inject.escape import escape, suspicious
 from .redact import redact
 from .rules import AGENT
 from .safety import find_doubtful_change, find_weakening
-from .text import shorten
 from .tombstones import find_deleted_keys
+from .transaction import commit
 
 OBSERVATION = "observation"
 NO_LESSON = "the model sees no lesson in it"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from ..text import agreement, stems
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status
 from ..types.rules import EVERYWHERE
 from .context import Engine
 from .search import by_meaning, by_words
-from .text import agreement, stems
 
 _POOL = 20
 _CLOSE = 0.45

@@ -11,15 +11,16 @@ from typing import Any
 
 from ..errors import NotFoundError, ValidationError
 from ..reading.local_rules import find_choice
+from ..text import normalise
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, MACHINE_TAUGHT, Reach, RuleSource
 from . import edit
-from .admit import change, clean, commit, key_of, revise, rewrite
+from .admit import change, clean, key_of, revise, rewrite
 from .context import Engine
 from .rules import RULE_CHARS, contradicted, dressed
-from .text import normalise
+from .transaction import commit
 
 WORDS = ("rule", "trigger", "why")
 _FIELDS = (*WORDS, "prefer", "avoid", "source")

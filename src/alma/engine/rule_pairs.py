@@ -13,7 +13,7 @@ from typing import Any
 from ..reading.local import LocalReader
 from ..reading.local_rules import find_choice
 from ..reading.port import Pair
-from .text import is_common, stems
+from ..text import is_common, stems
 
 _READER = LocalReader()
 _FORBIDDING = re.compile(r"\A(?:please\s+)?(?:never|don['’]t|do not|stop|avoid)\s+", re.IGNORECASE)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from ..text import content_words, is_common, shorten, stem
 from ..types.ids import new_id
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
@@ -26,7 +27,6 @@ from .context import Engine
 from .drafts import Draft
 from .rule_lines import format_line
 from .search import by_meaning, by_words
-from .text import content_words, is_common, shorten, stem
 from .tombstones import find_tombstones
 
 AGENT = "claude-code"

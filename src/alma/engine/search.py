@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..ports import Searchable, Store
+from ..text import content_words, stem, words
 from ..types.query import Hit, Where
 from ..types.record import Record
 from ..types.vector import Vector, cosine, cosines
 from .context import Engine
-from .text import content_words, stem, words
 
 MAX_WORDS = 12
 _K1, _B = 1.2, 0.75

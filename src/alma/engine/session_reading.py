@@ -19,11 +19,12 @@ from ..reading.local_rules import find_choice, is_worth_reading
 from ..reading.model import ModelReader
 from ..reading.pasted import remove_pasted
 from ..reading.port import Known, Repair, Role, RuleProposal, Turn, Verdict
+from ..text import digest, is_common, shorten, stems
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
-from .admit import change, clean, commit, key_of, make_marker, revise, rewrite
+from .admit import change, clean, key_of, make_marker, revise, rewrite
 from .capture.attendance import Attendance
 from .capture.story import Fixed, Heard, Story
 from .context import Engine
@@ -32,8 +33,8 @@ from .keep import make_teaching, mark_of, teachings
 from .observations import explain_observation, find_repair
 from .rules import AGENT, RULE_CHARS, Taught, Teaching, contradicted, dressed, teaching
 from .safety import find_weakening
-from .text import digest, is_common, shorten, stems
 from .tombstones import find_deleted_keys
+from .transaction import commit
 
 TAG = "reading"
 _MAX_TURNS = 75

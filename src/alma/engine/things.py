@@ -13,9 +13,10 @@ from ..errors import NotFoundError
 from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record
-from .admit import build, commit, rewrite, screen
+from .admit import build, rewrite, screen
 from .context import Engine
 from .drafts import Draft
+from .transaction import commit
 
 Body = Mapping[str, Any]
 

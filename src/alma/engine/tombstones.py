@@ -11,12 +11,12 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..text import fingerprint
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status
 from ..types.rules import EVERYWHERE
 from .context import Engine
-from .text import fingerprint
 
 SALT_MARKER = "mrk_salts"
 LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)

@@ -17,12 +17,12 @@ from ..engine import validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.search import by_meaning, by_words
-from ..engine.text import digest, normalise, passages
 from ..errors import ModelError, ValidationError
 from ..ports import Model
 from ..reading.foreground import ask_in_time
 from ..reading.local import LocalReader
 from ..reading.port import Known, MemoryProposal, Role, Topic, Turn
+from ..text import digest, normalise, passages
 from ..types.kinds import MemoryType, Result
 from ..types.query import Where
 from ..types.record import Status

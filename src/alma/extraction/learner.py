@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
-from ..engine.text import digest, shorten
 from ..opening import Holder
 from ..ports import Model
 from ..reading.port import Role
+from ..text import digest, shorten
 from ..types.sources import find_source
 from .extractor import extract_conversation, extract_text, find_known_memories
 from .messages import read_messages

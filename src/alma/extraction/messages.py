@@ -9,9 +9,9 @@ from typing import Any
 
 from ..engine import validate
 from ..engine.admit import clean
-from ..engine.text import digest
 from ..errors import ValidationError
 from ..reading.port import Role
+from ..text import digest
 from ..types.speech import is_person
 
 _TOOLS = frozenset({"system", "developer", "tool", "function", "tool_result"})

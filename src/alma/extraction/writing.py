@@ -14,15 +14,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..engine import edit, facts, rules, validate
-from ..engine.admit import build, commit, make_marker, screen
+from ..engine.admit import build, make_marker, screen
 from ..engine.context import Engine
 from ..engine.distil import learn
 from ..engine.drafts import Draft, Episode, Statement
 from ..engine.inject.escape import suspicious
-from ..engine.text import digest, fingerprint, shorten
 from ..engine.tombstones import find_deleted_keys, find_tombstones
+from ..engine.transaction import commit
 from ..engine.view import view
 from ..errors import ValidationError
+from ..text import digest, fingerprint, shorten
 from ..types.kinds import KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust

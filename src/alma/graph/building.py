@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from ..engine import admit, episodes, validate
+from ..engine import admit, episodes, transaction, validate
 from ..engine.context import Engine
 from ..errors import ValidationError, unknown
 from ..ports import Model
@@ -232,4 +232,4 @@ class _Builder:
             marker = next(iter(engine.store.get([self._marker])), None)
             return None, [admit.make_marker(engine, self._marker, body, marker)]
 
-        admit.commit(engine, attempt)
+        transaction.commit(engine, attempt)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from ..engine import validate
 from ..engine.search import by_words
-from ..engine.text import words
 from ..engine.view import view
 from ..errors import NotFoundError
+from ..text import words
 from ..types.graph import Entity, Neighbour, Relationship
 from ..types.kinds import Memory, MemoryType
 from ..types.query import Where

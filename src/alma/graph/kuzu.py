@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import MissingExtraError, StorageError
-from ..folders import make_private_folder
+from ..files import make_private_folder
 from .cypher import CypherReading, CypherWriting
 from .rows import Attempt
 

@@ -8,9 +8,10 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from ..engine.admit import build, commit, revise
+from ..engine.admit import build, revise
 from ..engine.context import Engine
 from ..engine.drafts import Draft
+from ..engine.transaction import commit
 from ..ports import Countable
 from ..types.graph import Direction, Entity, Relationship, end_tags
 from ..types.kinds import KINDS

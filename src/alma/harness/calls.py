@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
 from ..engine.admit import clean
-from ..engine.text import shorten
 from ..errors import ALMAError, ValidationError
+from ..text import shorten
 from ..types.kinds import Outcome, Result
 from .types import Context, HarnessResult
 

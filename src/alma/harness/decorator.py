@@ -13,8 +13,8 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..engine.admit import allow, clean
-from ..engine.text import shorten
 from ..errors import ValidationError, unknown
+from ..text import shorten
 from ..types.kinds import Result
 from . import calls
 from .calls import Judge

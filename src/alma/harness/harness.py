@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
 from ..engine.admit import allow
-from ..engine.text import STOP, stem, words
 from ..errors import EmbeddingError, StorageError, ValidationError
 from ..opening import Holder
+from ..text import STOP, stem, words
 from ..types.kinds import Result
 from ..types.scope import MemoryScope
 from . import calls

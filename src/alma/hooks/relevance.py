@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from ..engine.text import COMMON, STOP, stem
+from ..text import COMMON, STOP, stem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

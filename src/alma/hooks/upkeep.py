@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from ..engine.admit import change, commit, revise
+from ..engine.admit import change, revise
 from ..engine.context import Engine
 from ..engine.keep import mark_of, unmark
 from ..engine.session_reading import forget_progress
+from ..engine.transaction import commit
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status

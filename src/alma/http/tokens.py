@@ -24,7 +24,7 @@ from typing import Any
 
 from ..api import Effect
 from ..errors import ConfigError, NotFoundError, ValidationError, unknown
-from ..folders import keep_out_of_git
+from ..files import keep_out_of_git
 from ..trust_register import record_created_files
 from ..types.times import from_iso, now, to_iso
 

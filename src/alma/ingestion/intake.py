@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ..engine import validate
-from ..engine.text import digest
 from ..errors import ValidationError, unknown
 from ..ports import Model
+from ..text import digest
 from .catalogue import DOCUMENT_BYTES, Catalogue, Entry, Wanted
 from .formats import cursor, plain, slack
 from .formats.shape import Asked, Told, session_of

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..engine import admit, episodes, validate
+from ..engine import admit, episodes, transaction, validate
 from ..engine.context import Engine
 from ..engine.inject.escape import suspicious
-from ..engine.text import digest
 from ..engine.view import view
 from ..extraction import Extracted, Kept, Kind, extract_conversation, extract_text, find_known_memories, keep
 from ..ports import Model
+from ..text import digest
 from ..types.kinds import Episode
 from ..types.record import Record, Status
 from . import writing
@@ -239,4 +239,4 @@ class Keeper:
             ]
             return None, changed
 
-        admit.commit(self._engine, attempt)
+        transaction.commit(self._engine, attempt)

@@ -11,7 +11,7 @@ from ..engine import validate
 from ..engine.admit import clean
 from ..engine.episodes import Conversation, Said
 from ..engine.inject.escape import suspicious
-from ..engine.text import digest, replace_surrogates
+from ..text import digest, replace_surrogates
 from ..types.record import Origin, Provenance, Trust
 from .types import Chat, Document, Message, Piece, Voice
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from .. import jsonc
 from ..errors import ALMAError, ConfigError, unknown
-from ..file_changes import FileChange, read_content, resolve_link
+from ..files import FileChange, read_content, resolve_link
 from . import tomltext
 
 NAME = "alma"

@@ -29,7 +29,7 @@ from starlette.routing import Route
 from .. import listening
 from ..connections import limit_connections
 from ..errors import ConfigError
-from ..folders import keep_out_of_git
+from ..files import keep_out_of_git
 from ..trust_register import record_created_files
 
 if TYPE_CHECKING:

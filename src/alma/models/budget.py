@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TypeVar
 
-from ..engine.admit import build, commit, revise
+from ..engine.admit import build, revise
 from ..engine.context import Engine
 from ..engine.drafts import Draft
+from ..engine.transaction import commit
 from ..errors import ModelError, ModelOutputError, OverBudgetError
 from ..ports import Model
 from ..types.asking import Answer, Prompt

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..engine.admit import clean
 from ..errors import ModelOutputError, ModelUnavailableError, OverBudgetError
-from ..folders import make_private_folder
+from ..files import make_private_folder
 from ..ports import Model
 from ..types.asking import Answer, Prompt
 from ..types.model import Prices

@@ -33,11 +33,12 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from ..engine import things
-from ..engine.admit import build, change, commit, revise
+from ..engine.admit import build, change, revise
 from ..engine.context import Engine
 from ..engine.drafts import Draft
-from ..engine.text import fingerprint
+from ..engine.transaction import commit
 from ..errors import NotFoundError, ValidationError
+from ..text import fingerprint
 from ..types import times
 from ..types.ids import new_id
 from ..types.kinds import KINDS

@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ..engine import validate
-from ..engine.admit import commit
 from ..engine.context import Engine
+from ..engine.transaction import commit
 from ..errors import ValidationError, unknown
 from ..opening import Holder
 from ..types.kinds import MemoryType

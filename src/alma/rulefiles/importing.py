@@ -10,10 +10,11 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
-from ..engine.admit import change, clean, commit, inserting, key_of, revise, rewrite
+from ..engine.admit import change, clean, inserting, key_of, revise, rewrite
 from ..engine.context import Engine
 from ..engine.drafts import Draft
 from ..engine.rules import AGENT, RULE_CHARS, contradicted, dressed
+from ..engine.transaction import commit
 from ..errors import NotFoundError, ValidationError
 from ..opening import Holder
 from ..reading.local_rules import find_choice

@@ -12,7 +12,7 @@ from ..engine.context import Engine
 from ..engine.evidence import believe
 from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
-from ..engine.text import shorten
+from ..text import shorten
 from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where, visible_users
 from ..types.record import Record, Status, Trust

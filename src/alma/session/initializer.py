@@ -14,12 +14,12 @@ from .. import arguments
 from ..engine import validate
 from ..engine.admit import clean
 from ..engine.retrieve.pipeline import retrieve
-from ..engine.text import normalise, shorten
 from ..errors import ALMAError, ModelOutputError, ValidationError
 from ..ports import Model
 from ..reading.foreground import ask_in_time
 from ..reading.local import LocalReader
 from ..reading.port import Plan, Task
+from ..text import normalise, shorten
 from ..types.ids import new_id
 from ..types.kinds import KINDS
 from ..types.scope import MemoryScope

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..engine import things
-from ..engine.admit import commit
 from ..engine.context import Engine
-from ..engine.text import shorten
+from ..engine.transaction import commit
 from ..errors import NotFoundError, ValidationError
+from ..text import shorten
 from ..types.query import visible_users
 from ..types.record import Record, Status
 from ..types.times import to_iso

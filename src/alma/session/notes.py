@@ -13,8 +13,8 @@ from typing import Any
 
 from ..engine import validate
 from ..engine.admit import clean
-from ..engine.text import normalise, shorten
 from ..errors import ValidationError
+from ..text import normalise, shorten
 from ..types.times import to_iso
 from .types import RECORD_NAMES, LastOutcome
 

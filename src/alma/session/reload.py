@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..engine.inject.escape import escape
 from ..engine.inject.prompt import tokens
-from ..engine.text import shorten
+from ..text import shorten
 from .types import Session, SessionHandoff
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import CorruptStoreError, ReadOnlyError, StorageError, StorageFullError, ValidationError
-from ..folders import make_private_folder
+from ..files import make_private_folder
 from ..forks import hold_at_fork
 from ..types.query import Hit, Where
 from ..types.record import Record, from_json, to_json

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from ..unspaced import index_unspaced
+from ..text import index_unspaced
 from . import speech
 from .evidence import Belief
 from .quoting import is_quoted_output, quote_output

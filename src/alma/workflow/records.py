@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..engine import things, validate
-from ..engine.admit import build, clean, commit, screen
+from ..engine.admit import build, clean, screen
 from ..engine.context import Engine
 from ..engine.drafts import Draft
+from ..engine.transaction import commit
 from ..errors import NotFoundError, ValidationError
 from ..types.query import Where
 from ..types.record import Record

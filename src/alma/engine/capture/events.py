@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..text import replace_surrogates
+from ...text import replace_surrogates
 from .attendance import Attendance, find_attendance
 
 VERSION = 1

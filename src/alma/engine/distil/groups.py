@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from ...reading.local import are_opposites
 from ...reading.port import Pair
+from ...text import STOP, fingerprint, stem, stems, words
 from ...types.kinds import KINDS
 from ...types.query import Where
 from ...types.record import Origin, Provenance, Record, Trust
@@ -24,7 +25,6 @@ from ..admit import build
 from ..context import Engine
 from ..drafts import Draft
 from ..search import neighbours
-from ..text import STOP, fingerprint, stem, stems, words
 
 _NEAR = 8
 _LABEL_WORDS = 60

@@ -14,9 +14,10 @@ from ...types.evidence import Evidence
 from ...types.kinds import KINDS, MemoryType, Result
 from ...types.record import Origin, Provenance, Record, Trust
 from ...types.vector import Vector
-from ..admit import Attempting, build, commit, screen
+from ..admit import Attempting, build, screen
 from ..context import Engine
 from ..drafts import Draft, Episode
+from ..transaction import commit
 from .groups import Attempt, Groups, label_of, share_label
 from .lessons import Case, advise, settle, with_error, works
 from .receipts import Receipts, claim_receipt

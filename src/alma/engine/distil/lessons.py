@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from ...text import fingerprint, shorten
 from ...types.kinds import KINDS, MemoryType
 from ...types.query import Where
 from ...types.quoting import quote_output
@@ -15,7 +16,6 @@ from ..context import Engine
 from ..drafts import Draft
 from ..evidence import WORKS, Standing, believe, rate, standing
 from ..search import neighbours
-from ..text import fingerprint, shorten
 from ..tombstones import find_deleted_ids, find_deleted_keys, lesson_key
 from .groups import Attempt, Groups, fits, label_of, lesson_id
 

@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ...errors import ValidationError
+from ...text import shorten
 from ...types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
 from ...types.quoting import quote_output
 from ...types.slice import MemorySlice
 from ...types.sources import QUOTED
 from ..rule_lines import describe_occasion
-from ..text import shorten
 from . import quote
 from .escape import escape
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ...text import coverage, shorten, stems
 from ...types import speech
 from ...types.kinds import Episode, Turn
-from ..text import coverage, shorten, stems
 from .escape import escape, suspicious
 
 _NAME_CHARS = 40

@@ -13,15 +13,15 @@ from datetime import datetime
 from functools import lru_cache
 
 from ...reading.port import Pair
+from ...text import fingerprint, passages, stems, words
 from ...types.kinds import MemoryType, Result
 from ...types.query import Where, visible_users
 from ...types.record import Origin, Record, Status
 from ...types.vector import Vector, cosine
-from ..admit import marker, mismatch
 from ..context import Engine
 from ..distil.groups import contrary, lesson_id, same_task
 from ..search import by_meaning, neighbours
-from ..text import fingerprint, passages, stems, words
+from ..transaction import marker, mismatch
 from .trial import Trial
 from .turn import SIMILAR
 

@@ -13,12 +13,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ...reading.questions import find_names
+from ...text import words
 from ...types.kinds import MemoryType
 from ...types.names import name_key
 from ...types.query import Where
 from ...types.record import Record, Status
 from ..search import by_words, closeness
-from ..text import words
 from .request import Asked
 
 MOST = 2

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
+from ...text import content_words, stem, words
 from ...types.kinds import MemoryType, last_stated
 from ...types.record import Origin, Record
 from ...types.vector import Vector, cosines
 from ..admit import explicit_key
 from ..comparisons import find_dismissed
 from ..context import Engine
-from ..text import content_words, stem, words
 from .shares import measure_overlap
 
 FIELDS = {

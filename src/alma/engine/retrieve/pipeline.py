@@ -12,18 +12,19 @@ from typing import Any
 from ...errors import BusyError, ReadOnlyError, StorageFullError
 from ...reading.questions import read_question
 from ...reading.times import find_windows
+from ...text import content_words, shorten, stem, stems
 from ...types.kinds import Memory, MemoryType, last_stated
 from ...types.query import Hit
 from ...types.record import Origin, Provenance, Record, Status
 from ...types.scope import plain
 from ...types.slice import Explanation, MemorySlice
 from ...types.vector import Vector, cosine
-from ..admit import build, clean, commit, marker, mismatch
+from ..admit import build, clean
 from ..context import Engine
 from ..drafts import Draft
 from ..rules import is_old_fix
 from ..search import by_meaning, by_words, find_closeness
-from ..text import content_words, shorten, stem, stems
+from ..transaction import commit, marker, mismatch
 from ..view import render_slice, view
 from .fuse import LEARNED, TOLD, Candidate, similarity
 from .hop import linked

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from ...reading.times import remove_times
+from ...text import STOP, agreement, is_common, stems, words
 from ...types.evidence import NONE, Evidence
 from ...types.kinds import Episode, Turn
 from ...types.record import Record
@@ -15,7 +16,6 @@ from ...types.slice import Explanation, Factor, MemorySlice
 from ...types.times import from_iso
 from ..episodes import episode_of, number_of, turn_id
 from ..evidence import faded, feedback
-from ..text import STOP, agreement, is_common, stems, words
 from ..view import view
 from .fuse import FLOOR, Sign, squash
 from .request import Asked, Level

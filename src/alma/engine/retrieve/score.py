@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ...text import content_words, stem, words
 from ...types.kinds import MemoryType
 from ...types.record import Record
 from ...types.slice import Explanation, Factor
 from ..evidence import believe, recency, success
 from ..settings import Settings
-from ..text import content_words, stem, words
 from .fuse import Candidate
 
 

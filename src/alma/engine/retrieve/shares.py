@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from ...text import content_words, stem, words
 from ...types.record import Record
-from ..text import content_words, stem, words
 
 _MAX_WORDS = 40
 _PIECE = 4

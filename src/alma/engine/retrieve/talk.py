@@ -17,11 +17,11 @@ from enum import IntEnum
 
 from ...ports import Store
 from ...reading.times import Window
+from ...text import content_words, is_common
 from ...types.query import Hit, Where
 from ...types.vector import Vector
 from ..episodes import episode_of, number_of, turn_id
 from ..search import by_meaning, by_words
-from ..text import content_words, is_common
 from .fuse import Prior, standardise
 from .request import Asked
 

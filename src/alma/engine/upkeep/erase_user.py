@@ -11,10 +11,10 @@ from ...types.kinds import READABLE_KINDS, MemoryType
 from ...types.query import Where
 from ...types.record import Record
 from ...types.rules import EVERYWHERE
-from ..admit import commit
 from ..context import Engine
 from ..edit import delete
 from ..erase import find_graph_remains, unlink_from_graph
+from ..transaction import commit
 
 _BATCH = 500
 T = TypeVar("T")

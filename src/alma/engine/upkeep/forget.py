@@ -9,9 +9,10 @@ from typing import Self
 from ...types.kinds import MemoryType
 from ...types.query import Where
 from ...types.record import Record, Status
-from ..admit import change, commit, revise
+from ..admit import change, revise
 from ..context import Engine
 from ..evidence import age_days, strength
+from ..transaction import commit
 
 _BATCH = 500
 # What was said outlives what was made of it.

@@ -17,10 +17,11 @@ from ...reading.port import About, Comparer, Pair, Relation, Verdict
 from ...types.query import Where
 from ...types.record import Record, Status
 from ...types.rules import EVERYWHERE
-from ..admit import change, commit, revise
+from ..admit import change, revise
 from ..comparisons import APART, RecordPair, build_comparison, comparison_id, find_comparisons
 from ..context import Engine
 from ..retrieve.lookalikes import FIELDS, NEAR, list_lookalikes, read_words, stated_at
+from ..transaction import commit
 
 MAX_PAIRS = 400
 """So many are compared in one run; the next run goes on."""

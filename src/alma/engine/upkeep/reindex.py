@@ -14,8 +14,8 @@ from ...types.kinds import KINDS
 from ...types.query import Where
 from ...types.record import Record
 from ...types.vector import Vector
-from ..admit import EMBEDDER_MARKER, embedder_marker, marker
 from ..context import Engine
+from ..transaction import EMBEDDER_MARKER, embedder_marker, marker
 
 _BATCH = 256
 

@@ -20,10 +20,11 @@ from ...types.query import Where
 from ...types.record import Origin, Provenance, Record, Status, Trust, to_json
 from ...types.rules import EVERYWHERE
 from ...types.times import now, to_iso
-from ..admit import clean, commit
+from ..admit import clean
 from ..context import Engine
 from ..erase import salt_marker
 from ..tombstones import SALT_MARKER, find_deleted_ids, find_deleted_keys, key_of_deleted, read_salts
+from ..transaction import commit
 from .reindex import reindex, unseen
 from .sound import HERE_ONLY, sound
 

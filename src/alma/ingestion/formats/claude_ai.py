@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...engine.text import digest
+from ...text import digest
 from ..reading.sources import Reading
 from ..types import Document, Format, Piece
 from .shape import Told, dicts, moment, read_elements, said, session_of, speak, split_chat, text

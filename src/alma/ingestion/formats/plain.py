@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...engine.text import digest
+from ...text import digest
 from ..reading.sources import Reading
 from ..types import Document, Format, Piece, Voice
 from .shape import said, session_of

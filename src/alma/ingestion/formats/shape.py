@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from ...engine.text import digest
+from ...text import digest
 from ..reading.elements import Elements
 from ..reading.sources import Reading
 from ..types import Chat, Format, Message, Piece, Voice

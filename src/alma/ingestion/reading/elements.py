@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ...engine.text import replace_surrogates
+from ...text import replace_surrogates
 from .lines import DECODER, LIMIT, Damaged
 
 _SPACE = re.compile(r"[ \t\r\n\ufeff]*")

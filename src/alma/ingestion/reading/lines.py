@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ...engine.text import replace_surrogates
+from ...text import replace_surrogates
 
 LIMIT = 16 * 1024 * 1024
 """The longest line or value that is taken, in characters."""

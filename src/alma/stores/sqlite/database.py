@@ -28,7 +28,7 @@ from ...errors import (
     StorageFullError,
     ValidationError,
 )
-from ...folders import make_private_folder
+from ...files import make_private_folder
 from . import schema
 
 _SETTINGS = (

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from ..unspaced import split_unspaced
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # Hooks load this module, and have no time for `typing`.
@@ -17,6 +15,7 @@ _SPACE = re.compile(r"\s+")
 _CASED = re.compile(r"(?P<flag>(?<![\w-])-{1,2}[A-Za-z][\w-]*)|[^-]+|-+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TRAILING = ".!?;:,… "
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 
 STOP = frozenset(
     """a about above after again all also am an and any are as at be because been before being below between both but by
@@ -188,3 +187,19 @@ def replace_surrogates(value: Any) -> Any:
     if isinstance(value, dict):
         return {replace_surrogates(key): replace_surrogates(one) for key, one in value.items()}
     return value
+
+
+def split_unspaced(text: str) -> str:
+    """Replace each run of Chinese or Japanese by its pairs of characters: "東京都" becomes "東京 京都"."""
+
+    def list_pairs(run: re.Match[str]) -> str:
+        pairs = [run[0][at : at + 2] for at in range(len(run[0]) - 1)] or [run[0]]
+        return f" {' '.join(pairs)} "
+
+    return text if text.isascii() else _UNSPACED.sub(list_pairs, text)
+
+
+def index_unspaced(text: str) -> str:
+    """Return a text to be searched by words: with the pairs of characters of its Chinese and Japanese."""
+    runs = [] if text.isascii() else _UNSPACED.findall(text)
+    return f"{text}\n{' '.join(split_unspaced(' '.join(runs)).split())}" if runs else text

@@ -1,0 +1,195 @@
+"""Files: written whole or not at all, private to their owner, locked, and changed only after the change was shown.
+
+Hooks load this module: it imports nothing that takes time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import ALMAError, BusyError, StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PRIVATE = 0o600
+_REPLACE_TRIES = 20
+
+
+# -- writing
+
+
+def write_atomic(
+    path: str | os.PathLike[str], content: str | bytes, *, mode: int = PRIVATE, sync: bool = False
+) -> None:
+    """Replace a file by this content, or leave it as it is when that fails: readers see the one or the other.
+
+    A new file gets `mode`; one that exists keeps its own permissions if they are stricter than the user's default.
+    With `sync` the content is on disk when this returns. Raises OSError.
+    """
+    target = os.fspath(path)
+    part = f"{target}.{os.getpid()}.part"
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        if os.name != "nt":
+            os.chmod(part, mode)
+        replace_file(part, target)
+    except BaseException:
+        with suppress(OSError):
+            os.remove(part)
+        raise
+
+
+def replace_file(source: str, target: str) -> None:
+    """Rename a file over another. Windows refuses while somebody reads the target, so it is tried for a while."""
+    for left in reversed(range(_REPLACE_TRIES)):
+        try:
+            os.replace(source, target)
+        except PermissionError:
+            if os.name != "nt" or not left:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def create_private(path: str | os.PathLike[str], content: str | bytes = b"") -> bool:
+    """Create a file that only its owner can read, never readable by others for a moment; False if it exists."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE)
+    except FileExistsError:
+        return False
+    with open(descriptor, "wb") as file:
+        file.write(data)
+    return True
+
+
+# -- folders
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that only its owner can read, and keep it out of git."""
+    if not folder.exists():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keep_out_of_git(folder)
+
+
+def keep_out_of_git(folder: Path) -> None:
+    """In a folder named `.alma`, write a `.gitignore` that covers everything, unless there is one."""
+    if folder.name == ".alma":
+        # A folder on a read-only disk is still good to read. A file that is there, or a link, stays as it is.
+        with suppress(OSError), (folder / ".gitignore").open("x", encoding="utf-8") as file:
+            file.write("*\n")
+
+
+# -- locks
+
+
+@contextmanager
+def lock_file(path: str | os.PathLike[str], seconds: float) -> Iterator[None]:
+    """Hold an exclusive lock between processes; it ends with the process, whatever becomes of it.
+
+    SQLite locks alike on every platform. Raises BusyError after `seconds`, StorageError when it cannot be locked.
+    """
+    import sqlite3
+
+    try:
+        create_private(path)
+        connection = sqlite3.connect(path, timeout=seconds, isolation_level=None)
+    except (OSError, sqlite3.Error) as error:
+        raise StorageError(f"{os.fspath(path)} cannot be locked: {error}") from error
+    try:
+        connection.execute("PRAGMA journal_mode = MEMORY")
+        connection.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        connection.close()
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            raise BusyError(f"another process has held {os.fspath(path)} for {seconds:g} s; try again") from error
+        raise StorageError(f"{os.fspath(path)} cannot be locked: {error}") from error
+    try:
+        yield
+    finally:
+        connection.close()
+
+
+# -- planned changes to files of other programs
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file before and after; None where it does not exist."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def verb(self) -> str:
+        if self.before is None:
+            return "create"
+        return "remove" if self.after is None else "change"
+
+    def apply(self, content: bytes | None) -> None:
+        """Write this content, with the permissions of the file that is there, or remove the file."""
+        if content is None:
+            self.path.unlink(missing_ok=True)
+        else:
+            mode = self.path.stat().st_mode & 0o777 if self.path.exists() else PRIVATE
+            write_atomic(self.path, content, mode=mode, sync=True)
+
+
+def apply_changes(changes: list[FileChange]) -> None:
+    """Make all of these changes, or none: when one fails, the earlier ones are undone.
+
+    A file that is no longer as it was planned stops it before anything is written.
+    """
+    for change in changes:
+        if read_content(change.path) != change.before:
+            raise ALMAError(f"{change.path} was changed meanwhile; nothing was written, try again")
+    done: list[FileChange] = []
+    folders: list[Path] = []
+    try:
+        for change in changes:
+            missing = [one for one in change.path.parents if not one.exists()][::-1] if change.after is not None else []
+            for folder in missing:
+                folder.mkdir(mode=0o700, exist_ok=True)
+                folders.append(folder)
+            done.append(change)
+            change.apply(change.after)
+    except OSError as error:
+        for change in reversed(done):
+            with suppress(OSError):
+                change.apply(change.before)
+        for folder in reversed(folders):
+            with suppress(OSError):
+                folder.rmdir()
+        path = error.filename or done[-1].path
+        raise ALMAError(f"{path} cannot be written ({error.strerror}); nothing was changed") from error
+
+
+def resolve_link(path: Path) -> Path:
+    """Return the file itself: many keep their settings elsewhere and link to them, and the link stays a link."""
+    return Path(os.path.realpath(path))
+
+
+def read_content(path: Path) -> bytes | None:
+    """Return what a file holds, or None where there is none."""
+    if path.is_socket():
+        return b""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ALMAError(f"{path} cannot be read ({error.strerror}); nothing was changed") from error
