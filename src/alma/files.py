@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import ALMAError, BusyError, ConfigError, StorageError
+from .errors import ALMAError, BusyError, ConfigError, StorageError, ValidationError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,6 +73,50 @@ def create_private(path: str | os.PathLike[str], content: str | bytes = b"") -> 
     with open(descriptor, "wb") as file:
         file.write(data)
     return True
+
+
+@contextmanager
+def make_new_file(target: Path) -> Iterator[Path]:
+    """Make a file that appears only when it is complete, and overwrites nothing.
+
+    Yields where to write it meanwhile: a file beside the target that only its owner can read.
+    """
+    problem = f"{target} is there already; choose another name, a backup overwrites nothing"
+    if target.exists():
+        raise ValidationError(problem)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        try:
+            part.unlink(missing_ok=True)
+            create_private(part)
+        except OSError as error:
+            raise StorageError(f"{part.parent} cannot be written: {error.strerror}; choose another place") from error
+        yield part
+        _sync(part, os.O_RDWR)
+        try:
+            # Where somebody made the file meanwhile, theirs stays.
+            os.link(part, target)
+        except FileExistsError as error:
+            raise ValidationError(problem) from error
+        except OSError:
+            os.replace(part, target)
+        sync_folder(target.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names of a folder's files to disk. Windows has no such call and needs none."""
+    if os.name != "nt":
+        _sync(folder, os.O_RDONLY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 # -- folders
