@@ -67,6 +67,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.check_patterns
 
 format: setup
 	$(BIN)/ruff format .
