@@ -22,18 +22,19 @@ Progress = Callable[[int, int], None]
 
 def problems(db: sqlite3.Connection, path: Path, *, can_write: bool) -> list[str]:
     """What is wrong. The index of words checks itself by a statement that only a writer may run."""
-    looks = [_file, _words, _rows, _vectors] if can_write else [_file, _rows, _vectors]
-    return [problem for look in looks for problem in _told(look, db)] + list(_mode(path))
-
-
-def _told(look: Callable[[sqlite3.Connection], Iterator[str]], db: sqlite3.Connection) -> Iterator[str]:
-    """Damage may be such that looking for it fails."""
-    try:
-        yield from look(db)
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
-            raise
-        yield f"the file is damaged: {error}"
+    found: list[str] = []
+    for check in (_file, _words, _rows, _vectors) if can_write else (_file, _rows, _vectors):
+        try:
+            found += check(db)
+        except sqlite3.DatabaseError as error:
+            # Damage may be such that looking for it fails.
+            if not is_damage(error):
+                raise
+            found.append(f"the file is damaged: {error}")
+    mode = path.stat().st_mode & 0o777
+    if os.name == "posix" and mode & 0o077:
+        found.append(f"{path} can be read by others (mode {mode:04o}): chmod 600 {path}")
+    return found
 
 
 def _file(db: sqlite3.Connection) -> Iterator[str]:
@@ -99,14 +100,6 @@ def _blocks(db: sqlite3.Connection, held: Counter[tuple[int, int, int]]) -> Iter
         if meta.v != sorted(set(meta.v)) or (meta.v[0], meta.v[-1]) != (first_v, last_v):
             yield f"the block of vectors {first_v} to {last_v} is out of order"
         held.update((v, n, scope) for v, n, scope in zip(meta.v, meta.n, meta.scope, strict=True) if n != vectors.HOLE)
-
-
-def _mode(path: Path) -> Iterator[str]:
-    if os.name != "posix":
-        return
-    mode = path.stat().st_mode & 0o777
-    if mode & 0o077:
-        yield f"{path} can be read by others (mode {mode:04o}): chmod 600 {path}"
 
 
 def stats(db: sqlite3.Connection, path: Path) -> dict[str, Any]:

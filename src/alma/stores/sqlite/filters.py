@@ -65,18 +65,12 @@ class Filter(NamedTuple):
 
 
 def compiled(where: Where) -> Filter:
-    shortcut = _shortcut(where)
-    if not shortcut.sql:
-        return Filter(*sql.compile_where(where, DIALECT))
-    scope, record = sql.compile_where(replace(where, statuses=None), DIALECT)
-    return Filter(scope, both(record, sql.among("+r.status", where.statuses, DIALECT)), shortcut)
-
-
-def _shortcut(where: Where) -> Clause:
-    """By an index alone, without looking at any record. The indexes leave empty values out."""
     for name, (table, column) in _SELECTIVE.items():
         names = getattr(where, name)
+        # By an index alone, without looking at any record. The indexes leave empty values out.
         if names is not None and "" not in names:
             asked = sql.among(column, names, DIALECT)
-            return Clause(f"SELECT n FROM {table} WHERE {asked.sql} AND {column} <> ''", asked.params)
-    return Clause()
+            shortcut = Clause(f"SELECT n FROM {table} WHERE {asked.sql} AND {column} <> ''", asked.params)
+            scope, record = sql.compile_where(replace(where, statuses=None), DIALECT)
+            return Filter(scope, both(record, sql.among("+r.status", where.statuses, DIALECT)), shortcut)
+    return Filter(*sql.compile_where(where, DIALECT))

@@ -122,7 +122,12 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
         db.execute(f"PRAGMA user_version = {number + 1}")
     definitions = _definitions()
     if _views_held(db) != _digest(definitions):
-        _recreate_views(db, definitions)
+        for name in _views_held(db).split(" ")[1:]:
+            db.execute(f'DROP VIEW IF EXISTS "{name}"')
+        for name, definition in definitions.items():
+            db.execute(f'DROP VIEW IF EXISTS "{name}"')
+            db.execute(definition)
+        db.execute("UPDATE meta SET value = ? WHERE name = 'views'", (_digest(definitions),))
 
 
 def _views_held(db: sqlite3.Connection) -> str:
@@ -132,15 +137,6 @@ def _views_held(db: sqlite3.Connection) -> str:
 def _digest(definitions: dict[str, str]) -> str:
     names = " ".join(definitions)
     return f"{hashlib.sha256(''.join(definitions.values()).encode()).hexdigest()[:16]} {names}"
-
-
-def _recreate_views(db: sqlite3.Connection, definitions: dict[str, str]) -> None:
-    for name in _views_held(db).split(" ")[1:]:
-        db.execute(f'DROP VIEW IF EXISTS "{name}"')
-    for name, definition in definitions.items():
-        db.execute(f'DROP VIEW IF EXISTS "{name}"')
-        db.execute(definition)
-    db.execute("UPDATE meta SET value = ? WHERE name = 'views'", (_digest(definitions),))
 
 
 def _definitions(kinds: Iterable[Kind] | None = None) -> dict[str, str]:
@@ -168,14 +164,11 @@ def _definition(kind: Kind) -> str:
         shown = f"body_{name}" if name in taken else name
         columns.append(f"""json_extract(r.body, '$."{name}"') AS "{shown}\"""")
     columns += [f"coalesce(json_extract(r.evidence, '$.{name}'), 0) AS {name}" for name in _COUNTS]
-    columns += [_iso(name) for name in _TIMES]
+    for name in _TIMES:
+        seconds = f"strftime('%Y-%m-%dT%H:%M:%S', r.{name} / 1000000, 'unixepoch')"
+        columns.append(f"{seconds} || printf('.%06dZ', r.{name} % 1000000) AS {name}")
     columns += ["r.version", "r.superseded_by"]
     return (
         f'CREATE VIEW "{_view_name(kind.name)}" AS SELECT {", ".join(columns)}'
         f" FROM record r JOIN scope s ON s.id = r.scope WHERE s.kind = '{kind.name}'"
     )
-
-
-def _iso(name: str) -> str:
-    seconds = f"strftime('%Y-%m-%dT%H:%M:%S', r.{name} / 1000000, 'unixepoch')"
-    return f"{seconds} || printf('.%06dZ', r.{name} % 1000000) AS {name}"

@@ -116,7 +116,8 @@ class SQLiteStore:
         fresh = [_to_row(record) for record in records]
         if not fresh:
             return
-        with self._db.write(passing=all(_passing(record) for record in records)) as db:
+        is_passing = all(record.kind in KINDS and KINDS[record.kind].passing for record in records)
+        with self._db.write(passing=is_passing) as db:
             _write(db, _changes(db, fresh))
 
     def get(self, ids: Sequence[str]) -> list[Record]:
@@ -128,7 +129,11 @@ class SQLiteStore:
     def delete(self, ids: Sequence[str]) -> int:
         with self._db.write() as db:
             held = _held(db, ids)
-            _erase(db, held)
+            vectors.remove(db, [one.span for one in held])
+            index.remove(db, (one.indexed for one in held))
+            for table in ("link", "tag", "record"):
+                db.executemany(f"DELETE FROM {table} WHERE n = ?", [(one.n,) for one in held])
+            _forget_scopes(db, {one.scope for one in held})
         return len(held)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
@@ -223,10 +228,6 @@ class SQLiteStore:
         self._frequencies = index.Frequencies()
 
 
-def _passing(record: Record) -> bool:
-    return record.kind in KINDS and KINDS[record.kind].passing
-
-
 def _newest(db: sqlite3.Connection, where: Where, limit: int | None) -> Sequence[int]:
     if limit is not None and all(names is None for names in (where.keys, where.sessions, where.linked, where.tagged)):
         cells = _cells(db, where)
@@ -285,7 +286,12 @@ def _changes(db: sqlite3.Connection, fresh: list[Row]) -> list[Change]:
         if before is not None and record.version <= before:
             raise refuse_version(record, before)
         taken[record.id] = row
-    scopes = _intern(db, {row.scope for row in taken.values()})
+    columns = "kind, project, agent, user, embedder"
+    scopes: dict[Scope, int] = dict.fromkeys((row.scope for row in taken.values()), 0)
+    db.executemany(f"INSERT OR IGNORE INTO scope ({columns}) VALUES (?, ?, ?, ?, ?)", scopes)
+    for scope in scopes:
+        select = f"SELECT id FROM scope WHERE ({columns}) = (?, ?, ?, ?, ?)"
+        (scopes[scope],) = db.execute(select, scope).fetchone()
     (last,) = db.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'record'").fetchone()
     changes = []
     for id, row in taken.items():
@@ -293,13 +299,6 @@ def _changes(db: sqlite3.Connection, fresh: list[Row]) -> list[Change]:
         last += one is None
         changes.append(Change(row, last if one is None else one.n, scopes[row.scope], one))
     return changes
-
-
-def _intern(db: sqlite3.Connection, scopes: set[Scope]) -> dict[Scope, int]:
-    columns = "kind, project, agent, user, embedder"
-    db.executemany(f"INSERT OR IGNORE INTO scope ({columns}) VALUES (?, ?, ?, ?, ?)", scopes)
-    select = f"SELECT id FROM scope WHERE ({columns}) = (?, ?, ?, ?, ?)"
-    return {scope: db.execute(select, scope).fetchone()[0] for scope in scopes}
 
 
 _COLUMNS = ("n", "id", "scope", *PLACE, "v_first", "v_count", *CONTENT)
@@ -311,7 +310,9 @@ _MOVE = f"UPDATE record SET {', '.join(f'{name} = ?' for name in _MOVED)} WHERE 
 
 def _write(db: sqlite3.Connection, changes: list[Change]) -> None:
     spans = _write_vectors(db, [change for change in changes if change.vectors_change])
-    _write_words(db, [change for change in changes if change.words_change])
+    reworded = [change for change in changes if change.words_change]
+    index.remove(db, (change.held.indexed for change in reworded if change.held))
+    index.add(db, ((change.n, change.row.record.text, index.token(change.scope)) for change in reworded))
     inserts, updates, moves = [], [], []
     for change in changes:
         row, held = change.row, change.held
@@ -327,11 +328,6 @@ def _write(db: sqlite3.Connection, changes: list[Change]) -> None:
     for table in ("link", "tag"):
         _write_side(db, table, changes)
     _forget_scopes(db, {change.held.scope for change in changes if change.held and change.held.scope != change.scope})
-
-
-def _write_words(db: sqlite3.Connection, changes: list[Change]) -> None:
-    index.remove(db, (change.held.indexed for change in changes if change.held))
-    index.add(db, ((change.n, change.row.record.text, index.token(change.scope)) for change in changes))
 
 
 def _write_vectors(db: sqlite3.Connection, changes: list[Change]) -> dict[int, vectors.Span]:
@@ -369,15 +365,6 @@ def _write_side(db: sqlite3.Connection, table: str, changes: list[Change]) -> No
         fresh += [(change.n, i, value) for i, value in enumerate(after)]
     db.executemany(f"DELETE FROM {table} WHERE n = ?", gone)
     db.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", fresh)
-
-
-def _erase(db: sqlite3.Connection, held: list[Held]) -> None:
-    vectors.remove(db, [one.span for one in held])
-    index.remove(db, (one.indexed for one in held))
-    numbers = [(one.n,) for one in held]
-    for table in ("link", "tag", "record"):
-        db.executemany(f"DELETE FROM {table} WHERE n = ?", numbers)
-    _forget_scopes(db, {one.scope for one in held})
 
 
 def _forget_scopes(db: sqlite3.Connection, scopes: set[int]) -> None:
