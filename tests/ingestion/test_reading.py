@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma.ingestion import Format
-from alma.ingestion.formats.common import name_session, parse_time
-from alma.ingestion.streams import JsonStream, read_lines, read_objects
+from alma.ingestion.formats.common import name_session
+from alma.ingestion.streams import JsonStream, parse_time, read_lines, read_objects
 
 values = st.recursive(
     st.none()

@@ -71,14 +71,15 @@ _TITLE_CHARS = 200
 _SHOWN_CHARS = 80
 _DELETED = "it was deleted, and does not come back by itself"
 _ORIGINS = {Voice.PERSON: Origin.USER, Voice.ASSISTANT: Origin.AGENT, Voice.DOCUMENT: Origin.IMPORT}
-_LISTS = {
-    MemoryType.DOMAIN_KNOWLEDGE: "domain_knowledge",
-    MemoryType.USER_PREFERENCE: "user_preferences",
-    MemoryType.ANTI_PATTERN: "anti_patterns",
-    MemoryType.HEURISTIC: "heuristics",
-    MemoryType.OUTCOME: "outcomes",
-    MemoryType.RULE: "rules",
-}
+LISTS = (
+    "domain_knowledge",
+    "user_preferences",
+    "anti_patterns",
+    "heuristics",
+    "outcomes",
+    "rules",
+    "work_items",
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,7 +100,7 @@ class Kept:
     @property
     def memories(self) -> list[Memory]:
         """All new memories, without work items."""
-        return [memory for name in _LISTS.values() for memory in getattr(self, name)]
+        return [memory for name in LISTS[:-1] for memory in getattr(self, name)]
 
     @property
     def count(self) -> int:
@@ -400,7 +401,8 @@ def _write_items(target: _Target, items: Sequence[_Item], kept: Kept) -> None:
             kept.known += 1
         else:
             new.add(record.id)
-            getattr(kept, _LISTS[MemoryType(record.kind)]).append(view(record, now))
+            name = next(one for one in LISTS if one.startswith(record.kind))
+            getattr(kept, name).append(view(record, now))
 
 
 def _choose_writer(item: _Item) -> Callable[[Transaction, _Target, Sequence[_Item]], list[Written]]:

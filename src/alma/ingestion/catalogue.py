@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import ValidationError
-from .formats import FormatReader, detect_format
+from .formats import IN_PROJECTS, FormatReader, detect_format
 from .sources import Archive, ArchiveError, Head, Source, open_file, read_head
 from .types import Plan, Planned, Skipped
 
@@ -220,7 +220,7 @@ class Catalogue:
     def _refuse(self, reader: FormatReader, source: Source, head: Head) -> str:
         """Return why a file is not read that was found and not named; empty when it is."""
         if not reader.format.is_document:
-            is_wanted = reader.is_in_projects or self._wanted is not Wanted.DOCUMENTS
+            is_wanted = reader.format in IN_PROJECTS or self._wanted is not Wanted.DOCUMENTS
             return "" if is_wanted else "a chat; ingest_conversations reads it"
         if self._wanted is Wanted.CHATS:
             return "no conversation; ingest_directory reads documents"

@@ -24,6 +24,7 @@ from ..engine.transaction import Transaction, write
 from ..engine.view import view
 from ..errors import ValidationError
 from ..extraction import Extracted, Kind, extract_conversation, extract_text, find_known_memories, keep
+from ..extraction.learner import LISTS
 from ..ports import Model
 from ..text import digest, replace_surrogates
 from ..types.kinds import Episode
@@ -32,7 +33,7 @@ from .catalogue import DOCUMENT_BYTES, Catalogue, Entry, Wanted
 from .formats import Format
 from .formats.common import Chat, Document, Message, Piece, Reading, Voice, name_session
 from .sources import survey
-from .types import MEMORIES, SHOWN, IngestResult, Plan, Progress
+from .types import SHOWN, IngestResult, Plan, Progress
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -166,7 +167,7 @@ def ingest_conversation(
     chat = Chat(format=Format.CHAT, session=session, messages=messages, title=title, part="1")
     with _open_memory(options.get("alma"), project_id) as alma:
         ingestion = _Ingestion(alma, agent, options)
-        ingestion.result.count("conversations", bool(messages))
+        ingestion.result.increment("conversations", bool(messages))
         ingestion.add(chat, own=options.get("own") is not False)
         ingestion.flush()
         return ingestion.result
@@ -242,7 +243,7 @@ class _Ingestion:
                 for piece, read in self._read_file(entry, catalogue, shared):
                     # The parts of one conversation follow each other, so that few sessions have to be remembered.
                     is_first = piece.session not in sessions
-                    result.count("conversations" if isinstance(piece, Chat) else "documents", is_first)
+                    result.increment("conversations" if isinstance(piece, Chat) else "documents", is_first)
                     if len(sessions) > SHOWN:
                         sessions.clear()
                     sessions.add(piece.session)
@@ -263,12 +264,12 @@ class _Ingestion:
         is_database = entry.reader.is_database is not None
         surveyed = None if is_database else survey(source)
         content = digest(surveyed.digest, str(entry.own)) if surveyed else ""
-        self.result.count("files")
+        self.result.increment("files")
         if len(self.result.files) < SHOWN:
             self.result.files[source.name] = str(format)
         marker = f"mrk_read_{digest(self._engine.project, self._agent, self._user, source.name)}"
         if surveyed and self._find_stored([marker]).get(marker) == self._sign(content):
-            self.result.count("files unchanged")
+            self.result.increment("files unchanged")
             return
         reading = Reading(
             source,
@@ -303,7 +304,7 @@ class _Ingestion:
         # content.
         name = (piece.session, piece.part) if isinstance(piece, Chat) else ("document", content)
         marker = f"mrk_ingested_{digest(self._engine.project, self._agent, self._user, *name)}"
-        self.result.count("unchanged", marker in self._batch)
+        self.result.increment("unchanged", marker in self._batch)
         self._batch[marker] = _Prepared(piece, turns, marker, self._sign(content))
         self._size += sum(len(turn.text) for turn in turns)
         if len(self._batch) < _BATCH_PIECES and self._size < _BATCH_CHARS:
@@ -317,16 +318,16 @@ class _Ingestion:
         files, self._files = self._files, {}
         stored = self._find_stored(list(batch))
         fresh = [one for one in batch.values() if stored.get(one.marker) != one.content]
-        self.result.count("unchanged", len(batch) - len(fresh))
+        self.result.increment("unchanged", len(batch) - len(fresh))
         for one in fresh:
-            self.result.count("messages" if isinstance(one.piece, Chat) else "sections", len(one.turns))
+            self.result.increment("messages" if isinstance(one.piece, Chat) else "sections", len(one.turns))
         if self.result.dry_run:
             for one in fresh:
                 believed, doubted = self._extract(one)
                 for item in (*believed, *doubted):
-                    self.result.count(_LISTS[item.kind])
-                self.result.count("waiting", len(doubted))
-                self.result.count("episodes")
+                    self.result.increment(_LISTS[item.kind])
+                self.result.increment("waiting", len(doubted))
+                self.result.increment("episodes")
             return
         for one, episode in zip(fresh, self._record_episodes(fresh), strict=True):
             if episode.status is Status.RETIRED:
@@ -413,11 +414,13 @@ class _Ingestion:
                 session_id=one.piece.session,
                 trusted=is_trusted,
             )
-            for name in MEMORIES:
+            for name in LISTS:
                 for memory in getattr(kept, name):
                     result.add(name, memory)
-                    result.count("waiting", getattr(memory, "status", "") == Status.CANDIDATE)
-            result.count("known", kept.known)
+                    result.increment("waiting", getattr(memory, "status", "") == Status.CANDIDATE)
+            result.increment("known", kept.known)
+            result.known += kept.known
+            result.superseded = [*result.superseded, *kept.superseded][:SHOWN]
             for reason in kept.refused:
                 result.add("refused", reason)
 

@@ -1,4 +1,4 @@
-"""Lines and JSON values of files of any size, read in bounded memory.
+"""Lines and JSON values of files of any size, read in bounded memory, and values of foreign JSON taken with care.
 
 `JsonStream` is written by hand because a streaming parser such as ijson stops at the first damaged value. Here a value
 is read by the standard decoder from a window that grows until the value is whole. Where one is damaged or too long,
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from ..text import replace_surrogates
@@ -78,6 +79,62 @@ def parse_json(text: str) -> tuple[Any, str]:
     except RecursionError:
         return None, "nested too deep"
     return replace_surrogates(value) if "\\ud" in text.lower() else value, ""
+
+
+# -- values of foreign JSON
+
+
+def as_dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def as_dicts(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def get_dict(values: dict[str, Any], *path: str) -> dict[str, Any]:
+    """Return the object that a path of members leads to; empty when there is none."""
+    for name in path:
+        values = as_dict(values.get(name))
+    return values
+
+
+def get_dicts(values: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return as_dicts(values.get(name))
+
+
+def get_text(values: dict[str, Any], *names: str) -> str:
+    """Return the first of these members that is text and not empty."""
+    return next((value for name in names if isinstance(value := values.get(name), str) and value), "")
+
+
+def join_blocks(content: object, types: Iterable[str] = ("text",), separator: str = "\n") -> str:
+    """Return the text of a message: a string, or its text blocks."""
+    if isinstance(content, str):
+        return content
+    blocks = [get_text(one, "text") for one in as_dicts(content) if one.get("type", "text") in types]
+    return separator.join(block for block in blocks if block.strip())
+
+
+def parse_time(value: object) -> datetime | None:
+    """Return a time given as ISO 8601 text or as seconds, milli- or microseconds since 1970; None for others."""
+    if isinstance(value, str) and re.fullmatch(r"\d{9,17}(?:\.\d{1,9})?", value.strip()):
+        value = float(value)
+    try:
+        if isinstance(value, str):
+            moment = datetime.fromisoformat(value.strip())
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            unit = next((unit for unit in (1e6, 1e3) if abs(value) > 1e8 * unit), 1.0)
+            moment = datetime.fromtimestamp(value / unit, UTC)
+        else:
+            return None
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment if 1000 <= moment.year <= 2999 else None
+
+
+# -- JSON texts of any size
 
 
 class Item(NamedTuple):

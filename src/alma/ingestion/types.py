@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
-from ..types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Outcome, Rule, UserPreference
+from ..extraction import Kept
+from ..extraction.learner import LISTS
+from ..types.kinds import Episode
 from .formats import Format
 
 SHOWN = 1_000  # So many of each kind are listed in a result; `counts` counts them all.
-MEMORIES = (
-    "domain_knowledge",
-    "user_preferences",
-    "anti_patterns",
-    "heuristics",
-    "outcomes",
-    "rules",
-    "work_items",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +73,7 @@ class Progress:
 
 
 @dataclass(slots=True, kw_only=True)
-class IngestResult:
+class IngestResult(Kept):
     """What came of it. The lists hold what is new, the first thousand of each; `counts` counts all.
 
     `counts` also has: files, conversations, messages, known (stored before), unchanged, and waiting (those of the new
@@ -89,34 +81,26 @@ class IngestResult:
     """
 
     dry_run: bool = False
-    domain_knowledge: list[DomainKnowledge] = field(default_factory=list)
-    user_preferences: list[UserPreference] = field(default_factory=list)
-    anti_patterns: list[AntiPattern] = field(default_factory=list)
-    heuristics: list[Heuristic] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
-    work_items: list[Any] = field(default_factory=list)
     episodes: list[Episode] = field(default_factory=list)  # Conversations and documents that are new or have grown.
     counts: dict[str, int] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)  # The files read, and their formats.
     skipped: list[Skipped] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)  # What was deliberately not kept, and how often.
-    refused: list[str] = field(default_factory=list)  # What could not be stored, and why.
     notes: list[str] = field(default_factory=list)  # What one should know, such as an encoding that was guessed.
 
     @property
     def total(self) -> int:
         """How many memories are new, without conversations."""
-        return sum(self.counts.get(name, 0) for name in MEMORIES)
+        return sum(self.counts.get(name, 0) for name in LISTS)
 
-    def count(self, name: str, by: int = 1) -> None:
+    def increment(self, name: str, by: int = 1) -> None:
         if by:
             self.counts[name] = self.counts.get(name, 0) + by
 
     def add(self, name: str, item: object) -> None:
         """Count an item, and list it among the first thousand."""
-        self.count(name)
+        self.increment(name)
         if len(listed := getattr(self, name)) < SHOWN:
             listed.append(item)
 

@@ -43,7 +43,7 @@ class Format(StrEnum):
         return self in (Format.MARKDOWN, Format.TEXT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FormatReader:
     """Reads one format, and recognises it by one of the functions that begin with `is_`."""
 
@@ -54,65 +54,31 @@ class FormatReader:
     is_text: Callable[[str], bool] | None = None  # The beginning of a text that is not JSON.
     is_database: Callable[[Path], bool] | None = None  # An SQLite database.
     sign: re.Pattern[str] | None = None  # How a line or value begins that is too long to be looked at as a whole.
-    is_in_projects: bool = False  # Whether such files lie in the folders of projects.
     reason: str = ""  # Why a file of this kind is not read by itself.
 
 
 FORMATS = (
-    FormatReader(
-        format=Format.CLAUDE_CODE,
-        read=agents.read_claude_code,
-        is_line=agents.is_claude_code,
-        sign=re.compile(
-            r'\A\{(?:[^{]*"(?:parentUuid|isSidechain)"\s*:'
-            r'|\s*"type"\s*:\s*"(?:user|assistant)"\s*,\s*"message"\s*:\s*\{)'
-        ),
-        is_in_projects=True,
-    ),
-    FormatReader(
-        format=Format.CODEX,
-        read=agents.read_codex,
-        is_line=agents.is_codex,
-        sign=re.compile(r'\A\{\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"type"\s*:\s*"\w+"\s*,\s*"payload"\s*:'),
-    ),
-    FormatReader(format=Format.GEMINI, read=agents.read_gemini_lines, is_line=agents.is_gemini_line),
-    FormatReader(
-        format=Format.CHATGPT,
-        read=exports.read_chatgpt,
-        is_value=exports.is_chatgpt,
-        sign=re.compile(r'"mapping"\s*:\s*\{'),
-    ),
-    FormatReader(
-        format=Format.CLAUDE_AI,
-        read=exports.read_claude_ai,
-        is_value=exports.is_claude_ai,
-        sign=re.compile(r'"(?:chat_messages|docs)"\s*:\s*\['),
-    ),
-    FormatReader(
-        format=Format.SLACK,
-        read=slack.read,
-        is_value=slack.is_user,
-        reason="Slack's list of users, read together with its channels",
-    ),
-    FormatReader(format=Format.SLACK, read=slack.read, is_value=slack.is_message),
-    FormatReader(format=Format.GEMINI, read=agents.read_gemini, is_value=agents.is_gemini_element),
-    FormatReader(
-        format=Format.CHAT,
-        read=chat.read_lines,
-        is_line=chat.is_message,
-        sign=re.compile(r'\A\{\s*"(?:role|speaker)"\s*:\s*"[^"]{1,80}"\s*,'),
-        is_in_projects=True,
-    ),
-    FormatReader(format=Format.CHAT, read=chat.read, is_value=chat.is_message, is_in_projects=True),
-    FormatReader(format=Format.GEMINI, read=agents.read_gemini, is_value=agents.is_gemini_recording),
-    FormatReader(format=Format.CURSOR, read=cursor.read, is_database=cursor.is_database, is_in_projects=True),
-    FormatReader(format=Format.AIDER, read=texts.read_aider, is_text=texts.is_aider, is_in_projects=True),
-    FormatReader(format=Format.SPECSTORY, read=texts.read_specstory, is_text=texts.is_specstory, is_in_projects=True),
-    FormatReader(format=Format.CURSOR, read=texts.read_cursor, is_text=texts.is_cursor, is_in_projects=True),
-    FormatReader(format=Format.CHAT, read=texts.read_labelled, is_text=texts.is_labelled, is_in_projects=True),
+    FormatReader(Format.CLAUDE_CODE, agents.read_claude_code, is_line=agents.is_claude_code, sign=agents.CLAUDE_SIGN),
+    FormatReader(Format.CODEX, agents.read_codex, is_line=agents.is_codex, sign=agents.CODEX_SIGN),
+    FormatReader(Format.GEMINI, agents.read_gemini_lines, is_line=agents.is_gemini_line),
+    FormatReader(Format.CHATGPT, exports.read_chatgpt, is_value=exports.is_chatgpt, sign=exports.CHATGPT_SIGN),
+    FormatReader(Format.CLAUDE_AI, exports.read_claude_ai, is_value=exports.is_claude_ai, sign=exports.CLAUDE_AI_SIGN),
+    FormatReader(Format.SLACK, slack.read, is_value=slack.is_user, reason=slack.USERS_REASON),
+    FormatReader(Format.SLACK, slack.read, is_value=slack.is_message),
+    FormatReader(Format.GEMINI, agents.read_gemini, is_value=agents.is_gemini_element),
+    FormatReader(Format.CHAT, chat.read_lines, is_line=chat.is_message, sign=chat.SIGN),
+    FormatReader(Format.CHAT, chat.read, is_value=chat.is_message),
+    FormatReader(Format.GEMINI, agents.read_gemini, is_value=agents.is_gemini_recording),
+    FormatReader(Format.CURSOR, cursor.read, is_database=cursor.is_database),
+    FormatReader(Format.AIDER, texts.read_aider, is_text=texts.is_aider),
+    FormatReader(Format.SPECSTORY, texts.read_specstory, is_text=texts.is_specstory),
+    FormatReader(Format.CURSOR, texts.read_cursor, is_text=texts.is_cursor),
+    FormatReader(Format.CHAT, texts.read_labelled, is_text=texts.is_labelled),
 )
-MARKDOWN = FormatReader(format=Format.MARKDOWN, read=texts.read_document)
-TEXT = FormatReader(format=Format.TEXT, read=texts.read_document)
+MARKDOWN = FormatReader(Format.MARKDOWN, texts.read_document)
+TEXT = FormatReader(Format.TEXT, texts.read_document)
+# The conversations that people store in the folders of projects.
+IN_PROJECTS = frozenset({Format.AIDER, Format.SPECSTORY, Format.CURSOR, Format.CHAT, Format.CLAUDE_CODE})
 
 _LINES = 50
 _ELEMENTS = 8

@@ -12,24 +12,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...engine.capture import calls, words
-from .common import (
-    Chat,
-    ChatParts,
-    Message,
-    Reading,
-    as_dict,
-    as_dicts,
-    get_text,
-    join_blocks,
-    make_message,
-    parse_time,
-)
+from ..streams import as_dict, as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
+from .common import Chat, ChatParts, Message, Reading, make_message
 
 # -- Claude Code: one JSON object a line
 
 _CLAUDE_TYPES = frozenset(
     "user assistant system summary attachment file-history-snapshot queue-operation progress ai-title custom-title "
     "agent-name pr-link last-prompt permission-mode tag".split()
+)
+CLAUDE_SIGN = re.compile(
+    r'\A\{(?:[^{]*"(?:parentUuid|isSidechain)"\s*:|\s*"type"\s*:\s*"(?:user|assistant)"\s*,\s*"message"\s*:\s*\{)'
 )
 _HOST_SIGNS = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
@@ -60,7 +53,7 @@ def read_claude_code(reading: Reading) -> Iterator[Chat]:
 
 def _read_claude_line(kind: str, line: dict[str, Any], reading: Reading) -> Iterator[Message | None]:
     at, id = parse_time(line.get("timestamp")), get_text(line, "uuid")
-    content = as_dict(line.get("message")).get("content")
+    content = get_dict(line, "message").get("content")
     if kind == "assistant" and line.get("isApiErrorMessage") is True:
         reading.leave_out("errors of the host")
     elif kind == "assistant":
@@ -79,7 +72,7 @@ def _read_claude_line(kind: str, line: dict[str, Any], reading: Reading) -> Iter
         yield make_message("user", typed, at, id)
     elif kind == "attachment":
         # A prompt that was sent while the assistant was working.
-        attached = as_dict(line.get("attachment"))
+        attached = get_dict(line, "attachment")
         is_prompt = attached.get("type") == "queued_command" and attached.get("commandMode", "prompt") == "prompt"
         if is_prompt and attached.get("isMeta") is not True:
             yield make_message("user", _find_typed(join_blocks(attached.get("prompt")), attached), at, id)
@@ -87,7 +80,7 @@ def _read_claude_line(kind: str, line: dict[str, Any], reading: Reading) -> Iter
 
 def _find_typed(written: str, line: dict[str, Any]) -> str:
     """Return what the person wrote; nothing when the host did."""
-    if get_text(as_dict(line.get("origin")), "kind") not in ("", "human"):
+    if get_text(get_dict(line, "origin"), "kind") not in ("", "human"):
         return ""
     command = words.command(words.typed(written))
     if command is not None:
@@ -113,6 +106,7 @@ _ITEMS = frozenset(
     "web_search_call ghost_snapshot compaction tool_search_call tool_search_output image_generation_call "
     "compaction_summary context_compaction other".split()
 )
+CODEX_SIGN = re.compile(r'\A\{\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"type"\s*:\s*"\w+"\s*,\s*"payload"\s*:')
 _STREAM = re.compile(r"(?:thread|turn|item)\.[a-z_]+|error")
 _MADE_BY_HOST = re.compile(
     r"\s*(?:<(?:user_instructions|environment_context|turn_aborted|permissions[ _]instructions|INSTRUCTIONS"
@@ -149,7 +143,7 @@ def read_codex(reading: Reading) -> Iterator[Chat]:
                 parts.session = session
             yield from parts.add(make_message("user", get_text(line, "text"), parse_time(line["ts"])))
             continue
-        kind, payload = get_text(line, "type"), as_dict(line.get("payload"))
+        kind, payload = get_text(line, "type"), get_dict(line, "payload")
         if kind == "session_meta":
             parts.session = parts.session or get_text(payload, "id")
         elif kind == "thread.started" or (not kind and "instructions" in line):
@@ -171,7 +165,7 @@ def read_codex(reading: Reading) -> Iterator[Chat]:
 def _read_codex_line(kind: str, values: dict[str, Any], reading: Reading) -> tuple[str, str, str, str]:
     """Return the channel, the role, the words and the id of a message; empty words when the line has none."""
     channel = role = text = id = ""
-    item = as_dict(values.get("item")) if kind == "item.completed" else values
+    item = get_dict(values, "item") if kind == "item.completed" else values
     item_kind = get_text(item, "type")
     if kind == "compacted":
         reading.leave_out("summaries of the host")
@@ -256,10 +250,10 @@ def read_gemini_lines(reading: Reading) -> Iterator[Chat]:
             reading.leave_out("messages taken back", sum(one is not None for one in taken))
             size -= sum(len(one.text) for one in taken if one)
             continue
-        patch = as_dict(line.get("$set")) or (line if "type" not in line else {})
+        patch = get_dict(line, "$set") or (line if "type" not in line else {})
         parts.session = parts.session or get_text(patch, "sessionId")
         parts.title = get_text(patch, "summary") or parts.title
-        for one in [*as_dicts(patch.get("messages")), *([line] if "type" in line else [])]:
+        for one in [*get_dicts(patch, "messages"), *([line] if "type" in line else [])]:
             id, message = get_text(one, "id") or f"#{len(waiting)}", _read_gemini_message(one, reading)
             if id not in done:
                 former = waiting.get(id)
@@ -281,7 +275,7 @@ def _read_gemini_message(values: dict[str, Any], reading: Reading) -> Message | 
     blocks = content if isinstance(content, list) else [content]
     called = sum("functionCall" in one or "functionResponse" in one for one in as_dicts(blocks))
     reading.leave_out("calls and outputs of tools", called)
-    reading.leave_out("calls of tools", len(as_dicts(values.get("toolCalls"))))
+    reading.leave_out("calls of tools", len(get_dicts(values, "toolCalls")))
     texts = [get_text(one, "text") for one in as_dicts(blocks) if not one.get("thought")]
     text = "\n".join(one for one in (*texts, *(one for one in blocks if isinstance(one, str))) if one.strip())
     role = get_text(values, "role", "type")

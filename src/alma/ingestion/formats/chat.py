@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from .common import (
-    Chat,
-    ChatParts,
-    Message,
-    Reading,
-    as_dict,
-    as_dicts,
-    get_text,
-    join_blocks,
-    make_message,
-    name_session,
-    parse_time,
-    split_chat,
-)
+from ..streams import as_dict, get_dicts, get_text, join_blocks, parse_time
+from .common import Chat, ChatParts, Message, Reading, make_message
+
+SIGN = re.compile(r'\A\{\s*"(?:role|speaker)"\s*:\s*"[^"]{1,80}"\s*,')
 
 
 def is_message(value: dict[str, Any]) -> bool:
@@ -26,7 +17,7 @@ def is_message(value: dict[str, Any]) -> bool:
     speaker, content = value.get("role") or value.get("speaker"), value.get("content") or value.get("text")
     if isinstance(speaker, str) and isinstance(content, str | list):
         return True
-    messages = as_dicts(value.get("messages")) or as_dicts(value.get("turns"))
+    messages = get_dicts(value, "messages") or get_dicts(value, "turns")
     return bool(messages) and is_message(messages[0])
 
 
@@ -54,12 +45,12 @@ def _read_element(
     values: dict[str, Any], parts: ChatParts, number: int, place: str, reading: Reading
 ) -> Iterator[Chat]:
     """Read a conversation, or a message of the one that is collected."""
-    if listed := as_dicts(values.get("messages")) or as_dicts(values.get("turns")):
+    if listed := get_dicts(values, "messages") or get_dicts(values, "turns"):
         messages = [one for one in (_read_message(each, reading) for each in listed) if one]
         native = get_text(values, "id", "session_id", "conversation_id")
         first = messages[0].text if messages else ""
-        session = name_session(reading.format, native, f"{reading.source.stem}:{number}", first)
-        yield from split_chat(reading, session, messages, get_text(values, "title"))
+        session = reading.name_session(native, f"{reading.source.stem}:{number}", first)
+        yield from reading.split_chat(session, messages, get_text(values, "title"))
     elif (message := _read_message(values, reading)) is not None:
         yield from parts.add(message)
     elif not is_message(values):

@@ -1,4 +1,4 @@
-"""What all formats share: the file that is read, messages, and values of foreign JSON taken with care."""
+"""What all formats share: the file that is read, and the messages that it holds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -125,54 +125,40 @@ class Reading:
         """Yield the elements of a JSON list; of an object its members, and of those named by `lists` the elements."""
         return JsonStream(self.chunks, self.damage).read(frozenset(lists))
 
+    def conversations(
+        self, lists: Sequence[str], is_known: Callable[[dict[str, Any]], bool], complaint: str
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the known objects of an export: in a list, in a list of an object, or one that stands alone."""
+        members: dict[str, Any] = {}
+        for item in self.items(*lists):
+            if isinstance(item.value, dict) and is_known(item.value):
+                yield item.value
+            elif item.number >= 0:
+                self.damage(item.place, complaint)
+            else:
+                members[item.key] = item.value
+        if is_known(members):
+            yield members
+
+    def name_session(self, native: str, *otherwise: str) -> str:
+        return name_session(self.format, native, *otherwise)
+
+    def split_chat(self, session: str, messages: Iterable[Message | None], title: str) -> Iterator[Chat]:
+        """Yield a conversation in parts of a size that can be written at once."""
+        parts = ChatParts(self, name=session, title=title)
+        for message in messages:
+            yield from parts.add(message)
+        yield from parts.end()
+
+    def make_document(self, session: str, name: str, text: str, **fields: Any) -> Document:
+        return Document(format=self.format, session=session, name=name, text=text, **{"title": name, **fields})
+
     def damage(self, place: str, reason: str) -> None:
         self.result.damage(self.source.name, place, reason)
 
     def leave_out(self, what: str, by: int = 1) -> None:
         """Count what is deliberately not kept."""
         self.result.leave_out(what, by)
-
-
-# -- values of foreign JSON
-
-
-def as_dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def as_dicts(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def get_text(values: dict[str, Any], *names: str) -> str:
-    """Return the first of these members that is text and not empty."""
-    return next((value for name in names if isinstance(value := values.get(name), str) and value), "")
-
-
-def join_blocks(content: object, types: Iterable[str] = ("text",), separator: str = "\n") -> str:
-    """Return the text of a message: a string, or its text blocks."""
-    if isinstance(content, str):
-        return content
-    blocks = [get_text(one, "text") for one in as_dicts(content) if one.get("type", "text") in types]
-    return separator.join(block for block in blocks if block.strip())
-
-
-def parse_time(value: object) -> datetime | None:
-    """Return a time given as ISO 8601 text or as seconds, milli- or microseconds since 1970; None for others."""
-    if isinstance(value, str) and re.fullmatch(r"\d{9,17}(?:\.\d{1,9})?", value.strip()):
-        value = float(value)
-    try:
-        if isinstance(value, str):
-            moment = datetime.fromisoformat(value.strip())
-            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            unit = next((unit for unit in (1e6, 1e3) if abs(value) > 1e8 * unit), 1.0)
-            moment = datetime.fromtimestamp(value / unit, UTC)
-        else:
-            return None
-    except (ValueError, OverflowError, OSError):
-        return None
-    return moment if 1000 <= moment.year <= 2999 else None
 
 
 def name_session(format: str, native: object, *otherwise: str) -> str:
@@ -182,9 +168,6 @@ def name_session(format: str, native: object, *otherwise: str) -> str:
         return f"{format}:{digest(*otherwise)}"
     is_plain = _PLAIN_ID.fullmatch(name) and ".." not in name
     return f"{format}:{name if is_plain else digest(name)}"
-
-
-# -- messages
 
 
 def make_message(role: object, text: str, at: datetime | None = None, id: str = "") -> Message | None:
@@ -227,27 +210,3 @@ class ChatParts:
         self._part += 1
         session = self._name or name_session(self._format, self.session, self._fallback, self._first)
         yield Chat(format=self._format, session=session, messages=messages, title=self.title, part=str(self._part))
-
-
-def split_chat(reading: Reading, session: str, messages: Iterable[Message | None], title: str) -> Iterator[Chat]:
-    """Yield a conversation that is named in full, in parts of a size that can be written at once."""
-    parts = ChatParts(reading, name=session, title=title)
-    for message in messages:
-        yield from parts.add(message)
-    yield from parts.end()
-
-
-def read_conversations(
-    reading: Reading, lists: Sequence[str], is_known: Callable[[dict[str, Any]], bool], complaint: str
-) -> Iterator[dict[str, Any]]:
-    """Yield the objects of an export that are known: in a list, in a list of an object, or one that stands alone."""
-    members: dict[str, Any] = {}
-    for item in reading.items(*lists):
-        if isinstance(item.value, dict) and is_known(item.value):
-            yield item.value
-        elif item.number >= 0:
-            reading.damage(item.place, complaint)
-        else:
-            members[item.key] = item.value
-    if is_known(members):
-        yield members

@@ -11,19 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ..streams import LIMIT, parse_json
-from .common import (
-    Chat,
-    Message,
-    Reading,
-    as_dict,
-    as_dicts,
-    get_text,
-    make_message,
-    name_session,
-    parse_time,
-    split_chat,
-)
+from ..streams import LIMIT, as_dict, as_dicts, get_dict, get_dicts, get_text, parse_json, parse_time
+from .common import Chat, Message, Reading, make_message
 
 # What a damaged database raises; its complaint may quote bytes that are no text.
 _FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -74,7 +63,7 @@ def read(reading: Reading) -> Iterator[Chat]:
                 reader = _read_composers if table == "cursorDiskKV" else _read_items
                 for id, title, messages in reader(database, reading):
                     first = next((one.text for one in messages if one), "")
-                    yield from split_chat(reading, name_session(reading.format, id, first), messages, title)
+                    yield from reading.split_chat(reading.name_session(id, first), messages, title)
     except _FAULTS as error:
         reading.damage("", f"the database could not be read further: {error}")
 
@@ -103,10 +92,10 @@ def _read_composers(database: sqlite3.Connection, reading: Reading) -> Conversat
     for (key,) in rows:
         composer = as_dict(_read_value(database, "cursorDiskKV", str(key), reading))
         id = get_text(composer, "composerId") or str(key).partition(":")[2]
-        mapped = [as_dict(one) for one in as_dict(composer.get("conversationMap")).values()]
-        inline = as_dicts(composer.get("conversation")) or mapped
+        mapped = [as_dict(one) for one in get_dict(composer, "conversationMap").values()]
+        inline = get_dicts(composer, "conversation") or mapped
         messages = []
-        for header in inline or as_dicts(composer.get("fullConversationHeadersOnly")):
+        for header in inline or get_dicts(composer, "fullConversationHeadersOnly"):
             name = get_text(header, "bubbleId")
             stored = None if inline else _read_value(database, "cursorDiskKV", f"bubbleId:{id}:{name}", reading)
             bubble = header if inline else as_dict(stored)
@@ -121,22 +110,22 @@ def _read_composers(database: sqlite3.Connection, reading: Reading) -> Conversat
 def _read_items(database: sqlite3.Connection, reading: Reading) -> Conversations:
     """Yield the id, the title and the messages of each conversation that older versions stored."""
     chats = _read_value(database, "ItemTable", "workbench.panel.aichat.view.aichat.chatdata", reading)
-    for tab in as_dicts(as_dict(chats).get("tabs")):
+    for tab in get_dicts(as_dict(chats), "tabs"):
         bubbles = [
             make_message(
                 "user" if one.get("type") == "user" else "assistant",
                 get_text(one, "text", "rawText"),
                 id=get_text(one, "id"),
             )
-            for one in as_dicts(tab.get("bubbles"))
+            for one in get_dicts(tab, "bubbles")
         ]
         yield get_text(tab, "tabId"), get_text(tab, "chatTitle"), bubbles
     for session in as_dicts(_read_value(database, "ItemTable", "interactive.sessions", reading)):
         messages = []
-        for one in as_dicts(session.get("requests")):
+        for one in get_dicts(session, "requests"):
             at = parse_time(one.get("timestamp"))
-            question = get_text(one, "message") or get_text(as_dict(one.get("message")), "text")
-            answers = [get_text(part, "value") for part in as_dicts(one.get("response"))]
+            question = get_text(one, "message") or get_text(get_dict(one, "message"), "text")
+            answers = [get_text(part, "value") for part in get_dicts(one, "response")]
             answer = "\n".join(part for part in answers if part.strip())
             messages += [make_message("user", question, at), make_message("assistant", answer, at)]
         yield get_text(session, "sessionId"), get_text(session, "customTitle"), messages

@@ -6,27 +6,16 @@ Claude.ai is somebody's text, but it need not be theirs: it becomes a document o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
 from ...text import digest
-from .common import (
-    Document,
-    Message,
-    Piece,
-    Reading,
-    Voice,
-    as_dict,
-    as_dicts,
-    get_text,
-    join_blocks,
-    make_message,
-    name_session,
-    parse_time,
-    read_conversations,
-    split_chat,
-)
+from ..streams import as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
+from .common import Message, Piece, Reading, Voice, make_message
 
+CHATGPT_SIGN = re.compile(r'"mapping"\s*:\s*\{')
+CLAUDE_AI_SIGN = re.compile(r'"(?:chat_messages|docs)"\s*:\s*\[')
 Nodes = dict[str, dict[str, Any]]
 
 
@@ -56,10 +45,10 @@ def is_chatgpt(value: dict[str, Any]) -> bool:
 def read_chatgpt(reading: Reading) -> Iterator[Piece]:
     lists = ("conversations", "items", "data")
     instructions: set[str] = set()
-    for conversation in read_conversations(reading, lists, is_chatgpt, "no conversation: it has no mapping"):
+    for conversation in reading.conversations(lists, is_chatgpt, "no conversation: it has no mapping"):
         nodes = {key: one for key, one in conversation["mapping"].items() if isinstance(one, dict)}
         for node in nodes.values():
-            content = as_dict(as_dict(node.get("message")).get("content"))
+            content = get_dict(node, "message", "content")
             if content.get("content_type") == "user_editable_context":
                 # The custom instructions stand in every conversation; they are kept once.
                 texts = (get_text(content, name).strip() for name in ("user_profile", "user_instructions"))
@@ -68,27 +57,20 @@ def read_chatgpt(reading: Reading) -> Iterator[Piece]:
                     instructions.add(digest(text))
                     session = f"{reading.format}:instructions:{digest(text)}"
                     title = "Custom instructions"
-                    yield Document(
-                        format=reading.format,
-                        session=session,
-                        name=title.lower(),
-                        title=title,
-                        text=text,
-                        voice=Voice.PERSON,
-                    )
+                    yield reading.make_document(session, title.lower(), text, title=title, voice=Voice.PERSON)
         yield from _read_branches(conversation, nodes, reading)
 
 
 def _read_branches(conversation: dict[str, Any], nodes: Nodes, reading: Reading) -> Iterator[Piece]:
     leaves = _find_leaves(nodes, "parent")
-    times = {key: parse_time(as_dict(nodes[key].get("message")).get("create_time")) for key in leaves or nodes}
+    times = {key: parse_time(get_dict(nodes[key], "message").get("create_time")) for key in leaves or nodes}
     # The end of the conversation: as it says, or its latest message that nothing follows.
     leaf = get_text(conversation, "current_node")
     if leaf not in nodes:
         leaf = max(times, key=lambda key: (at.timestamp() if (at := times[key]) else 0.0, key), default="")
     path = _follow_parents(nodes, leaf, "parent")
     title = get_text(conversation, "title")
-    session = name_session(reading.format, get_text(conversation, "conversation_id", "id"), title, *path[:2])
+    session = reading.name_session(get_text(conversation, "conversation_id", "id"), title, *path[:2])
     paths, known = [path], set(path)
     for other in leaves:
         if branch := _follow_parents(nodes, other, "parent", known):
@@ -100,26 +82,26 @@ def _read_branches(conversation: dict[str, Any], nodes: Nodes, reading: Reading)
             reading.leave_out("messages on other branches", sum(one is not None for one in messages))
             continue
         unread = [nodes[key] for key, one in zip(branch, messages, strict=True) if one is None]
-        is_text = [bool(_read_node_text(as_dict(one.get("message"))).strip()) for one in unread]
+        is_text = [bool(_read_node_text(get_dict(one, "message")).strip()) for one in unread]
         reading.leave_out("calls and outputs of tools, and lines of the host", sum(is_text))
         name = f"{session}~{digest(branch[-1])[:8]}" if number else session
-        yield from split_chat(reading, name, messages, title)
+        yield from reading.split_chat(name, messages, title)
 
 
 def _read_node(node: dict[str, Any]) -> Message | None:
-    message = as_dict(node.get("message"))
-    content = as_dict(message.get("content"))
-    is_hidden = as_dict(message.get("metadata")).get("is_visually_hidden_from_conversation") is True
+    message = get_dict(node, "message")
+    content = get_dict(message, "content")
+    is_hidden = get_dict(message, "metadata").get("is_visually_hidden_from_conversation") is True
     is_spoken = get_text(content, "content_type") in ("", "text", "multimodal_text")
     if is_hidden or not is_spoken or message.get("recipient") not in ("all", None):
         return None
-    role = as_dict(message.get("author")).get("role")
+    role = get_dict(message, "author").get("role")
     at = parse_time(message.get("create_time"))
     return make_message(role, _read_node_text(message), at, get_text(message, "id"))
 
 
 def _read_node_text(message: dict[str, Any]) -> str:
-    content = as_dict(message.get("content"))
+    content = get_dict(message, "content")
     parts = content.get("parts")
     if not isinstance(parts, list):
         return get_text(content, "text", "result")
@@ -136,7 +118,7 @@ def is_claude_ai(value: dict[str, Any]) -> bool:
 
 def read_claude_ai(reading: Reading) -> Iterator[Piece]:
     lists = ("conversations", "projects")
-    for value in read_conversations(reading, lists, is_claude_ai, "neither a conversation nor a project"):
+    for value in reading.conversations(lists, is_claude_ai, "neither a conversation nor a project"):
         is_chat = isinstance(value.get("chat_messages"), list)
         yield from _read_conversation(value, reading) if is_chat else _read_project(value, reading)
 
@@ -161,22 +143,16 @@ def _read_conversation(conversation: dict[str, Any], reading: Reading) -> Iterat
     title = get_text(conversation, "name")
     first = everything[0] if everything else {}
     opening = join_blocks(first.get("content"), separator="\n\n") or get_text(first, "text")
-    session = name_session(reading.format, get_text(conversation, "uuid"), title, opening)
-    yield from split_chat(reading, session, messages, title)
+    session = reading.name_session(get_text(conversation, "uuid"), title, opening)
+    yield from reading.split_chat(session, messages, title)
     for message in current:
-        for one in as_dicts(message.get("attachments")):
+        for one in get_dicts(message, "attachments"):
             name, text = get_text(one, "file_name") or "attachment", get_text(one, "extracted_content")
             if not text.strip():
                 reading.leave_out("attachments without text")
                 continue
-            yield Document(
-                format=reading.format,
-                session=f"{reading.format}:attachment:{digest(name, text)}",
-                name=name,
-                title=name,
-                text=text,
-                at=parse_time(message.get("created_at")),
-            )
+            session = f"{reading.format}:attachment:{digest(name, text)}"
+            yield reading.make_document(session, name, text, at=parse_time(message.get("created_at")))
 
 
 def _read_project(project: dict[str, Any], reading: Reading) -> Iterator[Piece]:
@@ -186,11 +162,6 @@ def _read_project(project: dict[str, Any], reading: Reading) -> Iterator[Piece]:
         text, name = get_text(one, "content"), get_text(one, "filename") or title
         if text.strip():
             id = get_text(one, "uuid") or digest(get_text(project, "uuid"), name)
-            yield Document(
-                format=reading.format,
-                session=name_session(reading.format, f"document:{id}"),
-                name=name,
-                title=name if title in name else f"{title}: {name}",
-                text=text,
-                at=parse_time(one.get("created_at")),
-            )
+            session = reading.name_session(f"document:{id}")
+            full = name if title in name else f"{title}: {name}"
+            yield reading.make_document(session, name, text, title=full, at=parse_time(one.get("created_at")))

@@ -12,21 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..streams import JsonStream
-from .common import (
-    PART_CHARS,
-    PART_MESSAGES,
-    Chat,
-    Message,
-    Reading,
-    Voice,
-    as_dict,
-    as_dicts,
-    get_text,
-    name_session,
-    parse_time,
-)
+from ..streams import JsonStream, as_dict, as_dicts, get_dict, get_text, parse_time
+from .common import PART_CHARS, PART_MESSAGES, Chat, Message, Reading, Voice
 
+USERS_REASON = "Slack's list of users, read together with its channels"
 USERS_BYTES = 64 * 1024 * 1024
 _TITLE_CHARS = 80
 _SPOKEN = frozenset(
@@ -85,7 +74,7 @@ def _make_chats(
         about = " ".join(messages[0].text.split())[:_TITLE_CHARS] if thread else day
         yield Chat(
             format=reading.format,
-            session=name_session(reading.format, f"{channel}:thread:{thread}" if thread else f"{channel}:{day}"),
+            session=reading.name_session(f"{channel}:thread:{thread}" if thread else f"{channel}:{day}"),
             messages=messages,
             title=f"#{channel}: {about}" if channel else about,
             part=f"{day}:{part}",
@@ -105,7 +94,7 @@ def _load_users(reading: Reading) -> Users:
     text = source.read_start(USERS_BYTES).decode("utf-8", "replace")
     for item in JsonStream([text], lambda *_: None).read():
         one = as_dict(item.value)
-        profile = as_dict(one.get("profile"))
+        profile = get_dict(one, "profile")
         id = get_text(one, "id")
         if not id:
             continue
@@ -120,7 +109,7 @@ def _load_users(reading: Reading) -> Users:
 def _read_message(values: dict[str, Any], reading: Reading, users: Users) -> Message | None:
     subtype = get_text(values, "subtype")
     if subtype == "message_changed":
-        return _read_message({**as_dict(values.get("message")), "ts": values.get("ts")}, reading, users)
+        return _read_message({**get_dict(values, "message"), "ts": values.get("ts")}, reading, users)
     if subtype not in _SPOKEN:
         reading.leave_out("notices of Slack")
         return None
@@ -130,13 +119,13 @@ def _read_message(values: dict[str, Any], reading: Reading, users: Users) -> Mes
         return None
     user = get_text(values, "user")
     if not user or subtype == "bot_message" or (values.get("bot_id") and user not in users.names):
-        name = get_text(values, "username") or get_text(as_dict(values.get("bot_profile")), "name")
+        name = get_text(values, "username") or get_text(get_dict(values, "bot_profile"), "name")
         speaker, voice = f"{name} (bot)" if name and name != "bot" else "bot", Voice.TOOL
     else:
-        profile = as_dict(values.get("user_profile"))
+        profile = get_dict(values, "user_profile")
         speaker = users.names.get(user) or get_text(profile, "display_name", "real_name") or user
         voice = Voice.PERSON if user in users.own else Voice.OTHER
-    edited = get_text(as_dict(values.get("edited")), "ts")
+    edited = get_text(get_dict(values, "edited"), "ts")
     id = get_text(values, "ts") + (f"~{edited}" if edited else "")
     return Message(speaker=speaker, text=text, voice=voice, at=parse_time(values.get("ts")), id=id)
 
@@ -163,7 +152,7 @@ def _join_rich(blocks: object, depth: int = 0) -> str:
         return ""
     texts = []
     for block in as_dicts(blocks):
-        text = get_text(block, "text") or get_text(as_dict(block.get("text")), "text")
+        text = get_text(block, "text") or get_text(get_dict(block, "text"), "text")
         if block.get("type") == "user":
             text = f"<@{get_text(block, 'user_id')}>"
         elif block.get("type") == "link":

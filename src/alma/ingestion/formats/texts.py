@@ -11,18 +11,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ...text import digest
-from .common import (
-    ASSISTANTS,
-    PART_CHARS,
-    PERSONS,
-    Chat,
-    ChatParts,
-    Document,
-    Reading,
-    make_message,
-    name_session,
-    parse_time,
-)
+from ..streams import parse_time
+from .common import ASSISTANTS, PART_CHARS, PERSONS, Chat, ChatParts, Document, Reading, make_message
 
 
 class Turn(NamedTuple):
@@ -235,13 +225,6 @@ def read_document(reading: Reading) -> Iterator[Document]:
 
 def _make_part(reading: Reading, text: str, number: int) -> Iterator[Document]:
     if text.replace("\0", "").strip():
-        yield Document(
-            format=reading.format,
-            session=name_session(reading.format, f"document:{digest(reading.known_as)}"),
-            name=reading.source.leaf,
-            title=reading.known_as,
-            text=text,
-            part=str(number),
-            at=reading.source.modified,
-            voice=reading.voice,
-        )
+        session = reading.name_session(f"document:{digest(reading.known_as)}")
+        fields = {"title": reading.known_as, "part": str(number), "at": reading.source.modified, "voice": reading.voice}
+        yield reading.make_document(session, reading.source.leaf, text, **fields)
