@@ -7,7 +7,7 @@ from typing import Annotated
 
 from ..context import MemoryStack
 from ..core import ALMA
-from ..progress.types import WorkItem
+from ..progress import WorkItem
 from ..session import SessionInitializer, SessionManager
 from ..session.types import LastOutcome, Session, SessionContext, SessionHandoff
 from ..types.kinds import Memory

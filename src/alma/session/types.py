@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
 
-from ..progress.types import ProgressSummary, WorkItem
+from ..progress import ProgressSummary, WorkItem
 from ..types.kinds import Heuristic, Outcome
 from ..types.record import Record
 from ..types.slice import MemorySlice
