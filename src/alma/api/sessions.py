@@ -9,7 +9,7 @@ from ..context import MemoryStack
 from ..core import ALMA
 from ..progress import WorkItem
 from ..session import SessionInitializer, SessionManager
-from ..session.types import LastOutcome, Session, SessionContext, SessionHandoff
+from ..session.handoff import LastOutcome, Session, SessionContext, SessionHandoff
 from ..types.kinds import Memory
 from . import words
 from .operation import About, Effect, operation
