@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from alma.engine.capture import history, transcript
-from alma.engine.capture.events import Event, parse
-from alma.engine.capture.story import Heard, Story, tell
+from alma.coding.events import Event, parse_journal
+from alma.coding.session import CodingSession, SessionTurn, build_session
+from alma.coding.transcript import TranscriptFile, list_transcripts, read_lines, read_transcript
 from alma.engine.keep import mark_of, teachings
 from alma.engine.rules import teaching
 from alma.engine.transaction import commit
@@ -48,7 +48,7 @@ def from_history(args: Namespace, desk: Desk) -> int:
             f"{folder} holds no transcripts (no folder `projects`); name the Claude folder: --folder DIR"
         )
     newest = None if args.days is None else time.time() - args.days * _DAY
-    files = [one for one in history.sessions(folder) if newest is None or one.modified >= newest]
+    files = [one for one in list_transcripts(folder) if newest is None or one.modified >= newest]
     found = _Found()
     is_watched = not desk.as_json and sys.stderr.isatty()
     with desk.memory() as memory:
@@ -61,7 +61,7 @@ def from_history(args: Namespace, desk: Desk) -> int:
     return 0
 
 
-def _take_in(place: Place, memory: Memory, one: history.HistoryFile, found: _Found) -> None:
+def _take_in(place: Place, memory: Memory, one: TranscriptFile, found: _Found) -> None:
     if mark_of(memory.engine(EVERYWHERE), one.session).offset:
         # It was recorded as it happened, and taught what it had to teach.
         return
@@ -81,13 +81,13 @@ def _take_in(place: Place, memory: Memory, one: history.HistoryFile, found: _Fou
         found.proposed += [(project, one.record) for one in made if one.record is not None and one.verb != "known"]
 
 
-def _story(path: str) -> Story | None:
+def _story(path: str) -> CodingSession | None:
     try:
         with open(path, "rb") as file:
-            events: list[Event] = [_public(event) for event in transcript.read(transcript.lines(file))]
+            events: list[Event] = [_public(event) for event in read_transcript(read_lines(file))]
     except OSError:
         return None
-    return tell(events) if events else None
+    return build_session(events) if events else None
 
 
 def _public(event: Event) -> Event:
@@ -123,12 +123,12 @@ def _report(desk: Desk, found: _Found) -> None:
 # -- the last turn
 
 
-def last_heard(desk: Desk) -> Heard | None:
+def last_heard(desk: Desk) -> SessionTurn | None:
     """What the person said last in this session, or in this project."""
     for path in _newest(desk):
         with open(path, "rb") as file:
-            events, _ = parse(file.read())
-        story = tell(events)
+            events, _ = parse_journal(file.read())
+        story = build_session(events)
         if story.heard and story.project == desk.project:
             return story.heard[-1]
     return None

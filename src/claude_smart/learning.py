@@ -135,7 +135,7 @@ def tag(args: Namespace, desk: Desk) -> int:
     heard = last_heard(desk)
     if heard is None:
         raise ValidationError("no turn was recorded here yet, so there is none to tag; pass a note: claude-smart tag …")
-    return _teach(desk, [note_rule(word_rule(heard.user), desk, everywhere=args.everywhere, said=heard.user)])
+    return _teach(desk, [note_rule(word_rule(heard.heard), desk, everywhere=args.everywhere, said=heard.heard)])
 
 
 def _keep_note(args: Namespace, desk: Desk) -> int:

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from alma.engine.capture.attendance import Attendance, find_attendance
-from alma.engine.capture.words import note
+from alma.coding.events import Attendance, find_attendance
+from alma.coding.prompts import extract_note
 from alma.hooks.account import entry_point
 from alma.hooks.place import Place, find
 from alma.hooks.run import answer as record
@@ -62,7 +62,7 @@ def reply(event: Mapping[str, Any], raw: bytes, place: Place) -> dict[str, Any]:
     words = str(event.get("command_args", "")).strip()
     text = _run(_command(name, words))
     if words and name in ("tag", "learn"):
-        text = _kept(note(words)) or _unattended() or text
+        text = _kept(extract_note(words)) or _unattended() or text
     answer: dict[str, Any] = {
         "hookSpecificOutput": {
             "hookEventName": "UserPromptExpansion",

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...engine.capture import calls, words
+from ...coding.calls import extract_reason, is_refusal
+from ...coding.prompts import extract_spoken, parse_command, restore_typed
 from ..reading.lines import objects
 from ..reading.sources import Reading
 from ..types import Format, Message, Piece
@@ -93,10 +94,10 @@ def _typed(written: str, origin: str) -> str:
     """What the person wrote; nothing when the host did."""
     if origin not in ("", "human"):
         return ""
-    command = words.command(words.typed(written))
+    command = parse_command(restore_typed(written))
     if command is not None:
-        return f"/{command.name} {command.words}".strip() if command.worth_keeping else ""
-    return words.spoken(written)
+        return f"/{command.name} {command.words}".strip() if command.is_worth_keeping else ""
+    return extract_spoken(written)
 
 
 def _refusal(line: dict[str, Any], result: dict[str, Any]) -> str:
@@ -105,9 +106,9 @@ def _refusal(line: dict[str, Any], result: dict[str, Any]) -> str:
         return ""
     printed = "\n".join(text(one.get("text")) for one in _blocks(result.get("content")))
     denied = text(line.get("toolDenialKind"))
-    if denied != "user-rejected" and (denied or not calls.refused(printed)):
+    if denied != "user-rejected" and (denied or not is_refusal(printed)):
         return ""
-    return text(line.get("userFeedback")).strip() or calls.reason(printed)
+    return text(line.get("userFeedback")).strip() or extract_reason(printed)
 
 
 def _queued(line: dict[str, Any]) -> Iterator[Message]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...engine.capture import words
+from ...coding.prompts import parse_command
 from ..reading.elements import Elements
 from ..reading.lines import objects
 from ..reading.sources import Reading
@@ -134,7 +134,7 @@ def _message(found: dict[str, Any], told: Told) -> Message | None:
 def _typed(spoken: str, told: Told, message: Message) -> Message | None:
     if not said(spoken):
         return None
-    if _SETUP.match(spoken) or words.command(spoken.strip()):
+    if _SETUP.match(spoken) or parse_command(spoken.strip()):
         told.left("lines of the host")
         return None
     return message
