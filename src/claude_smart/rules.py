@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from alma.coding.events import parse_journal
+from alma.coding.session import CodingSession, build_session
+from alma.coding.transcript import list_transcripts, read_lines, read_transcript
 from alma.engine import edit as editing
-from alma.engine.capture import history, transcript
-from alma.engine.capture.events import parse
-from alma.engine.capture.story import Story, tell
 from alma.engine.context import Engine
 from alma.engine.keep import mark_of, teachings
 from alma.engine.observations import OBSERVATION, delete_observation
@@ -459,9 +459,9 @@ def tag(args: Namespace, desk: Desk) -> int:
         paths.insert(0, desk.place.journal(desk.session))
     for path in paths:
         with open(path, "rb") as file:
-            story = tell(parse(file.read())[0])
+            story = build_session(parse_journal(file.read())[0])
         if story.heard and story.project == desk.project:
-            said = story.heard[-1].user
+            said = story.heard[-1].heard
             return _teach_note(args, desk, word_rule(said), said)
     raise ValidationError("no turn was recorded here yet, so there is none to tag; pass a note: claude-smart tag …")
 
@@ -506,7 +506,7 @@ def _learn_from_history(args: Namespace, desk: Desk) -> int:
             f"{folder} holds no transcripts (no folder `projects`); name the Claude folder: --folder DIR"
         )
     oldest = 0.0 if args.days is None else time.time() - args.days * 86_400.0
-    files = [one for one in history.sessions(folder) if one.modified >= oldest]
+    files = [one for one in list_transcripts(folder) if one.modified >= oldest]
     sessions = turns = unreadable = 0
     proposed: list[tuple[str, Record]] = []
     is_watched = not desk.as_json and sys.stderr.isatty()
@@ -539,14 +539,14 @@ def _learn_from_history(args: Namespace, desk: Desk) -> int:
     return 0
 
 
-def _read_transcript(path: str) -> Story | None:
+def _read_transcript(path: str) -> CodingSession | None:
     """Return the story of a transcript; None when nothing in it can be read."""
     try:
         with open(path, "rb") as file:
-            events = list(transcript.read(transcript.lines(file)))
+            events = list(read_transcript(read_lines(file)))
     except OSError:
         return None
-    return tell([replace(one, data=_remove_private(one.data)) for one in events]) if events else None
+    return build_session([replace(one, data=_remove_private(one.data)) for one in events]) if events else None
 
 
 def _remove_private(value: Any) -> Any:

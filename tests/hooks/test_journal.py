@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from alma.engine.capture import events
+from alma.coding import events
 from alma.hooks import journal
 from alma.hooks.place import Place
 
@@ -100,7 +100,7 @@ def test_half_a_surrogate_is_replaced(place: Place) -> None:
 def test_what_a_transcript_tells_is_cleaned_too(place: Place) -> None:
     told = events.Event("i", "Interrupted", 2.0, data={"text": "<private>x</private>password=hunter2xx99"})
     journal.append_event(place, "s", told, "p")
-    [found] = events.parse(Path(place.journal("s")).read_bytes())[0][1:]
+    [found] = events.parse_journal(Path(place.journal("s")).read_bytes())[0][1:]
     assert (found.name, found.at, found.project) == ("Interrupted", 2.0, "p")
     assert found.data == {"text": "password=[REDACTED:password]"}
 
@@ -140,7 +140,7 @@ def test_ten_processes_tear_no_line(place: Place) -> None:
     commands = [[sys.executable, "-c", WRITER, place.home, name] for name in "abcdefghij"]
     running = [subprocess.Popen(command) for command in commands]
     assert [process.wait(60) for process in running] == [0] * 10
-    found, damaged = events.parse(Path(place.journal("s")).read_bytes())
+    found, damaged = events.parse_journal(Path(place.journal("s")).read_bytes())
     assert damaged == []
     assert found[0].name == "Journal"
     assert sum(one.name == "Journal" for one in found) == 1

@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Self
 
 from ..app import open_memory
+from ..coding.events import parse_journal
+from ..coding.session import CodingSession, build_session
+from ..coding.transcript import find_unreported
 from ..config import Config
 from ..core import ALMA
-from ..engine.capture import events as journal_events
-from ..engine.capture import story as stories
-from ..engine.capture import transcript
 from ..engine.context import Engine
 from ..engine.keep import Kept, Mark, keep, mark_of
 from ..engine.observations import adopt_old_fixes
@@ -143,7 +143,7 @@ def journals(place: Place, session: str | None = None) -> Iterator[str]:
 @dataclass(frozen=True, slots=True)
 class Journal:
     file: str
-    story: stories.Story
+    story: CodingSession
     size: int
     known: frozenset[str]
 
@@ -172,7 +172,7 @@ def _one(place: Place, memory: Memory, path: str) -> Kept | None:
 def is_taken_in(engine: Engine, path: str) -> bool:
     """Whether all of a journal is in the store: told by its first line alone, because most of them are."""
     with open(path, "rb") as file:
-        first, _ = journal_events.parse(file.readline(_HEADER_BYTES))
+        first, _ = parse_journal(file.readline(_HEADER_BYTES))
         size = os.fstat(file.fileno()).st_size
     if not first or first[0].name != "Journal":
         return False
@@ -183,11 +183,11 @@ def is_taken_in(engine: Engine, path: str) -> bool:
 def read_journal(path: str) -> Journal | None:
     with open(path, "rb") as file:
         data = file.read()
-    found, _ = journal_events.parse(data)
+    found, _ = parse_journal(data)
     if not found:
         return None
     header = next((event.id for event in found if event.name == "Journal"), "")
-    story = stories.tell(found)
+    story = build_session(found)
     # What is not a whole line yet belongs to the next reading.
     whole = data.rfind(b"\n") + 1
     return Journal(header, story, whole, frozenset(event.id for event in found))
@@ -209,7 +209,7 @@ def _complete(place: Place, read: Journal, mark: Mark) -> int:
         # It may be no path at all, and the host keeps its transcripts as long as it likes. Without one the hooks' own
         # account has to do.
         return 0
-    for event in transcript.missed(lines, read.known):
+    for event in find_unreported(lines, read.known):
         journal.append_event(place, read.story.session, event, read.story.project)
     return mark.transcript + sum(map(len, lines)) if mark.transcript + _TRANSCRIPT_BYTES >= size else size
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.engine.capture import transcript
-from alma.engine.capture.events import Event
-from alma.engine.capture.story import tell
-from alma.engine.capture.transcript import Origin, Tally, cwd_of, lines, missed, read
+from alma.coding import transcript
+from alma.coding.events import Event
+from alma.coding.session import build_session
+from alma.coding.transcript import find_cwd, find_unreported, read_lines, read_transcript
 
 DATA = Path(__file__).parent / "data"
 REFUSED = (
@@ -58,7 +58,7 @@ def names(found: list[Event]) -> list[str]:
 
 
 def test_all_that_was_said_at_the_terminal() -> None:
-    story = tell(read(real("at_the_terminal.jsonl")))
+    story = build_session(read_transcript(real("at_the_terminal.jsonl")))
     said = [(turn.speaker, turn.text.splitlines()[0]) for turn in story.turns]
     assert said == [
         ("user", "install things"),
@@ -86,7 +86,7 @@ def test_all_that_was_said_at_the_terminal() -> None:
 
 
 def test_what_the_words_at_the_terminal_were_about() -> None:
-    heard = {one.user: one for one in tell(read(real("at_the_terminal.jsonl"))).heard}
+    heard = {one.heard: one for one in build_session(read_transcript(real("at_the_terminal.jsonl"))).heard}
     assert heard["no, use pnpm here"].before == (
         "[was about to run `touch one.txt && npm install left-pad`, and was refused]"
     )
@@ -97,7 +97,7 @@ def test_what_the_words_at_the_terminal_were_about() -> None:
 
 
 def test_the_signals_at_the_terminal() -> None:
-    signals = [(one.name, one.what) for one in tell(read(real("at_the_terminal.jsonl"))).signals]
+    signals = [(one.name, one.what) for one in build_session(read_transcript(real("at_the_terminal.jsonl"))).signals]
     assert signals == [
         ("rejected", "touch one.txt && npm install left-pad"),
         ("interrupted", "python3 -c 'import time; time.sleep(25)'"),
@@ -109,21 +109,21 @@ def test_the_signals_at_the_terminal() -> None:
 
 def test_what_no_hook_reports_is_found_with_the_same_ids() -> None:
     written = real("at_the_terminal.jsonl")
-    found = missed(written, ())
+    found = find_unreported(written, ())
     assert names(found) == ["Rejected", "Interrupted", "Remarked", "Rejected", "Rejected", "Interrupted"]
-    whole = {event.id: event for event in read(written)}
+    whole = {event.id: event for event in read_transcript(written)}
     assert all(whole[event.id].name == event.name for event in found)
     assert [event.data["tool_input"] for event in found] == [whole[event.id].data["tool_input"] for event in found]
-    assert missed(written, {event.id for event in found}) == []
-    assert names(missed(written, {found[0].id})) == names(found[1:])
+    assert find_unreported(written, {event.id for event in found}) == []
+    assert names(find_unreported(written, {found[0].id})) == names(found[1:])
 
 
 def test_a_transcript_read_in_two_parts_loses_nothing_that_no_hook_reports() -> None:
     written = real("at_the_terminal.jsonl")
-    whole = {event.id for event in missed(written, ())}
+    whole = {event.id for event in find_unreported(written, ())}
     for cut in range(len(written) + 1):
-        first = {event.id for event in missed(written[:cut], ())}
-        second = {event.id for event in missed(written[cut:], first)}
+        first = {event.id for event in find_unreported(written[:cut], ())}
+        second = {event.id for event in find_unreported(written[cut:], first)}
         assert first | second == whole
 
 
@@ -131,7 +131,7 @@ def test_a_transcript_read_in_two_parts_loses_nothing_that_no_hook_reports() -> 
 
 
 def test_a_resumed_session_is_one_story() -> None:
-    story = tell(read(real("resumed.jsonl")))
+    story = build_session(read_transcript(real("resumed.jsonl")))
     said = [(turn.speaker, turn.text) for turn in story.turns]
     assert said == [
         ("user", "run the tests"),
@@ -142,20 +142,20 @@ def test_a_resumed_session_is_one_story() -> None:
         ("user", "/tag always use pnpm"),
         ("assistant", "ok"),
     ]
-    assert [(note.text, note.about) for note in story.notes] == [("always use pnpm", "ok")]
-    assert [(one.command, one.ok) for one in story.ran] == [
+    assert [(one.text, one.what) for one in story.signals if one.name == "noted"] == [("always use pnpm", "ok")]
+    assert [(one.command, one.ok) for one in story.calls] == [
         ("npm run nosuch; ls /nonexistent", False),
         ("ls /w/app", True),
         ("/w/app/a.txt", True),
         ("/w/app/a.txt", True),
     ]
-    assert missed(real("resumed.jsonl"), ()) == []
+    assert find_unreported(real("resumed.jsonl"), ()) == []
 
 
 def test_where_a_transcript_comes_from() -> None:
-    assert cwd_of(real("resumed.jsonl")) == Origin("6d54ea77-a97b-4e83-b4d2-75a7849c6cdc", "/w/app")
-    assert cwd_of([b"{}\n", b"no\n", row(type="user", cwd="")]) is None
-    assert cwd_of([]) is None
+    assert find_cwd(real("resumed.jsonl")) == "/w/app"
+    assert find_cwd([b"{}\n", b"no\n", row(type="user", cwd="")]) == ""
+    assert find_cwd([]) == ""
 
 
 # --- lines of this and other versions -----------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_where_a_transcript_comes_from() -> None:
 
 def test_a_reply_in_several_lines_is_one_turn() -> None:
     found = list(
-        read(
+        read_transcript(
             [
                 user("go", "u1"),
                 assistant({"type": "thinking", "thinking": "hm"}, uuid="a1"),
@@ -183,7 +183,7 @@ def test_a_reply_in_several_lines_is_one_turn() -> None:
 
 def test_a_turns_end_is_before_the_next_words() -> None:
     written = [user("go", "u1"), assistant("Done."), row(type="system", subtype="turn_duration"), user("no", "u2")]
-    stop, words = list(read(written))[1:]
+    stop, words = list(read_transcript(written))[1:]
     assert stop.offset == sum(map(len, written[:3])) < words.offset
 
 
@@ -214,12 +214,12 @@ def test_a_turns_end_is_before_the_next_words() -> None:
     ],
 )
 def test_what_nobody_said_is_passed_over(line: bytes) -> None:
-    assert list(read([line])) == []
+    assert list(read_transcript([line])) == []
 
 
 def test_machine_made_lines_end_a_turn_and_are_not_heard() -> None:
-    story = tell(
-        read(
+    story = build_session(
+        read_transcript(
             [
                 user("go", "u1"),
                 assistant("Done.", uuid="a1"),
@@ -244,7 +244,7 @@ def test_machine_made_lines_end_a_turn_and_are_not_heard() -> None:
 )  # fmt: skip
 def test_words_of_a_refusal_are_found_in_what_the_host_wrote(said: str, words: str) -> None:
     written = [assistant(use("npm i")), result(said, error=True)]
-    for found in (list(read(written))[1], missed(written, ())[0]):
+    for found in (list(read_transcript(written))[1], find_unreported(written, ())[0]):
         assert (found.name, found.data["text"], found.data["tool_input"]) == ("Rejected", words, {"command": "npm i"})
 
 
@@ -258,10 +258,10 @@ def test_a_refusal_without_words_is_told_once() -> None:
         user([{"type": "text", "text": "[Request interrupted by user for tool use]"}], "u2"),
         user("use pnpm", "u3"),
     ]
-    story = tell(read(written))
+    story = build_session(read_transcript(written))
     assert [(one.name, one.what) for one in story.signals] == [("rejected", "npm i")]
     assert story.heard[-1].before == "[was about to run `npm i`; run `npm j`]"
-    assert names(missed(written, ())) == ["Rejected"]
+    assert names(find_unreported(written, ())) == ["Rejected"]
 
 
 def test_an_interruption_of_words_tells_them() -> None:
@@ -271,7 +271,7 @@ def test_an_interruption_of_words_tells_them() -> None:
         user("[Request interrupted by user]", "u2"),
         user("no", "u3"),
     ]
-    story = tell(read(written))
+    story = build_session(read_transcript(written))
     assert [one.name for one in story.signals] == ["interrupted"]
     assert [turn.text for turn in story.turns] == ["go", "no"]
     assert story.heard[-1].before == "First I use npm"
@@ -284,46 +284,51 @@ def test_an_interruption_of_a_call_tells_what_was_said_before_it() -> None:
         assistant(use("npm i"), uuid="a2"),
         user("[Request interrupted by user]", "u2"),
     ]
-    found = list(read(written))[-1]
+    found = list(read_transcript(written))[-1]
     assert (found.name, found.data["said"]) == ("Interrupted", "First I use npm")
-    [late] = missed(written, ())
+    [late] = find_unreported(written, ())
     assert "said" not in late.data, "the lines before are not all read, so it might be what was said long ago"
 
 
 def test_what_the_host_puts_beside_a_result_is_not_a_persons_remark() -> None:
     blocks = [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}, {"type": "text", "text": "keep it short"}]
     for decision in ({}, {"permissionDecision": {"source": "config"}}):
-        assert names(list(read([assistant(use("ls")), user(blocks, **decision)]))) == ["PreToolUse", "PostToolUse"]
+        assert names(list(read_transcript([assistant(use("ls")), user(blocks, **decision)]))) == [
+            "PreToolUse",
+            "PostToolUse",
+        ]
     allowed = user(blocks, permissionDecision={"source": "user_temporary"})
-    assert names(list(read([assistant(use("ls")), allowed]))) == ["PreToolUse", "PostToolUse", "Remarked"]
+    assert names(list(read_transcript([assistant(use("ls")), allowed]))) == ["PreToolUse", "PostToolUse", "Remarked"]
 
 
 def test_a_session_that_was_shut_down_was_not_interrupted_by_anybody() -> None:
-    assert list(read([user("[Request interrupted by user]", interruptedByShutdown=True)])) == []
+    assert list(read_transcript([user("[Request interrupted by user]", interruptedByShutdown=True)])) == []
 
 
 def test_calls_that_the_host_did_not_run_are_no_failures() -> None:
     for said in ("<tool_use_error>Blocked: sleep</tool_use_error>", "[Tool call interrupted: the session ended"):
-        assert names(list(read([assistant(use("sleep 9")), result(said, error=True)]))) == ["PreToolUse"]
+        assert names(list(read_transcript([assistant(use("sleep 9")), result(said, error=True)]))) == ["PreToolUse"]
 
 
 def test_a_denied_call_is_told_with_its_reason() -> None:
     said = "Permission to use Bash with command rm has been denied."
-    found = list(read([assistant(use("rm x")), result(said, error=True)]))[1]
+    found = list(read_transcript([assistant(use("rm x")), result(said, error=True)]))[1]
     assert (found.name, found.data["reason"]) == ("PermissionDenied", said)
-    found = list(read([assistant(use("rm x")), result("No.", error=True, toolDenialKind="automode-blocked")]))[1]
+    found = list(
+        read_transcript([assistant(use("rm x")), result("No.", error=True, toolDenialKind="automode-blocked")])
+    )[1]
     assert (found.name, found.data["reason"]) == ("PermissionDenied", "No.")
 
 
 def test_a_proposal_that_the_person_changed_is_told_with_what_was_written() -> None:
     edit = {"type": "tool_use", "id": "t1", "name": "Edit", "input": {"file_path": "/w/a", "new_string": "let x"}}
     written = [assistant(edit), result("updated", toolUseResult={"userModified": True, "newString": "const x"})]
-    assert tell(read(written)).signals[0].text.endswith("-let x\n+const x")
+    assert build_session(read_transcript(written)).signals[0].text.endswith("-let x\n+const x")
 
 
 def test_an_older_inline_subagent_makes_no_turns() -> None:
-    story = tell(
-        read(
+    story = build_session(
+        read_transcript(
             [
                 user("go", "u1"),
                 user("look around and never use npm", "s1", isSidechain=True),
@@ -335,23 +340,23 @@ def test_an_older_inline_subagent_makes_no_turns() -> None:
         )
     )
     assert [turn.text for turn in story.turns] == ["go", "Found it."]
-    assert [one.command for one in story.ran] == ["ls"]
+    assert [one.command for one in story.calls] == ["ls"]
 
 
 def test_a_prompt_sent_while_at_work_may_have_parts() -> None:
     attached = {"type": "queued_command", "prompt": [{"type": "text", "text": "use bun"}, {"type": "image"}]}
-    [found] = read([row(type="attachment", uuid="q", attachment=attached)])
+    [found] = read_transcript([row(type="attachment", uuid="q", attachment=attached)])
     assert (found.name, found.data["prompt"]) == ("UserPromptSubmit", "use bun")
 
 
 def test_lines_without_a_name_of_their_own_have_one_by_what_they_say() -> None:
     bare = [json.dumps({"type": "user", "uuid": None, "message": {"content": text}}).encode() for text in "ab"]
-    assert len({event.id for event in read(bare)}) == 2
-    assert [event.id for event in read(bare)] == [event.id for event in read(bare)]
+    assert len({event.id for event in read_transcript(bare)}) == 2
+    assert [event.id for event in read_transcript(bare)] == [event.id for event in read_transcript(bare)]
 
 
 def test_an_error_of_the_host_is_not_what_the_assistant_said() -> None:
-    assert list(read([assistant("API Error: 529", isApiErrorMessage=True)])) == []
+    assert list(read_transcript([assistant("API Error: 529", isApiErrorMessage=True)])) == []
 
 
 def test_texts_are_cut_to_what_a_journal_holds() -> None:
@@ -362,7 +367,7 @@ def test_texts_are_cut_to_what_a_journal_holds() -> None:
         result("o" * 100_000),
         assistant("s" * 100_000, uuid="a9"),
     ]
-    prompt, begins, ends, stop = read(written)
+    prompt, begins, ends, stop = read_transcript(written)
     assert len(prompt.data["prompt"]) == 32_000
     assert len(begins.data["tool_input"]["command"]) == 4_000
     assert len(ends.data["output"]) == 4_000
@@ -372,22 +377,15 @@ def test_texts_are_cut_to_what_a_journal_holds() -> None:
 # --- long ones ------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_that_is_too_long_is_skipped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcript, "LINE_BYTES", 400)
     written = [user("a", "u1"), user("b" * 1000, "u2"), user("c", "u3"), user("d" * 2000, "u4")[:-1]]
-    tally = Tally()
-    found = [event.data["prompt"] for event in read(lines(io.BytesIO(b"".join(written)), tally, 400), tally)]
-    assert found == ["a", "c"]
-    assert (tally.lines, tally.long, tally.damaged) == (4, 2, 0)
-    tally = Tally()
-    assert [event.data["prompt"] for event in read(written, tally)] == ["a", "c"]
-    assert (tally.lines, tally.long) == (4, 2)
+    for lines in (read_lines(io.BytesIO(b"".join(written)), 400), written):
+        assert [event.data["prompt"] for event in read_transcript(lines)] == ["a", "c"]
 
 
-def test_torn_lines_are_counted() -> None:
-    tally = Tally()
-    assert len(list(read([user("a"), b'{"type":"us\n', b"\xff\n", b"\n"], tally))) == 1
-    assert (tally.lines, tally.damaged) == (4, 2)
+def test_torn_lines_are_skipped() -> None:
+    assert len(list(read_transcript([user("a"), b'{"type":"us\n', b"\xff\n", b"\n"]))) == 1
 
 
 class _Wide(io.RawIOBase):
@@ -405,9 +403,9 @@ class _Wide(io.RawIOBase):
 
 
 def test_an_endless_line_is_never_held_whole() -> None:
-    file, tally = _Wide(), Tally()
-    assert list(lines(file, tally, 1000)) == [b"\n"]  # type: ignore[arg-type]
-    assert (file.widest, tally.long) == (1001, 1)
+    file = _Wide()
+    assert list(read_lines(file, 1000)) == [b"\n"]  # type: ignore[arg-type]
+    assert file.widest == 1001
 
 
 # --- anything -------------------------------------------------------------------------------------------------------
@@ -459,24 +457,22 @@ ROWS = st.fixed_dictionaries(
 
 @given(st.lists(ROWS.map(lambda one: json.dumps(one).encode() + b"\n") | st.binary(max_size=30), max_size=8))
 def test_any_transcript_is_read(written: list[bytes]) -> None:
-    found = list(read(written))
+    found = list(read_transcript(written))
     offsets = [event.offset for event in found]
     assert offsets == sorted(offsets)
     for event in found:
         assert event.name
         assert len(event.id) == 32
         json.dumps(dict(event.data), ensure_ascii=False).encode("utf-8")
-    tell(found)
+    build_session(found)
     reported = {event.id for event in found}
-    assert {event.id for event in missed(written, ())} <= reported
-    cwd_of(written)
+    assert {event.id for event in find_unreported(written, ())} <= reported
+    find_cwd(written)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_lines(written: bytes) -> None:
-    assert b"".join(lines(io.BytesIO(written), most=1000)) == written
-    tally = Tally()
-    cut = list(lines(io.BytesIO(written), tally, 8))
+    assert b"".join(read_lines(io.BytesIO(written), most=1000)) == written
+    cut = list(read_lines(io.BytesIO(written), 8))
     assert all(len(one) <= 8 for one in cut)
     assert len(cut) == len(io.BytesIO(written).readlines())
-    assert tally.long == sum(len(one) > 8 for one in io.BytesIO(written).readlines())

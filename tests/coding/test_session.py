@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
-from alma.engine.capture.events import Event
-from alma.engine.capture.story import Heard, Note, Story, tell
+from alma.coding.events import Event
+from alma.coding.session import CodingSession, SessionTurn, Signal, build_session
 
 Happening = Callable[..., Event]
 
 
-def said(story: Story) -> list[tuple[str, str]]:
+def said(story: CodingSession) -> list[tuple[str, str]]:
     return [(turn.speaker, turn.text) for turn in story.turns]
+
+
+def notes(story: CodingSession) -> list[Signal]:
+    return [one for one in story.signals if one.name == "noted"]
 
 
 def prompt(happens: Happening, words: str, **data: Any) -> Event:
@@ -41,7 +45,7 @@ def began(happens: Happening, command: str, use: str) -> Event:
 
 
 def test_a_session_is_known_by_its_first_events(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [
             happens("Journal"),
             happens("SessionStart", source="clear", transcript_path="/h/a.jsonl", parent="before"),
@@ -53,7 +57,7 @@ def test_a_session_is_known_by_its_first_events(happens: Happening) -> None:
 
 
 def test_a_resumed_session_goes_on(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [
             happens("SessionStart", source="startup"),
             prompt(happens, "hello"),
@@ -69,31 +73,33 @@ def test_a_resumed_session_goes_on(happens: Happening) -> None:
 
 
 def test_no_events_are_a_story_of_nothing() -> None:
-    assert tell([]) == Story("", "", "", 0.0, False, "")
+    assert build_session([]) == CodingSession()
 
 
 def test_events_of_a_newer_version_are_passed_over(happens: Happening) -> None:
-    assert said(tell([happens("Somersault", prompt="x"), prompt(happens, "hello")])) == [("user", "hello")]
+    assert said(build_session([happens("Somersault", prompt="x"), prompt(happens, "hello")])) == [("user", "hello")]
 
 
 # --- who said what ----------------------------------------------------------------------------------------------
 
 
 def test_a_person_and_the_assistant_speak_in_turn(happens: Happening) -> None:
-    story = tell([prompt(happens, "run the tests"), stop(happens, "All pass."), prompt(happens, "no, all of them")])
+    story = build_session(
+        [prompt(happens, "run the tests"), stop(happens, "All pass."), prompt(happens, "no, all of them")]
+    )
     assert said(story) == [("user", "run the tests"), ("assistant", "All pass."), ("user", "no, all of them")]
-    assert story.heard[0] == Heard("e1", "run the tests", "", 1001.0, 10)
-    assert story.heard[1] == Heard("e3", "no, all of them", "All pass.", 1003.0, 30)
+    assert story.heard[0] == SessionTurn("e1", "user", "run the tests", 1001.0, 10, "run the tests")
+    assert story.heard[1] == SessionTurn("e3", "user", "no, all of them", 1003.0, 30, "no, all of them", "All pass.")
 
 
 @pytest.mark.parametrize("again", [{}, {"stop_hook_active": True}])
 def test_a_repeated_stop_is_one_turn(happens: Happening, again: dict[str, Any]) -> None:
-    story = tell([prompt(happens, "go"), stop(happens, "Done."), stop(happens, "Done.", **again)])
+    story = build_session([prompt(happens, "go"), stop(happens, "Done."), stop(happens, "Done.", **again)])
     assert said(story) == [("user", "go"), ("assistant", "Done.")]
 
 
 def test_a_stop_hook_that_makes_the_assistant_go_on_adds_only_what_is_new(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [
             prompt(happens, "go"),
             stop(happens, "Done. See a.py."),
@@ -110,22 +116,24 @@ def test_a_stop_hook_that_makes_the_assistant_go_on_adds_only_what_is_new(happen
 
 
 def test_the_same_answer_to_two_prompts_is_two_turns(happens: Happening) -> None:
-    story = tell([prompt(happens, "a"), stop(happens, "ok"), prompt(happens, "b"), stop(happens, "ok")])
+    story = build_session([prompt(happens, "a"), stop(happens, "ok"), prompt(happens, "b"), stop(happens, "ok")])
     assert len(story.turns) == 4
 
 
 def test_the_same_answer_for_another_prompt_that_no_hook_saw_is_a_turn(happens: Happening) -> None:
-    story = tell([prompt(happens, "a"), stop(happens, "ok", prompt_id="p1"), stop(happens, "ok", prompt_id="p2")])
+    story = build_session(
+        [prompt(happens, "a"), stop(happens, "ok", prompt_id="p1"), stop(happens, "ok", prompt_id="p2")]
+    )
     assert len(story.turns) == 3
 
 
 def test_a_stop_without_words_is_no_turn(happens: Happening) -> None:
-    story = tell([prompt(happens, "go"), stop(happens, " "), happens("Stop")])
+    story = build_session([prompt(happens, "go"), stop(happens, " "), happens("Stop")])
     assert said(story) == [("user", "go")]
 
 
 def test_machine_made_prompts_are_neither_turns_nor_heard(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [
             prompt(happens, "<task-notification>no, use npm</task-notification>"),
             prompt(happens, "wake up and use npm", source="loop_wakeup"),
@@ -135,18 +143,18 @@ def test_machine_made_prompts_are_neither_turns_nor_heard(happens: Happening) ->
             happens("UserPromptSubmit", prompt=["no"]),
         ]
     )
-    assert story.turns == ()
-    assert story.heard == ()
+    assert story.turns == []
+    assert story.heard == []
 
 
 def test_an_image_alone_is_a_turn_but_says_nothing(happens: Happening) -> None:
-    story = tell([prompt(happens, "[Image #1]")])
+    story = build_session([prompt(happens, "[Image #1]")])
     assert said(story) == [("user", "[Image #1]")]
-    assert story.heard == ()
+    assert story.heard == []
 
 
 def test_a_subagent_has_its_last_word_and_no_other(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [
             prompt(happens, "look around"),
             happens("UserPromptSubmit", agent_id="a1", prompt="Never use npm here"),
@@ -160,25 +168,25 @@ def test_a_subagent_has_its_last_word_and_no_other(happens: Happening) -> None:
     )
     assert said(story) == [("user", "look around"), ("subagent", "Found it."), ("assistant", "Here."), ("user", "no")]
     assert story.heard[-1].before == "Here."
-    assert [one.command for one in story.ran] == ["ls"]
+    assert [one.command for one in story.calls] == ["ls"]
 
 
 def test_the_hosts_own_summariser_is_no_subagent(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [
             happens("PreCompact", trigger="manual"),
             happens("SubagentStop", agent_id="a2", agent_type="", last_assistant_message="Summary: never use npm"),
             happens("SessionStart", source="compact"),
         ]
     )
-    assert story.turns == ()
+    assert story.turns == []
 
 
 # --- what the words may be about --------------------------------------------------------------------------------
 
 
 def test_what_was_done_since_the_last_words_is_told_with_what_was_said(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [
             prompt(happens, "set it up"),
             failed(happens, "npm install"),
@@ -198,7 +206,7 @@ def test_what_was_done_since_the_last_words_is_told_with_what_was_said(happens: 
 
 
 def test_whoever_stops_the_assistant_speaks_about_what_it_was_doing(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [
             prompt(happens, "install it"),
             began(happens, "npm install left-pad", "t1"),
@@ -210,18 +218,20 @@ def test_whoever_stops_the_assistant_speaks_about_what_it_was_doing(happens: Hap
 
 
 def test_who_comes_back_to_a_killed_session_did_not_cut_in(happens: Happening) -> None:
-    story = tell([prompt(happens, "go"), happens("SessionStart", source="resume"), prompt(happens, "go on")])
+    story = build_session([prompt(happens, "go"), happens("SessionStart", source="resume"), prompt(happens, "go on")])
     assert not story.heard[-1].cut_in
 
 
 def test_a_call_that_never_ended_is_forgotten_when_the_answer_is_there(happens: Happening) -> None:
-    story = tell([prompt(happens, "go"), began(happens, "x", "t1"), stop(happens, "ok"), prompt(happens, "more")])
+    story = build_session(
+        [prompt(happens, "go"), began(happens, "x", "t1"), stop(happens, "ok"), prompt(happens, "more")]
+    )
     assert story.heard[-1].before == "ok"
 
 
 def test_what_was_before_stays_short(happens: Happening) -> None:
     events = [prompt(happens, "go"), *(ran(happens, f"echo {'x' * 500} {n}") for n in range(50))]
-    story = tell([*events, stop(happens, "y" * 16_000), prompt(happens, "no")])
+    story = build_session([*events, stop(happens, "y" * 16_000), prompt(happens, "no")])
     before = story.heard[-1].before
     assert len(before) <= 4000
     assert before.startswith("yyy")
@@ -233,14 +243,14 @@ def test_what_was_before_stays_short(happens: Happening) -> None:
 
 @pytest.mark.parametrize("words", ["/tag use pnpm", "/claude-smart:tag use pnpm", "/learn use pnpm"])
 def test_a_note_is_kept_with_what_it_is_about(happens: Happening, words: str) -> None:
-    story = tell([prompt(happens, "install"), stop(happens, "npm it is."), prompt(happens, words)])
-    assert story.notes == (Note("use pnpm", "npm it is.", 1003.0, 30, "e3"),)
+    story = build_session([prompt(happens, "install"), stop(happens, "npm it is."), prompt(happens, words)])
+    assert notes(story) == [Signal("noted", "use pnpm", 1003.0, 30, "e3", what="npm it is.")]
     assert len(story.heard) == 1
 
 
 def test_a_tag_without_words_points_at_what_the_person_said(happens: Happening) -> None:
-    story = tell([prompt(happens, "pnpm, please"), stop(happens, "ok"), prompt(happens, "/claude-smart:tag")])
-    assert story.notes == (Note("", "pnpm, please", 1003.0, 30, "e3"),)
+    story = build_session([prompt(happens, "pnpm, please"), stop(happens, "ok"), prompt(happens, "/claude-smart:tag")])
+    assert notes(story) == [Signal("noted", "", 1003.0, 30, "e3", what="pnpm, please")]
     assert said(story) == [("user", "pnpm, please"), ("assistant", "ok")]
 
 
@@ -248,8 +258,8 @@ def test_a_tag_without_words_points_at_what_the_person_said(happens: Happening) 
     "words", ["/learn", "/show", "/show all of it", "/tag", "/learn --from-history", "/claude-smart:forget 3 and 4 too"]
 )
 def test_our_other_commands_leave_nothing(happens: Happening, words: str) -> None:
-    story = tell([prompt(happens, words)])
-    assert (story.notes, story.heard, story.turns) == ((), (), ())
+    story = build_session([prompt(happens, words)])
+    assert (notes(story), story.heard, story.turns) == ([], [], [])
 
 
 TAG = {"command_name": "tag", "command_args": "use pnpm"}
@@ -258,48 +268,48 @@ TAG = {"command_name": "tag", "command_args": "use pnpm"}
 @pytest.mark.parametrize("first", ["UserPromptSubmit", "UserPromptExpansion"])
 def test_a_command_that_comes_typed_and_expanded_counts_once(happens: Happening, first: str) -> None:
     names = [first, *{"UserPromptSubmit", "UserPromptExpansion"} - {first}]
-    story = tell([happens(name, prompt="/tag use pnpm", prompt_id="p1", **TAG) for name in names])
-    assert [note.id for note in story.notes] == ["e1"]
+    story = build_session([happens(name, prompt="/tag use pnpm", prompt_id="p1", **TAG) for name in names])
+    assert [note.id for note in notes(story)] == ["e1"]
     assert len(story.turns) == 1
 
 
 def test_the_expanded_form_may_name_the_plugin(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [
             happens("UserPromptSubmit", prompt="/tag use pnpm", prompt_id="p1"),
             happens("UserPromptExpansion", prompt="/claude-smart:tag use pnpm", prompt_id="p1"),
         ]
     )
-    assert [note.id for note in story.notes] == ["e1"]
+    assert [note.id for note in notes(story)] == ["e1"]
 
 
 def test_a_command_told_twice_as_expanded_by_a_host_without_numbers_counts_once(happens: Happening) -> None:
     told = [happens("UserPromptExpansion", prompt="/tag use pnpm", **TAG) for _ in range(2)]
     again = [stop(happens, "ok"), *(happens("UserPromptExpansion", prompt="/tag use pnpm", **TAG) for _ in range(2))]
-    assert [note.id for note in tell([*told, *again]).notes] == ["e1", "e4"]
+    assert [note.id for note in notes(build_session([*told, *again]))] == ["e1", "e4"]
 
 
 def test_the_same_note_twice_is_two_notes(happens: Happening) -> None:
     names = ["UserPromptSubmit", "UserPromptExpansion"] * 2
-    story = tell([happens(name, prompt="/tag use pnpm", prompt_id="p1") for name in names])
-    assert [note.id for note in story.notes] == ["e1", "e3"]
+    story = build_session([happens(name, prompt="/tag use pnpm", prompt_id="p1") for name in names])
+    assert [note.id for note in notes(story)] == ["e1", "e3"]
 
 
 def test_an_expanded_command_alone_is_known_by_its_parts(happens: Happening) -> None:
-    story = tell([happens("UserPromptExpansion", command_name="claude-smart:tag", command_args="use pnpm")])
-    assert [note.text for note in story.notes] == ["use pnpm"]
+    story = build_session([happens("UserPromptExpansion", command_name="claude-smart:tag", command_args="use pnpm")])
+    assert [note.text for note in notes(story)] == ["use pnpm"]
 
 
 def test_what_a_person_writes_after_their_own_command_is_heard(happens: Happening) -> None:
-    story = tell([prompt(happens, "/acme:review never mock the database"), prompt(happens, "/fix 12")])
-    assert [one.user for one in story.heard] == ["never mock the database"]
+    story = build_session([prompt(happens, "/acme:review never mock the database"), prompt(happens, "/fix 12")])
+    assert [one.heard for one in story.heard] == ["never mock the database"]
     assert said(story) == [("user", "/acme:review never mock the database"), ("user", "/fix 12")]
 
 
 def test_the_hosts_own_commands_are_not_heard(happens: Happening) -> None:
     commands = ["/model opus", "/compact and never forget the list", "/clear"]
-    story = tell([prompt(happens, words) for words in commands])
-    assert (story.turns, story.heard) == ((), ())
+    story = build_session([prompt(happens, words) for words in commands])
+    assert (story.turns, story.heard) == ([], [])
 
 
 # --- signals ----------------------------------------------------------------------------------------------------
@@ -307,14 +317,14 @@ def test_the_hosts_own_commands_are_not_heard(happens: Happening) -> None:
 
 def test_a_refused_call_with_words_is_heard_and_is_a_signal(happens: Happening) -> None:
     call = {"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": "npm install"}}
-    story = tell(
+    story = build_session(
         [prompt(happens, "set up"), happens("PreToolUse", **call), happens("Rejected", text="use pnpm", **call)]
     )
     [signal] = story.signals
     assert (signal.name, signal.text, signal.tool) == ("rejected", "run `npm install`: use pnpm", "Bash")
     assert signal.what == "npm install"
     heard = story.heard[-1]
-    assert (heard.user, heard.before) == ("use pnpm", "[was about to run `npm install`, and was refused]")
+    assert (heard.heard, heard.before) == ("use pnpm", "[was about to run `npm install`, and was refused]")
     assert heard.cut_in
     assert said(story)[-1] == ("user", "use pnpm")
 
@@ -322,12 +332,14 @@ def test_a_refused_call_with_words_is_heard_and_is_a_signal(happens: Happening) 
 def test_a_refusal_that_was_answered_is_not_what_the_next_words_are_about(happens: Happening) -> None:
     call = {"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": "npm install"}}
     refused = [happens("PreToolUse", **call), happens("Rejected", text="use pnpm", **call)]
-    story = tell([prompt(happens, "set up"), *refused, ran(happens, "pnpm install"), prompt(happens, "now test")])
+    story = build_session(
+        [prompt(happens, "set up"), *refused, ran(happens, "pnpm install"), prompt(happens, "now test")]
+    )
     assert story.heard[-1].before == "[ran `pnpm install`]"
 
 
 def test_the_call_that_was_refused_is_found_by_its_id(happens: Happening) -> None:
-    story = tell([began(happens, "npm install", "t1"), happens("Rejected", text="use pnpm", tool_use_id="t1")])
+    story = build_session([began(happens, "npm install", "t1"), happens("Rejected", text="use pnpm", tool_use_id="t1")])
     assert story.signals[0].what == "npm install"
 
 
@@ -337,24 +349,25 @@ def test_a_hook_that_tells_of_a_refusal_as_a_failure_is_understood(happens: Happ
         " new_string was NOT written to the file). To tell you how to proceed, the user said:\nuse pnpm\n"
         "Note: The user's next message may contain a correction or preference. Pay close attention"
     )
-    story = tell([began(happens, "npm i", "t1"), failed(happens, "npm i", error, tool_use_id="t1"),
+    story = build_session([began(happens, "npm i", "t1"), failed(happens, "npm i", error, tool_use_id="t1"),
                   happens("Rejected", text="use pnpm", tool_use_id="t1")])  # fmt: skip
-    assert [one.user for one in story.heard] == ["use pnpm"]
+    assert [one.heard for one in story.heard] == ["use pnpm"]
     assert [one.name for one in story.signals] == ["rejected"]
-    assert story.ran == ()
+    assert story.calls == []
 
 
 def test_a_refusal_without_words_is_what_the_next_words_are_about(happens: Happening) -> None:
     call = {"tool_name": "ExitPlanMode", "tool_use_id": "t1", "tool_input": {"plan": "1. use npm"}}
-    story = tell([prompt(happens, "plan it"), happens("PreToolUse", **call), happens("Rejected", text="", **call),
-                  prompt(happens, "with pnpm")])  # fmt: skip
+    asked, begins = prompt(happens, "plan it"), happens("PreToolUse", **call)
+    refused = happens("Rejected", text="", **call)
+    story = build_session([asked, begins, refused, prompt(happens, "with pnpm")])
     assert [one.text for one in story.signals] == ["go on with the plan: 1. use npm"]
-    assert [one.user for one in story.heard] == ["plan it", "with pnpm"]
+    assert [one.heard for one in story.heard] == ["plan it", "with pnpm"]
     assert story.heard[-1].before == "[was about to go on with the plan: 1. use npm]"
 
 
 def test_a_denied_call_says_what_and_why(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [happens("PermissionDenied", tool_name="Bash", tool_input={"command": "rm -rf x"}, reason="not allowed")]
     )
     [signal] = story.signals
@@ -364,7 +377,7 @@ def test_a_denied_call_says_what_and_why(happens: Happening) -> None:
 def test_what_a_person_changed_in_a_proposal_is_told(happens: Happening) -> None:
     call = {"tool_name": "Edit", "tool_use_id": "t1"}
     proposed = {"file_path": "/w/a.ts", "old_string": "", "new_string": "import a\nlet x = 1"}
-    story = tell(
+    story = build_session(
         [
             happens("PreToolUse", tool_input=proposed, **call),
             happens(
@@ -382,19 +395,21 @@ def test_what_a_person_changed_in_a_proposal_is_told(happens: Happening) -> None
 
 def test_what_was_written_may_come_beside_the_proposal(happens: Happening) -> None:
     given = {"file_path": "/w/a.ts", "content": "let x = 1\n"}
-    story = tell(
+    story = build_session(
         [happens("PostToolUse", tool_name="Write", tool_input=given, user_modified=True, written="const x = 1\n")]
     )
     assert story.signals[0].text.endswith("-let x = 1\n+const x = 1")
 
 
 def test_an_edit_without_both_texts_names_the_file(happens: Happening) -> None:
-    story = tell([happens("PostToolUse", tool_name="Write", tool_input={"file_path": "/w/a.ts"}, user_modified=True)])
+    story = build_session(
+        [happens("PostToolUse", tool_name="Write", tool_input={"file_path": "/w/a.ts"}, user_modified=True)]
+    )
     assert story.signals[0].text == "The person changed what was proposed for /w/a.ts"
 
 
 def test_an_interruption_told_twice_is_one_signal(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [
             prompt(happens, "go"),
             began(happens, "sleep 25", "t1"),
@@ -403,11 +418,11 @@ def test_an_interruption_told_twice_is_one_signal(happens: Happening) -> None:
         ]
     )
     assert [(one.name, one.text) for one in story.signals] == [("interrupted", "run `sleep 25`")]
-    assert [one.ok for one in story.ran] == [False]
+    assert [one.ok for one in story.calls] == [False]
 
 
 def test_an_interruption_of_words_is_a_signal_too(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [prompt(happens, "go"), happens("Interrupted", text="", said="First I will use npm"), prompt(happens, "no")]
     )
     assert [(one.name, one.text, one.tool) for one in story.signals] == [("interrupted", "", "")]
@@ -416,11 +431,11 @@ def test_an_interruption_of_words_is_a_signal_too(happens: Happening) -> None:
 
 def test_words_beside_a_permission_are_heard(happens: Happening) -> None:
     call = {"tool_name": "Write", "tool_input": {"file_path": "/w/a.ts", "content": "x"}}
-    story = tell([happens("Remarked", text="but keep files short", **call)])
-    assert [(one.user, one.before) for one in story.heard] == [
+    story = build_session([happens("Remarked", text="but keep files short", **call)])
+    assert [(one.heard, one.before) for one in story.heard] == [
         ("but keep files short", "[was allowed to edit /w/a.ts: x]")
     ]
-    assert story.signals == ()
+    assert story.signals == []
 
 
 QUESTION = {"question": "Which?", "options": [{"label": "npm"}, {"label": "yarn"}]}
@@ -428,21 +443,21 @@ QUESTION = {"question": "Which?", "options": [{"label": "npm"}, {"label": "yarn"
 
 def test_an_answer_in_ones_own_words_is_heard(happens: Happening) -> None:
     given = {"questions": [QUESTION], "answers": {"Which?": "always pnpm"}}
-    story = tell([happens("PostToolUse", tool_name="AskUserQuestion", tool_input=given)])
-    assert [(one.user, one.before) for one in story.heard] == [("always pnpm", "[asked: Which? (npm / yarn)]")]
+    story = build_session([happens("PostToolUse", tool_name="AskUserQuestion", tool_input=given)])
+    assert [(one.heard, one.before) for one in story.heard] == [("always pnpm", "[asked: Which? (npm / yarn)]")]
 
 
 @pytest.mark.parametrize("answer", ["npm", "npm, yarn", "", None, ["npm"]])
 def test_a_chosen_answer_is_not(happens: Happening, answer: Any) -> None:
     given = {"questions": [QUESTION, 7], "answers": {"Which?": answer, "Other?": "x"}}
-    assert tell([happens("PostToolUse", tool_name="AskUserQuestion", tool_input=given)]).heard == ()
+    assert build_session([happens("PostToolUse", tool_name="AskUserQuestion", tool_input=given)]).heard == []
 
 
 # --- what ran ---------------------------------------------------------------------------------------------------
 
 
 def test_what_ran_is_told_with_how_it_ended(happens: Happening) -> None:
-    story = tell(
+    story = build_session(
         [
             ran(happens, "ls", output="a b"),
             failed(happens, "npm test"),
@@ -456,7 +471,7 @@ def test_what_ran_is_told_with_how_it_ended(happens: Happening) -> None:
             happens("PostToolUse"),
         ]
     )
-    assert [(one.tool, one.command, one.ok) for one in story.ran] == [
+    assert [(one.tool, one.command, one.ok) for one in story.calls] == [
         ("Bash", "ls", True),
         ("Bash", "npm test", False),
         ("Bash", "make", False),
@@ -468,7 +483,9 @@ def test_what_ran_is_told_with_how_it_ended(happens: Happening) -> None:
 
 
 def test_what_was_shown_is_told(happens: Happening) -> None:
-    story = tell([happens("Shown", rules=["rul_1", 7], where="SessionStart", text="x"), happens("Shown", rules=None)])
+    story = build_session(
+        [happens("Shown", rules=["rul_1", 7], where="SessionStart", text="x"), happens("Shown", rules=None)]
+    )
     assert [(one.rules, one.where, one.text) for one in story.shown] == [
         (("rul_1",), "SessionStart", "x"),
         ((), "", ""),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from alma.engine.capture.events import Event
+from alma.coding.events import Event
 
 Happening = Callable[..., Event]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from alma.engine.capture.events import Event
-from alma.engine.capture.mends import Fixed
-from alma.engine.capture.story import tell
+from alma.coding.calls import RepairedCommand
+from alma.coding.events import Event
+from alma.coding.session import build_session
 
 Happening = Callable[..., Event]
 
@@ -37,13 +37,13 @@ def history(happens: Happening, script: str) -> list[Event]:
 
 
 def pairs(happens: Happening, script: str) -> list[tuple[str, str, int, int]]:
-    found = tell(history(happens, script)).fixed
+    found = build_session(history(happens, script)).repairs
     return [(one.failed, one.worked, one.between, one.edits) for one in found]
 
 
 def test_what_worked_is_paired_with_what_failed(happens: Happening) -> None:
-    [fixed] = tell(history(happens, "! npm test\n$ npm test -- --run")).fixed
-    assert fixed == Fixed(
+    [fixed] = build_session(history(happens, "! npm test\n$ npm test -- --run")).repairs
+    assert fixed == RepairedCommand(
         failed="npm test",
         error="Exit code 1\nnpm test: no",
         worked="npm test -- --run",
@@ -85,12 +85,12 @@ def test_a_command_that_the_person_stopped_did_not_fail(happens: Happening) -> N
     stopped = happens(
         "PostToolUseFailure", tool_name="Bash", tool_input={"command": "npm test"}, error="x", is_interrupt=True
     )
-    assert tell([stopped, *history(happens, "$ npm run test")]).fixed == ()
+    assert build_session([stopped, *history(happens, "$ npm run test")]).repairs == []
 
 
 def test_output_that_shows_a_bad_exit_is_a_failure(happens: Happening) -> None:
     bad = happens("PostToolUse", tool_name="Bash", tool_input={"command": "npm test"}, output="Exit code 1\nno")
-    [fixed] = tell([bad, *history(happens, "$ npm run test")]).fixed
+    [fixed] = build_session([bad, *history(happens, "$ npm run test")]).repairs
     assert fixed.error == "Exit code 1\nno"
 
 
@@ -98,9 +98,9 @@ def test_agents_do_not_mend_each_others_commands(happens: Happening) -> None:
     failed = happens("PostToolUseFailure", "a1", tool_name="Bash", tool_input={"command": "npm a"}, error="no")
     other = happens("PostToolUse", "", tool_name="Bash", tool_input={"command": "npm b"})
     own = happens("PostToolUse", "a1", tool_name="Bash", tool_input={"command": "npm c"})
-    assert [(one.failed, one.worked) for one in tell([failed, other, own]).fixed] == [("npm a", "npm c")]
+    assert [(one.failed, one.worked) for one in build_session([failed, other, own]).repairs] == [("npm a", "npm c")]
 
 
 def test_a_program_of_a_similar_name_is_another_form(happens: Happening) -> None:
     events = history(happens, "! npm test\n$ pnpm test")
-    assert [one.worked for one in tell(events).fixed] == ["pnpm test"]
+    assert [one.worked for one in build_session(events).repairs] == ["pnpm test"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.engine.capture.words import Command, command, cut, says_something, spoken, typed
+from alma.coding.prompts import SlashCommand, cut_text, extract_spoken, has_content, parse_command, restore_typed
 
 
 @pytest.mark.parametrize(
@@ -36,17 +36,17 @@ from alma.engine.capture.words import Command, command, cut, says_something, spo
     ],
 )
 def test_what_the_host_made_is_nobodys_words(prompt: str) -> None:
-    assert spoken(prompt) == ""
+    assert extract_spoken(prompt) == ""
 
 
 @pytest.mark.parametrize("source", ["system", "loop_wakeup", "schedule_wakeup", "poll_event", "peer", "something_new"])
 def test_a_prompt_from_elsewhere_than_a_person_is_not_heard(source: str) -> None:
-    assert spoken("no, use pnpm", source) == ""
+    assert extract_spoken("no, use pnpm", source) == ""
 
 
 @pytest.mark.parametrize("source", ["", "user", "sdk"])
 def test_a_persons_prompt_is_heard_as_it_is(source: str) -> None:
-    assert spoken(" no, use pnpm\n", source) == "no, use pnpm"
+    assert extract_spoken(" no, use pnpm\n", source) == "no, use pnpm"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_persons_prompt_is_heard_as_it_is(source: str) -> None:
     ],
 )
 def test_what_the_host_put_around_a_persons_words_is_taken_off(prompt: str, words: str) -> None:
-    assert spoken(prompt) == words
+    assert extract_spoken(prompt) == words
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_the_host_put_around_a_persons_words_is_taken_off(prompt: str, word
      "```\nno, use pnpm\n```", "/home/me/shot.png", "'C:\\Users\\me\\shot.png'", "screenshot.png", "...", "42", ""],
 )  # fmt: skip
 def test_an_image_or_a_file_alone_says_nothing(words: str) -> None:
-    assert not says_something(words)
+    assert not has_content(words)
 
 
 @pytest.mark.parametrize(
@@ -81,52 +81,52 @@ def test_an_image_or_a_file_alone_says_nothing(words: str) -> None:
      "a/b is wrong"],
 )  # fmt: skip
 def test_words_beside_an_image_or_a_file_say_something(words: str) -> None:
-    assert says_something(words)
+    assert has_content(words)
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("/tag use pnpm", Command("tag", "use pnpm", True)),
-        ("/claude-smart:tag use pnpm", Command("tag", "use pnpm", True)),
-        ("/Claude-Smart:Learn", Command("learn", "", True)),
-        ("/claude-smart:status", Command("status", "", True)),
-        ("/learn\nuse pnpm\nalways ", Command("learn", "use pnpm\nalways", True)),
-        ("/other:tag use pnpm", Command("other:tag", "use pnpm", False)),
-        ("/status", Command("status", "", False)),
-        ("/review the auth code", Command("review", "the auth code", False)),
+        ("/tag use pnpm", SlashCommand("tag", "use pnpm", True)),
+        ("/claude-smart:tag use pnpm", SlashCommand("tag", "use pnpm", True)),
+        ("/Claude-Smart:Learn", SlashCommand("learn", "", True)),
+        ("/claude-smart:status", SlashCommand("status", "", True)),
+        ("/learn\nuse pnpm\nalways ", SlashCommand("learn", "use pnpm\nalways", True)),
+        ("/other:tag use pnpm", SlashCommand("other:tag", "use pnpm", False)),
+        ("/status", SlashCommand("status", "", False)),
+        ("/review the auth code", SlashCommand("review", "the auth code", False)),
         ("/usr/bin/env is missing", None),
         ("/", None),
         ("use /tag", None),
         ("/123 go", None),
     ],
 )
-def test_a_command_is_known_by_its_name(words: str, expected: Command | None) -> None:
-    assert command(words) == expected
+def test_a_command_is_known_by_its_name(words: str, expected: SlashCommand | None) -> None:
+    assert parse_command(words) == expected
 
 
 def test_only_words_after_somebodys_own_command_tell_something() -> None:
     told = {"/review never use mocks here", "/acme:fix but keep the API as is", "/plan move it to bun first"}
     silent = {"/model opus four point five", "/compact keep the list of files", "/fix 123", "/tag use pnpm always"}
     for words in told | silent:
-        found = command(words)
+        found = parse_command(words)
         assert found is not None
-        assert found.tells is (words in told), words
+        assert found.is_worth_hearing is (words in told), words
 
 
 def test_a_command_as_the_host_wrote_it_down_is_read_as_it_was_typed() -> None:
     written = (
         "<command-message>tag</command-message>\n<command-name>/tag</command-name>\n<command-args>a\nb</command-args>"
     )
-    assert typed(written) == "/tag a\nb"
-    assert typed("<command-name>clear</command-name>") == "/clear"
-    assert typed("<command-message>odd</command-message>") == ""
-    assert typed("say <command-name>/x</command-name>") == ""
+    assert restore_typed(written) == "/tag a\nb"
+    assert restore_typed("<command-name>clear</command-name>") == "/clear"
+    assert restore_typed("<command-message>odd</command-message>") == ""
+    assert restore_typed("say <command-name>/x</command-name>") == ""
 
 
 @given(st.text(max_size=200), st.integers(4, 100), st.floats(0, 1))
 def test_a_cut_text_fits_and_keeps_its_beginning(text: str, most: int, tail: float) -> None:
-    short = cut(text, most, tail)
+    short = cut_text(text, most, tail)
     assert len(short) <= most
     if len(text) <= most:
         assert short == text
@@ -138,8 +138,8 @@ def test_a_cut_text_fits_and_keeps_its_beginning(text: str, most: int, tail: flo
 
 @given(st.text(max_size=60), st.sampled_from(["", "user", "system"]))
 def test_any_prompt_can_be_read(prompt: str, source: str) -> None:
-    words = spoken(prompt, source)
+    words = extract_spoken(prompt, source)
     assert words in prompt
-    assert isinstance(says_something(words), bool)
-    found = command(words)
+    assert isinstance(has_content(words), bool)
+    found = parse_command(words)
     assert found is None or words.startswith("/")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from alma.engine.capture.events import Event, parse
+from alma.coding.events import Event, parse_journal
 
 
 def line(name: str, **fields: Any) -> bytes:
@@ -27,17 +27,17 @@ def line(name: str, **fields: Any) -> bytes:
 
 
 def ids(journal: bytes) -> list[str]:
-    return [event.id for event in parse(journal)[0]]
+    return [event.id for event in parse_journal(journal)[0]]
 
 
 def test_a_line_is_an_event_with_all_it_says() -> None:
     written = line("a", event="UserPromptSubmit", agent_id="x", data={"prompt": "hé"}) + b"\n"
     expected = Event("a", "UserPromptSubmit", 1.5, "s", "p", "/w", "x", {"prompt": "hé"}, len(written))
-    assert parse(written) == ([expected], [])
+    assert parse_journal(written) == ([expected], [])
 
 
 def test_the_first_of_two_lines_with_one_id_counts() -> None:
-    found, damaged = parse(line("a", at=1) + b"\n" + line("a", at=2) + b"\n")
+    found, damaged = parse_journal(line("a", at=1) + b"\n" + line("a", at=2) + b"\n")
     assert [event.at for event in found] == [1]
     assert damaged == []
 
@@ -72,13 +72,13 @@ def test_the_first_of_two_lines_with_one_id_counts() -> None:
     ids=lambda bad: bad[:40].decode("ascii", "replace"),
 )
 def test_a_damaged_line_is_counted_and_harms_no_other(bad: bytes) -> None:
-    found, damaged = parse(line("a") + b"\n" + bad + b"\n" + line("b") + b"\n")
+    found, damaged = parse_journal(line("a") + b"\n" + bad + b"\n" + line("b") + b"\n")
     assert [event.id for event in found] == ["a", "b"]
     assert damaged == [2]
 
 
 def test_blank_lines_are_no_damage() -> None:
-    found, damaged = parse(b"\n \r\n" + line("a") + b"\r\n\n")
+    found, damaged = parse_journal(b"\n \r\n" + line("a") + b"\r\n\n")
     assert [event.id for event in found] == ["a"]
     assert damaged == []
 
@@ -86,37 +86,39 @@ def test_blank_lines_are_no_damage() -> None:
 def test_an_unfinished_last_line_waits_for_the_next_reading() -> None:
     first, second = line("a") + b"\n", line("b")
     for cut in range(len(second) + 1):
-        assert parse(first + second[:cut]) == parse(first)
+        assert parse_journal(first + second[:cut]) == parse_journal(first)
     assert ids(first + second + b"\n") == ["a", "b"]
 
 
 def test_offsets_count_bytes_and_know_windows_line_ends() -> None:
     journal = line("a", data={"prompt": "日本"}) + b"\r\n" + line("b") + b"\n"
-    found, _ = parse(journal)
+    found, _ = parse_journal(journal)
     assert [event.offset for event in found] == [journal.index(b"\n") + 1, len(journal)]
     assert found[0].data == {"prompt": "日本"}
 
 
 def test_a_whole_line_behind_a_torn_one_is_kept() -> None:
-    found, damaged = parse(line("a")[:30] + line("b") + b"\n")
+    found, damaged = parse_journal(line("a")[:30] + line("b") + b"\n")
     assert [event.id for event in found] == ["b"]
     assert damaged == [1]
 
 
 def test_what_looks_like_a_line_inside_a_text_is_none() -> None:
     inner = line("inner").decode()
-    found, damaged = parse(line("a", data={"prompt": inner}) + b"\n" + line("c", data={"prompt": inner})[:-2] + b"\n")
+    found, damaged = parse_journal(
+        line("a", data={"prompt": inner}) + b"\n" + line("c", data={"prompt": inner})[:-2] + b"\n"
+    )
     assert [event.id for event in found] == ["a"]
     assert damaged == [2]
 
 
 def test_fields_of_another_type_say_nothing() -> None:
-    found, _ = parse(line("a", session=None, project=3, cwd=[], agent_id={}) + b"\n")
+    found, _ = parse_journal(line("a", session=None, project=3, cwd=[], agent_id={}) + b"\n")
     assert (found[0].session, found[0].project, found[0].cwd, found[0].agent_id) == ("", "", "", "")
 
 
 def test_half_a_surrogate_pair_does_not_reach_the_store() -> None:
-    found, _ = parse(b'{"v":1,"id":"a","at":1,"event":"Stop","data":{"x\\ud800":["\\uDC00 \\ud83d\\ude00"]}}\n')
+    found, _ = parse_journal(b'{"v":1,"id":"a","at":1,"event":"Stop","data":{"x\\ud800":["\\uDC00 \\ud83d\\ude00"]}}\n')
     assert found[0].data == {"x\ufffd": ["\ufffd 😀"]}
     json.dumps(found[0].data, ensure_ascii=False).encode("utf-8")
 
@@ -138,7 +140,7 @@ JOURNALS = st.lists(st.tuples(PIECES, st.sampled_from([b"\n", b"\r\n", b""])), m
 @example(b"\n")
 @example(b"")
 def test_any_bytes_are_read(journal: bytes) -> None:
-    found, damaged = parse(journal)
+    found, damaged = parse_journal(journal)
     assert len({event.id for event in found}) == len(found)
     assert [event.offset for event in found] == sorted({event.offset for event in found})
     assert all(journal[event.offset - 1 : event.offset] == b"\n" for event in found)
@@ -148,8 +150,8 @@ def test_any_bytes_are_read(journal: bytes) -> None:
 
 @given(JOURNALS, st.integers(0, 600))
 def test_a_beginning_is_read_as_it_is_in_the_whole(journal: bytes, cut: int) -> None:
-    found, damaged = parse(journal)
-    first, first_damaged = parse(journal[:cut])
+    found, damaged = parse_journal(journal)
+    first, first_damaged = parse_journal(journal[:cut])
     assert first == found[: len(first)]
     assert first_damaged == damaged[: len(first_damaged)]
 
@@ -167,5 +169,5 @@ FIELDS = st.dictionaries(
 @given(st.lists(st.one_of(VALUES, FIELDS), max_size=4))
 def test_any_json_is_read(values: list[Any]) -> None:
     journal = b"".join(json.dumps(value).encode() + b"\n" for value in values)
-    found, damaged = parse(journal)
+    found, damaged = parse_journal(journal)
     assert len(found) + len(damaged) <= len(values)

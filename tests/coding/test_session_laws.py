@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alma.engine.capture.events import Event
-from alma.engine.capture.story import Story, tell
+from alma.coding.events import Event
+from alma.coding.session import CodingSession, build_session
 
-ITEMS = ("turns", "heard", "fixed", "signals", "notes", "shown", "ran")
+ITEMS = ("turns", "heard", "repairs", "signals", "shown", "calls")
 
 USES = st.sampled_from(["", "t1", "t2", "t3"])
 PROMPT_IDS = st.sampled_from(["", "p1", "p2"])
@@ -82,16 +82,16 @@ def histories(draw: st.DrawFn) -> list[Event]:
     ]
 
 
-def items(story: Story, name: str) -> list[Any]:
+def items(story: CodingSession, name: str) -> list[Any]:
     return list(getattr(story, name))
 
 
 @settings(max_examples=400, deadline=None)
 @given(histories())
 def test_what_a_beginning_tells_the_whole_tells_again(events: list[Event]) -> None:
-    told = tell(events)
+    told = build_session(events)
     for end in range(len(events) + 1):
-        first = tell(events[:end])
+        first = build_session(events[:end])
         for name in ITEMS:
             known = items(first, name)
             assert known == items(told, name)[: len(known)], name
@@ -102,31 +102,31 @@ def test_what_a_beginning_tells_the_whole_tells_again(events: list[Event]) -> No
 
 @given(histories())
 def test_items_are_in_order_and_have_names_of_their_own(events: list[Event]) -> None:
-    story = tell(events)
+    story = build_session(events)
     for name in ITEMS:
         found = items(story, name)
         assert all(a.offset <= b.offset for a, b in pairwise(found))
-    for name, key in [("turns", "id"), ("heard", "turn_id"), ("fixed", "ids"), ("signals", "id"), ("notes", "id")]:
+    for name, key in [("turns", "id"), ("repairs", "ids"), ("signals", "id")]:
         keys = [getattr(one, key) for one in items(story, name)]
         assert len(set(keys)) == len(keys), name
-    assert len({one.ids[0] for one in story.fixed}) == len(story.fixed), "a failure is paired once"
+    assert len({one.ids[0] for one in story.repairs}) == len(story.repairs), "a failure is paired once"
 
 
 @given(histories())
 def test_what_is_heard_is_a_persons_turn(events: list[Event]) -> None:
-    story = tell(events)
+    story = build_session(events)
     turns = {turn.id: turn for turn in story.turns}
     for heard in story.heard:
-        assert turns[heard.turn_id].speaker == "user"
-        assert heard.user in turns[heard.turn_id].text
+        assert turns[heard.id].speaker == "user"
+        assert heard.heard in turns[heard.id].text
         assert len(heard.before) <= 4000
-        assert not heard.user.startswith(("<", "/", "[", "This session is being continued"))
+        assert not heard.heard.startswith(("<", "/", "[", "This session is being continued"))
 
 
 @given(histories())
 def test_told_again_it_is_the_same(events: list[Event]) -> None:
-    assert tell(events) == tell(list(events))
-    assert tell([*events, *events]) == tell(events)
+    assert build_session(events) == build_session(list(events))
+    assert build_session([*events, *events]) == build_session(events)
 
 
 ANYTHING = st.recursive(
@@ -146,5 +146,5 @@ NAMES = st.sampled_from(
 
 @given(st.lists(st.tuples(NAMES, st.dictionaries(KEYS, ANYTHING, max_size=8)), max_size=6))
 def test_events_of_any_content_are_told(happened: list[tuple[str, dict[str, Any]]]) -> None:
-    story = tell([Event(f"e{n}", name, 1.0, data=data, offset=n) for n, (name, data) in enumerate(happened)])
+    story = build_session([Event(f"e{n}", name, 1.0, data=data, offset=n) for n, (name, data) in enumerate(happened)])
     assert all(isinstance(turn.text, str) and turn.text.strip() for turn in story.turns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..admit import clean
+from ..engine.admit import clean
 
 _PERSONS = frozenset({"", "user", "sdk", "typed", "queued", "suggestion_accepted"})
 """Sources of a prompt behind which stands a person. A host that does not say means one."""
@@ -69,25 +69,25 @@ _TAGS = re.compile(r"<command-(name|args)>(.*?)</command-\1>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SlashCommand:
     """A slash command as a person typed it. `name` is without its plug-in when that is ours."""
 
     name: str
     words: str
-    ours: bool
+    is_ours: bool
 
     @property
-    def tells(self) -> bool:
-        """Whether the words after it are worth listening to: not settings of the host, not a number or a name."""
-        return not self.ours and self.name not in _HOST_COMMANDS and len(self.words.split()) >= _TELLING
+    def is_worth_keeping(self) -> bool:
+        return bool(self.words) and not self.is_ours and self.name not in _HOST_COMMANDS
 
     @property
-    def worth_keeping(self) -> bool:
-        return bool(self.words) and not self.ours and self.name not in _HOST_COMMANDS
+    def is_worth_hearing(self) -> bool:
+        """Whether the words after it may be a wish: not settings of the host, not a number or a name."""
+        return self.is_worth_keeping and len(self.words.split()) >= _TELLING
 
 
-def spoken(prompt: str, source: str = "") -> str:
-    """What a person wrote in a prompt; nothing when the host made it."""
+def extract_spoken(prompt: str, source: str = "") -> str:
+    """Return what a person wrote in a prompt; nothing when the host made it."""
     if source not in _PERSONS:
         return ""
     wrapped = _WRAPPED.match(prompt)
@@ -99,38 +99,32 @@ def spoken(prompt: str, source: str = "") -> str:
     return "" if _MACHINE.match(left) else left
 
 
-def says_something(words: str) -> bool:
-    """Whether there is more than an image, a pasted file or the name of one."""
+def has_content(words: str) -> bool:
+    """Return whether there is more than an image, a pasted file or the name of one."""
     left = _ATTACHED.sub(" ", words).strip()
     return bool(_LETTER.search(left)) and not _LONE_PATH.fullmatch(left)
 
 
-def command(words: str) -> Command | None:
-    """The slash command that the words are, if they are one. A path is none."""
-    found = _COMMAND.match(words)
-    if not found:
+def parse_command(words: str) -> SlashCommand | None:
+    """Return the slash command that the words are, if they are one. A path is none."""
+    match = _COMMAND.match(words)
+    if not match:
         return None
-    plugin, _, name = found[1].lower().rpartition(":")
-    ours = plugin in _OURS or (not plugin and name in _OUR_COMMANDS)
-    return Command(name if ours else found[1].lower(), (found[2] or "").strip(), ours)
+    plugin, _, name = match[1].lower().rpartition(":")
+    is_ours = plugin in _OURS or (not plugin and name in _OUR_COMMANDS)
+    return SlashCommand(name if is_ours else match[1].lower(), (match[2] or "").strip(), is_ours)
 
 
-def note(given: str) -> str:
-    """The note in the words after a command of ours; empty when they are options only. `-- ` ends the options."""
-    told = given.strip()
-    if told == "--" or told.startswith("-- "):
-        return told[2:].strip()
-    return told if any(not word.startswith("-") for word in told.split()) else ""
+def extract_note(arguments: str) -> str:
+    """Return the note after a command of ours; empty when there are options only. `-- ` ends the options."""
+    text = arguments.strip()
+    if text == "--" or text.startswith("-- "):
+        return text[2:].strip()
+    return text if any(not word.startswith("-") for word in text.split()) else ""
 
 
-def plain(prompt: str) -> str:
-    """A prompt as it is compared: a command is the same with and without the name of its plug-in."""
-    found = command(prompt.strip())
-    return f"/{found.name.rpartition(':')[2]} {found.words}" if found else prompt.strip()
-
-
-def typed(text: str) -> str:
-    """A command as the host writes it down (`<command-name>/x</command-name>…`) as it was typed; else ''."""
+def restore_typed(text: str) -> str:
+    """Return a command that the host recorded as `<command-name>/x</command-name>…` as it was typed; else ''."""
     if not text.lstrip().startswith("<command-"):
         return ""
     parts = dict(_TAGS.findall(text))
@@ -138,10 +132,10 @@ def typed(text: str) -> str:
     return f"/{name.lstrip('/')} {parts.get('args', '').strip()}".strip() if name else ""
 
 
-def cut(text: str, most: int, tail: float = 0.5) -> str:
-    """The text in at most so many characters: its beginning and its end, that part of it which `tail` says.
+def cut_text(text: str, most: int, tail: float = 0.5) -> str:
+    """Return the beginning and the end of a long text in `most` characters; `tail` is the end's share of them.
 
-    Secrets are taken out before the cut: half of one would not be recognised later.
+    Secrets are removed before the cut: half of one would not be recognised later.
     """
     if len(text) <= most:
         return text
@@ -152,7 +146,3 @@ def cut(text: str, most: int, tail: float = 0.5) -> str:
     end = max(int((most - len(mark)) * tail), 0)
     start = max(most - len(mark) - end, 0)
     return f"{text[:start]}{mark}{text[len(text) - end :]}"[:most]
-
-
-def one_line(text: str, most: int) -> str:
-    return cut(" ".join(text.split()), most)
