@@ -16,13 +16,18 @@ from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION
 from alma.engine.rules import is_old_fix
 from alma.errors import ALMAError, BusyError, ConfigError, NotFoundError, ValidationError
-from alma.hooks.drain import Memory
-from alma.hooks.identity import find_project
-from alma.hooks.locks import held
-from alma.hooks.place import NoPlace, Place, find
-from alma.hooks.project import locate, writable
-from alma.hooks.settings import DEFAULTS, read, wrong
-from alma.hooks.wake import ask
+from alma.files import try_lock as held
+from alma.hooks.drain import ProjectMemories as Memory
+from alma.hooks.paths import DEFAULTS
+from alma.hooks.paths import DataDir as Place
+from alma.hooks.paths import NoHomeError as NoPlace
+from alma.hooks.paths import check_setting as wrong
+from alma.hooks.paths import find_data_dir as find
+from alma.hooks.paths import read_settings as read
+from alma.hooks.project import clean_path as writable
+from alma.hooks.project import find_project
+from alma.hooks.project import locate_project as locate
+from alma.hooks.wake import ask_worker as ask
 from alma.types.kinds import MemoryType
 from alma.types.query import Where
 from alma.types.record import Record, Status

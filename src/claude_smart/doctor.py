@@ -20,10 +20,12 @@ from typing import Any
 
 from alma.engine.rules import AGENT
 from alma.errors import ALMAError, BusyError, CorruptStoreError, ModelError, NewerStoreError, StorageError
-from alma.hooks import settings
-from alma.hooks.drain import Memory, drain
-from alma.hooks.place import Place, own_files
-from alma.hooks.project import identify
+from alma.hooks import paths
+from alma.hooks.drain import ProjectMemories as Memory
+from alma.hooks.drain import drain
+from alma.hooks.paths import DataDir as Place
+from alma.hooks.paths import list_own_files as own_files
+from alma.hooks.project import identify_project as identify
 from alma.ports import Checkable
 from alma.types.kinds import MemoryType
 from alma.types.query import Where
@@ -263,7 +265,7 @@ def _disk(place: Place) -> Step:
 
 
 def _settings(place: Place) -> Step:
-    problems = settings.read(place).problems
+    problems = paths.read_settings(place).problems
     if problems:
         return Step("settings", False, problems[0], f"mend {place.config}: claude-smart config NAME VALUE")
     paused(place)
@@ -292,7 +294,7 @@ def _backlog(desk: Desk) -> Step:
 
 def _reader(place: Place) -> Step:
     """Which reader is at work, and why Claude could not read what waits for it."""
-    from alma.hooks.reading import SPENT, describe_dropped, describe_reader, find_program
+    from alma.hooks.drain import SPENT, describe_dropped, describe_reader, find_program
 
     from .keeping import describe_reading
 

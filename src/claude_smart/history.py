@@ -17,11 +17,11 @@ from alma.engine.keep import mark_of, teachings
 from alma.engine.rules import teaching
 from alma.engine.transaction import commit
 from alma.errors import NotFoundError
-from alma.hooks.drain import Memory
-from alma.hooks.identity import find_project
-from alma.hooks.place import Place
-from alma.hooks.privacy import public
-from alma.hooks.project import locate
+from alma.hooks.drain import ProjectMemories as Memory
+from alma.hooks.paths import DataDir as Place
+from alma.hooks.privacy import remove_private as public
+from alma.hooks.project import find_project
+from alma.hooks.project import locate_project as locate
 from alma.types.record import Record
 from alma.types.rules import EVERYWHERE, LASTING
 

@@ -19,7 +19,9 @@ from typing import Any
 from alma import __version__, jsonc
 from alma.errors import ConfigError
 from alma.files import read_content, resolve_link
-from alma.hooks.place import Place, find, own_files
+from alma.hooks.paths import DataDir as Place
+from alma.hooks.paths import find_data_dir as find
+from alma.hooks.paths import list_own_files as own_files
 
 from .plan import Change, Plan, removal
 

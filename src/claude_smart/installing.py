@@ -9,7 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from alma.errors import ConfigError
-from alma.hooks import settings
+from alma.hooks import paths
 
 from . import install as installer
 from .desk import Desk, stop_worker
@@ -72,8 +72,8 @@ def uninstall(args: Namespace, desk: Desk) -> int:
 
 def _ask_about_model(args: Namespace, setup: Setup) -> bool | None:
     """Ask once whether Claude may read sessions; None where it was answered before or nobody can answer."""
-    given = settings.read(setup.place)
-    is_answered = given.text("model") != settings.DEFAULTS["model"]
+    given = paths.read_settings(setup.place)
+    is_answered = given.text("model") != paths.DEFAULTS["model"]
     if args.yes or args.dry_run or args.as_json or is_answered or not sys.stdin.isatty():
         return None
     try:

@@ -12,12 +12,11 @@ from typing import Any
 from alma.engine.context import Engine
 from alma.engine.keep import mark_of
 from alma.errors import StorageError, ValidationError, unknown
-from alma.hooks.drain import is_taken_in, read_journal
-from alma.hooks.identity import find_copy, forget_copies
-from alma.hooks.place import own_files
-from alma.hooks.project import locate
-from alma.hooks.reading import describe_dropped, describe_reader
-from alma.hooks.settings import DEFAULTS
+from alma.hooks.drain import describe_dropped, describe_reader, is_taken_in, read_journal
+from alma.hooks.paths import DEFAULTS
+from alma.hooks.paths import list_own_files as own_files
+from alma.hooks.project import find_copy, forget_copies
+from alma.hooks.project import locate_project as locate
 from alma.types.query import Where
 from alma.types.record import Status
 from alma.types.rules import EVERYWHERE
@@ -130,7 +129,7 @@ def _pending(engine: Engine, path: str) -> bool:
 
 
 def _worker(desk: Desk) -> str:
-    from alma.hooks.wake import ask
+    from alma.hooks.wake import ask_worker as ask
 
     told = ask(desk.place, {"op": "status"}, 0.5)
     return f"running, pid {told['pid']}, {_size(int(told.get('rss', 0)))}" if told else "not running (not needed)"

@@ -12,10 +12,10 @@ from typing import Any
 from alma.engine.rules import Taught, Teaching, teaching
 from alma.engine.transaction import commit
 from alma.errors import ValidationError
-from alma.hooks.drain import Report, drain
-from alma.hooks.privacy import public
-from alma.hooks.reading import ReadingReport, describe_dropped, read_sessions
-from alma.hooks.settings import is_model_allowed
+from alma.hooks.drain import DrainReport as Report
+from alma.hooks.drain import ReadingReport, describe_dropped, drain, read_sessions
+from alma.hooks.paths import is_model_allowed
+from alma.hooks.privacy import remove_private as public
 from alma.types.record import Status
 from alma.types.rules import Reach, RuleSource
 from alma.types.times import now

@@ -13,8 +13,9 @@ from alma.engine.observations import OBSERVATION
 from alma.engine.transaction import commit
 from alma.errors import NotFoundError, ValidationError
 from alma.hooks.drain import drain
-from alma.hooks.identity import Copy, find_copy, join_projects, read_copies, write_copy
-from alma.hooks.project import locate
+from alma.hooks.project import WorkingCopy as Copy
+from alma.hooks.project import find_copy, join_projects, read_copies, write_copy
+from alma.hooks.project import locate_project as locate
 from alma.types.kinds import MemoryType
 from alma.types.query import Where
 from alma.types.record import Record

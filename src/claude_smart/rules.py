@@ -17,7 +17,7 @@ from alma.engine.rule_changes import restore as restore_rule
 from alma.engine.rules import Taught, Teaching, teaching
 from alma.engine.transaction import commit
 from alma.errors import StorageError, ValidationError
-from alma.hooks.upkeep import erase_from_journals
+from alma.hooks.drain import erase_from_journals
 from alma.types.record import LIVE, Record, Status
 from alma.types.rules import EVERYWHERE, Reach, RuleSource
 from alma.types.times import now
@@ -152,8 +152,8 @@ def show(args: Namespace, desk: Desk) -> int:
 
 
 def _read_playbook(desk: Desk, session: str) -> str:
-    from alma.hooks.glance import Unreadable
     from alma.hooks.inject import playbook_text
+    from alma.hooks.rules_reader import UnreadableStoreError as Unreadable
 
     try:
         return playbook_text(desk.place, desk.project, session, desk.folder)

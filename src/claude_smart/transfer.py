@@ -15,7 +15,7 @@ from alma.engine.rules import AGENT, Teaching, teaching
 from alma.engine.tombstones import find_deleted_keys
 from alma.engine.transaction import commit
 from alma.errors import NotFoundError, ValidationError, unknown
-from alma.hooks.privacy import public
+from alma.hooks.privacy import remove_private as public
 from alma.types.kinds import MemoryType
 from alma.types.record import LIVE, Record, Status
 from alma.types.rules import LASTING, Reach, RuleSource
