@@ -17,9 +17,10 @@ from typing import Any
 
 from alma.coding.events import Attendance, find_attendance
 from alma.coding.prompts import extract_note
-from alma.hooks.account import entry_point
-from alma.hooks.place import Place, find
-from alma.hooks.run import answer as record
+from alma.hooks.event_line import read_entry_point as entry_point
+from alma.hooks.paths import DataDir as Place
+from alma.hooks.paths import find_data_dir as find
+from alma.hooks.run import answer_event as record
 from alma.types.record import Status
 
 from . import cli

@@ -67,11 +67,13 @@ class Event:
         return as_dict(self.data.get("tool_input"))
 
 
-def parse_journal(journal: bytes) -> tuple[list[Event], list[int]]:
-    """Return the events in order, each id once (the first counts), and the numbers of the damaged lines."""
+def parse_journal(journal: bytes, offset: int = 0) -> tuple[list[Event], list[int]]:
+    """Return the events in order, each id once (the first counts), and the numbers of the damaged lines.
+
+    `offset` is where in its file the journal begins.
+    """
     events: dict[str, Event] = {}
     damaged: list[int] = []
-    offset = 0
     for number, line in enumerate(journal.split(b"\n")[:-1], start=1):
         offset += len(line) + 1
         if not line.strip():

@@ -10,12 +10,12 @@ import time
 import pytest
 
 from alma.errors import StorageError
-from alma.hooks.locks import held
+from alma.files import try_lock
 
 HOLD = """
 import sys, time
-from alma.hooks.locks import held
-lock = held(sys.argv[1])
+from alma.files import try_lock
+lock = try_lock(sys.argv[1])
 print("held" if lock else "refused", flush=True)
 time.sleep(float(sys.argv[2]))
 """
@@ -45,36 +45,36 @@ def holders():
 
 
 def test_only_one_has_it(path):
-    first = held(path)
+    first = try_lock(path)
     assert first is not None
-    assert held(path) is None
-    first.release()
-    second = held(path)
+    assert try_lock(path) is None
+    first.close()
+    second = try_lock(path)
     assert second is not None
-    second.release()
+    second.close()
 
 
 def test_it_is_given_back_at_the_end_of_the_block(path):
-    with held(path):
-        assert held(path) is None
-    with held(path) as again:
+    with try_lock(path):
+        assert try_lock(path) is None
+    with try_lock(path) as again:
         assert again is not None
 
 
 def test_another_process_is_kept_out_and_let_in(path, holders):
     process = holders(path)
     assert process.stdout.readline() == "held\n"
-    assert held(path) is None
+    assert try_lock(path) is None
     process.kill()
     process.wait()
-    with held(path) as lock:
+    with try_lock(path) as lock:
         assert lock is not None
 
 
 def test_a_vain_attempt_does_not_open_the_lock_for_others(path, holders):
     """Closing a file gives up what the process has locked in it, where the system knows no better."""
-    with held(path):
-        assert held(path) is None
+    with try_lock(path):
+        assert try_lock(path) is None
         assert holders(path).stdout.readline() == "refused\n"
 
 
@@ -84,24 +84,24 @@ def test_a_killed_holder_leaves_nothing(path, holders):
     assert process.stdout.readline() == "held\n"
     process.send_signal(signal.SIGKILL)
     process.wait()
-    lock = held(path)
+    lock = try_lock(path)
     assert lock is not None
-    lock.release()
+    lock.close()
 
 
 def test_waiting_ends_when_the_holder_does(path):
-    lock = held(path)
-    threading.Timer(0.2, lock.release).start()
+    lock = try_lock(path)
+    threading.Timer(0.2, lock.close).start()
     started = time.monotonic()
-    with held(path, 5.0) as second:
+    with try_lock(path, 5.0) as second:
         assert second is not None
     assert 0.1 < time.monotonic() - started < 3
 
 
 def test_waiting_has_an_end(path):
-    with held(path):
+    with try_lock(path):
         started = time.monotonic()
-        assert held(path, 0.3) is None
+        assert try_lock(path, 0.3) is None
         assert 0.25 < time.monotonic() - started < 2
 
 
@@ -114,14 +114,14 @@ def test_of_many_processes_one_gets_it(path, holders):
 def test_the_file_is_private(path):
     before = os.umask(0)
     try:
-        with held(path):
+        with try_lock(path):
             assert os.stat(path).st_mode & 0o777 == 0o600
     finally:
         os.umask(before)
 
 
 def test_nothing_lies_beside_it(path):
-    with held(path):
+    with try_lock(path):
         assert os.listdir(os.path.dirname(path)) == ["some.lock"]
         assert os.path.getsize(path) == 0
 
@@ -129,22 +129,22 @@ def test_nothing_lies_beside_it(path):
 def test_a_damaged_file_is_no_obstacle(path):
     with open(path, "wb") as file:
         file.write(b"this is no database, but long enough to look like something\n" * 100)
-    with held(path) as lock:
+    with try_lock(path) as lock:
         assert lock is not None
-        assert held(path) is None
+        assert try_lock(path) is None
 
 
 def test_a_lock_on_a_removed_file_does_not_count(path):
     """Whoever looks for the lock afterwards makes a new file; the old holder is one that nobody can see."""
-    first = held(path)
+    first = try_lock(path)
     os.unlink(path)
-    second = held(path)
+    second = try_lock(path)
     assert second is not None
-    first.release()
-    assert held(path) is None
-    second.release()
+    first.close()
+    assert try_lock(path) is None
+    second.close()
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path):
-    with pytest.raises(StorageError, match="some.lock cannot be made"):
-        held(str(tmp_path / "missing" / "some.lock"))
+    with pytest.raises(StorageError, match="some.lock cannot be locked"):
+        try_lock(str(tmp_path / "missing" / "some.lock"))

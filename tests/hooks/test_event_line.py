@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from alma.hooks.account import Call, as_expansion, line
+from alma.hooks.event_line import HookCall, build_line, expand_own_command
 
 
 def written(name: str, **given: Any) -> dict[str, Any]:
-    call = Call({"session_id": "s", "cwd": "/w", **given}, name)
-    return line(call, "git:x", 1.5)
+    call = HookCall({"session_id": "s", "cwd": "/w", **given}, name)
+    return build_line(call, "git:x", 1.5)
 
 
 def test_a_line_says_when_where_and_what() -> None:
@@ -130,7 +130,7 @@ def test_a_prompt_answered_twice_has_two_ids() -> None:
     "prompt", ["<task-notification>x", "  <local-command-stdout>x", "<command-name>/x</command-name>"]
 )
 def test_what_a_machine_wrote_is_told_apart(prompt: str) -> None:
-    assert Call({"prompt": prompt}, "UserPromptSubmit").from_a_machine
+    assert HookCall({"prompt": prompt}, "UserPromptSubmit").is_from_machine
     assert written("UserPromptSubmit", prompt=prompt)["data"]["source"] == "system"
 
 
@@ -150,24 +150,28 @@ def test_what_a_person_wrote_has_no_source_of_ours() -> None:
     ],
 )
 def test_our_own_command_in_a_prompt_is_an_expansion(prompt: str, name: str, arguments: str) -> None:
-    call = as_expansion(Call({"session_id": "s", "prompt": prompt, "prompt_id": "p"}, "UserPromptSubmit"))
+    call = expand_own_command(HookCall({"session_id": "s", "prompt": prompt, "prompt_id": "p"}, "UserPromptSubmit"))
     assert call.name == "UserPromptExpansion"
     assert (call.text("command_name"), call.text("command_args")) == (name, arguments)
-    host = Call({"session_id": "s", "prompt": prompt, "prompt_id": "p", "command_name": name}, "UserPromptExpansion")
+    host = HookCall(
+        {"session_id": "s", "prompt": prompt, "prompt_id": "p", "command_name": name}, "UserPromptExpansion"
+    )
     assert call.own_command == host.own_command != ""
-    assert line(call, "x", 1.0)["id"] == line(host, "x", 1.0)["id"]
+    assert build_line(call, "x", 1.0)["id"] == build_line(host, "x", 1.0)["id"]
 
 
 @pytest.mark.parametrize("prompt", ["/review x", "/", "/ tag", "tag this", "//tag", "", "/tagged"])
 def test_other_prompts_stay_prompts(prompt: str) -> None:
-    assert as_expansion(Call({"prompt": prompt}, "UserPromptSubmit")).name == "UserPromptSubmit"
+    assert expand_own_command(HookCall({"prompt": prompt}, "UserPromptSubmit")).name == "UserPromptSubmit"
 
 
 @pytest.mark.parametrize("value", [None, 3, [], {}, True])
 def test_fields_of_another_type_do_no_harm(value: object) -> None:
     names = ("prompt", "prompt_id", "source", "tool_name", "tool_input", "tool_response", "error", "agent_id", "cwd")
     for event in ("UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "Stop", "SubagentStop"):
-        assert line(Call({"session_id": "s", **dict.fromkeys(names, value)}, event), "x", 1.0)["event"] == event
+        assert (
+            build_line(HookCall({"session_id": "s", **dict.fromkeys(names, value)}, event), "x", 1.0)["event"] == event
+        )
 
 
 def test_a_command_of_the_persons_own_that_has_the_name_of_ours_is_theirs(
@@ -175,11 +179,11 @@ def test_a_command_of_the_persons_own_that_has_the_name_of_ours_is_theirs(
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     given = {"session_id": "s", "cwd": str(tmp_path), "prompt": "/tag v1.2.3"}
-    assert as_expansion(Call(given, "UserPromptSubmit")).name == "UserPromptExpansion"
+    assert expand_own_command(HookCall(given, "UserPromptSubmit")).name == "UserPromptExpansion"
     (tmp_path / ".claude" / "commands").mkdir(parents=True)
     (tmp_path / ".claude" / "commands" / "tag.md").write_text("Make a git tag: $ARGUMENTS")
-    call = as_expansion(Call(given, "UserPromptSubmit"))
+    call = expand_own_command(HookCall(given, "UserPromptSubmit"))
     assert call.name == "UserPromptSubmit"
-    assert line(call, "p", 1.0)["data"]["source"] == "command"
+    assert build_line(call, "p", 1.0)["data"]["source"] == "command"
     expanded = {**given, "command_name": "tag", "command_args": "v1.2.3", "command_source": "project"}
-    assert line(Call(expanded, "UserPromptExpansion"), "p", 1.0)["data"]["source"] == "command"
+    assert build_line(HookCall(expanded, "UserPromptExpansion"), "p", 1.0)["data"]["source"] == "command"

@@ -9,19 +9,19 @@ import socket
 import sys
 import threading
 import time
-import types
 from pathlib import Path
 
 import pytest
 
-from alma.hooks import endpoint, locks, rounds, serve, wake
-from alma.hooks.place import Place
-from alma.hooks.serve import Worker
+from alma.files import try_lock
+from alma.hooks import wake, worker
+from alma.hooks.paths import DataDir
+from alma.hooks.worker import Worker
 
 
 @pytest.fixture
 def place(tmp_path):
-    place = Place(str(tmp_path / "home"))
+    place = DataDir(str(tmp_path / "home"))
     place.make()
     return place
 
@@ -71,7 +71,7 @@ class Fake:
 @pytest.fixture
 def run_worker(place, monkeypatch):
     # It runs inside the process of the tests here, which may well be larger than a worker should be.
-    monkeypatch.setattr(serve, "MOST_RSS", 1 << 60)
+    monkeypatch.setattr(worker, "MOST_RSS", 1 << 60)
     running = []
 
     def run(idle=60.0):
@@ -106,28 +106,28 @@ def raw(place, *lines):
 @pytest.mark.parametrize("kind", ["unix", "tcp"])
 def test_a_wrong_token_is_refused(place, run_worker, kind, monkeypatch):
     if kind == "tcp":
-        monkeypatch.setattr(endpoint, "_LONGEST_PATH", 0)
+        monkeypatch.setattr(worker, "LONGEST_SOCKET_PATH", 0)
     made, _ = run_worker()
     for token in ("", "wrong", None, 3):
         answer = json.loads(raw(place, json.dumps({"op": "stop", "token": token}).encode() + b"\n"))
         assert answer == {"ok": False, "error": "wrong token"}
     assert json.loads(raw(place, b'{"op": "stop"}\n')) == {"ok": False, "error": "wrong token"}
-    assert not made._over.is_set()
-    assert wake.ask(place, {"op": "status"}, 2.0)["handled"] == 1
+    assert not made._is_over.is_set()
+    assert wake.ask_worker(place, {"op": "status"}, 2.0)["handled"] == 1
 
 
 @pytest.mark.parametrize("nonsense", [b"\n", b"[]\n", b"nonsense\n", b"\xff\xfe\n", b'{"op": "hello"}\n[]\n'])
 def test_nonsense_is_survived(place, run_worker, nonsense):
     run_worker()
     raw(place, nonsense)
-    assert wake.ask(place, {"op": "status"}, 2.0)["ok"]
+    assert wake.ask_worker(place, {"op": "status"}, 2.0)["ok"]
 
 
 def test_a_flood_is_cut_off(place, run_worker):
     run_worker()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         raw(place, b"x" * 2_000_000)
-    assert wake.ask(place, {"op": "status"}, 2.0)["ok"]
+    assert wake.ask_worker(place, {"op": "status"}, 2.0)["ok"]
 
 
 def test_many_silent_guests_do_not_keep_others_out_for_long(place, run_worker):
@@ -138,14 +138,14 @@ def test_many_silent_guests_do_not_keep_others_out_for_long(place, run_worker):
         guest = socket.socket(socket.AF_UNIX)
         guest.connect(info["address"])
         guests.append(guest)
-    until(lambda: wake.ask(place, {"op": "status"}, 1.0), 10)
+    until(lambda: wake.ask_worker(place, {"op": "status"}, 1.0), 10)
     for guest in guests:
         guest.close()
 
 
 def test_an_unknown_request_names_the_valid_ones(place, run_worker):
     run_worker()
-    answer = wake.ask(place, {"op": "recal"}, 2.0)
+    answer = wake.ask_worker(place, {"op": "recal"}, 2.0)
     assert answer == {
         "ok": False,
         "error": "unknown request 'recal'. Did you mean 'recall'? Valid: drain, recall, status, stop.",
@@ -155,28 +155,28 @@ def test_an_unknown_request_names_the_valid_ones(place, run_worker):
 @pytest.mark.parametrize("wrong", [{}, {"project": "p", "session": "s", "text": 3}, {"project": None}])
 def test_a_recall_of_the_wrong_shape_is_refused(place, run_worker, wrong):
     run_worker()
-    answer = wake.ask(place, {"op": "recall", **wrong}, 2.0)
+    answer = wake.ask_worker(place, {"op": "recall", **wrong}, 2.0)
     assert answer["error"] == "recall takes the texts project, session and text, and the number limit"
 
 
 def test_a_recall_has_a_limit(place, run_worker):
     run_worker()
     asked = {"op": "recall", "project": "p", "session": "s", "text": "t"}
-    assert len(wake.ask(place, {**asked, "limit": 10**9}, 2.0)["rules"]) == 50
-    assert len(wake.ask(place, {**asked, "limit": -1}, 2.0)["rules"]) == 1
+    assert len(wake.ask_worker(place, {**asked, "limit": 10**9}, 2.0)["rules"]) == 50
+    assert len(wake.ask_worker(place, {**asked, "limit": -1}, 2.0)["rules"]) == 1
 
 
 def test_a_recall_that_fails_is_survived_and_its_text_is_not_logged(place, run_worker):
     run_worker()
-    assert wake.ask(place, {"op": "recall", "project": "p", "session": "s", "text": "raise"}, 2.0) is None
-    until(lambda: "Worker request: RuntimeError in test_serve.py" in logged(place))
+    assert wake.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "raise"}, 2.0) is None
+    until(lambda: "Worker request: RuntimeError in test_worker_service.py" in logged(place))
     assert "a recall that fails" not in logged(place)
-    assert wake.ask(place, {"op": "status"}, 2.0)["ok"]
+    assert wake.ask_worker(place, {"op": "status"}, 2.0)["ok"]
 
 
 def test_the_status_says_who_and_how_large(place, run_worker):
     run_worker()
-    told = wake.ask(place, {"op": "status"}, 2.0)
+    told = wake.ask_worker(place, {"op": "status"}, 2.0)
     assert told["pid"] == os.getpid()
     assert told["handled"] == 1
     assert abs(told["since"] - time.time()) < 30
@@ -184,40 +184,40 @@ def test_the_status_says_who_and_how_large(place, run_worker):
 
 
 def test_now_and_then_it_drains_unasked(place, run_worker, monkeypatch):
-    monkeypatch.setattr(serve, "ROUND_SECONDS", 0.2)
+    monkeypatch.setattr(worker, "ROUND_SECONDS", 0.2)
     made, _ = run_worker(idle=15.0)
-    until(lambda: made._duties.drains >= 3)
-    assert made._duties.tidied >= 2
+    until(lambda: made._drainer.drains >= 3)
+    assert made._drainer.tidied >= 2
 
 
 def test_a_wake_up_that_reached_nobody_is_found(place, run_worker):
     made, _ = run_worker(idle=2.0)
-    until(lambda: made._duties.drains == 1)
-    wake.want(place)
-    until(lambda: made._duties.drains == 2, 3)
+    until(lambda: made._drainer.drains == 1)
+    wake.request_drain(place)
+    until(lambda: made._drainer.drains == 2, 3)
 
 
 def test_a_large_one_ends(place, run_worker, monkeypatch):
-    monkeypatch.setattr(serve, "resident", lambda: 1 << 62)
-    monkeypatch.setattr(serve, "TICK_SECONDS", 0.1)
+    monkeypatch.setattr(worker, "measure_memory", lambda: 1 << 62)
+    monkeypatch.setattr(worker, "TICK_SECONDS", 0.1)
     _, thread = run_worker()
     thread.join(10)
     assert not thread.is_alive()
 
 
 def test_its_own_drains_do_not_keep_it_alive(place, run_worker, monkeypatch):
-    monkeypatch.setattr(serve, "ROUND_SECONDS", 0.05)
+    monkeypatch.setattr(worker, "ROUND_SECONDS", 0.05)
     made, thread = run_worker(idle=1.0)
     thread.join(10)
     assert not thread.is_alive()
-    assert made._duties.drains > 3
+    assert made._drainer.drains > 3
 
 
 def test_requests_of_hooks_keep_it_alive(place, run_worker, monkeypatch):
     _, thread = run_worker(idle=1.0)
     for _ in range(10):
         time.sleep(0.2)
-        assert wake.ask(place, {"op": "recall", "project": "p", "session": "s", "text": "t"}, 2.0)["ok"]
+        assert wake.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "t"}, 2.0)["ok"]
     assert thread.is_alive()
 
 
@@ -235,17 +235,15 @@ def test_what_belongs_to_another_is_left_alone(place, run_worker):
 
 def test_it_tidies_once_a_day(place, monkeypatch):
     calls = []
-    upkeep = types.ModuleType("upkeep")
-    upkeep.tidy = lambda place, memory: calls.append(place)
-    monkeypatch.setitem(sys.modules, "alma.hooks.upkeep", upkeep)
-    duties = rounds.Duties(place)
-    monkeypatch.setattr(duties, "_opened", lambda: None)
+    monkeypatch.setattr("alma.hooks.drain.tidy", lambda place, memory: calls.append(place))
+    duties = worker.Drainer(place)
+    monkeypatch.setattr(duties, "_open", lambda: None)
     duties.tidy()
     duties.tidy()
     assert len(calls) == 1
     yesterday = time.time() - 90_000
     os.utime(os.path.join(place.home, "tidied"), (yesterday, yesterday))
-    with locks.held(place.drain_lock):
+    with try_lock(place.drain_lock):
         duties.tidy()
         assert len(calls) == 1, "not while somebody drains"
     duties.tidy()
@@ -259,10 +257,10 @@ def test_a_model_that_takes_its_time_holds_up_no_drain(place):
     thread = threading.Thread(target=made.run)
     thread.start()
     try:
-        until(lambda: made._reader.is_alive())
+        until(lambda: made._read_thread.is_alive())
         before = duties.drains
-        assert wake.tell(place, __file__)
-        wake.want(place)
+        assert wake.notify_worker(place, __file__)
+        wake.request_drain(place)
         until(lambda: duties.drains > before)
         # It does not end as idle while a model is being asked.
         time.sleep(0.6)
