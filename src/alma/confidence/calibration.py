@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..engine import validate
 from ..engine.context import Engine
-from ..engine.predict import forecast, ground, survey
+from ..engine.predict import forecast, read_task, survey_strategy
 from ..types.kinds import MemoryType, Result
 from ..types.query import Where
 from ..types.record import Status
@@ -70,9 +70,9 @@ def calibration(
     running: list[Pair] = []
     good = 0.0
     for at, record in enumerate(records):
-        known = ground(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)
+        known = read_task(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)
         value = Result(record.body["outcome"]).value_of
-        pairs.append((forecast(survey(known, record.body["strategy"]).trials).mean, value))
+        pairs.append((forecast(survey_strategy(known, record.body["strategy"]).trials).mean, value))
         running.append(((1.0 + good) / (2.0 + at), value))
         good += value
         if progress is not None:

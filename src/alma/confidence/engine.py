@@ -11,8 +11,7 @@ from typing import Protocol
 from ..engine import validate
 from ..engine.context import Engine
 from ..engine.evidence import FAILS, WORKS
-from ..engine.predict import Ground, Trial, forecast, ground, survey
-from ..engine.predict.weigh import likeness
+from ..engine.predict import TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
 from ..errors import ValidationError
 from ..text import shorten
 from ..types.kinds import Heuristic, MemoryType
@@ -89,7 +88,7 @@ class ConfidenceEngine:
         if not named:
             return []
         common = self._ground(context, agent, user_id)
-        common.meanings(named)
+        common.embed_strategies(named)
         looks = [_Look(common, name) for name in named]
         places = [look.forecast.promise(self._random) if explore else look.score for look in looks]
         order = sorted(range(len(looks)), key=lambda at: -places[at])
@@ -105,10 +104,10 @@ class ConfidenceEngine:
         """Why the strategy may go well in this context, the strongest reason first."""
         return find_opportunities(self._look(strategy, context, agent, user_id).view)
 
-    def _ground(self, context: str, agent: str, user_id: str | None) -> Ground:
+    def _ground(self, context: str, agent: str, user_id: str | None) -> TaskContext:
         name = self._engine.agent(validate.name("agent", agent))
         user = None if user_id is None else validate.name("user_id", user_id)
-        return ground(self._engine, name, validate.text("context", context), user=user)
+        return read_task(self._engine, name, validate.text("context", context), user=user)
 
     def _look(self, strategy: str, context: str, agent: str, user_id: str | None) -> _Look:
         named = validate.text("strategy", strategy)
@@ -118,10 +117,10 @@ class ConfidenceEngine:
 class _Look:
     """One strategy seen from one context."""
 
-    def __init__(self, ground: Ground, strategy: str) -> None:
+    def __init__(self, ground: TaskContext, strategy: str) -> None:
         self.strategy = strategy
         self.context = ground.task
-        self.survey = survey(ground, strategy)
+        self.survey = survey_strategy(ground, strategy)
         self.forecast = forecast(self.survey.trials)
         self.interval = self.forecast.belief.interval()
         self.score = self.forecast.mean - _LEAN * (self.forecast.mean - self.interval[0])
@@ -133,8 +132,8 @@ class _Look:
         known = next((one.id for one in self.survey.lessons if one.kind == MemoryType.HEURISTIC), None)
         alike = [one.alike for one in trials if one.own and one.value > 0.5 and not one.said]
         # By how much each weighed: the strategy's own trials before those of others.
-        weighed = sorted(trials, key=lambda one: (-one.own - one.said, -likeness(one.alike), one.days))
-        sources = [one.id for one in weighed if one.id and (one.own or likeness(one.alike) > _TELLING)]
+        weighed = sorted(trials, key=lambda one: (-one.own - one.said, -weigh_likeness(one.alike), one.days))
+        sources = [one.id for one in weighed if one.id and (one.own or weigh_likeness(one.alike) > _TELLING)]
         low, high = self.interval
         return ConfidenceSignal(
             heuristic_id=known if heuristic is None else heuristic.id,

@@ -8,6 +8,7 @@ import sqlite3
 from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from heapq import nlargest
 from itertools import product
@@ -97,6 +98,10 @@ class SQLiteStore:
             numbers = dict(_by_ids(db, "SELECT id, n FROM record", ids))
             found = rows.read(db, numbers.values())
         return [found[numbers[id]] for id in ids if id in numbers]
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """All that this thread reads inside belongs to one moment."""
+        return self._db.snapshot()
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._db.write() as db:
