@@ -14,8 +14,7 @@ from ..engine import things
 from ..engine.context import Engine
 from ..engine.evidence import strength
 from ..engine.inject.escape import escape
-from ..engine.inject.prompt import tokens
-from ..engine.inject.quote import quote_data
+from ..engine.inject.prompt import quote_data, tokens
 from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
 from ..text import shorten

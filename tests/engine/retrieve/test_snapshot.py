@@ -69,9 +69,13 @@ def test_a_search_shows_one_moment(world: tuple[ALMA, Record]) -> None:
 
 def test_an_explanation_is_of_one_moment(world: tuple[ALMA, Record]) -> None:
     alma, record = world
-    why = explain_retrieval(alma.engine, record, Request(task=TASK, agent="a"))
-    assert why.retrieved
-    assert why.rank == 1
+    store = alma.engine.store
+    assert isinstance(store, Interrupted)
+    interruption, store.interruption = store.interruption, None
+    alma.add_domain_knowledge("a", "infra", "How deployments go through: push a tag")
+    store.interruption = interruption
+    why = explain_retrieval(alma.engine, record, Request(task=TASK, agent="a", top_k=1))
+    assert why.reason == "it is outdone: looked for broadly, it comes in place 2"
 
 
 def test_a_snapshot_inside_another_is_part_of_it_and_ends_with_it(world: tuple[ALMA, Record], tmp_path: Path) -> None:
