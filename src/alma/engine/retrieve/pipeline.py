@@ -17,9 +17,10 @@ from ...types.kinds import Heuristic, MemoryType, Similar, last_stated
 from ...types.names import name_key
 from ...types.query import Hit, Where
 from ...types.record import Origin, Provenance, Record, Status
+from ...types.rules import EVERYWHERE
 from ...types.scope import plain
 from ...types.slice import MemorySlice
-from ...types.vector import cosine
+from ...types.vector import Vector, cosine
 from ..admit import build, clean
 from ..context import Engine
 from ..drafts import Draft
@@ -29,7 +30,7 @@ from ..transaction import write
 from ..view import render_slice, view
 from .conversations import add_conversations
 from .lookalikes import FIELDS, find_newest
-from .rank import LEARNED, STATED, Candidate, Scored, compare_records, measure_similarity, score_candidate
+from .rank import LEARNED, PROMPTED, STATED, Candidate, Scored, compare_records, measure_similarity, score_candidate
 from .request import Mode, Request, RetrievalContext, embed_query, prepare
 
 _LOG = logging.getLogger("alma")
@@ -54,6 +55,8 @@ _OTHER_TASK = 0.65
 """A lesson for another action on the same thing must be nearer than this."""
 _MAX_REPLACED, _MAX_SUCCESSIONS = 8, 8
 _NOTE_CHARS = 500
+_RULE_POOL, _PROMPT_CHARS = 20, 2000
+_READABLE = 0.9
 
 
 def retrieve(engine: Engine, request: Request) -> MemorySlice:
@@ -72,17 +75,43 @@ def find_memories(engine: Engine, query: str, where: Where, limit: int) -> list[
 
     Unlike a retrieval it is for nobody in particular: it goes by relevance alone, has no gate, and is not recorded.
     """
-    vectors = embed_query(engine, query)
-    wanted = max(2 * limit, _MIN_POOL)
-    with read_snapshot(engine.store):
-        hits = (*by_meaning(engine, vectors, where, wanted), *by_words(engine.store, query, where, wanted))
-        records = engine.store.get(list(dict.fromkeys(hit.id for hit in hits)))
-    pool = compare_records(engine, query, records, find_closeness(engine, records, vectors))
+    pool = _find_pool(engine, query, embed_query(engine, query), where, max(2 * limit, _MIN_POOL))
     scored = [
         replace(score_candidate(one, similarity, query, engine.clock(), engine.settings), score=similarity)
         for one, similarity in zip(pool, measure_similarity(pool), strict=True)
     ]
     return sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]
+
+
+def find_rules(engine: Engine, session: str, prompt: str, limit: int) -> list[Record]:
+    """Return the rules that a prompt clearly has to do with, those of its session too, best first.
+
+    They are ranked as in a retrieval, and fewer of them pass: in front of a person silence is better.
+    """
+    where = Where(
+        kinds={MemoryType.RULE},
+        projects={engine.project, EVERYWHERE},
+        users={""},
+        sessions={"", session},
+        statuses={Status.ACTIVE},
+    )
+    [vectors] = engine.encode([(prompt[:_PROMPT_CHARS],)])
+    pool = _find_pool(engine, prompt, vectors, where, _RULE_POOL)
+    # To a model of English all texts in other letters look alike: there, words must agree as well.
+    is_readable = sum(map(str.isascii, prompt)) >= _READABLE * len(prompt)
+    scored = []
+    for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
+        is_known = candidate.is_known and is_readable and candidate.record.text.isascii()
+        if PROMPTED.passes(replace(candidate, is_known=is_known)):
+            scored.append(score_candidate(candidate, similarity, prompt, engine.clock(), engine.settings))
+    return [one.record for one in sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]]
+
+
+def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> list[Candidate]:
+    with read_snapshot(engine.store):
+        hits = (*by_meaning(engine, vectors, where, limit), *by_words(engine.store, query, where, limit))
+        records = engine.store.get(list(dict.fromkeys(hit.id for hit in hits)))
+    return compare_records(engine, query, records, find_closeness(engine, records, vectors))
 
 
 def _choose_memories(context: RetrievalContext) -> MemorySlice:
