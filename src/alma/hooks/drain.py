@@ -249,9 +249,9 @@ def recall_rules(
     memory: ProjectMemories, project: str, session: str, text: str, limit: int = 5
 ) -> list[tuple[str, str]]:
     """Return the ids and lines of rules that a text calls for by meaning, best first."""
-    from ..engine.recall_rules import relevant
+    from ..engine.retrieve.pipeline import find_rules
 
-    found = relevant(memory.engine(project), session, text, limit)
+    found = find_rules(memory.engine(project), session, text, limit)
     return [(record.id, str(record.body["line"])) for record in found]
 
 
