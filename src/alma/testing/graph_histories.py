@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from ..errors import ALMAError
-from ..graph.graph import Graph
+from ..graph import Graph
 from ..graph.memory import MemoryRows
 from ..types.graph import Entity, Relationship
 from .fakes import MOMENT, FrozenClock
