@@ -64,17 +64,17 @@ _SIDE = {"linked": ("link", "target"), "tagged": ("tag", "name")}
 
 
 def compile_where(where: Where, dialect: Dialect) -> Compiled:
-    scope = [among(column, getattr(where, name), dialect) for name, column in _SCOPE.items()]
+    scope = [match_names(column, getattr(where, name), dialect) for name, column in _SCOPE.items()]
     record: list[Clause] = []
     for name, column in _RECORD.items():
         names = getattr(where, name)
-        clause = among(column, names, dialect)
+        clause = match_names(column, names, dialect)
         # The indexes on these leave empty values out, and are used only for a query that says so too.
         if names and column in _PARTLY_INDEXED and "" not in names:
             clause = Clause(f"{clause.sql} AND {column} <> ''", clause.params)
         record.append(clause)
     for name, (table, column) in _SIDE.items():
-        clause = among(f"{table}.{column}", getattr(where, name), dialect)
+        clause = match_names(f"{table}.{column}", getattr(where, name), dialect)
         if clause.sql and clause is not NEVER:
             clause = Clause(f"r.n IN (SELECT {table}.n FROM {table} WHERE {clause.sql})", clause.params)
         record.append(clause)
@@ -86,16 +86,16 @@ def compile_where(where: Where, dialect: Dialect) -> Compiled:
     ):
         if moment is not None:
             record.append(Clause(condition.format(dialect.mark), (to_micros(moment),)))
-    return Compiled(both(*scope), both(*record))
+    return Compiled(join_clauses(*scope), join_clauses(*record))
 
 
-def both(*clauses: Clause) -> Clause:
+def join_clauses(*clauses: Clause) -> Clause:
     given = [clause for clause in clauses if clause.sql]
     params = tuple(param for clause in given for param in clause.params)
     return Clause(" AND ".join(clause.sql for clause in given), params)
 
 
-def among(column: str, names: Collection[str] | None, dialect: Dialect) -> Clause:
+def match_names(column: str, names: Collection[str] | None, dialect: Dialect) -> Clause:
     if names is None:
         return Clause()
     # A member of an enumeration is bound as the plain string it equals.
