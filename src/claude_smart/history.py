@@ -13,7 +13,7 @@ from typing import Any
 from alma.engine.capture import history, transcript
 from alma.engine.capture.events import Event, parse
 from alma.engine.capture.story import Heard, Story, tell
-from alma.engine.keep import mark_of, teachings
+from alma.engine.coding_sessions import mark_of, teachings
 from alma.engine.rules import teaching
 from alma.engine.transaction import commit
 from alma.errors import NotFoundError

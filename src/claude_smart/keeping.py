@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from alma.engine.coding_sessions import mark_of
 from alma.engine.context import Engine
-from alma.engine.keep import mark_of
 from alma.errors import StorageError, ValidationError, unknown
 from alma.hooks.drain import is_taken_in, read_journal
 from alma.hooks.identity import find_copy, forget_copies

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..engine import edit, facts, rules, validate
+from ..engine import edit, facts, outcomes, rules, validate
 from ..engine.admit import build, make_marker, screen
 from ..engine.context import Engine
-from ..engine.distil import learn
 from ..engine.drafts import Draft, Episode, Statement
 from ..engine.inject.escape import suspicious
 from ..engine.tombstones import find_deleted_keys, find_tombstones
@@ -347,7 +346,7 @@ def _make_draft(target: _Target, item: _Item) -> Draft:
 
 def _find_owner(target: _Target, item: _Item) -> str:
     """Return the user that a lesson, rule or fact belongs to. The words of others in a file are not the user's."""
-    return learn.group_owner(target.engine, item.user) if item.user == target.user else ""
+    return outcomes.group_owner(target.engine, item.user) if item.user == target.user else ""
 
 
 def _past_time(engine: Engine, at: datetime | None) -> datetime | None:
@@ -444,14 +443,14 @@ def _prepare_waiting(engine: Engine, drafts: Sequence[Draft]) -> Attempt:
 
 def _prepare_counted_outcomes(target: _Target, items: Sequence[_Item]) -> Attempt:
     times = [_past_time(target.engine, one.finding.at) for one in items]
-    learned = learn.learning(target.engine, [_make_episode(target, one) for one in items], times)
+    learned = outcomes.learning(target.engine, [_make_episode(target, one) for one in items], times)
     return _as_attempt(learned, lambda record: (record, "made"))
 
 
 def _prepare_waiting_outcomes(target: _Target, items: Sequence[_Item]) -> Attempt:
     drafts = []
     for item in items:
-        draft = replace(learn.outcome_of(_make_episode(target, item)), provenance=item.provenance)
+        draft = replace(outcomes.outcome_of(_make_episode(target, item)), provenance=item.provenance)
         drafts.append(replace(screen(target.engine, draft), key=fingerprint("heard", item.mark)))
     return _prepare_waiting(target.engine, drafts)
 

@@ -20,8 +20,8 @@ from ..core import ALMA
 from ..engine.capture import events as journal_events
 from ..engine.capture import story as stories
 from ..engine.capture import transcript
+from ..engine.coding_sessions import Kept, Mark, keep, mark_of
 from ..engine.context import Engine
-from ..engine.keep import Kept, Mark, keep, mark_of
 from ..engine.observations import adopt_old_fixes
 from ..engine.rules import Taught
 from ..engine.session_reading import queue_session

@@ -16,8 +16,8 @@ from typing import Any
 
 from ..engine import session_reading
 from ..engine.admit import clean
+from ..engine.coding_sessions import mark_of
 from ..engine.context import Engine
-from ..engine.keep import mark_of
 from ..engine.rules import Taught
 from ..engine.session_reading import Part, Progress
 from ..errors import ModelError, ModelOutputError, OverBudgetError

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from ..engine.admit import change, revise
+from ..engine.coding_sessions import mark_of, unmark
 from ..engine.context import Engine
-from ..engine.keep import mark_of, unmark
 from ..engine.session_reading import forget_progress
 from ..engine.transaction import commit
 from ..types.kinds import MemoryType

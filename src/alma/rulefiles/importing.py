@@ -10,9 +10,10 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
-from ..engine.admit import change, clean, inserting, key_of, revise, rewrite
+from ..engine.admit import change, clean, key_of, revise, rewrite
 from ..engine.context import Engine
 from ..engine.drafts import Draft
+from ..engine.facts import inserting
 from ..engine.rules import AGENT, RULE_CHARS, contradicted, dressed
 from ..engine.transaction import commit
 from ..errors import NotFoundError, ValidationError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .. import arguments
 from ..engine import things, validate
 from ..engine.context import Engine
-from ..engine.distil.learn import learn as learn_episodes
 from ..engine.drafts import Draft
+from ..engine.outcomes import learn as learn_episodes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.transaction import commit
 from ..engine.view import view
