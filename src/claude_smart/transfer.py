@@ -12,8 +12,7 @@ from typing import Any
 
 from alma.engine.admit import key_of
 from alma.engine.rules import AGENT, Teaching, teaching
-from alma.engine.tombstones import find_deleted_keys
-from alma.engine.transaction import commit
+from alma.engine.transaction import Transaction, commit
 from alma.errors import NotFoundError, ValidationError, unknown
 from alma.hooks.privacy import public
 from alma.types.kinds import MemoryType
@@ -65,7 +64,9 @@ def import_(args: Namespace, desk: Desk) -> int:
         found = rules(engine)
         known = {_content(one.body) for one in found if one.status in LIVE}
         # A file that still has a rule that was forgotten here does not bring it back.
-        gone = find_deleted_keys(engine, map(_key, given)) | {one.key for one in found if one.body.get("put_away")}
+        gone = set(Transaction(engine).find_tombstones(map(_key, given))) | {
+            one.key for one in found if one.body.get("put_away")
+        }
         forgotten = [one for one in given if _key(one) in gone]
         fresh = [one for one in given if _key(one) not in gone and _content(_body(one)) not in known]
         taught = commit(engine, teaching(engine, fresh)) if fresh else []

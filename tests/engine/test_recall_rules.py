@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from alma import ALMA
-from alma.engine.recall_rules import relevant
+from alma.engine.rules import find_relevant_rules
 from alma.stores.memory import MemoryStore
 from alma.types.vector import Vector, quantize
 
@@ -38,4 +38,4 @@ class Near:
 def test_in_other_letters_nearness_alone_is_not_enough(rule: str, text: str, fits: bool) -> None:
     with ALMA(MemoryStore(), Near(), project_id="p") as alma:
         alma.add_rule("claude-code", rule)
-        assert bool(relevant(alma.engine, "s1", text, 5)) is fits
+        assert bool(find_relevant_rules(alma.engine, "s1", text, 5)) is fits

@@ -141,6 +141,18 @@ def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...] = (), **chan
     return Record(**fields)
 
 
+def make_record(
+    engine: Engine, kind: str, body: Mapping[str, Any], origin: Origin = Origin.SYSTEM, **fields: Any
+) -> Record:
+    """Return a new record of a kind that the engine keeps for itself."""
+    return build(engine, Draft(kind=kind, body=body, provenance=Provenance(origin)), **fields)
+
+
+def place_of(record: Record) -> dict[str, Any]:
+    """Return whose a record is, for another one that goes with it."""
+    return {"agent": record.agent, "user": record.user, "project": record.project}
+
+
 def revise(engine: Engine, record: Record, **changes: Any) -> Record:
     """The next version of a record."""
     return replace(record, updated_at=engine.clock(), version=record.version + 1, **changes)
@@ -148,10 +160,7 @@ def revise(engine: Engine, record: Record, **changes: Any) -> Record:
 
 def make_marker(engine: Engine, id: str, body: Mapping[str, Any], held: Record | None = None, **fields: Any) -> Record:
     """Return a marker with this body: the next version of `held`, or a new record with these fields."""
-    if held is not None:
-        return revise(engine, held, body=body)
-    draft = Draft(kind="marker", body=body, provenance=Provenance(Origin.SYSTEM))
-    return build(engine, draft, (), id=id, **fields)
+    return make_record(engine, "marker", body, id=id, **fields) if held is None else revise(engine, held, body=body)
 
 
 def reword(engine: Engine, record: Record, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,6 +192,5 @@ def change(
 ) -> Record:
     """A line of a record's history. `quoted` is the id of another record whose words stand in `why`."""
     body = {"record": record.id, "verb": verb, "why": why, "before": dict(before or {})}
-    draft = Draft(kind="change", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.SYSTEM))
     links = (record.id, quoted) if quoted else (record.id,)
-    return build(engine, draft, **{"links": links, "project": record.project, **fields})
+    return make_record(engine, "change", body, links=links, **place_of(record), **fields)

@@ -23,11 +23,10 @@ from ..types.kinds import MemoryType
 from ..types.quoting import quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
-from .admit import build, clean
+from .admit import clean, make_record
 from .capture.attendance import Attendance
 from .capture.story import Heard, Note, Signal, Story
 from .context import Engine
-from .drafts import Draft
 from .episodes import Conversation, Said, record
 from .observations import prepare_repairs, record_repairs
 from .rules import AGENT, Taught, Teaching, learn_rules, prepare_rules
@@ -110,9 +109,8 @@ def keep(engine: Engine, story: Story, mark: Mark) -> Kept | None:
             if shown.offset > since and shown.rules:
                 task = shorten(clean(shown.text), _TASK_CHARS)
                 body = clean({"task": task, "mode": f"hook:{shown.where}"}) | {"shown": list(shown.rules)}
-                system = Provenance(Origin.SYSTEM)
-                draft = Draft(kind="retrieval", agent=AGENT, session=story.session, body=body, provenance=system)
-                tx.put(build(engine, draft, links=tuple(shown.rules), created_at=_moment(shown.at)))
+                place: dict[str, Any] = {"agent": AGENT, "session": story.session, "created_at": _moment(shown.at)}
+                tx.put(make_record(engine, "retrieval", body, links=tuple(shown.rules), **place))
         observed = record_repairs(tx, story.session, repairs)
         tx.set_marker(_mark_id(story.session), {"value": asdict(mark)}, project="")
         followed = sum(verdicts.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any, TypeVar
@@ -20,14 +20,12 @@ from ..types.evidence import Evidence
 from ..types.graph import end_tags
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status
+from ..types.record import Origin, Record, Status
 from ..types.rules import EVERYWHERE
-from .admit import build, reword
+from .admit import make_record, place_of, reword
 from .context import Engine
-from .drafts import Draft
 from .episodes import find_turns, remove_turn
-from .groups import Approach, lesson_id, share_label
-from .outcomes import add_error, describe_lesson, settle_lessons
+from .outcomes import Approach, add_error, describe_lesson, lesson_id, settle_lessons, share_label
 from .transaction import LESSONS, SALT_MARKER, Transaction, hash_key, key_of_deleted, tombstone_id, write
 
 _REPLACED = "a later memory took its place, and was deleted since"
@@ -103,15 +101,18 @@ def _bury(tx: Transaction, record: Record) -> None:
         if stone is not None:
             tx.update(stone, status=Status.ACTIVE, body=body, key=key)
         else:
-            by_person = Provenance(Origin.USER)
-            draft = Draft(kind="tombstone", agent=record.agent, user=record.user, body=body, provenance=by_person)
-            tx.put(build(tx.engine, draft, id=tombstone_id(record.id), project=record.project, key=key))
+            tx.put(make_tombstone(tx.engine, record, body, key))
     if record.kind != MemoryType.OUTCOME or stone is None:
         _regroup(tx, record)
     if record.kind == "turn":
         remove_turn(tx, record)
     _unquote(tx, record)
     _unlink_from_graph(tx, [record.id], _find_graph_remains(tx, [record.id]))
+
+
+def make_tombstone(engine: Engine, record: Record, body: Mapping[str, Any], key: str) -> Record:
+    id = tombstone_id(record.id)
+    return make_record(engine, "tombstone", body, Origin.USER, id=id, key=key, **place_of(record))
 
 
 def _unquote(tx: Transaction, record: Record) -> None:

@@ -15,12 +15,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ..reading.port import About, Pair
-from ..text import normalise
+from ..reading.port import About, Pair, Relation, Verdict
+from ..text import fingerprint, normalise
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
-from .admit import build, explicit_key, prepare
+from .admit import build, explicit_key, make_record, place_of, prepare
 from .context import Engine
 from .drafts import Draft
 from .search import by_words
@@ -29,6 +29,9 @@ from .transaction import Attempt, Transaction, as_attempt
 _ALIKE = 16
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
 _KEPT = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
+RecordPair = tuple[Record, Record]
+"""The older record and the newer one."""
+APART = frozenset({Verdict.VARIANT, Verdict.UNRELATED})
 
 
 def add_records(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
@@ -174,6 +177,35 @@ def _is_later(held: Record, record: Record) -> bool:
 
 def _begin_of(record: Record) -> datetime:
     return record.valid_from or record.created_at
+
+
+# -- what a model found out about pairs of memories: one record for each pair, so that no pair is asked about twice
+#
+# A comparison belongs to the words of both memories. When one of them is edited, the pair is compared again.
+
+
+def comparison_id(one: Record, other: Record) -> str:
+    """Return the id of the comparison of two records, whichever is the newer: restoring one does not ask again."""
+    first, second = sorted((one, other), key=lambda record: record.id)
+    return f"cmp_{fingerprint(first.id, second.id, first.text, second.text)}"
+
+
+def find_comparisons(engine: Engine, pairs: Sequence[RecordPair]) -> dict[tuple[str, str], Verdict]:
+    """Return by both ids what is known of each pair."""
+    ids = {comparison_id(*pair): pair for pair in pairs}
+    records = engine.store.get(list(ids)) if ids else []
+    return {(ids[one.id][0].id, ids[one.id][1].id): Verdict(one.body["verdict"]) for one in records}
+
+
+def find_dismissed(engine: Engine, pairs: Sequence[RecordPair]) -> Collection[tuple[str, str]]:
+    """Return the ids of those pairs that are known to be about different things."""
+    return {ids for ids, verdict in find_comparisons(engine, pairs).items() if verdict in APART}
+
+
+def build_comparison(engine: Engine, older: Record, newer: Record, relation: Relation) -> Record:
+    body = {"verdict": str(relation.verdict), "probability": relation.probability}
+    place = {**place_of(newer), "project": engine.project, "links": (older.id, newer.id)}
+    return make_record(engine, "comparison", body, Origin.MODEL, id=comparison_id(older, newer), **place)
 
 
 def admitting(

@@ -24,11 +24,12 @@ from .admit import build, clean, key_of, screen
 from .capture.mends import Fixed
 from .context import Engine
 from .drafts import Draft
+from .erase import make_tombstone
 from .inject.escape import escape, suspicious
 from .redact import redact
 from .rules import AGENT
 from .safety import find_doubtful_change, find_weakening
-from .transaction import Transaction, tombstone_id, write
+from .transaction import Transaction, write
 
 OBSERVATION = "observation"
 NO_LESSON = "the model sees no lesson in it"
@@ -157,8 +158,7 @@ def count_times(number: int) -> str:
 def delete_observation(engine: Engine, record: Record) -> None:
     """Erase an observation; the same repair is not recorded again."""
     body = {"record": record.id, "kind": record.kind}
-    draft = Draft(kind="tombstone", agent=record.agent, body=body, provenance=Provenance(Origin.USER))
-    stone = build(engine, draft, id=tombstone_id(record.id), key=record.key, project=record.project)
+    stone = make_tombstone(engine, record, body, record.key)
     write(engine, lambda tx: tx.find(stone.id) or tx.put(stone))
     engine.store.delete([record.id])
 

@@ -58,22 +58,26 @@ class Transaction:
 
     def get(self, ids: Iterable[str]) -> list[Record]:
         """Return the records with these ids, in that order; those that do not exist are left out."""
-        wanted = list(dict.fromkeys(ids))
-        self.read_stored([id for id in wanted if id not in self._changed])
-        found = (self._changed.get(id) or self._read.get(id) for id in wanted)
-        return [record for record in found if record is not None]
+        wanted = dict.fromkeys(ids)
+        self._load(wanted)
+        return [record for id in wanted if (record := self._changed.get(id) or self._read[id]) is not None]
 
     def find(self, id: str) -> Record | None:
-        return next(iter(self.get([id])), None)
+        self._load((id,))
+        return self._changed.get(id) or self._read[id]
 
     def read_stored(self, ids: Iterable[str]) -> list[Record]:
         """Return the records with these ids as they are stored, before the changes of this transaction."""
-        ids = list(ids)
+        wanted = list(ids)
+        self._load(wanted)
+        return [record for id in wanted if (record := self._read[id]) is not None]
+
+    def _load(self, ids: Iterable[str]) -> None:
         missing = [id for id in ids if id not in self._read]
         if missing:
             self._read |= dict.fromkeys(missing)
-            self._read |= {record.id: record for record in self.engine.store.get(missing)}
-        return [record for id in ids if (record := self._read[id]) is not None]
+            for record in self.engine.store.get(missing):
+                self._read[record.id] = record
 
     def see(self, stored: Iterable[Record]) -> list[Record]:
         """Return records that were just read from the store as this transaction has them."""

@@ -18,8 +18,7 @@ from ..engine.admit import build, make_marker, screen
 from ..engine.context import Engine
 from ..engine.drafts import Draft, Episode, Statement
 from ..engine.inject.escape import suspicious
-from ..engine.tombstones import find_deleted_keys, find_tombstones
-from ..engine.transaction import commit
+from ..engine.transaction import Transaction, commit
 from ..engine.view import view
 from ..errors import ValidationError
 from ..text import digest, fingerprint, shorten
@@ -304,7 +303,7 @@ def _prepare_facts(target: _Target, items: Sequence[_Item]) -> Attempt:
     engine = target.engine
     drafts = [_make_draft(target, one) for one in items]
     keys = [screen(engine, one).key for one in drafts]
-    stones = find_tombstones(engine, keys)
+    stones = Transaction(engine).find_tombstones(keys)
     deleted = [
         one.valid_from is not None and key in stones and one.valid_from < stones[key].created_at
         for one, key in zip(drafts, keys, strict=True)
@@ -424,7 +423,7 @@ def _prepare_waiting(engine: Engine, drafts: Sequence[Draft]) -> Attempt:
         keys = {one.key for one in drafts}
         where = Where(projects={engine.project}, keys=keys, kinds={one.kind for one in drafts}, statuses=_LIVE)
         stored = {record.key: record for record in engine.store.scan(where)}
-        deleted = find_deleted_keys(engine, keys)
+        deleted = Transaction(engine).find_tombstones(keys)
         written: list[Written] = []
         fresh: list[Record] = []
         for one, embedded in zip(drafts, vectors, strict=True):

@@ -218,7 +218,7 @@ def recall(
     place: Place, project: str, session: str, text: str, limit: int = 5, *, memory: Memory
 ) -> list[tuple[str, str]]:
     """Rules by meaning, for the warm worker: ids and lines, best first."""
-    from ..engine.recall_rules import relevant
+    from ..engine.rules import find_relevant_rules
 
-    found = relevant(memory.engine(project), session, text, limit)
+    found = find_relevant_rules(memory.engine(project), session, text, limit)
     return [(record.id, str(record.body["line"])) for record in found]

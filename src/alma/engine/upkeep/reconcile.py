@@ -18,8 +18,8 @@ from ...reading.port import About, Comparer, Pair, Relation, Verdict
 from ...types.query import Where
 from ...types.record import Status
 from ...types.rules import EVERYWHERE
-from ..comparisons import APART, RecordPair, build_comparison, comparison_id, find_comparisons
 from ..context import Engine
+from ..facts import APART, RecordPair, build_comparison, comparison_id, find_comparisons
 from ..retrieve.lookalikes import FIELDS, NEAR, list_lookalikes, read_words, stated_at
 from ..transaction import Transaction, write
 
