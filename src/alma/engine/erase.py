@@ -25,7 +25,7 @@ from ..types.rules import EVERYWHERE
 from .admit import make_record, place_of, reword
 from .context import Engine
 from .episodes import find_turns, remove_turn
-from .outcomes import Approach, add_error, describe_lesson, lesson_id, settle_lessons, share_label
+from .outcomes import add_error, describe_lesson, lesson_id, settle_lessons, share_label
 from .transaction import LESSONS, SALT_MARKER, Transaction, hash_key, key_of_deleted, tombstone_id, write
 
 _REPLACED = "a later memory took its place, and was deleted since"
@@ -146,20 +146,19 @@ def _regroup(tx: Transaction, record: Record) -> None:
         value, at = Result(record.body["outcome"]).value_of, int(record.created_at.timestamp())
         changes["evidence"] = _without_result(group.evidence, value, at)
     group = tx.update(group, **changes)
-    body, now = group.body, tx.engine.clock()
-    approach = Approach(group.agent, body["strategy"], body["task"], body["task_type"], group.vectors, group.user)
+    now = tx.engine.clock()
     if is_outcome:
-        settle_lessons(tx, group, approach, now)
+        settle_lessons(tx, group, group, now)
     lessons = [one for one in tx.get([lesson_id(group, kind) for kind in LESSONS]) if one.id != record.id]
     for lesson in lessons:
         if lesson.provenance.origin is Origin.OUTCOME:
-            described = describe_lesson(tx, group, approach, MemoryType(lesson.kind), now)
+            described = describe_lesson(tx, group, group, MemoryType(lesson.kind), now)
             described["metadata"] = lesson.body.get("metadata", {})
             text = KINDS[lesson.kind].text(described)
             worded = {"text": text, "vectors": group.vectors, "embedder": group.embedder}
             tx.update(lesson, body={**lesson.body, **described}, **worded)
-    if body["strategy"] != strategy:
-        _recommend_instead(tx, group, strategy, body["strategy"])
+    if group.body["strategy"] != strategy:
+        _recommend_instead(tx, group, strategy, group.body["strategy"])
     gone = _words_of([record]) - _words_of([*sources, group])
     for line in find_changes(tx, [one.id for one in lessons]) if gone else ():
         before = line.body["before"]

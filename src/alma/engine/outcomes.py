@@ -58,26 +58,24 @@ _ALIKE, _UNLIKE = 0.65, 0.5
 # -- strategy groups
 
 
-@dataclass(frozen=True, slots=True)
-class Approach:
-    """One way of doing one task, as it is looked up among the groups."""
+def draft_group(agent: str, user: str, strategy: str, task: str, task_type: str, vectors: tuple[Vector, ...]) -> Draft:
+    """Return one way of doing one task, as the group that it would begin.
 
-    agent: str
-    strategy: str
-    task: str
-    task_type: str
-    vectors: tuple[Vector, ...]
-    """Of the strategy and of the task, if there are any."""
-    user: str = ""
-    """Whose group it counts for; empty: that of nobody in particular, which all users see."""
+    `user` is whose group it counts for; empty: that of nobody in particular, which all users see. `vectors` are those
+    of the strategy and of the task, if there are any.
+    """
+    body = {"strategy": strategy, "task": task, "task_type": task_type, "errors": []}
+    key = fingerprint(strategy)
+    return Draft(kind="strategy", agent=agent, user=user, body=body, provenance=_LEARNED, key=key, vectors=vectors)
 
-    def accepts(self, record: Record) -> bool:
-        """Whether a group, or the lesson formed from it, is about the same sort of task."""
-        body = record.body
-        task = body["task"] if record.kind == "strategy" else body["condition"]
-        both = len(self.vectors) > 1 and len(record.vectors) > 1 and len(self.vectors[1]) == len(record.vectors[1])
-        alike = cosine(self.vectors[1], record.vectors[1]) if both else None
-        return same_task(self.task, task, alike, self.task_type, body["task_type"])
+
+def is_of_task(approach: Draft | Record, record: Record) -> bool:
+    """Whether a group, or the lesson formed from it, is about the same sort of task as an approach."""
+    mine, theirs, body = approach.vectors, record.vectors, record.body
+    both = len(mine) > 1 and len(theirs) > 1 and len(mine[1]) == len(theirs[1])
+    alike = cosine(mine[1], theirs[1]) if both else None
+    task = body["task"] if record.kind == "strategy" else body["condition"]
+    return same_task(approach.body["task"], task, alike, approach.body["task_type"], body["task_type"])
 
 
 def same_task(task: str, other: str, alike: float | None, task_type: str = "", other_type: str = "") -> bool:
@@ -135,63 +133,64 @@ def lesson_id(group: Record, kind: str) -> str:
     return f"{KINDS[kind].prefix}_{group.id.split('_', 1)[1]}"
 
 
-def marker_id(engine: Engine, approach: Approach) -> str:
+def marker_id(engine: Engine, approach: Draft) -> str:
     owner = (approach.agent, approach.user) if approach.user else (approach.agent,)
     return f"mrk_groups_{fingerprint(engine.project, *owner)}"
 
 
-def find_or_make_group(tx: Transaction, approach: Approach) -> Record:
+def find_or_make_group(tx: Transaction, approach: Draft) -> Record:
     """Return the group that an approach counts for: one that is surely of this strategy, or a new one."""
-    marker = marker_id(tx.engine, approach)
+    engine, strategy = tx.engine, approach.body["strategy"]
     # Read before the search: it says as of when the search found nothing.
-    held = tx.find(marker)
-    key = fingerprint(approach.strategy)
-    where = _select_owner(tx.engine, approach)
-    exact = tx.see(tx.engine.store.scan(replace(where, keys={key})))
-    fresh = _find_new(tx, approach, approach.strategy)
-    group = _pick_same(tx, approach, [*exact, *(one for one in fresh if one.key == key)])
+    marker = tx.find(marker_id(engine, approach))
+    where = _of_owner(engine, approach, "strategy")
+    exact = tx.see(engine.store.scan(replace(where, keys={approach.key})))
+    fresh = _find_new(tx, approach, strategy)
+    group = _pick_same(tx, approach, [*exact, *(one for one in fresh if one.key == approach.key)])
     if group is None:
         vector = approach.vectors[0] if approach.vectors else None
-        near = tx.get(find_near(tx.engine, vector, approach.strategy, where, _NEAR))
-        group = _pick_same(tx, approach, [*near, *fresh])
-    if group is not None:
-        return group
-    body = {"strategy": approach.strategy, "task": approach.task, "task_type": approach.task_type, "errors": []}
-    owner: dict[str, Any] = {"agent": approach.agent, "user": approach.user}
-    draft = Draft(kind="strategy", body=body, provenance=_LEARNED, key=key, vectors=approach.vectors, **owner)
-    group = tx.put(build(tx.engine, draft))
-    tx.set_marker(marker, {"value": held.body["value"] + 1 if held else 1}, **owner)
-    for word in stems(approach.strategy) | stems(approach.task):
-        tx.unindexed.setdefault((approach.agent, approach.user, word), []).append(group.id)
+        group = _pick_same(tx, approach, [*tx.get(find_near(engine, vector, strategy, where, _NEAR)), *fresh])
+    if group is None:
+        group = tx.put(build(engine, approach))
+        count = {"value": marker.body["value"] + 1 if marker else 1}
+        tx.set_marker(marker_id(engine, approach), count, agent=approach.agent, user=approach.user)
+        for word in stems(strategy) | stems(approach.body["task"]):
+            tx.unindexed.setdefault((approach.agent, approach.user, word), []).append(group.id)
     return group
 
 
-def find_groups_around(tx: Transaction, approach: Approach) -> list[Record]:
+def _find_groups_around(tx: Transaction, approach: Draft | Record) -> list[Record]:
     """Return the groups for the same sort of task, whatever the strategy."""
+    near = _find_near_task(tx, approach, _of_owner(tx.engine, approach, "strategy"), _NEAR)
+    groups = {group.id: group for group in (*near, *_find_new(tx, approach, approach.body["task"]))}
+    return [group for group in groups.values() if is_of_task(approach, group)]
+
+
+def _of_owner(engine: Engine, approach: Draft | Record, kind: str) -> Where:
+    return Where(kinds={kind}, projects={engine.project}, agents={approach.agent}, users={approach.user})
+
+
+def _find_near_task(tx: Transaction, approach: Draft | Record, where: Where, limit: int) -> list[Record]:
     vector = approach.vectors[1] if len(approach.vectors) > 1 else None
-    near = tx.get(find_near(tx.engine, vector, approach.task, _select_owner(tx.engine, approach), _NEAR))
-    groups = {group.id: group for group in (*near, *_find_new(tx, approach, approach.task))}
-    return [group for group in groups.values() if approach.accepts(group)]
+    return tx.get(find_near(tx.engine, vector, approach.body["task"], where, limit))
 
 
-def _select_owner(engine: Engine, approach: Approach) -> Where:
-    return Where(kinds={"strategy"}, projects={engine.project}, agents={approach.agent}, users={approach.user})
-
-
-def _find_new(tx: Transaction, approach: Approach, text: str) -> list[Record]:
+def _find_new(tx: Transaction, approach: Draft | Record, text: str) -> list[Record]:
     """Return the groups made in this transaction that share words with the text."""
     if not tx.unindexed:
         return []
-    return tx.get(
-        id for word in stems(text) for id in tx.unindexed.get((approach.agent, approach.user, word), ())[-_NEAR:]
-    )
+    places = [(approach.agent, approach.user, word) for word in stems(text)]
+    return tx.get(id for place in places for id in tx.unindexed.get(place, ())[-_NEAR:])
 
 
-def _pick_same(tx: Transaction, approach: Approach, groups: Iterable[Record]) -> Record | None:
+def _pick_same(tx: Transaction, approach: Draft, groups: Iterable[Record]) -> Record | None:
     """Return the first of the groups that is surely of this strategy, for this sort of task."""
-    fitting = [group for group in {one.id: one for one in groups}.values() if approach.accepts(group)]
-    relations = tx.engine.reader.compare([Pair(group.body["strategy"], approach.strategy) for group in fitting])
-    return next((group for group, one in zip(fitting, relations, strict=True) if one.is_same), None)
+    fitting = [group for group in groups if is_of_task(approach, group)]
+    pairs = [Pair(group.body["strategy"], approach.body["strategy"]) for group in fitting]
+    for group, relation in zip(fitting, tx.engine.reader.compare(pairs), strict=True):
+        if relation.is_same:
+            return group
+    return None
 
 
 # -- outcomes
@@ -202,7 +201,7 @@ class PreparedOutcome:
     """An outcome that was screened and embedded."""
 
     draft: Draft
-    approach: Approach
+    approach: Draft
     at: datetime | None
     """When it happened; None: now."""
     receipt: str
@@ -241,9 +240,9 @@ def prepare_outcomes(
     prepared = []
     for episode, draft, at in zip(episodes, drafts, times or [None] * len(drafts), strict=True):
         draft = replace(draft, vectors=next(vectors))
-        body = draft.body
         owner = group_owner(engine, episode.user, shared=episode.shared)
-        approach = Approach(draft.agent, body["strategy"], body["task"], body["task_type"], next(vectors), owner)
+        parts = (draft.body["strategy"], draft.body["task"], draft.body["task_type"])
+        approach = draft_group(draft.agent, owner, *parts, next(vectors))
         receipt = arguments = ""
         if episode.idempotency_key is not None or episode.retrieval is not None:
             names = (field.name for field in fields(episode) if field.name != "idempotency_key")
@@ -369,7 +368,7 @@ def is_working(group: Record, now: datetime) -> bool:
 # -- lessons that are learned
 
 
-def settle_lessons(tx: Transaction, group: Record, approach: Approach, now: datetime) -> bool:
+def settle_lessons(tx: Transaction, group: Record, approach: Draft | Record, now: datetime) -> bool:
     """Bring a group's heuristic and anti-pattern in line with its evidence; return whether one came, went or returned.
 
     `approach` is what changed the evidence.
@@ -407,7 +406,7 @@ def _update_lesson(
     tx: Transaction,
     lesson: Record,
     group: Record,
-    approach: Approach,
+    approach: Draft | Record,
     verdict: Standing,
     because: str,
     now: datetime,
@@ -437,7 +436,7 @@ def _update_lesson(
 
 
 def describe_lesson(
-    tx: Transaction, group: Record, approach: Approach, kind: MemoryType, now: datetime
+    tx: Transaction, group: Record, approach: Draft | Record, kind: MemoryType, now: datetime
 ) -> dict[str, Any]:
     """Return the body of the lesson that a group teaches."""
     strategy = group.body["strategy"]
@@ -453,9 +452,9 @@ def describe_lesson(
     }
 
 
-def _find_alternative(tx: Transaction, approach: Approach, but: tuple[str, ...], now: datetime) -> str:
+def _find_alternative(tx: Transaction, approach: Draft | Record, but: tuple[str, ...], now: datetime) -> str:
     """Return the strategy that most surely works for the same sort of task, other than these groups'."""
-    around = find_groups_around(tx, approach)
+    around = _find_groups_around(tx, approach)
     working = [group for group in around if group.id not in but and is_working(group, now)]
     unwanted = tx.find_deleted([lesson_id(group, MemoryType.HEURISTIC) for group in working])
     wanted = [group for group in working if lesson_id(group, MemoryType.HEURISTIC) not in unwanted]
@@ -463,28 +462,21 @@ def _find_alternative(tx: Transaction, approach: Approach, but: tuple[str, ...],
     return str(best.body["strategy"]) if best else ""
 
 
-def _advise_warnings(tx: Transaction, group: Record, approach: Approach, now: datetime, has_turned: bool) -> None:
+def _advise_warnings(tx: Transaction, group: Record, approach: Draft | Record, now: datetime, has_turned: bool) -> None:
     """Keep the other warnings for this sort of task true to what works.
 
     A strategy that begins to work may be what a warning without an alternative was waiting for; one whose standing has
     turned may be what another warning recommends.
     """
-    where = Where(
-        kinds={MemoryType.ANTI_PATTERN},
-        projects={tx.engine.project},
-        agents={approach.agent},
-        users={approach.user},
-        statuses={Status.ACTIVE},
-    )
+    where = replace(_of_owner(tx.engine, approach, MemoryType.ANTI_PATTERN), statuses={Status.ACTIVE})
     warnings = tx.see(tx.engine.store.scan(where, _FEW + 1))
     if len(warnings) > _FEW:
-        vector = approach.vectors[1] if len(approach.vectors) > 1 else None
-        warnings = tx.get(find_near(tx.engine, vector, approach.task, where, _NEAREST))
+        warnings = _find_near_task(tx, approach, where, _NEAREST)
     for warning in warnings:
         is_stated = warning.provenance.origin is not Origin.OUTCOME
         if is_stated or (warning.body["better_alternative"] and not has_turned):
             continue
-        if group.id in warning.links or not approach.accepts(warning):
+        if group.id in warning.links or not is_of_task(approach, warning):
             continue
         better = _find_alternative(tx, approach, warning.links, now)
         if better != warning.body["better_alternative"]:
@@ -533,11 +525,8 @@ def state_lessons(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
             # It waits on its own: nothing that is learned takes words or standing from it.
             ids.append(tx.put(build(tx.engine, draft)).id)
             continue
-        body = draft.body
-        group = find_or_make_group(
-            tx,
-            Approach(draft.agent, _strategy_of(body), body["condition"], body["task_type"], draft.vectors, draft.user),
-        )
+        parts = (_strategy_of(draft.body), draft.body["condition"], draft.body["task_type"])
+        group = find_or_make_group(tx, draft_group(draft.agent, draft.user, *parts, draft.vectors))
         ids.append(_state_lesson(tx, draft, group))
     return [tx.get([id])[0] for id in ids]
 
@@ -550,8 +539,7 @@ def _state_lesson(tx: Transaction, draft: Draft, group: Record) -> str:
         # Nobody overrules somebody who is trusted more; they may only confirm.
         tx.update(held)
         return id
-    if not tx.is_new(group):
-        tx.update(group)
+    tx.update(group)
     [other] = [kind for kind in LESSONS if kind != draft.kind]
     opposed = [one for one in tx.get([lesson_id(group, other)]) if one.status is Status.ACTIVE]
     # Against what a person said, an agent's word waits.
