@@ -405,8 +405,8 @@ def export(args: Namespace, desk: Desk) -> int:
     if args.file is not None and args.file.lower().endswith(_MARKDOWN):
         return _export_markdown(args, desk)
     with desk.memory() as memory:
-        found = [plain_rule(one) for one in find_rules(desk.engine(memory), *LIVE) if not one.session]
-    rules = [{name: value for name, value in one.items() if name != "session"} for one in found]
+        records = [plain_rule(one) for one in find_rules(desk.engine(memory), *LIVE) if not one.session]
+    rules = [{name: value for name, value in one.items() if name != "session"} for one in records]
     about = {"format": _FORMAT, "project": desk.project}
     if args.file in (None, "-"):
         desk.tell({**about, "rules": rules})
