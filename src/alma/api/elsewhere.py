@@ -8,8 +8,8 @@ from typing import Any
 
 from ..errors import ValidationError
 from ..types.sources import RELAYED, find_source
+from ..words import AGENT
 from .operation import Operation, Parameter
-from .words import AGENT
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|urn:")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from .. import words
 from ..core import ALMA
 from ..progress import ProgressTracker
 from ..progress.plan import LEASE_SECONDS
 from ..progress.types import ItemChange, ProgressLog, ProgressSummary, Status, Strategy, WorkItem
-from . import words
 from .operation import About, Effect, operation
 
 ItemId = Annotated[str, About("the work item's id")]

@@ -15,7 +15,7 @@ from ..engine.admit import allow
 from ..errors import EmbeddingError, StorageError, ValidationError
 from ..opening import Holder
 from ..text import STOP, stem, words
-from ..types.kinds import Result
+from ..types.kinds import MemoryType, Result
 from ..types.scope import MemoryScope
 from . import calls
 from .calls import Executor, Judge
@@ -157,7 +157,7 @@ class _Run:
     def _retrieve_memories(self) -> RunResult:
         """Return the run before its work is done, with its prompt."""
         agent, schema, context = self._harness.agent, self._harness.schema, self._context
-        types = None if schema.inject is None else map(str, schema.inject)
+        types = None if schema.inject is None else [MemoryType(one) for one in schema.inject]
         memories, problem = None, None
         try:
             memories = self._harness.alma.retrieve(

@@ -17,14 +17,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..api import Effect, Operation, operations
-from ..api.checking import checked
 from ..api.elsewhere import from_elsewhere, relay_sources
-from ..api.plain import plain
 from ..api.projects import Projects
-from ..api.schema import RESULT, is_object
 from ..api.vouching import refuse_vouching
 from ..errors import ALMAError, ValidationError
+from ..operations import Effect, Operation, operations
+from ..schema import RESULT, is_object, plain
 from . import logs
 from .arguments import decoded, project
 from .gate import CALL, PROJECT, App, Call, Finder, Gate, Rules, Watcher
@@ -111,7 +109,7 @@ class Service:
             raise Refusal(404, "NotFound", "there is no such operation; GET /v1/operations lists them")
         if request.method != "POST":
             raise plainly(405, {"allow": "POST"})
-        arguments = from_elsewhere(operation, checked(operation, decoded(await self._body(request))))
+        arguments = from_elsewhere(operation, operation.check(decoded(await self._body(request))))
         call: Call = request.scope[CALL]
         if not _may_approve(call):
             arguments = refuse_vouching(operation, relay_sources(operation, arguments))

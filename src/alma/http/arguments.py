@@ -7,8 +7,8 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
-from ..api.checking import DEEPEST
 from ..errors import ValidationError
+from ..operations import DEEPEST
 
 PROJECT_NAME = r"(?:[A-Za-z0-9._~@:+-]|%[0-9A-Fa-f]{2}){1,600}"
 """A project in a header: percent-encoded, because a header holds no other characters."""

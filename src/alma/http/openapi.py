@@ -8,8 +8,8 @@ from typing import Any
 
 from alma import __version__
 
-from ..api import Effect, Operation, Parameter
-from ..api.schema import RESULT, Definitions, Schema, described, is_object, limit_choices, object_schema
+from ..operations import Effect, Operation, Parameter
+from ..schema import RESULT, Definitions, Schema, described, is_object, limit_choices, object_schema
 from .arguments import PROJECT_NAME
 from .tokens import NEEDED
 
