@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any
 
 from . import words
 from .types.kinds import Memory, Rule
@@ -71,13 +70,14 @@ class ErasedUser:
     """How many memories of each kind were erased."""
 
 
-class Change(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Change:
     """One entry of a memory's history."""
 
     at: datetime
     verb: str
     why: str
-    before: Mapping[str, Any]
+    before: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

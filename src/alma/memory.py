@@ -98,6 +98,10 @@ def _show_forgotten(gone: Forgotten, dry_run: bool) -> ForgottenMemories:
     return ForgottenMemories(int(gone), list(gone.ids), dry_run)
 
 
+def _show_history(changes: list[dict[str, Any]]) -> list[Change]:
+    return [Change(**{**one, "before": dict(one["before"] or {})}) for one in changes]
+
+
 def _show_text(text: str) -> Text:
     return Text(text)
 
@@ -571,12 +575,12 @@ class ALMA:
         """
         return erasing.erase_user(self.engine, user_id)
 
-    @operation(Effect.READS)
-    def history(self, memory_id: words.MemoryId) -> list[Change]:
+    @operation(Effect.READS, answer=_show_history)
+    def history(self, memory_id: words.MemoryId) -> list[dict[str, Any]]:
         """What happened to a memory since it was made, oldest first."""
         record = edit.find(self.engine, memory_id)
         return [
-            Change(at=one.created_at, verb=one.body["verb"], why=one.body["why"], before=one.body["before"] or {})
+            {"at": one.created_at, "verb": one.body["verb"], "why": one.body["why"], "before": one.body["before"]}
             for one in edit.history(self.engine, record.id)
         ]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, ca
 from urllib.parse import quote, urlsplit
 
 from . import errors
-from .answers import Deleted, ErasedUser, ForgottenMemories, Found, Text
+from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Found, Text
 from .engine.context import Engine
 from .engine.view import render_slice
 from .errors import (
@@ -173,6 +173,8 @@ def _from_answer(answer: Any, given: Mapping[str, Any]) -> Any:
         return None
     if isinstance(answer, ErasedUser):
         return answer.counts
+    if isinstance(answer, list) and answer and isinstance(answer[0], Change):
+        return [{"at": one.at, "verb": one.verb, "why": one.why, "before": one.before} for one in answer]
     return answer.text if isinstance(answer, Text) else answer
 
 
@@ -292,12 +294,11 @@ def _ask(http: httpx.Client, operation: Operation, arguments: dict[str, Any]) ->
         answer = _read(response)
         if response.status_code == 200:
             return answer
-        error_value = answer.get("error")
-        refusal: dict[str, Any] = error_value if isinstance(error_value, dict) else {}
+        kind = str(answer.get("type", "")).removeprefix("urn:alma:error:")
         # A request over the limit was refused before anything was done.
-        may_try_again = refusal.get("type") == "RateLimited" or (may_repeat and response.status_code == 503)
+        may_try_again = kind == "RateLimited" or (may_repeat and response.status_code == 503)
         if not left or not may_try_again:
-            raise _to_error(response, refusal)
+            raise _to_error(response, kind, str(answer.get("detail", "")))
         wanted = response.headers.get("retry-after", "")
         time.sleep(min(_LONGEST_PAUSE, float(wanted)) if wanted.isdecimal() else pause)
     raise AssertionError("the last try ends the loop")
@@ -325,10 +326,10 @@ def _read(response: httpx.Response) -> dict[str, Any]:
     return answer
 
 
-def _to_error(response: httpx.Response, refusal: Mapping[str, Any]) -> ALMAError:
+def _to_error(response: httpx.Response, kind: str, message: str) -> ALMAError:
     """Return the same kind of error that was raised on the other side."""
-    message = str(refusal.get("message")) if refusal else f"{response.url} answered {response.status_code}"
-    named = getattr(errors, str(refusal.get("type", "")), None)
+    message = message or f"{response.url} answered {response.status_code}"
+    named = getattr(errors, kind, None)
     if isinstance(named, type) and issubclass(named, ALMAError) and not issubclass(named, MissingExtraError):
         return named(message)
     return _BY_STATUS.get(response.status_code, ALMAError)(message)

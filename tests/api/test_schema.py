@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from tests.api.samples import BEFORE, SAMPLES, world
 
 from alma import ALMA
-from alma.api.confining import Roots
+from alma.callers import Roots
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ALMAError
 from alma.mcp.tools import Offer, offered

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from .. import memory as _memory  # noqa: F401 - declares them
+from ..answers import Change as Change
 from ..answers import Found as Found
 from ..answers import Match as Match
 from ..operations import OPERATIONS
@@ -17,19 +16,8 @@ _NAMES = {
     "get_memory": "get",
     "update_memory": "update",
     "delete_memory": "delete",
+    "memory_history": "history",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    at: datetime
-    verb: str
-    why: str
-    before: dict[str, Any]
-
-
-def memory_history(alma: Any, memory_id: str) -> list[Change]:
-    return [Change(**one) for one in OPERATIONS["history"].call(alma, {"memory_id": memory_id})]
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

@@ -11,9 +11,7 @@ from typing import Any
 
 import mcp_types as types
 
-from ..api.confining import Roots
-from ..api.elsewhere import from_elsewhere, relay_sources
-from ..api.vouching import refuse_vouching
+from ..callers import Roots, refuse_paths, refuse_vouching, relay_sources
 from ..core import ALMA
 from ..errors import ConfigError, unknown
 from ..operations import PROGRESS, Effect, Operation, operations
@@ -105,7 +103,7 @@ class Offer:
         made = self.operation.check(arguments, self.defaults)
         if not self.may_approve:
             made = refuse_vouching(self.operation, relay_sources(self.operation, made))
-        return from_elsewhere(self.operation, made) if self.roots is None else self.roots.confine(self.operation, made)
+        return refuse_paths(self.operation, made) if self.roots is None else self.roots.confine(self.operation, made)
 
     def call(self, alma: ALMA, arguments: Mapping[str, Any], report: Report | None = None) -> types.CallToolResult:
         """`arguments` as `check` gave them."""
