@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
-from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
@@ -397,17 +396,39 @@ def _walk(rows: Reading, start: Entity, depth: int, where: RelationFilter, limit
 def _find_paths(rows: Reading, start: Entity, end: Entity, depth: int, where: RelationFilter, limit: int) -> list[Path]:
     if start.id == end.id:
         return [Path((start,), ())]
-    edges = _find_between(rows, start.id, end.id, depth, where)
-    ways = _list_ways(edges, start.id, end.id, depth, limit)
+    steps: dict[str, list[tuple[str, Relationship]]] = defaultdict(list)
+    for one in sorted(_find_between(rows, start.id, end.id, depth, where).values(), key=lambda edge: edge.id):
+        steps[one.subject].append((one.object, one))
+        steps[one.object].append((one.subject, one))
+    # How far each entity is from the end: one that is too far away is not entered.
+    distances = {end.id: 0}
+    reached = [end.id]
+    for id in reached:
+        for other, _ in steps[id]:
+            if other not in distances:
+                distances[other] = distances[id] + 1
+                reached.append(other)
+    ways: list[tuple[list[str], list[Relationship]]] = []
+    waiting: deque[tuple[list[str], list[Relationship]]] = deque([([start.id], [])])
+    tries = 0
+    while waiting and len(ways) < limit:
+        nodes, edges = waiting.popleft()
+        if nodes[-1] == end.id:
+            ways.append((nodes, edges))
+            continue
+        for other, edge in steps[nodes[-1]]:
+            is_near = len(edges) + 1 + distances.get(other, depth) <= depth
+            if is_near and other not in nodes and tries < _MAX_TRIES:
+                tries += 1
+                waiting.append(([*nodes, other], [*edges, edge]))
     entities = {one.id: one for one in rows.find_entities(EntityFilter(ids={id for nodes, _ in ways for id in nodes}))}
-    return [Path(tuple(entities[id] for id in nodes), tuple(along)) for nodes, along in ways]
+    return [Path(tuple(entities[id] for id in nodes), tuple(edges)) for nodes, edges in ways]
 
 
 def _find_between(rows: Reading, start: str, end: str, depth: int, where: RelationFilter) -> dict[str, Relationship]:
     """The relationships that may lie on a way, looked for from both ends: the smaller side takes the next step."""
     edges: dict[str, Relationship] = {}
-    sides = {start: ({start}, {start}), end: ({end}, {end})}
-    """Of each end: all that is seen, and what was seen last."""
+    sides = {start: ({start}, {start}), end: ({end}, {end})}  # Of each end: all that was seen, and what was last.
     for _ in range(depth):
         open_sides = [side for side, (_, last) in sides.items() if last]
         if not open_sides or len(edges) >= _MAX_EDGES:
@@ -419,57 +440,3 @@ def _find_between(rows: Reading, start: str, end: str, depth: int, where: Relati
         fresh = {id for one in found for id in (one.subject, one.object)} - seen
         sides[side] = (seen | fresh, fresh)
     return edges
-
-
-Steps = dict[str, list[tuple[str, Relationship]]]
-
-
-def _list_ways(
-    edges: dict[str, Relationship], start: str, end: str, depth: int, limit: int
-) -> list[tuple[list[str], list[Relationship]]]:
-    steps: Steps = defaultdict(list)
-    for one in sorted(edges.values(), key=lambda edge: edge.id):
-        steps[one.subject].append((one.object, one))
-        steps[one.object].append((one.subject, one))
-    far = {end: 0}
-    frontier = [end]
-    while frontier:
-        reached = [other for id in frontier for other, _ in steps.get(id, ()) if other not in far]
-        far |= dict.fromkeys(reached, far[frontier[0]] + 1)
-        frontier = list(dict.fromkeys(reached))
-    if far.get(start, depth + 1) > depth:
-        return []
-    found: list[tuple[list[str], list[Relationship]]] = []
-    budget = [_MAX_TRIES]
-    for length in range(far[start], depth + 1):
-        for nodes in _list_nodes(steps, far, [start], end, length, budget):
-            for along in _list_edges(steps, nodes):
-                found.append((nodes, along))
-                if len(found) == limit:
-                    return found
-    return found
-
-
-def _list_nodes(
-    steps: Steps, far: dict[str, int], nodes: list[str], end: str, left: int, budget: list[int]
-) -> Iterator[list[str]]:
-    """The ways of exactly so many steps; what is too far from the end is not entered."""
-    budget[0] -= 1
-    if budget[0] < 0:
-        return
-    if left == 0:
-        if nodes[-1] == end:
-            yield nodes
-        return
-    for other in dict.fromkeys(other for other, _ in steps[nodes[-1]]):
-        if other not in nodes and far[other] <= left - 1 and (other != end or left == 1):
-            yield from _list_nodes(steps, far, [*nodes, other], end, left - 1, budget)
-
-
-def _list_edges(steps: Steps, nodes: list[str]) -> Iterator[list[Relationship]]:
-    """One for each choice among several relationships between the same two; few, the first of each step first."""
-    choices = [[edge for other, edge in steps[one] if other == two] for one, two in pairwise(nodes)]
-    yield [some[0] for some in choices]
-    for place, some in enumerate(choices):
-        for other in some[1:]:
-            yield [other if at == place else each[0] for at, each in enumerate(choices)]
