@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import ALMAError, BusyError, StorageError
+from .errors import ALMAError, BusyError, ConfigError, StorageError, ValidationError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 PRIVATE = 0o600
 _REPLACE_TRIES = 20
@@ -73,6 +73,50 @@ def create_private(path: str | os.PathLike[str], content: str | bytes = b"") -> 
     with open(descriptor, "wb") as file:
         file.write(data)
     return True
+
+
+@contextmanager
+def make_new_file(target: Path) -> Iterator[Path]:
+    """Make a file that appears only when it is complete, and overwrites nothing.
+
+    Yields where to write it meanwhile: a file beside the target that only its owner can read.
+    """
+    problem = f"{target} is there already; choose another name, a backup overwrites nothing"
+    if target.exists():
+        raise ValidationError(problem)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        try:
+            part.unlink(missing_ok=True)
+            create_private(part)
+        except OSError as error:
+            raise StorageError(f"{part.parent} cannot be written: {error.strerror}; choose another place") from error
+        yield part
+        _sync(part, os.O_RDWR)
+        try:
+            # Where somebody made the file meanwhile, theirs stays.
+            os.link(part, target)
+        except FileExistsError as error:
+            raise ValidationError(problem) from error
+        except OSError:
+            os.replace(part, target)
+        sync_folder(target.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names of a folder's files to disk. Windows has no such call and needs none."""
+    if os.name != "nt":
+        _sync(folder, os.O_RDONLY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 # -- folders
@@ -133,6 +177,11 @@ class FileChange:
     path: Path
     before: bytes | None
     after: bytes | None
+    mode: int = PRIVATE
+    """The permissions of a new file; one that exists keeps its own."""
+
+    def __bool__(self) -> bool:
+        return self.before != self.after
 
     @property
     def verb(self) -> str:
@@ -140,42 +189,60 @@ class FileChange:
             return "create"
         return "remove" if self.after is None else "change"
 
+    def diff(self) -> str:
+        """Return the change as a unified diff."""
+        import difflib
+
+        before, after = (
+            (content or b"").decode("utf-8", "replace").splitlines(keepends=True)
+            for content in (self.before, self.after)
+        )
+        old, new = (str(self.path) if content is not None else os.devnull for content in (self.before, self.after))
+        lines = difflib.unified_diff(before, after, old, new)
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
     def apply(self, content: bytes | None) -> None:
         """Write this content, with the permissions of the file that is there, or remove the file."""
         if content is None:
             self.path.unlink(missing_ok=True)
         else:
-            mode = self.path.stat().st_mode & 0o777 if self.path.exists() else PRIVATE
-            write_atomic(self.path, content, mode=mode, sync=True)
+            mode = self.path.stat().st_mode & 0o777 if self.path.exists() else self.mode
+            write_atomic(self.path, content, mode=mode, sync=self.before is not None)
 
 
-def apply_changes(changes: list[FileChange]) -> None:
+def apply_changes(changes: Sequence[FileChange], empty_folders: Sequence[Path] = ()) -> None:
     """Make all of these changes, or none: when one fails, the earlier ones are undone.
 
-    A file that is no longer as it was planned stops it before anything is written.
+    A file that is no longer as it was planned stops it before anything is written. Afterwards those of the
+    `empty_folders` that hold nothing are removed, in this order.
     """
     for change in changes:
         if read_content(change.path) != change.before:
-            raise ALMAError(f"{change.path} was changed meanwhile; nothing was written, try again")
+            raise ConfigError(f"{change.path} was changed by another program; nothing was written, try again")
     done: list[FileChange] = []
     folders: list[Path] = []
     try:
         for change in changes:
             missing = [one for one in change.path.parents if not one.exists()][::-1] if change.after is not None else []
             for folder in missing:
-                folder.mkdir(mode=0o700, exist_ok=True)
+                folder.mkdir(mode=0o700 if change.mode == PRIVATE else 0o777, exist_ok=True)
                 folders.append(folder)
             done.append(change)
             change.apply(change.after)
     except OSError as error:
+        failed = change.path
         for change in reversed(done):
             with suppress(OSError):
                 change.apply(change.before)
-        for folder in reversed(folders):
-            with suppress(OSError):
-                folder.rmdir()
-        path = error.filename or done[-1].path
-        raise ALMAError(f"{path} cannot be written ({error.strerror}); nothing was changed") from error
+        _remove_empty(folders[::-1])
+        raise ALMAError(f"{failed} cannot be written ({error.strerror}); nothing was changed") from error
+    _remove_empty(empty_folders)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def resolve_link(path: Path) -> Path:

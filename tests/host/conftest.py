@@ -20,7 +20,7 @@ import pytest
 from alma.hooks.drain import Memory, drain
 from alma.hooks.place import Place
 from alma.hooks.project import identify
-from claude_smart.desk import rules, shown
+from claude_smart.desk import find_rules, plain_rule
 
 ROOT = Path(__file__).resolve().parents[2]
 _SECONDS = 60
@@ -287,7 +287,7 @@ class Person:
     def rules(self, cwd: Path) -> list[dict[str, Any]]:
         """What was learned for a project, whatever its standing."""
         with Memory(self.place) as memory:
-            return [shown(one) for one in rules(memory.engine(identify(str(cwd))))]
+            return [plain_rule(one) for one in find_rules(memory.engine(identify(str(cwd))))]
 
     def journal(self, session: str) -> list[dict[str, Any]]:
         text = (self.smart_home / "sessions" / f"{session}.jsonl").read_text(encoding="utf-8")

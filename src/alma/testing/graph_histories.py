@@ -91,14 +91,6 @@ def _nth(graph: Graph, at: int) -> str:
     return held[at % len(held)] if held else "rel_none"
 
 
-def _end(graph: Graph, at: int, moment: object) -> object:
-    return graph.end_relationship(_nth(graph, at), moment)  # type: ignore[arg-type]
-
-
-def _drop(graph: Graph, at: int) -> object:
-    return graph.delete_relationship(_nth(graph, at))
-
-
 def seen(graph: Graph) -> list[object]:
     """All that can be asked of a small graph."""
     answers: list[object] = [graph.find(), graph.find(limit=2), graph.relationships(history=True), graph.stats()]

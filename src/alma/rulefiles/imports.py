@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
-from ..engine.admit import change, clean, inserting, key_of, revise, rewrite
+from ..engine.admit import clean, inserting, key_of, rewrite
 from ..engine.context import Engine
 from ..engine.drafts import Draft
 from ..engine.rules import AGENT, RULE_CHARS, contradicted, dressed
-from ..engine.transaction import commit
+from ..engine.transaction import Transaction, write
 from ..errors import NotFoundError, ValidationError
 from ..opening import Holder
 from ..reading.local_rules import find_choice
 from ..types.kinds import MemoryType
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Origin, Provenance, Status, Trust
 from ..types.rules import Reach, RuleSource
-from . import block as blocks
-from . import files, held
-from .held import Entry, Wanted
-from .lines import Item, Words, read
-from .types import Change, ImportReport, Verb
+from .block import Item, Words, find_block, list_items_outside, read_words
+from .exports import (
+    FILE_ID,
+    KINDS,
+    LONGEST,
+    PARTS,
+    Entry,
+    Wanted,
+    find_agent,
+    find_entries,
+    is_planted,
+    list_changes,
+    make_ledger_id,
+    read_ledger,
+    use_project,
+)
+from .targets import find_file, read_file
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -40,6 +52,97 @@ class Side(StrEnum):
 
     FILE = "file"
     MEMORY = "memory"
+
+
+class Verb(StrEnum):
+    ADDED = "added"
+    CHANGED = "changed"
+    REMOVED = "removed"
+    CONFLICT = "conflict"
+    """Changed in the file and in the memory since the export."""
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that is different in the file, and what comes of it."""
+
+    verb: Verb
+    line: int = 0
+    """In the file; 0: it is not there any more."""
+    memory_id: str | None = None
+    before: str = ""
+    after: str = ""
+    done: bool = False
+    """It was taken over, or would be."""
+    waits: bool = False
+    """Taken over as a candidate, which holds when a person says so."""
+    why: str = ""
+    item_id: str = field(default="", repr=False)
+    words: Words | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    path: str
+    dry_run: bool
+    changes: tuple[Change, ...] = ()
+    unchanged: int = 0
+    newer: int = 0
+    """Items that the memory knows better by now; an export brings them into the file."""
+    replaced: tuple[str, ...] = ()
+    """The ids of rules that are not in the file and that a new one contradicts."""
+    ignored: tuple[str, ...] = ()
+    """What is in the block and is no item of a list, a sentence each."""
+
+    def of(self, verb: Verb) -> tuple[Change, ...]:
+        return tuple(one for one in self.changes if one.verb is verb)
+
+    @property
+    def added(self) -> tuple[Change, ...]:
+        return self.of(Verb.ADDED)
+
+    @property
+    def changed(self) -> tuple[Change, ...]:
+        return self.of(Verb.CHANGED)
+
+    @property
+    def removed(self) -> tuple[Change, ...]:
+        return self.of(Verb.REMOVED)
+
+    @property
+    def conflicts(self) -> tuple[Change, ...]:
+        return self.of(Verb.CONFLICT)
+
+    @property
+    def refused(self) -> tuple[Change, ...]:
+        return self.of(Verb.REFUSED)
+
+    @property
+    def diff(self) -> str:
+        """What becomes of the memory, one item after the other."""
+        lines = []
+        for one in self.changes:
+            lines.append(f"@@ {one.verb}{'' if one.done else ', left as it is'}{f': {one.why}' if one.why else ''} @@")
+            lines += [f"{sign}{text}" for sign, text in (("-", one.before), ("+", one.after)) if text]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What a file says, and how it is to be taken over."""
+
+    name: str
+    items: tuple[Item, ...]
+    """What is in its block."""
+    beside: tuple[Item, ...]
+    """What stands around the block and was asked for."""
+    ignored: tuple[str, ...]
+    has_block: bool
+    is_trusted: bool
+    retire: bool
+    prefer: Side | None
+    agent: str | None
 
 
 def import_(
@@ -63,56 +166,35 @@ def import_(
     for a person, and nothing else happens. With `dry_run` nothing is written.
     """
     side = None if prefer is None else validate.choice("prefer", prefer, Side)
-    where = files.place(path, root, "AGENTS.md")
+    file = find_file(path, root, "AGENTS.md")
     with Holder(alma, project_id) as holder:
-        engine = held.of_project(holder.alma.engine, project_id)
-        page = _read_page(where, all)
-        page = replace(page, trusted=trusted, retire=retire, prefer=side, agent=held.find_agent(engine, agent))
+        engine = use_project(holder.alma.engine, project_id)
+        text = read_file(file)
+        if text is None:
+            raise NotFoundError(f"there is no file {file.path}")
+        block = find_block(text, file.name)
+        if block is None and not all:
+            raise ValidationError(
+                f"{file.name} has no block of rules; alma rules export writes one, and --all takes the items of lists "
+                "that were written by hand"
+            )
+        items, other = (block.items, block.other) if block else ((), ())
+        ignored = tuple(f"line {number}: {line[:_SAMPLE]}" for number, line in other)
+        beside = tuple(list_items_outside(text, block)) if all else ()
+        found_agent = find_agent(engine, agent)
+        page = _Page(file.name, items, beside, ignored, bool(block), trusted, retire, side, found_agent)
 
-        def attempt() -> tuple[ImportReport, Sequence[Record]]:
-            comparison = _Comparison(engine, page)
-            records, replaced = ([], []) if dry_run else _make_records(engine, comparison)
-            return comparison.report(dry_run=dry_run, replaced=replaced), records
+        def take_over(tx: Transaction) -> ImportReport:
+            comparison = _Comparison(tx, page)
+            replaced = () if dry_run else _make_changes(tx, comparison)
+            return comparison.report(dry_run=dry_run, replaced=tuple(replaced))
 
-        return attempt()[0] if dry_run else commit(engine, attempt)
+        return take_over(Transaction(engine)) if dry_run else write(engine, take_over)
 
 
 def plan(alma: ALMA | None, path: str | PathLike[str], **options: Any) -> ImportReport:
     """What `import_` would do with these options; nothing is written."""
     return import_(alma, path, **{**options, "dry_run": True})
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """A file, and how it is to be taken over."""
-
-    name: str
-    content: blocks.Content | None
-    """What is in its block; None: it has none."""
-    beside: tuple[Item, ...]
-    """What stands around the block and was asked for."""
-    trusted: bool = True
-    retire: bool = False
-    prefer: Side | None = None
-    agent: str | None = None
-
-    @property
-    def items(self) -> tuple[Item, ...]:
-        return self.content.items if self.content else ()
-
-
-def _read_page(where: files.Place, all: bool) -> _Page:
-    text = files.read(where)
-    if text is None:
-        raise NotFoundError(f"there is no file {where.path}")
-    block = blocks.find(text, where.name)
-    if block is None and not all:
-        raise ValidationError(
-            f"{where.name} has no block of rules; alma rules export writes one, and --all takes the items of lists "
-            "that were written by hand"
-        )
-    beside = tuple(blocks.outside(text, block)) if all else ()
-    return _Page(where.name, blocks.content(block) if block is not None else None, beside)
 
 
 # -- what is different
@@ -121,12 +203,12 @@ def _read_page(where: files.Place, all: bool) -> _Page:
 class _Comparison:
     """A file beside the memory as it is now."""
 
-    def __init__(self, engine: Engine, page: _Page) -> None:
+    def __init__(self, tx: Transaction, page: _Page) -> None:
         self.page = page
         # Before all else: who writes it between now and then makes us look again.
-        self.ledger = held.ledger(engine, page.name)
-        self._last = self.ledger.standing
-        self.known = held.everything(engine, (), {*(item.id for item in page.items if item.id), *self._last})
+        self.ledger_id = make_ledger_id(tx.engine, page.name)
+        self.last = read_ledger(tx.find(self.ledger_id))
+        self.known = find_entries(tx.engine, (), {*(item.id for item in page.items if item.id), *self.last})
         self._active = {one.id: one for one in self.known.values() if one.record.status is Status.ACTIVE}
         self._by_words = {one.digest: one for one in self._active.values()}
         agents = Counter(self.known[item.id].record.agent for item in page.items if item.id in self.known)
@@ -143,8 +225,8 @@ class _Comparison:
         """The ids of the memories that stand in the file."""
         self._added: set[str] = set()
         self._compare_items()
-        if page.content is not None:
-            self._find_removed(engine)
+        if page.has_block:
+            self._find_removed(tx.engine)
 
     def _compare_items(self) -> None:
         fresh: list[Item] = []
@@ -164,21 +246,21 @@ class _Comparison:
             self._compare_new(item)
 
     def _compare_known(self, item: Item, one: Entry) -> None:
-        words = read(item.said, held.GRAMMARS[one.record.kind])
+        words = read_words(item.said, PARTS[one.record.kind])
         # What both last agreed on: others may have written to the file since.
-        base = self._last.get(item.id, item.base)
-        edited = words.digest != base
+        base = self.last.get(item.id, item.base)
+        is_edited = words.digest != base
         if one.record.status is not Status.ACTIVE:
             # The memory let go of it; the next export takes it from the file.
-            self.newer += not edited
-            if edited:
+            self.newer += not is_edited
+            if is_edited:
                 self._conflict(item, one, words, "the memory has let go of it since")
             return
         self.standing[one.id] = base
         if words.digest == one.digest:
             self.standing[one.id] = one.digest
             self.unchanged += 1
-        elif not edited:
+        elif not is_edited:
             self.newer += 1
         elif base in ("", one.digest):
             self._change(item, one, words)
@@ -193,30 +275,30 @@ class _Comparison:
             # Seen and decided: the next export may write over it.
             self.standing[one.id] = words.digest
             why = f"{why}; the memory's words are kept"
-        self._report_change(Verb.CONFLICT, item, words, one, why=why)
+        self._note(Verb.CONFLICT, item, words, one, why=why)
 
     def _change(self, item: Item, one: Entry, words: Words) -> None:
         same, must_wait = self._keys.get(self._key(words)), self._must_wait(words)
         # These words wait for a person already.
-        waits = must_wait and same is not None and same.record.status is Status.CANDIDATE
+        is_waiting = must_wait and same is not None and same.record.status is Status.CANDIDATE
         if problem := _find_problem(words, one.record.kind):
-            self._report_change(Verb.REFUSED, item, words, one, why=problem)
-        elif waits or (one.record.status is Status.ACTIVE and not held.changes(one, words)):
+            self._note(Verb.REFUSED, item, words, one, why=problem)
+        elif is_waiting or (one.record.status is Status.ACTIVE and not list_changes(one, words)):
             self.unchanged += 1
         else:
             if not must_wait:
                 self.standing[one.id] = words.digest
-            self._report_change(Verb.CHANGED, item, words, one, done=True)
+            self._note(Verb.CHANGED, item, words, one, done=True)
 
     def _must_wait(self, words: Words) -> bool:
         """Whether a person has to see it first: an untrusted file, or words that read like a planted instruction."""
-        return not self.page.trusted or held.read_as_planted(words)
+        return not self.page.is_trusted or is_planted(words)
 
     def _key(self, words: Words) -> str:
         return key_of(MemoryType.RULE, self.agent, "", {"rule": words.text})
 
     def _compare_new(self, item: Item) -> None:
-        words = read(item.said, held.GRAMMARS[MemoryType.RULE])
+        words = read_words(item.said, PARTS[MemoryType.RULE])
         if not words.text:
             return
         known, key = self._by_words.get(words.digest), self._key(words)
@@ -226,12 +308,12 @@ class _Comparison:
             self.standing[known.id] = known.digest
             self.unchanged += 1
         elif problem := _find_problem(words, MemoryType.RULE):
-            self._report_change(Verb.REFUSED, item, words, why=problem)
-        elif self._last.get(item.id) == words.digest:
+            self._note(Verb.REFUSED, item, words, why=problem)
+        elif self.last.get(item.id) == words.digest:
             # It was deleted from the memory, and nobody touched it here.
             self.newer += 1
         elif key in self._added or (same is not None and same.record.id in self.present):
-            self._report_change(Verb.REFUSED, item, words, same, why="the file says the same twice")
+            self._note(Verb.REFUSED, item, words, same, why="the file says the same twice")
         elif same is not None:
             # The memory has it under another id, waiting or put away, or with another occasion or reason.
             self.present.add(same.record.id)
@@ -240,20 +322,20 @@ class _Comparison:
             self._added.add(key)
             if item.id:
                 self.standing[item.id] = words.digest
-            self._report_change(Verb.ADDED, item, words, done=True)
+            self._note(Verb.ADDED, item, words, done=True)
 
     def _find_removed(self, engine: Engine) -> None:
-        wanted = Wanted(frozenset(held.KINDS), everywhere=True)
-        for id in self._last:
+        wanted = Wanted(frozenset(KINDS), everywhere=True)
+        for id in self.last:
             one = self._active.get(id)
             if one is None or one.record.id in self.present or wanted.why_not(engine, one) is not None:
                 continue
-            done = self.page.retire and self.page.trusted
+            done = self.page.retire and self.page.is_trusted
             if not done:
-                self.standing[id] = self._last[id]
-            self._report_change(Verb.REMOVED, None, None, one, done=done, why="" if done else "it stays in the memory")
+                self.standing[id] = self.last[id]
+            self._note(Verb.REMOVED, None, None, one, done=done, why="" if done else "it stays in the memory")
 
-    def _report_change(
+    def _note(
         self,
         verb: Verb,
         item: Item | None,
@@ -264,7 +346,7 @@ class _Comparison:
         why: str = "",
     ) -> None:
         waits = done and words is not None and self._must_wait(words)
-        if waits and not why and self.page.trusted:
+        if waits and not why and self.page.is_trusted:
             why = "it reads like a planted instruction and waits for your review"
         change = Change(
             verb=verb,
@@ -273,23 +355,22 @@ class _Comparison:
             before=f"- {one.words.line()}" if one else "",
             after=f"- {words.line()}" if words else "",
             done=done,
-            waits=waits or (done and not self.page.trusted),
+            waits=waits or (done and not self.page.is_trusted),
             why=why,
             item_id=item.id if item else "",
             words=words,
         )
         self.changes.append(change)
 
-    def report(self, *, dry_run: bool, replaced: Iterable[str] = ()) -> ImportReport:
-        other = self.page.content.other if self.page.content else ()
+    def report(self, *, dry_run: bool, replaced: tuple[str, ...]) -> ImportReport:
         return ImportReport(
             path=self.page.name,
             dry_run=dry_run,
             changes=tuple(self.changes),
             unchanged=self.unchanged,
             newer=self.newer,
-            replaced=tuple(replaced),
-            ignored=tuple(f"line {number}: {text[:_SAMPLE]}" for number, text in other),
+            replaced=replaced,
+            ignored=self.page.ignored,
         )
 
 
@@ -298,7 +379,7 @@ def _find_problem(words: Words, kind: str) -> str:
     if not words.text:
         return "it says nothing"
     if kind != MemoryType.RULE:
-        return "" if len(words.line()) <= held.LONGEST else f"it is longer than {held.LONGEST:,} characters"
+        return "" if len(words.line()) <= LONGEST else f"it is longer than {LONGEST:,} characters"
     parts = {"the rule": (words.text, RULE_CHARS), "when": (words.head, _PART_CHARS), "why": (words.why, _PART_CHARS)}
     for what, (text, most) in parts.items():
         if len(text) > most:
@@ -309,27 +390,30 @@ def _find_problem(words: Words, kind: str) -> str:
 # -- doing it
 
 
-def _make_records(engine: Engine, comparison: _Comparison) -> tuple[list[Record], list[str]]:
-    """Return all that is put, in one go (the rules, their history and what the file held), and the ids of the rules
-    that are contradicted."""
+def _make_changes(tx: Transaction, comparison: _Comparison) -> list[str]:
+    """Put the rules, their history and what the file held; return the ids of the rules that are contradicted."""
     entries = {one.record.id: one for one in comparison.known.values()}
-    records: list[Record] = []
     drafts: list[Draft] = []
     for one in (one for one in comparison.changes if one.done):
         if one.verb is Verb.ADDED or one.waits:
-            drafts.append(_draft_rule(engine, comparison, one))
+            drafts.append(_draft_rule(tx.engine, comparison, one))
         else:
-            records += _edit_memory(engine, entries[one.memory_id or ""], one, comparison.page.name)
-    made, inserted = inserting(engine, drafts)() if drafts else ([], [])
-    records += inserted
-    active = [record for record in made if record.status is Status.ACTIVE]
-    there = comparison.present | {record.id for record in records}
-    ended = [line for record in active for line in contradicted(engine, record)]
-    ended = [line for line in ended if line.id not in there and not there & set(line.links)]
-    replaced = dict.fromkeys(line.id for line in ended if line.kind == MemoryType.RULE)
-    once = {line.id: line for line in (*ended, *records)}
-    ledger = comparison.ledger.saying(engine, comparison.standing, always=bool(drafts))
-    return [*once.values(), *ledger], list(replaced)
+            _edit_memory(tx, entries[one.memory_id or ""], one, comparison.page.name)
+    made, inserted = inserting(tx.engine, drafts)() if drafts else ([], [])
+    for record in inserted:
+        tx.put(record)
+    there = comparison.present | {record.id for record in tx.changed}
+    replaced: list[str] = []
+    for rule in (record for record in made if record.status is Status.ACTIVE):
+        for line in contradicted(tx.engine, rule):
+            if line.id not in there and not there & set(line.links):
+                tx.put(line)
+                replaced += [line.id] if line.kind == MemoryType.RULE else []
+    # Put in any case with something new: of two who read the same file at once, one comes second and looks again,
+    # instead of adding the same things twice.
+    if drafts or comparison.last != comparison.standing:
+        tx.set_marker(comparison.ledger_id, {"value": dict(comparison.standing)})
+    return list(dict.fromkeys(replaced))
 
 
 def _draft_rule(engine: Engine, comparison: _Comparison, one: Change) -> Draft:
@@ -337,7 +421,7 @@ def _draft_rule(engine: Engine, comparison: _Comparison, one: Change) -> Draft:
     name = comparison.page.name
     metadata: dict[str, Any] = {"sources": [f"file:{name}:{one.words.digest}"], "repeats": 0}
     if one.verb is Verb.ADDED and one.item_id:
-        metadata[held.FILE_ID] = one.item_id
+        metadata[FILE_ID] = one.item_id
     if one.memory_id:
         metadata["in_place_of"] = one.memory_id
     body = _clean_rule({"rule": one.words.text, "trigger": one.words.head, "why": one.words.why})
@@ -357,17 +441,18 @@ def _clean_rule(words: Mapping[str, str]) -> dict[str, Any]:
     return {**cleaned, "prefer": list(prefer), "avoid": list(avoid)}
 
 
-def _edit_memory(engine: Engine, entry: Entry, one: Change, path: str) -> list[Record]:
-    """Return the memory as it is edited in the file, or put away, and the change for its history.
+def _edit_memory(tx: Transaction, entry: Entry, one: Change, path: str) -> None:
+    """Store a memory as it is edited in the file, or put away, and the change for its history.
 
     A rule that is put away does not come back by itself; stated anew by a person, it holds again.
     """
-    record, home = entry.record, replace(engine, project=entry.record.project)
+    record = entry.record
     before: dict[str, Any] = {"status": str(record.status)}
     if one.words is None:
-        fresh = revise(home, record, status=Status.ARCHIVED, body={**record.body, "put_away": True})
-        return [fresh, change(home, fresh, "retired", f"removed by hand from {path}", before)]
-    fields = {field: clean(value) for field, value in held.changes(entry, one.words).items()}
+        retired = tx.update(record, status=Status.ARCHIVED, body={**record.body, "put_away": True})
+        tx.add_history(retired, "retired", f"removed by hand from {path}", before)
+        return
+    fields = {field: clean(value) for field, value in list_changes(entry, one.words).items()}
     body = {**record.body, **fields, "put_away": False}
     if record.kind == MemoryType.RULE:
         body = dressed({**body, **_clean_rule({name: body[name] for name in ("rule", "trigger", "why")})})
@@ -375,6 +460,7 @@ def _edit_memory(engine: Engine, entry: Entry, one: Change, path: str) -> list[R
     # What a person has edited is theirs; learning moves its evidence, not its words.
     provenance = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
     status = {"status": Status.ACTIVE, "valid_to": None, "superseded_by": ""}
-    fresh = rewrite(home, record, body, provenance=provenance, key=key, **status)
+    home = replace(tx.engine, project=record.project)
+    fresh = tx.put(rewrite(home, record, body, provenance=provenance, key=key, **status))
     before = {field: record.body.get(field) for field in fields} | before
-    return [fresh, change(home, fresh, "edited", f"by hand in {path}", before)]
+    tx.add_history(fresh, "edited", f"by hand in {path}", before)

@@ -94,7 +94,7 @@ def _built(build: Callable[..., App], chosen: Options, port: int, stream: IO[str
     from ..app import open_memory, read_config
     from . import tokens
     from .gate import Rules
-    from .logs import RequestLog
+    from .log import RequestLog
 
     path, config = read_config(chosen.config)
     file = tokens.beside(path)
@@ -169,7 +169,7 @@ def _open_private(path: Path) -> IO[str]:
 
 
 def _to_lines(stream: IO[str]) -> None:
-    from .logs import Lines
+    from .log import Lines
 
     handler = logging.StreamHandler(stream)
     handler.setFormatter(Lines())

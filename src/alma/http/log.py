@@ -20,9 +20,9 @@ class RequestLog:
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
-    def begun(self, call: Call) -> None: ...
+    def begin(self, call: Call) -> None: ...
 
-    def ended(self, call: Call) -> None:
+    def end(self, call: Call) -> None:
         line = {
             "time": to_iso(now()),
             "request_id": call.id,
@@ -45,42 +45,32 @@ class Lines(logging.Formatter):
     """Log records as JSON lines. Of an error its kind and place: its words may hold what was asked."""
 
     def format(self, record: logging.LogRecord) -> str:
+        is_ours = record.name == _LOG.name or not record.name.startswith("alma")
         line: dict[str, Any] = {
             "time": to_iso(now()),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _message(record),
+            # The memory's own messages may quote what it was asked: only their constant words are logged.
+            "message": record.getMessage() if is_ours else str(record.msg),
         }
-        error = record.exc_info[1] if record.exc_info else _named(record)
-        return json.dumps(line | told(error) if error is not None else line)
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        named = next((one for one in arguments if isinstance(one, BaseException)), None)
+        error = record.exc_info[1] if record.exc_info else named
+        if error is not None:
+            frames = traceback.extract_tb(error.__traceback__)[-8:]
+            line["error"] = type(error).__name__
+            line["at"] = [f"{one.filename}:{one.lineno} {one.name}" for one in frames]
+        return json.dumps(line)
 
 
-def _message(record: logging.LogRecord) -> str:
-    """What the memory itself notes may quote what it was asked: of that only the words that are always the same."""
-    if record.name == _LOG.name or not record.name.startswith("alma"):
-        return record.getMessage()
-    return str(record.msg)
-
-
-def _named(record: logging.LogRecord) -> BaseException | None:
-    """The error that a note is about."""
-    given = record.args if isinstance(record.args, tuple) else ()
-    return next((one for one in given if isinstance(one, BaseException)), None)
-
-
-def told(error: BaseException) -> dict[str, Any]:
-    frames = traceback.extract_tb(error.__traceback__)
-    return {"error": type(error).__name__, "at": [f"{one.filename}:{one.lineno} {one.name}" for one in frames[-8:]]}
-
-
-def unexpected(call: Call, error: BaseException) -> None:
+def log_unexpected(call: Call, error: BaseException) -> None:
     _LOG.error("request %s to %s failed inside alma", call.id, call.operation or call.path, exc_info=error)
 
 
-def failed(call: Call, error: BaseException) -> None:
-    """For the owner of the server, who reads where things lie; the caller gets a neutral sentence."""
+def log_failure(call: Call, error: BaseException) -> None:
+    """For the owner of the server; the caller gets a neutral sentence that names no files."""
     _LOG.error("request %s to %s failed: %s", call.id, call.operation or call.path, str(error))
 
 
-def not_ready(error: BaseException) -> None:
+def log_not_ready(error: BaseException) -> None:
     _LOG.warning("the memory is not ready: %s", str(error), exc_info=error)

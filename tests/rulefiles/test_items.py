@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.rulefiles.lines import Grammar, Item, Words, item, read, written
+from alma.rulefiles.block import Item, Words, read_item, read_words, write_item
 
-ALL = Grammar(instead=True)
+RULE = ("head", "why")
+ALL = (*RULE, "instead")
 PIECES = [
     "*Why:* ",
     "_Why:_",
@@ -31,20 +32,20 @@ def test_every_part_is_found_again(text: str, head: str, why: str, instead: str)
     words = Words(text, head, why, instead).folded()
     if not words.text:
         return
-    line = written(words, "abcd0123")
+    line = write_item(words, "abcd0123")
     assert "\n" not in line
-    found = item(line.removeprefix("- "), 7)
+    found = read_item(line.removeprefix("- "), 7)
     assert (found.id, found.base, found.number) == ("abcd0123", words.digest, 7)
-    assert read(found.said, ALL) == words
+    assert read_words(found.said, ALL) == words
 
 
 @given(st.text(max_size=80))
 def test_anything_can_be_read(said: str) -> None:
-    for grammar in (ALL, Grammar(), Grammar(head=False, why=False)):
-        words = read(item(said, 1).said, grammar)
+    for parts_of_kind in (ALL, RULE, ()):
+        words = read_words(read_item(said, 1).said, parts_of_kind)
         # What was read and written once reads the same ever after.
         if words.text:
-            assert read(item(written(words, "abcd0123")[2:], 1).said, ALL).folded().text
+            assert read_words(read_item(write_item(words, "abcd0123")[2:], 1).said, ALL).folded().text
 
 
 @pytest.mark.parametrize(
@@ -59,10 +60,10 @@ def test_anything_can_be_read(said: str) -> None:
     ],
 )
 def test_people_write_it_in_their_own_way(said: str, words: Words) -> None:
-    assert read(said, Grammar()) == words
+    assert read_words(said, RULE) == words
 
 
 def test_a_comment_is_found_where_a_formatter_put_it() -> None:
-    assert item("Use tabs\n  <!-- 01234567 abcdef -->", 1) == Item("Use tabs", 1, "01234567", "abcdef")
-    assert item("Use <!-- 01234567 --> tabs", 1) == Item("Use tabs", 1, "01234567", "")
-    assert item("Use tabs <!-- TODO -->", 1) == Item("Use tabs <!-- TODO -->", 1)
+    assert read_item("Use tabs\n  <!-- 01234567 abcdef -->", 1) == Item("Use tabs", 1, "01234567", "abcdef")
+    assert read_item("Use <!-- 01234567 --> tabs", 1) == Item("Use tabs", 1, "01234567", "")
+    assert read_item("Use tabs <!-- TODO -->", 1) == Item("Use tabs <!-- TODO -->", 1)
