@@ -11,7 +11,7 @@ import pytest
 from benchmarks._chat_formats import Said, Talk, later
 
 from alma.ingestion import Format
-from alma.ingestion.formats.common import Chat, Document, Piece, Voice
+from alma.ingestion.formats.common import Chat, Document, Piece, Speaker
 from benchmarks import _chat_formats as formats
 
 Read = Callable[..., Any]
@@ -185,7 +185,7 @@ def test_chatgpt_content_of_all_kinds(tmp_path: Path, read: Read) -> None:
     (tmp_path / "conversations.json").write_text(json.dumps([found, {**found, "conversation_id": "c2"}]))
     own, first, second = read(tmp_path)[0]
     assert isinstance(own, Document)
-    assert own.voice is Voice.PERSON
+    assert own.voice is Speaker.PERSON
     assert own.text == "I am Ana.\n\nBe brief."
     assert said([first]) == said([second]) == [("user", "What is this?\nspoken words"), ("assistant", "One.")]
 
@@ -227,7 +227,7 @@ def test_claude_ai(tmp_path: Path, read: Read) -> None:
     assert said([chat]) == SAID
     assert chat.session == f"claude-ai:{TALK.id}"
     assert isinstance(attached, Document)
-    assert (attached.name, attached.voice) == ("notes.txt", Voice.OTHER)
+    assert (attached.name, attached.voice) == ("notes.txt", Speaker.OTHER)
 
 
 def test_claude_ai_projects_are_documents(tmp_path: Path, read: Read) -> None:
@@ -237,7 +237,7 @@ def test_claude_ai_projects_are_documents(tmp_path: Path, read: Read) -> None:
     instructions, style = read(tmp_path)[0]
     assert instructions.text == "Answer in French."
     assert style.text == "Use tabs."
-    assert instructions.voice is style.voice is Voice.OTHER
+    assert instructions.voice is style.voice is Speaker.OTHER
 
 
 def test_claude_ai_branches(tmp_path: Path, read: Read) -> None:

@@ -28,7 +28,7 @@ from ..types.graph import (
 )
 from ..types.names import name_key
 from .revision import MAX_LIMIT, Revision, merge_entities, remove_source, resolve_entities, suggest_merges
-from .rows import Change, EntityFilter, Reading, RelationFilter, Rows
+from .rows import EntityFilter, GraphChange, RelationFilter, RowReader, Rows
 
 _COMPARED = 5_000  # So many entities are looked at for suggestions, the newest.
 _EDGES = 4  # So many relationships are looked at in one step for each entity that is wanted.
@@ -138,7 +138,7 @@ class Graph:
         """
         stated = _check_relationship(relationship)
 
-        def attempt(rows: Reading) -> tuple[Relationship, Change]:
+        def attempt(rows: RowReader) -> tuple[Relationship, GraphChange]:
             revision = Revision(rows, self.clock(), [], [stated])
             stored = revision.add_relationship(stated, supersede=supersede)
             if stored is None:
@@ -161,7 +161,7 @@ class Graph:
         named = [_check_entity(one) for one in validate.many("entities", entities)]
         related = [_check_relationship(one) for one in validate.many("relationships", relationships)]
 
-        def attempt(rows: Reading) -> tuple[tuple[list[Entity], list[Relationship | None]], Change]:
+        def attempt(rows: RowReader) -> tuple[tuple[list[Entity], list[Relationship | None]], GraphChange]:
             revision = Revision(rows, self.clock(), named, related)
             ids = [revision.add_entity(one) for one in named]
             stored = [revision.add_relationship(one) for one in related]
@@ -174,13 +174,13 @@ class Graph:
         """It held until then, or until now."""
         name = validate.name("id", id)
 
-        def attempt(rows: Reading) -> tuple[Relationship, Change]:
+        def attempt(rows: RowReader) -> tuple[Relationship, GraphChange]:
             one = self._relationship(rows, name)
             moment = validate.moment("at", at) or self.clock()
             if one.valid_from is not None and moment < one.valid_from:
                 raise ValidationError(f"{name} began at {one.valid_from.isoformat()}; it cannot end before that")
             ended = replace(one, valid_to=moment)
-            return ended, Change(relationships=(ended,))
+            return ended, GraphChange(relationships=(ended,))
 
         return self.rows.change(attempt)
 
@@ -189,7 +189,7 @@ class Graph:
         if not others:
             raise ValidationError("merge needs at least two ids: the one that is kept, and those that are the same")
 
-        def attempt(rows: Reading) -> tuple[Entity, Change]:
+        def attempt(rows: RowReader) -> tuple[Entity, GraphChange]:
             first = self._entity(rows, keep)
             rest = {one.id: one for id in others if (one := self._entity(rows, id)).id != first.id}
             return merge_entities(rows, first, list(rest.values()))
@@ -211,7 +211,7 @@ class Graph:
         moment = validate.moment("ended_at", ended_at)
         kept = frozenset(keep)
 
-        def attempt(rows: Reading) -> tuple[tuple[int, int, int], Change]:
+        def attempt(rows: RowReader) -> tuple[tuple[int, int, int], GraphChange]:
             change = remove_source(rows, name, moment, kept)
             ended = sum(not one.sources for one in change.relationships)
             return (len(change.removed_entities), len(change.removed_relationships), ended), change
@@ -222,22 +222,22 @@ class Graph:
         """Remove it for good with all its relationships; whether it was there."""
         name = validate.name("id", id)
 
-        def attempt(rows: Reading) -> tuple[bool, Change]:
+        def attempt(rows: RowReader) -> tuple[bool, GraphChange]:
             entity = resolve_entities(rows, [name]).get(name)
             if entity is None:
-                return False, Change()
+                return False, GraphChange()
             edges = rows.find_relationships(RelationFilter(ends=[entity.id]))
             removed = tuple(one.id for one in edges)
-            return True, Change(removed_entities=(entity.id,), removed_relationships=removed)
+            return True, GraphChange(removed_entities=(entity.id,), removed_relationships=removed)
 
         return self.rows.change(attempt)
 
     def delete_relationship(self, id: str) -> bool:
         name = validate.name("id", id)
 
-        def attempt(rows: Reading) -> tuple[bool, Change]:
+        def attempt(rows: RowReader) -> tuple[bool, GraphChange]:
             removed = tuple(one.id for one in rows.find_relationships(RelationFilter(ids=[name])))
-            return bool(removed), Change(removed_relationships=removed)
+            return bool(removed), GraphChange(removed_relationships=removed)
 
         return self.rows.change(attempt)
 
@@ -333,14 +333,14 @@ class Graph:
             relationship_types=dict(sorted(relationships.items())),
         )
 
-    def _entity(self, rows: Reading, id: str) -> Entity:
+    def _entity(self, rows: RowReader, id: str) -> Entity:
         name = validate.name("id", id)
         entity = resolve_entities(rows, [name]).get(name)
         if entity is None:
             raise NotFoundError(f"there is no entity {id!r} in the graph of project {self.project_id!r}")
         return entity
 
-    def _relationship(self, rows: Reading, id: str) -> Relationship:
+    def _relationship(self, rows: RowReader, id: str) -> Relationship:
         for one in rows.find_relationships(RelationFilter(ids=[id])):
             return one
         raise NotFoundError(f"there is no relationship {id!r} in the graph of project {self.project_id!r}")
@@ -360,7 +360,7 @@ GraphStore = Graph  # The name for annotations: every backend is reached through
 # -- walking; every walk is bounded, however large a hub is
 
 
-def _walk(rows: Reading, start: Entity, depth: int, where: RelationFilter, limit: int) -> Subgraph:
+def _walk(rows: RowReader, start: Entity, depth: int, where: RelationFilter, limit: int) -> Subgraph:
     """Step by step, so that the nearest are there when the limit is reached."""
     depths = {start.id: 0}
     edges: dict[str, Relationship] = {}
@@ -393,7 +393,9 @@ def _walk(rows: Reading, start: Entity, depth: int, where: RelationFilter, limit
     )
 
 
-def _find_paths(rows: Reading, start: Entity, end: Entity, depth: int, where: RelationFilter, limit: int) -> list[Path]:
+def _find_paths(
+    rows: RowReader, start: Entity, end: Entity, depth: int, where: RelationFilter, limit: int
+) -> list[Path]:
     if start.id == end.id:
         return [Path((start,), ())]
     steps: dict[str, list[tuple[str, Relationship]]] = defaultdict(list)
@@ -425,7 +427,7 @@ def _find_paths(rows: Reading, start: Entity, end: Entity, depth: int, where: Re
     return [Path(tuple(entities[id] for id in nodes), tuple(edges)) for nodes, edges in ways]
 
 
-def _find_between(rows: Reading, start: str, end: str, depth: int, where: RelationFilter) -> dict[str, Relationship]:
+def _find_between(rows: RowReader, start: str, end: str, depth: int, where: RelationFilter) -> dict[str, Relationship]:
     """The relationships that may lie on a way, looked for from both ends: the smaller side takes the next step."""
     edges: dict[str, Relationship] = {}
     sides = {start: ({start}, {start}), end: ({end}, {end})}  # Of each end: all that was seen, and what was last.

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ..errors import ValidationError
 from .formats import IN_PROJECTS, FormatReader, detect_format
-from .sources import Archive, ArchiveError, Head, Source, open_file, read_head
+from .sources import Archive, ArchiveError, FileHead, Source, open_file, read_head
 from .types import Plan, Planned, Skipped
 
 DOCUMENT_BYTES = 2 * 1024 * 1024
@@ -62,7 +62,7 @@ class Wanted(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """A file to read."""
 
     source: Source
@@ -122,7 +122,7 @@ class Catalogue:
 
     def _walk(
         self, folder: Path, ignores: tuple[_IgnoreRule, ...], above: tuple[tuple[int, int], ...]
-    ) -> Iterator[Entry]:
+    ) -> Iterator[FileEntry]:
         try:
             place = folder.stat()
             listed = sorted(os.scandir(folder), key=lambda one: one.name)
@@ -162,7 +162,7 @@ class Catalogue:
         verdicts = [rule.is_ignored for rule in ignores if rule.accepts(path, is_folder)]
         return "left out by .gitignore" if verdicts and verdicts[-1] else ""
 
-    def _look_at(self, path: Path, *, is_named: bool) -> Iterator[Entry]:
+    def _look_at(self, path: Path, *, is_named: bool) -> Iterator[FileEntry]:
         try:
             if not stat.S_ISREG(path.stat().st_mode):
                 return self._skip(str(path), "no plain file")
@@ -184,7 +184,7 @@ class Catalogue:
             return is_document
         return name.endswith(_CHATS) or (is_document and self._wanted is Wanted.EVERYTHING)
 
-    def _look_into(self, path: Path) -> Iterator[Entry]:
+    def _look_into(self, path: Path) -> Iterator[FileEntry]:
         try:
             archive = Archive(path, self._skip)
         except ArchiveError as error:
@@ -204,7 +204,7 @@ class Catalogue:
             else:
                 yield from self._detect(member, head, False, member.name.partition("!/")[2])
 
-    def _detect(self, source: Source, head: Head, is_named: bool, known_as: str) -> Iterator[Entry]:
+    def _detect(self, source: Source, head: FileHead, is_named: bool, known_as: str) -> Iterator[FileEntry]:
         reader = detect_format(source, head)
         if isinstance(reader, str):
             return self._skip(source.name, reader)
@@ -215,9 +215,9 @@ class Catalogue:
             # A repository brings whatever its authors put into it, conversations too.
             is_possible = not reader.format.is_document and self._wanted is not Wanted.DOCUMENTS
             own = is_possible and (self._wanted is Wanted.CHATS or is_named or not self._is_in_project(source))
-        yield Entry(source, reader, own, known_as)
+        yield FileEntry(source, reader, own, known_as)
 
-    def _refuse(self, reader: FormatReader, source: Source, head: Head) -> str:
+    def _refuse(self, reader: FormatReader, source: Source, head: FileHead) -> str:
         """Return why a file is not read that was found and not named; empty when it is."""
         if not reader.format.is_document:
             is_wanted = reader.format in IN_PROJECTS or self._wanted is not Wanted.DOCUMENTS
