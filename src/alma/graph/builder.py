@@ -52,7 +52,7 @@ _ROWS = {
 def create_graph_store(
     backend: str = "sqlite", *, project_id: str | None = None, clock: Clock | None = None, **options: Any
 ) -> Graph:
-    """The graph of a project.
+    """Open the graph of a project.
 
     `sqlite` lives in the memory that is configured here, or in the one given as `alma`; `memory` as long as the
     process; `kuzu` takes `path`; `postgres` takes `dsn`; `neo4j` and `memgraph` take `uri`, `username`, `password` and
@@ -247,7 +247,7 @@ def update(
     progress: ReportProgress | None = None,
     project_id: str | None = None,
 ) -> Built:
-    """The same for what is new, changed or gone since the last run."""
+    """Do the same for what is new, changed or gone since the last run."""
     return build(
         alma, graph=graph, model=model, kinds=kinds, progress=progress, project_id=project_id, everything=False
     )
@@ -385,7 +385,7 @@ class EntityProfile:
     facts: tuple[Memory, ...] = ()
 
     def __str__(self) -> str:
-        """A few lines for a person to read."""
+        """Return a few lines for a person to read."""
         called = f", also called {', '.join(self.entity.aliases)}" if self.entity.aliases else ""
         lines = [f"{self.entity.name} ({self.entity.type}){called}"]
         for one in self.now:
@@ -406,7 +406,7 @@ def about(
     limit: int = 20,
     project_id: str | None = None,
 ) -> EntityProfile:
-    """What is known about whoever or whatever has this name, alias or id: the newest, when several have it.
+    """Return what is known about the entity with this name, alias or id: the newest, when several have it.
 
     The facts that name it are those of the memory; with a graph and no memory there are none.
     """

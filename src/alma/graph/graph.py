@@ -128,7 +128,7 @@ class Graph:
     # -- writing
 
     def add_entity(self, entity: Entity) -> Entity:
-        """The entity as it is held now: one that is known by its id or merged into another gains what is new."""
+        """Return the entity as it is stored: one with the same id, or merged into another, gains what is new."""
         return self.add_many([entity])[0][0]
 
     def add_relationship(self, relationship: Relationship, *, supersede: bool = False) -> Relationship:
@@ -150,14 +150,14 @@ class Graph:
     def add_many(
         self, entities: Iterable[Entity], relationships: Iterable[Relationship] = ()
     ) -> tuple[list[Entity], list[Relationship]]:
-        """All or none, in one transaction. One whose two ends turn out to be the same entity is left out."""
+        """Add all or none, in one transaction. Relationships whose ends are the same entity are left out."""
         stored, related = self.add_each(entities, relationships)
         return stored, [one for one in related if one is not None]
 
     def add_each(
         self, entities: Iterable[Entity], relationships: Iterable[Relationship]
     ) -> tuple[list[Entity], list[Relationship | None]]:
-        """As `add_many`, and each is answered: with None where both ends are the same entity."""
+        """Add as `add_many` does; for a relationship whose ends are the same entity the answer has None."""
         named = [_check_entity(one) for one in validate.many("entities", entities)]
         related = [_check_relationship(one) for one in validate.many("relationships", relationships)]
 
@@ -171,11 +171,11 @@ class Graph:
         return self.rows.change(attempt)
 
     def end_relationship(self, id: str, at: datetime | str | None = None) -> Relationship:
-        """It held until then, or until now."""
+        """Record that it held until then, or until now."""
         name = validate.name("id", id)
 
         def attempt(rows: RowReader) -> tuple[Relationship, GraphChange]:
-            one = self._relationship(rows, name)
+            one = self._require_relationship(rows, name)
             moment = validate.moment("at", at) or self.clock()
             if one.valid_from is not None and moment < one.valid_from:
                 raise ValidationError(f"{name} began at {one.valid_from.isoformat()}; it cannot end before that")
@@ -185,19 +185,19 @@ class Graph:
         return self.rows.change(attempt)
 
     def merge(self, keep: str, *others: str) -> Entity:
-        """They are one: names, relationships and sources of the others go to the one that is kept."""
+        """Make entities one: names, relationships and sources of the others go to the one that is kept."""
         if not others:
             raise ValidationError("merge needs at least two ids: the one that is kept, and those that are the same")
 
         def attempt(rows: RowReader) -> tuple[Entity, GraphChange]:
-            first = self._entity(rows, keep)
-            rest = {one.id: one for id in others if (one := self._entity(rows, id)).id != first.id}
+            first = self._require_entity(rows, keep)
+            rest = {one.id: one for id in others if (one := self._require_entity(rows, id)).id != first.id}
             return merge_entities(rows, first, list(rest.values()))
 
         return self.rows.change(attempt)
 
     def forget_source(self, source: str, *, ended_at: datetime | str | None = None, keep: Iterable[str] = ()) -> int:
-        """What came from this record alone ends at a moment, or is removed when none is given; how much that was.
+        """End what came from this record alone at a moment, or remove it when none is given; return how much that was.
 
         The ids in `keep` stay as they are.
         """
@@ -206,7 +206,7 @@ class Graph:
     def forget_each(
         self, source: str, *, ended_at: datetime | str | None = None, keep: Iterable[str] = ()
     ) -> tuple[int, int, int]:
-        """As `forget_source`, counted apart: entities and relationships that were removed, and those that ended."""
+        """Do the same, and count removed entities, removed relationships, and relationships that ended."""
         name = validate.name("source", source)
         moment = validate.moment("ended_at", ended_at)
         kept = frozenset(keep)
@@ -244,13 +244,13 @@ class Graph:
     # -- reading
 
     def get(self, id: str) -> Entity:
-        return self._entity(self.rows, id)
+        return self._require_entity(self.rows, id)
 
     def get_relationship(self, id: str) -> Relationship:
-        return self._relationship(self.rows, validate.name("id", id))
+        return self._require_relationship(self.rows, validate.name("id", id))
 
     def find(self, name: str | None = None, *, type: str | None = None, limit: int = 50) -> list[Entity]:
-        """By name or alias, by type, or all: newest first. Case and white space make no difference."""
+        """Find entities by name or alias, by type, or all: newest first. Case and white space make no difference."""
         kind = None if type is None else check_type("type", type)
         most = check_limit(limit)
         keys = None if name is None else [name_key(validate.name("name", name))]
@@ -266,8 +266,8 @@ class Graph:
         history: bool = False,
         limit: int = 100,
     ) -> list[Relationship]:
-        """Of one entity, or of all: newest first."""
-        where = self._filter(direction, types, as_of)
+        """List the relationships of one entity, or all: newest first."""
+        where = self._make_filter(direction, types, as_of)
         ends = None if id is None else [self.get(id).id]
         where = replace(where, ends=ends, at=None if history else where.at)
         return self.rows.find_relationships(where, check_limit(limit))
@@ -281,9 +281,9 @@ class Graph:
         as_of: datetime | str | None = None,
         limit: int = 100,
     ) -> list[Neighbour]:
-        """Those one step away and how, newest first."""
+        """List the entities one step away and how they are related, newest first."""
         own = self.get(id).id
-        where = replace(self._filter(direction, types, as_of), ends=[own])
+        where = replace(self._make_filter(direction, types, as_of), ends=[own])
         edges = self.rows.find_relationships(where, check_limit(limit))
         others = self.rows.find_entities(EntityFilter(ids={edge.other(own) for edge in edges}))
         by_id = {one.id: one for one in others}
@@ -299,8 +299,8 @@ class Graph:
         as_of: datetime | str | None = None,
         limit: int = 100,
     ) -> Subgraph:
-        """Those at most `depth` steps away, nearest first, at most `limit` of them."""
-        where = self._filter(direction, types, as_of)
+        """Return the entities at most `depth` steps away, nearest first, at most `limit` of them."""
+        where = self._make_filter(direction, types, as_of)
         return _walk(self.rows, self.get(id), validate.whole("depth", depth, 1, _MAX_DEPTH), where, check_limit(limit))
 
     def paths(
@@ -313,13 +313,13 @@ class Graph:
         as_of: datetime | str | None = None,
         limit: int = 10,
     ) -> list[Path]:
-        """Ways from one to the other that visit nobody twice, shortest first, along or against the arrows."""
-        where = self._filter(Direction.BOTH, types, as_of)
+        """Find ways from one to the other that visit nobody twice, shortest first, along or against the arrows."""
+        where = self._make_filter(Direction.BOTH, types, as_of)
         ends = self.get(start), self.get(end)
         return _find_paths(self.rows, *ends, validate.whole("depth", depth, 1, _MAX_DEPTH), where, check_limit(limit))
 
     def suggest_merges(self, limit: int = 20) -> list[Suggestion]:
-        """Which entities may be one, surest first."""
+        """Return pairs of entities that may be one, surest first."""
         most = check_limit(limit)
         return suggest_merges(self.rows.find_entities(EntityFilter(), _COMPARED))[:most]
 
@@ -333,19 +333,19 @@ class Graph:
             relationship_types=dict(sorted(relationships.items())),
         )
 
-    def _entity(self, rows: RowReader, id: str) -> Entity:
+    def _require_entity(self, rows: RowReader, id: str) -> Entity:
         name = validate.name("id", id)
         entity = resolve_entities(rows, [name]).get(name)
         if entity is None:
             raise NotFoundError(f"there is no entity {id!r} in the graph of project {self.project_id!r}")
         return entity
 
-    def _relationship(self, rows: RowReader, id: str) -> Relationship:
+    def _require_relationship(self, rows: RowReader, id: str) -> Relationship:
         for one in rows.find_relationships(RelationFilter(ids=[id])):
             return one
         raise NotFoundError(f"there is no relationship {id!r} in the graph of project {self.project_id!r}")
 
-    def _filter(self, direction: str, types: Iterable[str] | None, as_of: datetime | str | None) -> RelationFilter:
+    def _make_filter(self, direction: str, types: Iterable[str] | None, as_of: datetime | str | None) -> RelationFilter:
         names = None if types is None else validate.names("types", types)
         return RelationFilter(
             direction=validate.choice("direction", direction, Direction),
@@ -361,17 +361,17 @@ GraphStore = Graph  # The name for annotations: every backend is reached through
 
 
 def _walk(rows: RowReader, start: Entity, depth: int, where: RelationFilter, limit: int) -> Subgraph:
-    """Step by step, so that the nearest are there when the limit is reached."""
+    """Walk step by step, so that the nearest are there when the limit is reached."""
     depths = {start.id: 0}
     edges: dict[str, Relationship] = {}
     frontier: Collection[str] = [start.id]
     truncated = False
     for step in range(1, depth + 1):
         most = min(_EDGES * limit, _MAX_EDGES)
-        found = rows.find_relationships(replace(where, ends=frontier), most)
-        truncated |= len(found) == most
+        nearby = rows.find_relationships(replace(where, ends=frontier), most)
+        truncated |= len(nearby) == most
         reached: dict[str, None] = {}
-        for edge in found:
+        for edge in nearby:
             for end in (edge.subject, edge.object):
                 if end not in depths and end not in reached:
                     if len(depths) + len(reached) > limit:
@@ -379,7 +379,7 @@ def _walk(rows: RowReader, start: Entity, depth: int, where: RelationFilter, lim
                     else:
                         reached[end] = None
         depths |= dict.fromkeys(reached, step)
-        edges |= {edge.id: edge for edge in found if edge.subject in depths and edge.object in depths}
+        edges |= {edge.id: edge for edge in nearby if edge.subject in depths and edge.object in depths}
         frontier = list(reached)
         if not frontier:
             break
@@ -428,7 +428,7 @@ def _find_paths(
 
 
 def _find_between(rows: RowReader, start: str, end: str, depth: int, where: RelationFilter) -> dict[str, Relationship]:
-    """The relationships that may lie on a way, looked for from both ends: the smaller side takes the next step."""
+    """Return the relationships that may lie on a way, from both ends: the smaller side takes the next step."""
     edges: dict[str, Relationship] = {}
     sides = {start: ({start}, {start}), end: ({end}, {end})}  # Of each end: all that was seen, and what was last.
     for _ in range(depth):
@@ -437,8 +437,8 @@ def _find_between(rows: RowReader, start: str, end: str, depth: int, where: Rela
             break
         side = min(open_sides, key=lambda one: (len(sides[one][1]), one != start))
         seen, last = sides[side]
-        found = rows.find_relationships(replace(where, ends=last), _MAX_EDGES)
-        edges |= {one.id: one for one in found}
-        fresh = {id for one in found for id in (one.subject, one.object)} - seen
+        nearby = rows.find_relationships(replace(where, ends=last), _MAX_EDGES)
+        edges |= {one.id: one for one in nearby}
+        fresh = {id for one in nearby for id in (one.subject, one.object)} - seen
         sides[side] = (seen | fresh, fresh)
     return edges

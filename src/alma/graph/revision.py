@@ -202,10 +202,10 @@ def merge_entities(rows: RowReader, keep: Entity, others: Sequence[Entity]) -> t
     if not others:
         return keep, GraphChange()
     removed = [one.id for one in others]
-    united = keep
+    merged = keep
     for other in others:
-        stated = replace(other, attributes={**other.attributes, **united.attributes})
-        united = merge_entity(united, replace(stated, absorbed=(*other.absorbed, other.id)))
+        stated = replace(other, attributes={**other.attributes, **merged.attributes})
+        merged = merge_entity(merged, replace(stated, absorbed=(*other.absorbed, other.id)))
     kept: dict[tuple[str, str, str], list[Relationship]] = defaultdict(list)
     dropped: list[str] = []
     for edge in sorted(rows.find_relationships(RelationFilter(ends=[keep.id, *removed])), key=_rank_start):
@@ -223,7 +223,7 @@ def merge_entities(rows: RowReader, keep: Entity, others: Sequence[Entity]) -> t
         else:
             same.append(moved)
     edges = tuple(one for some in kept.values() for one in some)
-    return united, GraphChange((united,), edges, tuple(removed), tuple(dropped))
+    return merged, GraphChange((merged,), edges, tuple(removed), tuple(dropped))
 
 
 def remove_source(rows: RowReader, source: str, ended_at: datetime | None, keep: Iterable[str]) -> GraphChange:
