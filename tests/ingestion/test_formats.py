@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import pytest
 from benchmarks._chat_formats import Said, Talk, later
 
 from alma.ingestion import Format
-from alma.ingestion.formats.common import Chat, Document, Piece, Speaker
+from alma.ingestion.formats import FORMATS, FormatReader
+from alma.ingestion.formats.common import Chat, ChatParts, Document, FileReading, Piece, Speaker, make_message
 from benchmarks import _chat_formats as formats
 
 Read = Callable[..., Any]
@@ -333,3 +334,23 @@ def test_codex_compactions_requests_of_editors_and_its_stream(tmp_path: Path, re
     ]
     assert told.left_out["summaries of the host"] == 1
     assert told.left_out["lines of unknown types"] == 1
+
+
+def test_a_new_format_needs_one_reader(tmp_path: Path, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the package `formats` describes it: a function that recognises it, one that reads it, and one entry."""
+
+    def is_walkie(line: dict[str, Any]) -> bool:
+        return "over" in line
+
+    def read_walkie(reading: FileReading) -> Iterator[Chat]:
+        parts = ChatParts(reading)
+        for _, line in reading.objects():
+            yield from parts.add(make_message(line["who"], line["over"]))
+        yield from parts.end()
+
+    walkie = FormatReader(Format.CHAT, read_walkie, is_line=is_walkie)
+    monkeypatch.setattr("alma.ingestion.formats.FORMATS", (walkie, *FORMATS))
+    lines = [{"who": "user", "over": "Do you copy?"}, {"who": "assistant", "over": "I do."}]
+    (tmp_path / "walkie.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    [chat], _ = read(tmp_path)
+    assert [(one.speaker, one.text) for one in chat.messages] == [("user", "Do you copy?"), ("assistant", "I do.")]
