@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from alma.api import Operation, operations
 from alma.cli.listed import COMMANDS
 from alma.cli.parser import VALUES, build_parser
+from alma.operations import Operation, operations
 
 from .test_main import ALL
 
@@ -203,15 +203,23 @@ class Calls:
         self._run = run
         self._now: set[str] = set()
         self.by: dict[str, set[str]] = defaultdict(set)
-        for operation in operations().values():
-            module = sys.modules[operation.run.__module__]
-            monkeypatch.setattr(module, operation.run.__name__, self._recording(operation))
+        original = Operation.run
 
-    def _recording(self, operation: Operation) -> Callable[..., Any]:
-        @functools.wraps(operation.run)
+        def run_operation(operation: Operation, alma: Any, /, **arguments: Any) -> Any:
+            self._now.add(operation.name)
+            return original(operation, alma, **arguments)
+
+        monkeypatch.setattr(Operation, "run", run_operation)
+        for operation in operations().values():
+            function = operation.function
+            if function.__qualname__ == function.__name__:
+                monkeypatch.setattr(sys.modules[function.__module__], function.__name__, self._record(operation))
+
+    def _record(self, operation: Operation) -> Callable[..., Any]:
+        @functools.wraps(operation.function)
         def recorded(*args: Any, **more: Any) -> Any:
             self._now.add(operation.name)
-            return operation.run(*args, **more)
+            return operation.function(*args, **more)
 
         return recorded
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from alma.engine.keep import Mark, keep, mark_of
+from alma.engine.coding_sessions import Mark, keep, mark_of
 from alma.errors import StorageError
 from alma.hooks import journal
 from alma.hooks.drain import DrainReport, ProjectMemories, drain, read_journal, recall_rules, tidy
@@ -137,7 +137,7 @@ class TestOnce:
             raise StorageError("killed here")
 
         with monkeypatch.context() as patch:
-            patch.setattr("alma.engine.keep.commit", killed)
+            patch.setattr("alma.engine.coding_sessions.write", killed)
             report = drain(place)
         assert report.problems
         assert len(held(place, "turn")) == 2

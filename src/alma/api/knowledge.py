@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from .. import words
 from ..core import ALMA
 from ..engine import validate
 from ..errors import ValidationError
 from ..models.budget import ModelUse, by_model
 from ..models.budget import usage as read_usage
 from ..types.sources import QUOTED
-from . import words
 from .operation import About, Effect, operation
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..api.plain import type_of
+from ..schema import type_of
 from ..types.kinds import Episode, Memory, Outcome
 from ..types.slice import Explanation
 from .marks import HEADINGS, STYLES, bar, fit, proof, sentence

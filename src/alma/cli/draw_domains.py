@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..api.plain import plain
+from ..schema import plain
 from .marks import fit
 from .shapes import Column, Line, Shape, line, table
 

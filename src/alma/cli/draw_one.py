@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ..api.plain import plain, type_of
+from ..schema import plain, type_of
 from ..types.kinds import Episode, Memory, MemoryType, Turn
 from ..types.quoting import quote_output
 from ..types.record import Provenance, Record

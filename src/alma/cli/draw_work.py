@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ..api.plain import plain
+from ..schema import plain
 from .marks import counted, fit, lasting, moment
 from .shapes import Column, Line, Shape, line, stacked, table
 

@@ -190,7 +190,8 @@ def _found(alma: ALMA, args: argparse.Namespace) -> api.Found:
     if args.scope is None:
         if fences:
             raise ValidationError(f"{_SCOPED[next(iter(fences))]} goes with --scope: {', '.join(SCOPES)}")
-        return api.retrieve(alma, **asked, **{name: getattr(args, name) for name in _WHOLE})
+        found: api.Found = api.retrieve(alma, **asked, **{name: getattr(args, name) for name in _WHOLE})
+        return found
     from ..api.workflows import retrieve_scoped
 
     _refuse_filters(args)

@@ -283,7 +283,7 @@ def _register_feedback(commands: Subparsers) -> None:
 def feedback(args: argparse.Namespace, out: Output) -> int:
     with opened(args) as alma:
         before = api.get_memory(alma, args.id)
-        api.record_feedback(alma, before.id, _SIGNALS[args.signal])
+        api.record_feedback(alma, before.id, signal=_SIGNALS[args.signal])
         memory = api.get_memory(alma, before.id)
     document = {"memory": memory, "signal": _SIGNALS[args.signal], "confidence_before": before.confidence}
     if not out.answered(document):

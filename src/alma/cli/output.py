@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..api.plain import plain
 from ..errors import ALMAError, ValidationError
+from ..schema import plain
 from .shapes import Shape
 
 if TYPE_CHECKING:

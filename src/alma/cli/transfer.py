@@ -19,9 +19,9 @@ from .parser import Subparsers, listed
 from .shapes import line
 
 if TYPE_CHECKING:
-    from ..api import transfer as api
+    from .. import transfer as api
 else:
-    api = Later("alma.api.transfer")
+    api = Later("alma.transfer")
 
 
 _SHOWN = 20

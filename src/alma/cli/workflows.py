@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..api.plain import plain
 from ..errors import NotFoundError, ValidationError
+from ..schema import plain
 from .draw import lesson
 from .draw_workflows import artifacts_table, checkpoint_line, history_table, recorded, run_line, runs_table
 from .learned import learned_since

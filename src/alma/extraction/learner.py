@@ -16,10 +16,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..engine import edit, facts, rules, validate
-from ..engine.admit import build, screen
+from ..engine import facts, outcomes, rules, validate
+from ..engine.admit import build, prepare, screen
 from ..engine.context import Engine
-from ..engine.distil import learn
 from ..engine.drafts import Draft, Episode, Statement
 from ..engine.inject.escape import suspicious
 from ..engine.transaction import Transaction, write
@@ -344,7 +343,7 @@ def _check_findings(
         user = one.speaker if is_named else "user"
         if target.user and (trusted or not is_named):
             user = target.user
-        owner = learn.group_owner(target.engine, user) if user == target.user else ""
+        owner = outcomes.group_owner(target.engine, user) if user == target.user else ""
         items[mark] = _Item(replace(one, fields=fields), mark, text, provenance, user, owner)
     return list(items.values())
 
@@ -386,13 +385,6 @@ def _choose_writer(item: _Item) -> Callable[[Transaction, _Target, Sequence[_Ite
     return {Kind.OUTCOME: _write_outcomes, Kind.CORRECTION: _write_rules}.get(item.kind, _write_lessons)
 
 
-def _run(tx: Transaction, attempt: Callable[[], tuple[list[T], Sequence[Record]]]) -> list[T]:
-    results, records = attempt()
-    for record in records:
-        tx.put(record)
-    return results
-
-
 def _describe_records(records: Sequence[Record]) -> list[Written]:
     return [(record, "made" if record.version == 1 else "known") for record in records]
 
@@ -413,7 +405,7 @@ def _write_facts(tx: Transaction, target: _Target, items: Sequence[_Item]) -> li
         if draft.valid_from is None or key not in stones or draft.valid_from >= stones[key].created_at
     ]
     replaces = [items[at].finding.replaces for at in wanted]
-    records = _run(tx, facts.admitting(tx.engine, [drafts[at] for at in wanted], replaces=replaces))
+    records = facts.add_facts(tx, prepare(tx.engine, [drafts[at] for at in wanted]), replaces=replaces)
     written = dict(zip(wanted, _describe_records(records), strict=True))
     return [written.get(at, (None, _DELETED)) for at in range(len(items))]
 
@@ -460,7 +452,8 @@ def _make_statement(target: _Target, item: _Item) -> Statement:
 
 
 def _write_lessons(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
-    return _describe_records(_run(tx, edit.stating(tx.engine, [_make_statement(target, one) for one in items])))
+    drafts = outcomes.prepare_lessons(tx.engine, [_make_statement(target, one) for one in items])
+    return _describe_records(outcomes.state_lessons(tx, drafts))
 
 
 def _write_rules(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
@@ -487,7 +480,7 @@ def _write_rules(tx: Transaction, target: _Target, items: Sequence[_Item]) -> li
             )
         )
     verbs = {"made": "made", "refused": _DELETED}
-    taught = _run(tx, rules.teaching(tx.engine, teachings))
+    taught = rules.learn_rules(tx, rules.prepare_rules(tx.engine, teachings))
     return [(one.record, verbs.get(one.verb, "known")) for one in taught]
 
 
@@ -508,7 +501,8 @@ def _make_episode(target: _Target, item: _Item) -> Episode:
 def _write_outcomes(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
     times = [_past_time(tx.engine, one.finding.at) for one in items]
     episodes = [_make_episode(target, one) for one in items]
-    return [(record, "made") for record in _run(tx, learn.learning(tx.engine, episodes, times))]
+    prepared = outcomes.prepare_outcomes(tx.engine, episodes, times)
+    return [(record, "made") for record in outcomes.record_outcomes(tx, prepared)]
 
 
 def _write_waiting(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
@@ -519,10 +513,10 @@ def _write_waiting(tx: Transaction, target: _Target, items: Sequence[_Item]) -> 
     drafts = []
     for item in items:
         if item.kind is Kind.OUTCOME:
-            draft = replace(learn.outcome_of(_make_episode(target, item)), provenance=item.provenance)
+            draft = replace(outcomes.outcome_of(_make_episode(target, item)), provenance=item.provenance)
             drafts.append(replace(screen(tx.engine, draft), key=fingerprint("heard", item.mark)))
         else:
-            draft = screen(tx.engine, edit.lesson_of(_make_statement(target, item)))
+            draft = screen(tx.engine, outcomes.lesson_of(_make_statement(target, item)))
             words = str(draft.body.get("strategy") or draft.body.get("pattern"))
             owner = [draft.user] if draft.user else []
             key = fingerprint("heard", draft.kind, draft.agent, *owner, str(draft.body["condition"]), words)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...api.plain import type_of
 from ...errors import install_command
-from ...types.kinds import AntiPattern, Heuristic, Memory, Outcome
+from ...schema import type_of
+from ...types.kinds import AntiPattern, Heuristic, Memory, Outcome, Result
 from ..draw import factors, lesson
 from ..learned import Learned, learned_since
 from ..marks import STYLES, belief, sentence
@@ -53,7 +53,7 @@ class Seen:
 def _learn(alma: ALMA, tried: Tried, task_type: str = "deployment") -> tuple[Outcome, list[Learned]]:
     since = alma.engine.clock()
     outcome = alma.learn(
-        AGENT, tried.task, tried.outcome, tried.strategy, task_type=task_type, error_message=tried.error
+        AGENT, tried.task, Result(tried.outcome), tried.strategy, task_type=task_type, error_message=tried.error
     )
     return outcome, learned_since(alma, [outcome], since)
 
