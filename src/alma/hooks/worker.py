@@ -96,8 +96,7 @@ def drain_once(data_dir: DataDir, *, if_wanted: bool = False) -> None:
     try:
         drain_while_requested(data_dir, drainer.drain)
         drainer.tidy()
-        if drainer.has_unread():
-            drainer.read_sessions()
+        drainer.read_sessions()
     finally:
         drainer.close()
 
@@ -150,19 +149,12 @@ class Drainer:
             log_problem(self._data_dir, EVENT, problem)
         return not report.busy
 
-    def has_unread(self) -> bool:
-        """Return whether sessions wait that a model may read now."""
-        if not is_model_allowed(self._data_dir):
-            return False
-        from .drain import has_due_session
-
-        return has_due_session(self._data_dir, self._open())
-
     def read_sessions(self) -> None:
-        """Let the model read the sessions that wait. Why one could not be read is stored with it."""
-        from .drain import read_sessions
+        """Let the model read the sessions that wait, where it may. Why one could not be read is stored with it."""
+        if is_model_allowed(self._data_dir):
+            from .drain import read_sessions
 
-        read_sessions(self._data_dir, self._open())
+            read_sessions(self._data_dir, self._open())
 
     def recall(self, project: str, session: str, text: str, limit: int) -> list[tuple[str, str]]:
         """Return the ids and lines of rules by meaning, best first."""
@@ -410,11 +402,10 @@ class Worker:
         try:
             drain_while_requested(self._data_dir, self._drainer.drain)
             self._drainer.tidy()
-            may_read = self._drainer.has_unread() and not self._read_thread.is_alive()
         except Exception as error:  # noqa: BLE001
             self._log_failure("drain", error)
             return
-        if may_read and not self._is_over.is_set():
+        if not self._read_thread.is_alive() and not self._is_over.is_set():
             # In a thread of its own: a model may take minutes, and what is said meanwhile is drained.
             self._read_thread = threading.Thread(target=self._read_sessions, name="read", daemon=True)
             self._read_thread.start()
