@@ -230,7 +230,7 @@ def test_what_belongs_to_another_is_left_alone(place, run_worker):
 
 def test_it_tidies_once_a_day(place, monkeypatch):
     calls = []
-    monkeypatch.setattr("alma.hooks.drain.tidy", lambda place, memory: calls.append(place))
+    monkeypatch.setattr(worker, "tidy", lambda place, memory: calls.append(place))
     duties = worker.Drainer(place)
     monkeypatch.setattr(duties, "_open", lambda: None)
     duties.tidy()
