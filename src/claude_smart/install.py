@@ -21,8 +21,8 @@ from typing import Any
 from alma import __version__, jsonc
 from alma.errors import ConfigError
 from alma.files import FileChange, apply_changes, read_content, resolve_link
-from alma.hooks import settings
-from alma.hooks.place import Place, find, own_files
+from alma.hooks import paths
+from alma.hooks.paths import DataDir, find_data_dir, list_own_files
 
 from .desk import Desk, ask_yes, stop_worker
 
@@ -108,8 +108,8 @@ def _choose_model(args: Namespace, setup: Setup) -> str | None:
     """Return "on" or "off" for the model; None where it was answered before or nobody can answer."""
     if args.model is not None:
         return "on" if args.model else "off"
-    given = settings.read(setup.place)
-    is_answered = given.text("model") != settings.DEFAULTS["model"]
+    given = paths.read_settings(setup.place)
+    is_answered = given.text("model") != paths.DEFAULTS["model"]
     if args.yes or args.dry_run or args.json or is_answered or not sys.stdin.isatty():
         return None
     try:
@@ -187,7 +187,7 @@ def _list_differences(change: FileChange) -> list[str]:
 class Setup:
     """What is installed where."""
 
-    place: Place
+    place: DataDir
     claude: Path
     """Claude Code's own folder."""
     python: str
@@ -223,7 +223,7 @@ def find_setup(environ: Mapping[str, str]) -> Setup:
     home = environ.get("USERPROFILE" if os.name == "nt" else "HOME") or os.path.expanduser("~")
     given = environ.get("CLAUDE_CONFIG_DIR")
     claude = os.path.expanduser(given) if given else os.path.join(home, ".claude")
-    return Setup(find(environ), Path(os.path.abspath(claude)), python, plain, packages, plugin)
+    return Setup(find_data_dir(environ), Path(os.path.abspath(claude)), python, plain, packages, plugin)
 
 
 def plan_install(setup: Setup, model: str | None = None) -> Plan:
@@ -311,7 +311,7 @@ def plan_uninstall(setup: Setup, purge: bool = False) -> Plan:
     home, sessions, config = Path(place.home), Path(place.sessions), Path(place.config)
     if purge:
         # Our own files by name: whatever else lies beside them stays.
-        gone += [*(home / name for name in _KEPT), *map(Path, own_files(place))]
+        gone += [*(home / name for name in _KEPT), *map(Path, list_own_files(place))]
     else:
         # Leave to ask the model goes with the plug-in: whoever installs it again is asked again.
         gone.append(Path(place.model_notice))
@@ -343,7 +343,7 @@ def _restore_settings(setup: Setup) -> Iterator[FileChange]:
 # -- doctor
 
 
-def check_plugin(place: Place) -> Iterator[tuple[str, bool, str, str]]:
+def check_plugin(place: DataDir) -> Iterator[tuple[str, bool, str, str]]:
     """Check the installed plug-in: the name of each step, whether it is well, what was found, and what to do."""
     setup = find_setup({**os.environ, "CLAUDE_SMART_HOME": place.home})
     try:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from alma.hooks.locks import held
-from alma.hooks.place import Place
+from alma.files import try_lock as held
+from alma.hooks.paths import DataDir as Place
 
 from .conftest import Person
 

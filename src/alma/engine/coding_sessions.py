@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ..coding.events import Attendance
+from ..coding.session import NOTED, CodingSession, SessionTurn, Signal
 from ..reading.local import LocalReader
 from ..reading.local_rules import find_choice, word_rule
 from ..reading.port import Role, RuleProposal
@@ -24,8 +26,6 @@ from ..types.quoting import quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
 from .admit import clean, make_record
-from .capture.attendance import Attendance
-from .capture.story import Heard, Note, Signal, Story
 from .context import Engine
 from .episodes import Conversation, Said, record
 from .observations import prepare_repairs, record_repairs
@@ -82,7 +82,7 @@ def unmark(engine: Engine, session: str) -> None:
     engine.store.delete([_mark_id(session)])
 
 
-def keep(engine: Engine, story: Story, mark: Mark) -> Kept | None:
+def keep(engine: Engine, story: CodingSession, mark: Mark) -> Kept | None:
     """Take in what the story tells beyond the mark that is held; None when somebody else already did.
 
     `mark` is how far the story goes.
@@ -96,7 +96,7 @@ def keep(engine: Engine, story: Story, mark: Mark) -> Kept | None:
     if turns:
         record(engine, [_make_conversation(story, turns)])
     rules = prepare_rules(engine, teachings(story, since))
-    repairs = prepare_repairs(engine, [one for one in story.fixed if one.offset > since])
+    repairs = prepare_repairs(engine, [one for one in story.repairs if one.offset > since])
 
     def step(tx: Transaction) -> Kept | None:
         if find_start(read_mark(tx, story.session)) != since:
@@ -123,7 +123,7 @@ def keep(engine: Engine, story: Story, mark: Mark) -> Kept | None:
 # -- what was said
 
 
-def _make_conversation(story: Story, turns: Sequence[Any]) -> Conversation:
+def _make_conversation(story: CodingSession, turns: Sequence[Any]) -> Conversation:
     first = next((turn.text for turn in story.turns if turn.speaker == "user"), "")
     said = Provenance(Origin.IMPORT, Trust.LEARNED, source=AGENT)
     return Conversation(
@@ -145,17 +145,20 @@ def _moment(at: float) -> datetime:
 # -- what it teaches
 
 
-def teachings(story: Story, since: int) -> list[Teaching]:
+def teachings(story: CodingSession, since: int) -> list[Teaching]:
     """Return what the events beyond an offset teach, in the order they happened."""
     heard = [one for one in story.heard if one.offset > since]
-    proposals = _READER.find_rules([ReadTurn(Role.USER, one.user) for one in heard])
+    proposals = _READER.find_rules([ReadTurn(Role.USER, one.heard) for one in heard])
     candidates = [(heard[one.turn].offset, make_teaching(one, heard[one.turn], story.session)) for one in proposals]
-    candidates += [(one.offset, _of_note(story, one)) for one in story.notes if one.offset > since]
-    candidates += [(one.offset, _of_signal(story, one)) for one in story.signals if one.offset > since]
+    candidates += [
+        (one.offset, (_of_note if one.name == NOTED else _of_signal)(story, one))
+        for one in story.signals
+        if one.offset > since
+    ]
     return [one for _, one in sorted(candidates, key=lambda pair: pair[0]) if one is not None]
 
 
-def make_teaching(proposal: RuleProposal, heard: Heard, session: str) -> Teaching | None:
+def make_teaching(proposal: RuleProposal, heard: SessionTurn, session: str) -> Teaching | None:
     """Return what a reader's proposal teaches; None where a program spoke.
 
     A proposal is believed at once only if it is sure and a person typed the words.
@@ -164,7 +167,7 @@ def make_teaching(proposal: RuleProposal, heard: Heard, session: str) -> Teachin
         return None
     is_person = heard.attendance is Attendance.PERSON
     return Teaching(
-        id=heard.turn_id,
+        id=heard.id,
         rule=proposal.rule,
         trigger=proposal.trigger,
         why=proposal.reason,
@@ -180,9 +183,9 @@ def make_teaching(proposal: RuleProposal, heard: Heard, session: str) -> Teachin
     )
 
 
-def _of_note(story: Story, note: Note) -> Teaching | None:
+def _of_note(story: CodingSession, note: Signal) -> Teaching | None:
     """A person's explicit note is a rule as written; without words it flags the turn before as a correction."""
-    text = note.text.strip() or note.about.strip()
+    text = note.text.strip() or note.what.strip()
     if note.attendance is Attendance.PROGRAM or not text:
         return None
     proposal = next(iter(_READER.find_rules([ReadTurn(Role.USER, text)])), None)
@@ -205,11 +208,11 @@ def _of_note(story: Story, note: Note) -> Teaching | None:
     )
 
 
-def _attended(story: Story, what: Note | Signal) -> dict[str, Any]:
+def _attended(story: CodingSession, what: Signal) -> dict[str, Any]:
     return {"session": story.session, "attended": what.attendance is Attendance.PERSON}
 
 
-def _of_signal(story: Story, signal: Signal) -> Teaching | None:
+def _of_signal(story: CodingSession, signal: Signal) -> Teaching | None:
     """A refusal or an edit says something was wrong, seldom what: it waits until it comes again."""
     if signal.attendance is Attendance.PROGRAM:
         return None
@@ -262,13 +265,13 @@ def find_swap(change: str) -> tuple[str, str] | None:
 # -- what became of the rules that were shown
 
 
-def _judge_rules(tx: Transaction, story: Story, since: int, taught: Sequence[Taught]) -> dict[str, bool]:
+def _judge_rules(tx: Transaction, story: CodingSession, since: int, taught: Sequence[Taught]) -> dict[str, bool]:
     """Return True for a rule that was followed, False for one that was shown and had to be repeated or was broken."""
     known: dict[str, int] = {}
     """From where on each rule that was shown can be followed: shown as a command starts, it comes too late for that."""
     for shown in story.shown:
         is_late = shown.where == "PreToolUse"
-        started = next((ran.offset for ran in story.ran if ran.offset > shown.offset), 0) if is_late else 0
+        started = next((ran.offset for ran in story.calls if ran.offset > shown.offset), 0) if is_late else 0
         for rule in shown.rules:
             known.setdefault(rule, max(shown.offset, started))
     rules = [one for one in tx.read_stored(sorted(known)) if _is_in_force(one)]
@@ -281,7 +284,7 @@ def _judge_rules(tx: Transaction, story: Story, since: int, taught: Sequence[Tau
         end = next((one for one in ends if one > start and (following is None or one < following)), following)
         if end is None or end <= since:
             continue
-        answer = [ran for ran in story.ran if start < ran.offset <= end]
+        answer = [ran for ran in story.calls if start < ran.offset <= end]
         for one in rules:
             verdicts |= judge_commands([one], [ran.command for ran in answer if ran.offset > known[one.id]])
     verdicts |= {

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..coding.calls import RepairedCommand
 from ..reading.local import LocalReader
 from ..reading.local_repairs import find_programs, names_change, split_command
 from ..reading.port import Repair
@@ -21,7 +22,6 @@ from ..types.quoting import quote_output
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import RuleSource
 from .admit import build, clean, key_of, screen
-from .capture.mends import Fixed
 from .context import Engine
 from .drafts import Draft
 from .erase import make_tombstone
@@ -44,13 +44,13 @@ _ARROW = " → "
 class PreparedRepair:
     """A repair that shows something, and the observation that it would become."""
 
-    repair: Fixed
+    repair: RepairedCommand
     draft: Draft
     is_lasting: bool
     """Whether the output names what was changed, and nothing else was edited in between that may have helped."""
 
 
-def prepare_repairs(engine: Engine, repairs: Sequence[Fixed]) -> list[PreparedRepair]:
+def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[PreparedRepair]:
     """Return the repairs that show something, by the local reader."""
     cases = [Repair(*(redact(text).text for text in (one.failed, one.error, one.worked))) for one in repairs]
     prepared = []
@@ -136,7 +136,7 @@ def dress_observation(body: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def find_repair(tx: Transaction, repair: Fixed) -> Record | None:
+def find_repair(tx: Transaction, repair: RepairedCommand) -> Record | None:
     """Return the observation of a repair, if it is stored."""
     body = clean({"failed": quote_command(repair.failed), "worked": quote_command(repair.worked)})
     return find_observation(tx, key_of(OBSERVATION, AGENT, "", body))

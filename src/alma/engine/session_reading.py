@@ -14,6 +14,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ..coding.calls import RepairedCommand
+from ..coding.events import Attendance
+from ..coding.session import CodingSession, SessionTurn
 from ..ports import Model
 from ..reading.local_rules import find_choice, is_worth_reading
 from ..reading.model import ModelReader
@@ -25,8 +28,6 @@ from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from .admit import clean, key_of, reword
-from .capture.attendance import Attendance
-from .capture.story import Fixed, Heard, Story
 from .coding_sessions import count_followed, make_teaching, read_mark, teachings
 from .context import Engine
 from .observations import explain_observation, find_repair
@@ -112,7 +113,7 @@ def forget_progress(engine: Engine, session: str) -> None:
     engine.store.delete([_progress_id(session)])
 
 
-def queue_session(engine: Engine, story: Story, file: str, since: int, *, is_allowed: bool) -> None:
+def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *, is_allowed: bool) -> None:
     """Note that a session has turns beyond `since` for a model to read; without leave, that it has none.
 
     What was recorded while no model was allowed is never read later.
@@ -152,17 +153,17 @@ def _decode_progress(record: Record) -> Progress:
 class Part:
     """The turns of a session that a model is asked about, from one offset of its journal to another."""
 
-    story: Story
+    story: CodingSession
     since: int
     until: int
-    heard: tuple[Heard, ...]
+    heard: tuple[SessionTurn, ...]
     known: tuple[Known, ...]
-    repairs: tuple[tuple[str, Fixed], ...] = ()
+    repairs: tuple[tuple[str, RepairedCommand], ...] = ()
     """Repaired commands that nobody has explained yet, with the ids of their observations."""
 
     def list_turns(self) -> list[Turn]:
         """Return two turns for each exchange; the person's has the odd index."""
-        pairs = ((Turn(Role.ASSISTANT, clean(one.before)), Turn(Role.USER, clean(one.user))) for one in self.heard)
+        pairs = ((Turn(Role.ASSISTANT, clean(one.before)), Turn(Role.USER, clean(one.heard))) for one in self.heard)
         return [turn for pair in pairs for turn in pair]
 
 
@@ -176,18 +177,18 @@ class Reading:
     """What repaired commands show, by the id of their observation; empty when they show nothing."""
 
 
-def is_candidate(heard: Heard) -> bool:
+def is_candidate(heard: SessionTurn) -> bool:
     """Return whether a turn is a person's own and may teach something."""
     if heard.attendance is not Attendance.PERSON or not heard.is_typed:
         return False
-    return is_worth_reading(heard.user)
+    return is_worth_reading(heard.heard)
 
 
-def collect_part(engine: Engine, story: Story, since: int, until: int) -> Part:
+def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -> Part:
     """Return what a model is asked about: candidate turns, and the rules that are known where they were said."""
     tx = Transaction(engine)
     heard = tuple(one for one in story.heard if since < one.offset <= until and is_candidate(one))[-_MAX_TURNS:]
-    ids = {one.turn_id for one in heard}
+    ids = {one.id for one in heard}
     known = [
         one
         for one in _find_rules(tx)
@@ -198,7 +199,7 @@ def collect_part(engine: Engine, story: Story, since: int, until: int) -> Part:
         and not ids.issuperset(one.body["metadata"].get("sources", [""]))
     ]
     known.sort(key=lambda one: one.status is not Status.ACTIVE)
-    fixed = [one for one in story.fixed if since < one.offset <= until][-_MAX_REPAIRS:]
+    fixed = [one for one in story.repairs if since < one.offset <= until][-_MAX_REPAIRS:]
     observed = ((find_repair(tx, one), one) for one in fixed)
     repairs = {one.id: repair for one, repair in observed if one is not None and "note" not in one.body["metadata"]}
     listed = tuple(Known(one.id, one.body["rule"]) for one in known[:_MAX_KNOWN])
@@ -277,7 +278,7 @@ class _Refinement:
 
     local: Record
     proposal: RuleProposal
-    heard: Heard
+    heard: SessionTurn
     known: Record | None
 
 
@@ -294,15 +295,15 @@ def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts:
     refinements: list[_Refinement] = []
     for proposal in reading.proposals:
         heard = heard_at[proposal.turn]
-        is_first = heard.turn_id not in proposed
-        proposed.add(heard.turn_id)
-        if heard.turn_id in settled or (proposal.known and proposal.known not in rules):
+        is_first = heard.id not in proposed
+        proposed.add(heard.id)
+        if heard.id in settled or (proposal.known and proposal.known not in rules):
             continue
         known = rules.get(proposal.known)
         if known is not None and known.body["rule"] != shown_texts.get(known.id):
             # It was changed since the model was asked.
             known = None
-        own = local.get(heard.turn_id) if is_first else None
+        own = local.get(heard.id) if is_first else None
         if proposal.verdict is Verdict.SAME:
             if known is not None:
                 lessons.append(_repeat_rule(part, known, heard))
@@ -340,7 +341,7 @@ def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts:
 
 def _find_local_rules(part: Part, rules: Iterable[Record]) -> dict[str, Record]:
     """Return by turn the rules that the local reader made of single turns of this part, as nobody has changed them."""
-    turns = {one.turn_id for one in part.heard}
+    turns = {one.id for one in part.heard}
     local = {}
     for one in rules:
         sources = list(one.body["metadata"].get("sources", ()))
@@ -357,7 +358,7 @@ def _find_settled_turns(
 
     In other words, such a rule would come back or stand there twice.
     """
-    turns = {one.turn_id for one in part.heard}
+    turns = {one.id for one in part.heard}
     counted = {
         turn
         for one in _find_rules(tx, (*LIVE, Status.ARCHIVED, Status.SUPERSEDED))
@@ -372,7 +373,7 @@ def _find_settled_turns(
     return counted | {turn for turn, key in keys.items() if key in gone and turn not in local}
 
 
-def _teach_rule(part: Part, proposal: RuleProposal, heard: Heard, known: Record | None) -> Teaching:
+def _teach_rule(part: Part, proposal: RuleProposal, heard: SessionTurn, known: Record | None) -> Teaching:
     prefer, avoid = find_choice(proposal.rule)
     checked = replace(proposal, is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
     lesson = make_teaching(checked, heard, part.story.session)
@@ -381,15 +382,15 @@ def _teach_rule(part: Part, proposal: RuleProposal, heard: Heard, known: Record 
     return replace(lesson, metadata={**lesson.metadata, "reader": "model"}, supersedes=supersedes)
 
 
-def _repeat_rule(part: Part, known: Record, heard: Heard) -> Teaching:
+def _repeat_rule(part: Part, known: Record, heard: SessionTurn) -> Teaching:
     """The known rule in its own words, said once more."""
     return Teaching(
-        id=heard.turn_id,
+        id=heard.id,
         rule=known.body["rule"],
         trigger=known.body["trigger"],
         reach=Reach(known.body["reach"]),
         source=RuleSource.CORRECTION,
-        said=remove_pasted(heard.user),
+        said=remove_pasted(heard.heard),
         session=known.session,
         sure=not weakens_safety(known.body["rule"]),
         at=datetime.fromtimestamp(heard.at, UTC),
@@ -397,9 +398,9 @@ def _repeat_rule(part: Part, known: Record, heard: Heard) -> Teaching:
     )
 
 
-def _suggest_general(part: Part, proposal: RuleProposal, heard: Heard) -> Teaching:
+def _suggest_general(part: Part, proposal: RuleProposal, heard: SessionTurn) -> Teaching:
     return Teaching(
-        id=f"{heard.turn_id}:general",
+        id=f"{heard.id}:general",
         rule=proposal.general,
         reach=Reach.PROJECT,
         source=RuleSource.MODEL,
@@ -455,11 +456,11 @@ def _end_contradicted(tx: Transaction, refinements: Sequence[_Refinement], refin
             supersede_rules(tx, fresh, [held for held in similar if not tx.is_changed(held.id)], named)
 
 
-def _is_sound(proposal: RuleProposal, heard: Heard) -> bool:
+def _is_sound(proposal: RuleProposal, heard: SessionTurn) -> bool:
     """Return whether a proposal may be active at once: in words of the session, and no weaker safety."""
     if weakens_safety(proposal.rule):
         return False
-    said = f"{heard.user} {heard.before}"
+    said = f"{heard.heard} {heard.before}"
     words = stems(proposal.rule)
     telling = {word for word in words if not is_common(word)} or words
     # Scripts without spaces have no words to compare.

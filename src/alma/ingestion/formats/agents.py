@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from ...engine.capture import calls, words
+from ...coding.calls import extract_reason, is_refusal
+from ...coding.prompts import extract_spoken, parse_command, restore_typed
 from ..streams import as_dict, as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
 from .common import Chat, ChatParts, Message, Reading, make_message
 
@@ -82,20 +83,20 @@ def _find_typed(written: str, line: dict[str, Any]) -> str:
     """Return what the person wrote; nothing when the host did."""
     if get_text(get_dict(line, "origin"), "kind") not in ("", "human"):
         return ""
-    command = words.command(words.typed(written))
+    command = parse_command(restore_typed(written))
     if command is not None:
-        return f"/{command.name} {command.words}".strip() if command.worth_keeping else ""
-    return words.spoken(written)
+        return f"/{command.name} {command.words}".strip() if command.is_worth_keeping else ""
+    return extract_spoken(written)
 
 
 def _find_refusal(line: dict[str, Any], result: dict[str, Any]) -> str:
     """Return what a person wrote when they did not allow a call."""
     printed = join_blocks(result.get("content"))
     denied = get_text(line, "toolDenialKind")
-    is_refused = denied == "user-rejected" or (not denied and calls.refused(printed))
+    is_refused = denied == "user-rejected" or (not denied and is_refusal(printed))
     if result.get("is_error") is not True or not is_refused:
         return ""
-    return get_text(line, "userFeedback").strip() or calls.reason(printed)
+    return get_text(line, "userFeedback").strip() or extract_reason(printed)
 
 
 # -- Codex: rollouts of all ages, the stream of `codex exec --json`, and the history of prompts
@@ -281,7 +282,7 @@ def _read_gemini_message(values: dict[str, Any], reading: Reading) -> Message | 
     role = get_text(values, "role", "type")
     is_host = role not in ("user", "gemini", "model", "assistant") or text.strip() == _REPLY
     if role == "user":
-        is_host = bool(_SETUP.match(text) or words.command(text.strip()))
+        is_host = bool(_SETUP.match(text) or parse_command(text.strip()))
     if is_host and text.strip():
         reading.leave_out("lines of the host")
     id = get_text(values, "id") or str(values.get("messageId", ""))

@@ -9,6 +9,7 @@ import sqlite3
 from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import lru_cache
 from heapq import nlargest
@@ -124,6 +125,10 @@ class SQLiteStore:
             numbers = dict(_by_ids(db, "SELECT id, n FROM record", ids))
             found = _read_rows(db, numbers.values())
         return [found[numbers[id]] for id in ids if id in numbers]
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """All that this thread reads inside belongs to one moment."""
+        return self._db.snapshot()
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._db.write() as db:
