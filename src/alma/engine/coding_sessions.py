@@ -114,15 +114,8 @@ def keep(engine: Engine, story: CodingSession, mark: Mark) -> Kept | None:
         observed = record_repairs(tx, story.session, repairs)
         tx.set_marker(_mark_id(story.session), {"value": asdict(mark)}, project="")
         followed = sum(verdicts.values())
-        return Kept(
-            turns=len(turns),
-            taught=tuple(taught),
-            followed=followed,
-            violated=len(verdicts) - followed,
-            project=story.project,
-            session=story.session,
-            observed=tuple(observed),
-        )
+        judged = (followed, len(verdicts) - followed)
+        return Kept(len(turns), tuple(taught), *judged, story.project, story.session, tuple(observed))
 
     return write(engine, step)
 
