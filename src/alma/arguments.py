@@ -13,9 +13,8 @@ from .engine.episodes import Conversation, Said
 from .engine.retrieve.request import Level, Mode, Request
 from .engine.rules import RULE_CHARS, Teaching
 from .errors import ValidationError, unknown
-from .types.ids import new_id
 from .types.kinds import MemoryType, Result
-from .types.record import Origin, Provenance, Trust
+from .types.record import Origin, Provenance, Trust, new_id
 from .types.rules import LASTING, Reach, RuleSource
 
 Given = Mapping[str, Any]

@@ -50,7 +50,7 @@ from .types.slice import MemorySlice
 
 if TYPE_CHECKING:
     from .http.client import RemoteALMA
-    from .types.model import ModelSettings
+    from .types.asking import ModelSettings
 
 M = TypeVar("M", bound=Memory)
 P = ParamSpec("P")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ValidationError
-from ..types.sources import RELAYED, find_source
+from ..types.record import RELAYED, find_source
 from .operation import Operation, Parameter
 from .words import AGENT
 

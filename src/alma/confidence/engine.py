@@ -15,7 +15,7 @@ from ..engine.predict import TaskContext, Trial, forecast, read_task, survey_str
 from ..errors import ValidationError
 from ..text import shorten
 from ..types.kinds import Heuristic, MemoryType
-from ..types.quoting import quote_output
+from ..types.speech import quote_output
 from .types import ConfidenceSignal, OpportunitySignal, Recommendation, RiskSignal
 
 _LEAN = 0.15

@@ -20,9 +20,8 @@ from ..engine.rules import is_old_fix
 from ..text import shorten
 from ..types.kinds import MemoryType, Result, quoted_why
 from ..types.query import Where, visible_users
-from ..types.record import Record, Status
+from ..types.record import QUOTED, Record, Status
 from ..types.rules import EVERYWHERE
-from ..types.sources import QUOTED
 
 _WEIGHED = 10_000
 """So many of each sort are weighed, the newest: some 40 µs each."""

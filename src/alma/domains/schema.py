@@ -14,7 +14,7 @@ from ..engine import validate
 from ..engine.admit import clean
 from ..errors import ValidationError, unknown
 from ..types import times
-from ..types.ids import new_id
+from ..types.record import new_id
 from ..types.scope import plain
 
 T = TypeVar("T")

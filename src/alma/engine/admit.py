@@ -13,10 +13,9 @@ from typing import Any
 from ..errors import ScopeError
 from ..text import fingerprint
 from ..types.evidence import Evidence
-from ..types.ids import new_id
 from ..types.kinds import KINDS
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
 from ..types.scope import MemoryScope
 from ..types.vector import Vector
 from .context import Engine

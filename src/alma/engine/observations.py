@@ -17,9 +17,9 @@ from ..reading.port import Repair
 from ..text import shorten
 from ..types.kinds import MemoryType
 from ..types.query import Where
-from ..types.quoting import quote_output
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import RuleSource
+from ..types.speech import quote_output
 from .admit import build, change, clean, key_of, revise, screen
 from .capture.mends import Fixed
 from .context import Engine

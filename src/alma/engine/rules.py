@@ -16,10 +16,9 @@ from datetime import datetime
 from typing import Any
 
 from ..text import content_words, is_common, shorten, stem
-from ..types.ids import new_id
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
 from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from ..types.vector import Vector
 from .admit import build, change, clean, key_of, revise, screen

@@ -12,7 +12,7 @@ from ..opening import Holder
 from ..ports import Model
 from ..reading.port import Role
 from ..text import digest, shorten
-from ..types.sources import find_source
+from ..types.record import find_source
 from .extractor import extract_conversation, extract_text, find_known_memories
 from .messages import read_messages
 from .types import Extracted, Extraction, Kept

@@ -12,8 +12,7 @@ from ..engine import validate
 from ..errors import NotFoundError, ValidationError
 from ..ports import Clock
 from ..types import times
-from ..types.graph import Direction, Entity, GraphStats, Neighbour, Path, Relationship, Subgraph, Suggestion
-from ..types.names import name_key
+from ..types.graph import Direction, Entity, GraphStats, Neighbour, Path, Relationship, Subgraph, Suggestion, name_key
 from . import checks, walk
 from .likeness import suggest_merges
 from .revision import Revision, merge_entities, remove_source, resolve_entities

@@ -6,8 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ..types.graph import THING, Entity, Suggestion
-from ..types.names import name_key
+from ..types.graph import THING, Entity, Suggestion, name_key
 
 _SHORT_FOR = """abigail abby|alexander alex sasha|alexandra alex sandra|andrew andy drew|anthony tony|barbara barb|
 benjamin ben|catherine cathy kate|charles charlie chuck|christina chris tina|christopher chris|cynthia cindy|

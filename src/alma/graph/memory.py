@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ..errors import StorageError
 from ..types.graph import Direction, Entity, Relationship
-from ..types.ids import new_id
+from ..types.record import new_id
 from .rows import Attempt, Change, EntityFilter, RelationFilter, sort_newest
 
 T = TypeVar("T")

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 
 from ..engine.admit import clean
 from ..errors import NotFoundError, ValidationError
-from ..types.graph import THING, Direction, Entity, Relationship, relationship_id
-from ..types.names import name_key
+from ..types.graph import THING, Direction, Entity, Relationship, name_key, relationship_id
 from .checks import MAX_LIMIT
 from .rows import Change, EntityFilter, Reading, RelationFilter
 

@@ -23,8 +23,7 @@ from ..engine.admit import clean
 from ..errors import ModelOutputError, ModelUnavailableError, OverBudgetError
 from ..files import make_private_folder
 from ..ports import Model
-from ..types.asking import Answer, Prompt
-from ..types.model import Prices
+from ..types.asking import Answer, Prices, Prompt
 from . import schema
 from .budget import NOTHING, Budget, Spent
 

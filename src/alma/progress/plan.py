@@ -40,10 +40,9 @@ from ..engine.transaction import commit
 from ..errors import NotFoundError, ValidationError
 from ..text import fingerprint
 from ..types import times
-from ..types.ids import new_id
 from ..types.kinds import KINDS
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record
+from ..types.record import Origin, Provenance, Record, new_id
 from ..types.record import Status as Standing
 from .types import KIND, OPEN, PAST, Status, Strategy, WorkItem, body_of, item_of
 

@@ -20,8 +20,8 @@ from ..reading.foreground import ask_in_time
 from ..reading.local import LocalReader
 from ..reading.port import Plan, Task
 from ..text import normalise, shorten
-from ..types.ids import new_id
 from ..types.kinds import KINDS
+from ..types.record import new_id
 from ..types.scope import MemoryScope
 from . import codebase
 from .engagement import engagement

@@ -18,8 +18,8 @@ from ..engine.transaction import commit
 from ..engine.view import view
 from ..errors import ValidationError
 from ..opening import Holder
-from ..types.ids import new_id
 from ..types.kinds import Outcome, Result
+from ..types.record import new_id
 from ..types.slice import MemorySlice
 from . import records
 from .scopes import Place, check_id, check_ids, choose_tenant, for_tenant, widen_engine

@@ -9,8 +9,8 @@ from typing import Any
 from ...text import fingerprint, shorten
 from ...types.kinds import KINDS, MemoryType
 from ...types.query import Where
-from ...types.quoting import quote_output
 from ...types.record import Origin, Provenance, Record, Status, Trust
+from ...types.speech import quote_output
 from ..admit import build, change
 from ..context import Engine
 from ..drafts import Draft
