@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..reading.local import LocalReader
-from ..reading.local_repairs import find_programs, names_change, split_command
+from ..reading.local import LocalReader, find_programs, names_change, split_command
 from ..reading.port import Repair
 from ..text import shorten
 from ..types.kinds import MemoryType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...reading.local_repairs import is_same_attempt
+from ...reading.local import is_same_attempt
 from .calls import Call
 from .events import Event
 from .words import cut
