@@ -54,8 +54,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trust_register": {"errors", "git_index"},
     "git_index": set(),
     "stores": {"forks", "files", "ports", "types", "errors"},
-    "retry_after": set(),
-    "embedders": {"forks", "retry_after", "ports", "types", "errors"},
+    "retry": set(),
+    "embedders": {"forks", "retry", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
     "engine": {"forks", "text", "reading", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
@@ -96,7 +96,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": BELOW_APP,
     "doctor": BELOW_APP | {"app"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
-    "models": {"engine", "ports", "types", "errors", "files", "retry_after"},
+    "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
     "hooks": {"app", "config", "core", "engine", "models", "ports", "types", "errors"},
     "api": FEATURES | {"app", "models", "core", "engine", "ports", "types", "errors"},
