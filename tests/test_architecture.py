@@ -54,8 +54,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trust_register": {"errors", "git_index"},
     "git_index": set(),
     "stores": {"forks", "files", "ports", "types", "errors"},
-    "retry_after": set(),
-    "embedders": {"forks", "retry_after", "ports", "types", "errors"},
+    "retry": set(),
+    "embedders": {"forks", "retry", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
     # From records to the values of features.
     "codec": {"types"},
@@ -127,7 +127,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": BELOW_APP,
     "doctor": BELOW_APP | {"app"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
-    "models": {"engine", "ports", "types", "errors", "files", "retry_after"},
+    "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
     "hooks": {"app", "coding", "config", "core", "engine", "models", "ports", "types", "errors"},
     "api": FEATURES

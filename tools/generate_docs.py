@@ -22,7 +22,7 @@ from alma.config import Config
 from alma.engine.settings import Settings, Weights
 from alma.operations import Operation, Parameter
 from alma.types import MemoryScope, kinds
-from alma.types.model import Limits, ModelSettings, Prices
+from alma.types.asking import Limits, ModelSettings, Prices
 
 ROOT = Path(__file__).parent.parent
 PAGES = (

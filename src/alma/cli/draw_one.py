@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ..schema import plain, type_of
 from ..types.kinds import Episode, Memory, MemoryType, Turn
-from ..types.quoting import quote_output
 from ..types.record import Provenance, Record
+from ..types.speech import quote_output
 from .marks import STYLES, belief, fit, moment, sentence
 from .shapes import Column, Line, Shape, line, stacked, table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
-from ..types.quoting import quote_output
+from ..types.speech import quote_output
 
 STYLES = {
     "heuristic": "green",

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from alma import __version__
 
-from ..types.sources import SOURCES
+from ..types.record import SOURCES
 from .listed import COMMANDS
 from .output import Output
 
