@@ -107,7 +107,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "http": {
         *("listening", "connections", "files", "trust_register", "api", "app", "config", "core", "types", "errors"),
     },
-    "cli": {"mcp", "http", "api", "app", "config", "core", "doctor", "files", "trust_register", "types", "errors"},
+    # What a person may ask of a memory's inside.
+    "inspection": {"core", "engine", "types", "errors"},
+    "cli": {
+        *("mcp", "http", "api", "app", "config", "core", "doctor", "inspection"),
+        *("files", "text", "trust_register", "types", "errors"),
+    },
 }
 # The engine's steps run one way: nothing later calls anything earlier.
 STANDARD_ONLY = {"types", "errors", "forks"}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from alma import ALMA, errors
 from alma.api import Parameter
-from alma.cli.parser import build_parser
+from alma.cli.table import build_parser
 from alma.config import Config
 from alma.engine.settings import Settings, Weights
 from alma.types import MemoryScope, kinds
