@@ -11,10 +11,9 @@ from alma import __version__
 from ..core import ALMA
 from ..engine import edit, transaction, validate
 from ..engine.judge import FeedbackReport
-from ..engine.retrieve import find as finding
-from ..engine.retrieve import why as explaining
+from ..engine.retrieve.explain import Why, explain_retrieval
+from ..engine.retrieve.pipeline import find_memories
 from ..engine.retrieve.request import Request
-from ..engine.retrieve.why import Why
 from ..engine.stats import Stats
 from ..engine.upkeep import reconcile as reconciling
 from ..engine.upkeep.reconcile import Reconciled as Reconciled
@@ -340,7 +339,7 @@ def search(
         users=None if user_id is None else visible_users(validate.name("user_id", user_id)),
         statuses=None if status is None else {validate.choice("status", status, Status)},
     )
-    hits = finding.find(engine, validate.text("query", query), where, validate.whole("limit", limit, 1, 1000))
+    hits = find_memories(engine, validate.text("query", query), where, validate.whole("limit", limit, 1, 1000))
     now = engine.clock()
     return [Match(view(one.record, now), round(one.score, 4), one.explanation.reason) for one in hits]
 
@@ -364,7 +363,7 @@ def explain(
         agent=alma.engine.agent(validate.name("agent", agent)),
         user=None if user_id is None else validate.name("user_id", user_id),
     )
-    return explaining.why(alma.engine, record, request)
+    return explain_retrieval(alma.engine, record, request)
 
 
 @operation(Effect.READS, "get")

@@ -422,17 +422,17 @@ def _set_exact(stream: IO[str], encoding: str) -> None:
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
-    from ..http import serving
+    from ..http import server
 
-    serving.add_arguments(parser)
+    server.add_arguments(parser)
 
 
 @command("serve", add_arguments=add_serve_arguments, own_log=True)
 def serve(call: Call) -> int:
     """Serve the memory over HTTP, on this machine unless told otherwise."""
-    from ..http import serving
+    from ..http import server
 
-    serving.serve(serving.read_options(call.args, call.args.config))
+    server.serve(server.read_options(call.args, call.args.config))
     return 0
 
 

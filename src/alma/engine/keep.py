@@ -12,6 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ..coding.calls import ToolCall
+from ..coding.events import Attendance
+from ..coding.session import NOTED, CodingSession, SessionTurn, ShownRules, Signal
 from ..reading.local import LocalReader
 from ..reading.local_rules import find_choice, word_rule
 from ..reading.port import Role, RuleProposal
@@ -22,8 +25,6 @@ from ..types.quoting import quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
 from .admit import build, clean, make_marker
-from .capture.attendance import Attendance
-from .capture.story import Heard, Note, Ran, Shown, Signal, Story
 from .context import Engine
 from .distil import edits
 from .drafts import Draft
@@ -78,7 +79,7 @@ def _make_mark(engine: Engine, session: str, mark: Mark) -> Record:
     return make_marker(engine, _mark_id(session), {"value": asdict(mark)}, held, project="")
 
 
-def keep(engine: Engine, story: Story, mark: Mark) -> Kept | None:
+def keep(engine: Engine, story: CodingSession, mark: Mark) -> Kept | None:
     """Take in what the story tells beyond the mark that is held; None when somebody else already did.
 
     `mark` is how far the story goes.
@@ -88,7 +89,7 @@ def keep(engine: Engine, story: Story, mark: Mark) -> Kept | None:
     if turns:
         record(engine, [_conversation(story, turns)])
     taught = teaching(engine, teachings(story, since))
-    repairs = [one for one in story.fixed if one.offset > since]
+    repairs = [one for one in story.repairs if one.offset > since]
 
     def attempt() -> tuple[Kept | None, list[Record]]:
         held = mark_of(engine, story.session)
@@ -123,7 +124,7 @@ def _one_step(changed: Mapping[str, Record], record: Record) -> Record:
 # -- what was said
 
 
-def _conversation(story: Story, turns: Sequence[Any]) -> Conversation:
+def _conversation(story: CodingSession, turns: Sequence[Any]) -> Conversation:
     first = next((turn.text for turn in story.turns if turn.speaker == "user"), "")
     said = Provenance(Origin.IMPORT, Trust.LEARNED, source=AGENT)
     return Conversation(
@@ -145,17 +146,20 @@ def _moment(at: float) -> datetime:
 # -- what it teaches
 
 
-def teachings(story: Story, since: int) -> list[Teaching]:
+def teachings(story: CodingSession, since: int) -> list[Teaching]:
     """Return what the events beyond an offset teach, in the order they happened."""
     heard = [one for one in story.heard if one.offset > since]
-    proposals = _READER.find_rules([ReadTurn(Role.USER, one.user) for one in heard])
+    proposals = _READER.find_rules([ReadTurn(Role.USER, one.heard) for one in heard])
     candidates = [(heard[one.turn].offset, make_teaching(one, heard[one.turn], story.session)) for one in proposals]
-    candidates += [(one.offset, _of_note(story, one)) for one in story.notes if one.offset > since]
-    candidates += [(one.offset, _of_signal(story, one)) for one in story.signals if one.offset > since]
+    candidates += [
+        (one.offset, (_of_note if one.name == NOTED else _of_signal)(story, one))
+        for one in story.signals
+        if one.offset > since
+    ]
     return [one for _, one in sorted(candidates, key=lambda pair: pair[0]) if one is not None]
 
 
-def make_teaching(proposal: RuleProposal, heard: Heard, session: str) -> Teaching | None:
+def make_teaching(proposal: RuleProposal, heard: SessionTurn, session: str) -> Teaching | None:
     """Return what a reader's proposal teaches; None where a program spoke.
 
     A proposal is believed at once only if it is sure and a person typed the words.
@@ -164,7 +168,7 @@ def make_teaching(proposal: RuleProposal, heard: Heard, session: str) -> Teachin
         return None
     is_person = heard.attendance is Attendance.PERSON
     return Teaching(
-        id=heard.turn_id,
+        id=heard.id,
         rule=proposal.rule,
         trigger=proposal.trigger,
         why=proposal.reason,
@@ -180,9 +184,9 @@ def make_teaching(proposal: RuleProposal, heard: Heard, session: str) -> Teachin
     )
 
 
-def _of_note(story: Story, note: Note) -> Teaching | None:
+def _of_note(story: CodingSession, note: Signal) -> Teaching | None:
     """A person's explicit note is a rule as written; without words it flags the turn before as a correction."""
-    text = note.text.strip() or note.about.strip()
+    text = note.text.strip() or note.what.strip()
     if note.attendance is Attendance.PROGRAM or not text:
         return None
     proposal = next(iter(_READER.find_rules([ReadTurn(Role.USER, text)])), None)
@@ -205,11 +209,11 @@ def _of_note(story: Story, note: Note) -> Teaching | None:
     )
 
 
-def _attended(story: Story, what: Note | Signal) -> dict[str, Any]:
+def _attended(story: CodingSession, what: Signal) -> dict[str, Any]:
     return {"session": story.session, "attended": what.attendance is Attendance.PERSON}
 
 
-def _of_signal(story: Story, signal: Signal) -> Teaching | None:
+def _of_signal(story: CodingSession, signal: Signal) -> Teaching | None:
     """A refusal or an edit says something was wrong, seldom what: it waits until it comes again."""
     if signal.attendance is Attendance.PROGRAM:
         return None
@@ -227,7 +231,7 @@ def _of_signal(story: Story, signal: Signal) -> Teaching | None:
     return replace(made, trigger=trigger, prefer=(found.new,), avoid=(found.old,))
 
 
-def _waiting(story: Story, signal: Signal, rule: str, source: RuleSource, why: str = "") -> Teaching:
+def _waiting(story: CodingSession, signal: Signal, rule: str, source: RuleSource, why: str = "") -> Teaching:
     return Teaching(
         id=signal.id,
         rule=rule,
@@ -245,7 +249,7 @@ def _waiting(story: Story, signal: Signal, rule: str, source: RuleSource, why: s
 # -- what became of the rules that were shown
 
 
-def _found(engine: Engine, story: Story, since: int, made: Sequence[Taught]) -> dict[str, bool]:
+def _found(engine: Engine, story: CodingSession, since: int, made: Sequence[Taught]) -> dict[str, bool]:
     """True for a rule that was followed, False for one that was shown and had to be repeated or was broken."""
     found: dict[str, bool] = {}
     known = _known_from(story)
@@ -262,18 +266,18 @@ def _found(engine: Engine, story: Story, since: int, made: Sequence[Taught]) -> 
     return found
 
 
-def _known_from(story: Story) -> dict[str, int]:
+def _known_from(story: CodingSession) -> dict[str, int]:
     """From where on each rule that was shown can be followed: told as a command starts, it comes too late for that."""
     known: dict[str, int] = {}
     for shown in story.shown:
         late = shown.where == "PreToolUse"
-        started = next((ran.offset for ran in story.ran if ran.offset > shown.offset), 0) if late else 0
+        started = next((ran.offset for ran in story.calls if ran.offset > shown.offset), 0) if late else 0
         for rule in shown.rules:
             known.setdefault(rule, max(shown.offset, started))
     return known
 
 
-def _answers(story: Story, since: int) -> list[list[Ran]]:
+def _answers(story: CodingSession, since: int) -> list[list[ToolCall]]:
     """What was run in answer to each person's turn, where the answer ends beyond the offset."""
     starts = [one.offset for one in story.heard]
     ends = [turn.offset for turn in story.turns if turn.speaker == "assistant"]
@@ -282,7 +286,7 @@ def _answers(story: Story, since: int) -> list[list[Ran]]:
         following = starts[place + 1] if place + 1 < len(starts) else None
         end = next((one for one in ends if one > start and (following is None or one < following)), following)
         if end is not None and end > since:
-            answers.append([ran for ran in story.ran if start < ran.offset <= end])
+            answers.append([ran for ran in story.calls if start < ran.offset <= end])
     return answers
 
 
@@ -290,7 +294,7 @@ def _rules(engine: Engine, ids: Sequence[str]) -> list[Record]:
     return [one for one in engine.store.get(ids) if one.kind == MemoryType.RULE and one.status is Status.ACTIVE]
 
 
-def _retrieval(engine: Engine, story: Story, shown: Shown) -> Record:
+def _retrieval(engine: Engine, story: CodingSession, shown: ShownRules) -> Record:
     body = clean({"task": shorten(clean(shown.text), _TASK_CHARS), "mode": f"hook:{shown.where}"}) | {
         "shown": list(shown.rules)
     }

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..coding.calls import RepairedCommand
 from ..reading.local import LocalReader
 from ..reading.local_repairs import find_programs, names_change, split_command
 from ..reading.port import Repair
@@ -21,7 +22,6 @@ from ..types.quoting import quote_output
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import RuleSource
 from .admit import build, change, clean, key_of, revise, screen
-from .capture.mends import Fixed
 from .context import Engine
 from .drafts import Draft
 from .inject.escape import escape, suspicious
@@ -40,7 +40,7 @@ _ARROW = " → "
 """Between the two commands in `said` of a rule that an earlier version made of a repair."""
 
 
-def observe_repairs(engine: Engine, session: str, repairs: Iterable[Fixed]) -> list[Record]:
+def observe_repairs(engine: Engine, session: str, repairs: Iterable[RepairedCommand]) -> list[Record]:
     """Return the observations to store for these repairs, counted on from those that are stored."""
     changed: dict[str, Record] = {}
     repairs = list(repairs)
@@ -86,7 +86,7 @@ def find_observation(engine: Engine, key: str) -> Record | None:
     return next(iter(engine.store.scan(where, 1)), None)
 
 
-def count_repair(record: Record, repair: Fixed, session: str, *, lasting: bool) -> Record | None:
+def count_repair(record: Record, repair: RepairedCommand, session: str, *, lasting: bool) -> Record | None:
     """Return the observation with one more repair counted; None when this one was counted before."""
     metadata = dict(record.body["metadata"])
     source = ":".join(repair.ids)
@@ -129,7 +129,7 @@ def dress_observation(body: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def find_repair(engine: Engine, repair: Fixed) -> Record | None:
+def find_repair(engine: Engine, repair: RepairedCommand) -> Record | None:
     """Return the observation of a repair, if it is stored."""
     body = clean({"failed": quote_command(repair.failed), "worked": quote_command(repair.worked)})
     return find_observation(engine, key_of(OBSERVATION, AGENT, "", body))

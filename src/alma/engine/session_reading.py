@@ -14,6 +14,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ..coding.calls import RepairedCommand
+from ..coding.events import Attendance
+from ..coding.session import CodingSession, SessionTurn
 from ..ports import Model
 from ..reading.local_rules import find_choice, is_worth_reading
 from ..reading.model import ModelReader
@@ -25,8 +28,6 @@ from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from .admit import change, clean, key_of, make_marker, revise, rewrite
-from .capture.attendance import Attendance
-from .capture.story import Fixed, Heard, Story
 from .context import Engine
 from .follow import judged
 from .keep import make_teaching, mark_of, teachings
@@ -98,7 +99,7 @@ def forget_progress(engine: Engine, session: str) -> None:
     engine.store.delete([_progress_id(session)])
 
 
-def queue_session(engine: Engine, story: Story, file: str, since: int, *, is_allowed: bool) -> None:
+def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *, is_allowed: bool) -> None:
     """Note that a session has turns beyond `since` for a model to read; without leave, that it has none.
 
     What was recorded while no model was allowed is never read later.
@@ -147,17 +148,17 @@ def _decode_progress(record: Record) -> Progress:
 class Part:
     """The turns of a session that a model is asked about, from one offset of its journal to another."""
 
-    story: Story
+    story: CodingSession
     since: int
     until: int
-    heard: tuple[Heard, ...]
+    heard: tuple[SessionTurn, ...]
     known: tuple[Known, ...]
-    repairs: tuple[tuple[str, Fixed], ...] = ()
+    repairs: tuple[tuple[str, RepairedCommand], ...] = ()
     """Repaired commands that nobody has explained yet, with the ids of their observations."""
 
     def list_turns(self) -> list[Turn]:
         """Return two turns for each exchange; the person's has the odd index."""
-        pairs = ((Turn(Role.ASSISTANT, clean(one.before)), Turn(Role.USER, clean(one.user))) for one in self.heard)
+        pairs = ((Turn(Role.ASSISTANT, clean(one.before)), Turn(Role.USER, clean(one.heard))) for one in self.heard)
         return [turn for pair in pairs for turn in pair]
 
 
@@ -171,17 +172,17 @@ class Reading:
     """What repaired commands show, by the id of their observation; empty when they show nothing."""
 
 
-def is_candidate(heard: Heard) -> bool:
+def is_candidate(heard: SessionTurn) -> bool:
     """Return whether a turn is a person's own and may teach something."""
     if heard.attendance is not Attendance.PERSON or not heard.is_typed:
         return False
-    return is_worth_reading(heard.user)
+    return is_worth_reading(heard.heard)
 
 
-def collect_part(engine: Engine, story: Story, since: int, until: int) -> Part:
+def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -> Part:
     """Return what a model is asked about: candidate turns, and the rules that are known where they were said."""
     heard = tuple(one for one in story.heard if since < one.offset <= until and is_candidate(one))[-_MAX_TURNS:]
-    ids = {one.turn_id for one in heard}
+    ids = {one.id for one in heard}
     known = [
         one
         for one in _find_rules(engine)
@@ -192,7 +193,7 @@ def collect_part(engine: Engine, story: Story, since: int, until: int) -> Part:
         and not ids.issuperset(one.body["metadata"].get("sources", [""]))
     ]
     known.sort(key=lambda one: one.status is not Status.ACTIVE)
-    fixed = [one for one in story.fixed if since < one.offset <= until][-_MAX_REPAIRS:]
+    fixed = [one for one in story.repairs if since < one.offset <= until][-_MAX_REPAIRS:]
     observed = ((find_repair(engine, one), one) for one in fixed)
     repairs = {one.id: repair for one, repair in observed if one is not None and "note" not in one.body["metadata"]}
     listed = tuple(Known(one.id, one.body["rule"]) for one in known[:_MAX_KNOWN])
@@ -280,7 +281,7 @@ class _Changes:
     def __init__(self, engine: Engine, part: Part) -> None:
         self._engine = engine
         self._part = part
-        self._turns = {one.turn_id for one in part.heard}
+        self._turns = {one.id for one in part.heard}
         self._heard = {2 * index + 1: one for index, one in enumerate(part.heard)}
         self._rules = {one.id: one for one in _find_rules(engine)}
         self._shown_texts = {one.id: one.text for one in part.known}
@@ -293,12 +294,12 @@ class _Changes:
 
     def take_proposal(self, proposal: RuleProposal) -> None:
         heard = self._heard[proposal.turn]
-        is_first = heard.turn_id not in self._proposed
-        self._proposed.add(heard.turn_id)
-        if heard.turn_id in self._settled or (proposal.known and proposal.known not in self._rules):
+        is_first = heard.id not in self._proposed
+        self._proposed.add(heard.id)
+        if heard.id in self._settled or (proposal.known and proposal.known not in self._rules):
             return
         known = self._find_known(proposal)
-        local = self._local.get(heard.turn_id) if is_first else None
+        local = self._local.get(heard.id) if is_first else None
         if proposal.verdict is Verdict.SAME:
             if known is not None:
                 self._teachings.append(self._repeat_rule(known, heard))
@@ -359,7 +360,7 @@ class _Changes:
         known = self._rules.get(proposal.known)
         return known if known is not None and known.body["rule"] == self._shown_texts.get(known.id) else None
 
-    def _teach_rule(self, proposal: RuleProposal, heard: Heard, known: Record | None) -> Teaching:
+    def _teach_rule(self, proposal: RuleProposal, heard: SessionTurn, known: Record | None) -> Teaching:
         prefer, avoid = find_choice(proposal.rule)
         checked = replace(proposal, is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
         lesson = make_teaching(checked, heard, self._part.story.session)
@@ -367,15 +368,15 @@ class _Changes:
         supersedes = (known.id,) if known is not None else ()
         return replace(lesson, metadata={**lesson.metadata, "reader": "model"}, supersedes=supersedes)
 
-    def _repeat_rule(self, known: Record, heard: Heard) -> Teaching:
+    def _repeat_rule(self, known: Record, heard: SessionTurn) -> Teaching:
         """The known rule in its own words, said once more."""
         return Teaching(
-            id=heard.turn_id,
+            id=heard.id,
             rule=known.body["rule"],
             trigger=known.body["trigger"],
             reach=Reach(known.body["reach"]),
             source=RuleSource.CORRECTION,
-            said=remove_pasted(heard.user),
+            said=remove_pasted(heard.heard),
             session=known.session,
             sure=not weakens_safety(known.body["rule"]),
             at=datetime.fromtimestamp(heard.at, UTC),
@@ -390,9 +391,9 @@ class _Changes:
             fresh = revise(self._engine, local, status=Status.SUPERSEDED, superseded_by=known.id)
             self._updates[local.id] = (fresh, line)
 
-    def _suggest_general(self, proposal: RuleProposal, heard: Heard) -> Teaching:
+    def _suggest_general(self, proposal: RuleProposal, heard: SessionTurn) -> Teaching:
         return Teaching(
-            id=f"{heard.turn_id}:general",
+            id=f"{heard.id}:general",
             rule=proposal.general,
             reach=Reach.PROJECT,
             source=RuleSource.MODEL,
@@ -403,7 +404,7 @@ class _Changes:
             metadata={"session": self._part.story.session, "attended": True, "reader": "model"},
         )
 
-    def _refine_rule(self, local: Record, proposal: RuleProposal, heard: Heard, known: Record | None) -> None:
+    def _refine_rule(self, local: Record, proposal: RuleProposal, heard: SessionTurn, known: Record | None) -> None:
         """Take the model's words for a local rule. They never turn it round, and never widen an active one."""
         from .rule_pairs import contradicts
 
@@ -450,11 +451,11 @@ class _Changes:
                 changed[record.id] = replace(counted, version=changed[record.id].version)
 
 
-def _is_sound(proposal: RuleProposal, heard: Heard) -> bool:
+def _is_sound(proposal: RuleProposal, heard: SessionTurn) -> bool:
     """Return whether a proposal may be active at once: in words of the session, and no weaker safety."""
     if weakens_safety(proposal.rule):
         return False
-    said = f"{heard.user} {heard.before}"
+    said = f"{heard.heard} {heard.before}"
     words = stems(proposal.rule)
     telling = {word for word in words if not is_common(word)} or words
     # Scripts without spaces have no words to compare.

@@ -32,6 +32,7 @@ class Transaction:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._read: dict[str, Record] = {}
+        self._absent: set[str] = set()
         self._changed: dict[str, Record] = {}
 
     @property
@@ -42,9 +43,11 @@ class Transaction:
     def get(self, ids: Iterable[str]) -> list[Record]:
         """Return the records with these ids, in that order; those that do not exist are left out."""
         wanted = list(dict.fromkeys(ids))
-        missing = [id for id in wanted if id not in self._read and id not in self._changed]
+        missing = [id for id in wanted if id not in self._read and id not in self._changed and id not in self._absent]
         for record in self.engine.store.get(missing) if missing else ():
             self._read[record.id] = record
+        # What was not there stays so for this transaction: if another writer adds it, the put fails and is tried again.
+        self._absent.update(id for id in missing if id not in self._read)
         found = (self._changed.get(id) or self._read.get(id) for id in wanted)
         return [record for record in found if record is not None]
 

@@ -64,6 +64,8 @@ class Database:
         self._pid = os.getpid()
         self._stamp: Stamp = (0,)
         self._second_stamp: Stamp = (0,)
+        self._snapshot: sqlite3.Connection | None = None
+        """The connection of the thread that has `_reading`, while it reads a snapshot."""
         self._finalizers: dict[int, weakref.finalize[..., Database]] = {}
         self._mode = ""
         self.openings = 0
@@ -76,6 +78,9 @@ class Database:
     def read(self) -> Iterator[sqlite3.Connection]:
         """All that is read inside belongs to one moment."""
         with self._reading, self.translated():
+            if self._snapshot is not None:
+                yield self._snapshot
+                return
             is_free = self._lock.acquire(blocking=False)
             try:
                 with _transaction(self._open() if is_free else self._open_second(), "BEGIN") as db:
@@ -83,6 +88,16 @@ class Database:
             finally:
                 if is_free:
                     self._lock.release()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All that this thread reads inside belongs to one moment. A snapshot inside another is part of it."""
+        with self.read() as db:
+            outer, self._snapshot = self._snapshot, db
+            try:
+                yield
+            finally:
+                self._snapshot = outer
 
     @contextmanager
     def write(self, *, passing: bool = False) -> Iterator[sqlite3.Connection]:
@@ -147,7 +162,7 @@ class Database:
             self._pid = os.getpid()
             # Still open only when the thread that forked was in the middle of a transaction, as a signal handler is.
             _left_to_parents.extend(db for db in (self._connection, self._second) if db is not None)
-            self._connection = self._second = None
+            self._connection = self._second = self._snapshot = None
         self._lock.release()
         self._reading.release()
 
