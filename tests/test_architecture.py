@@ -153,21 +153,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("listening", "connections", "files", "trust_register", "api", "app", "config", "core", "types", "errors"),
         *("operations", "schema", "remote", "callers", "projects"),
     },
+    # What a person may ask of a memory's inside.
+    "inspection": {"core", "engine", "types", "errors"},
     "cli": {
-        "transfer",
-        "mcp",
-        "http",
-        "api",
-        "operations",
-        "schema",
-        "app",
-        "config",
-        "core",
-        "doctor",
-        "files",
-        "trust_register",
-        "types",
-        "errors",
+        *("mcp", "http", "api", "operations", "schema", "transfer", "app", "config", "core", "doctor", "inspection"),
+        *("files", "text", "trust_register", "types", "errors"),
     },
 }
 # The engine's steps run one way: nothing later calls anything earlier.
