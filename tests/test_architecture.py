@@ -54,8 +54,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trust_register": {"errors", "git_index"},
     "git_index": set(),
     "stores": {"forks", "files", "ports", "types", "errors"},
-    "retry_after": set(),
-    "embedders": {"forks", "retry_after", "ports", "types", "errors"},
+    "retry": set(),
+    "embedders": {"forks", "retry", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
     # From records to the values of features.
     "codec": {"types"},
@@ -127,7 +127,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": BELOW_APP,
     "doctor": BELOW_APP | {"app"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
-    "models": {"engine", "ports", "types", "errors", "files", "retry_after"},
+    "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
     "hooks": {"app", "coding", "config", "core", "engine", "models", "ports", "types", "errors"},
     "api": FEATURES
@@ -153,21 +153,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("listening", "connections", "files", "trust_register", "api", "app", "config", "core", "types", "errors"),
         *("operations", "schema", "remote", "callers", "projects"),
     },
+    # What a person may ask of a memory's inside.
+    "inspection": {"core", "engine", "types", "errors"},
     "cli": {
-        "transfer",
-        "mcp",
-        "http",
-        "api",
-        "operations",
-        "schema",
-        "app",
-        "config",
-        "core",
-        "doctor",
-        "files",
-        "trust_register",
-        "types",
-        "errors",
+        *("mcp", "http", "api", "operations", "schema", "transfer", "app", "config", "core", "doctor", "inspection"),
+        *("files", "text", "trust_register", "types", "errors"),
     },
 }
 # The engine's steps run one way: nothing later calls anything earlier.

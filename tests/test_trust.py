@@ -77,7 +77,7 @@ def write_config(folder: Path, line: str) -> Path:
 
 
 def serve_http() -> None:
-    from alma.http.serving import Options, serve
+    from alma.http.server import Options, serve
 
     serve(Options(port=0))
 

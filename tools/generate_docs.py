@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Union, get_args, get_origin
 
 from alma import ALMA, errors
-from alma.cli.parser import build_parser
+from alma.cli.table import build_parser
 from alma.config import Config
 from alma.engine.settings import Settings, Weights
 from alma.operations import Operation, Parameter
 from alma.types import MemoryScope, kinds
-from alma.types.model import Limits, ModelSettings, Prices
+from alma.types.asking import Limits, ModelSettings, Prices
 
 ROOT = Path(__file__).parent.parent
 PAGES = (

@@ -15,7 +15,7 @@ from typing import Any
 from .errors import ScopeError, ValidationError
 from .operations import Operation, Parameter
 from .rulefiles import is_rule_file
-from .types.sources import RELAYED, find_source
+from .types.record import RELAYED, find_source
 from .words import AGENT
 
 _NO_ROOTS = "this server may use no files; start it with --root FOLDER"

@@ -37,7 +37,6 @@ from .operations import OPERATIONS, About, Effect, Group, describe_methods
 from .ports import Clock, Embedder, Model, Store
 from .schema import TYPES
 from .types import times
-from .types.ids import new_id
 from .types.kinds import (
     MEMORY_KINDS,
     AntiPattern,
@@ -54,14 +53,14 @@ from .types.kinds import (
     UserPreference,
 )
 from .types.query import Where, visible_users
-from .types.record import Origin, Provenance, Record, Status, Trust
+from .types.record import Origin, Provenance, Record, Status, Trust, new_id
 from .types.rules import EVERYWHERE, Reach, RuleSource
 from .types.scope import MemoryScope, Scopes
 from .types.slice import MemorySlice
 
 if TYPE_CHECKING:
     from .remote import RemoteALMA
-    from .types.model import ModelSettings
+    from .types.asking import ModelSettings
 
 M = TypeVar("M", bound=Memory)
 P = ParamSpec("P")

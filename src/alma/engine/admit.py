@@ -12,9 +12,8 @@ from typing import Any
 
 from ..errors import ScopeError
 from ..text import fingerprint
-from ..types.ids import new_id
 from ..types.kinds import KINDS
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
 from ..types.vector import Vector
 from .context import Engine
 from .drafts import Draft
@@ -26,19 +25,16 @@ def clean(value: Any) -> Any:
     """The same JSON value with every secret taken out."""
     if isinstance(value, str):
         return _clean_short(value) if len(value) < _SHORT else _clean_text(value)
-    if isinstance(value, Mapping):
-        return {clean(name): _clean_named(str(name), item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [clean(item) for item in value]
-    return value
-
-
-def _clean_named(name: str, value: Any) -> Any:
-    """`{"password": "hunter2"}` gives itself away only by both together."""
-    if not isinstance(value, str):
-        return clean(value)
-    told = _clean_text(f"{name}={value}")
-    return told.removeprefix(f"{name}=") if told.startswith(f"{name}=") else clean(value)
+    if not isinstance(value, Mapping):
+        return value
+    cleaned = {}
+    for name, item in value.items():
+        # `{"password": "hunter2"}` gives itself away only by both together.
+        named = _clean_text(f"{name}={item}") if isinstance(item, str) else ""
+        cleaned[clean(name)] = named[len(f"{name}=") :] if named.startswith(f"{name}=") else clean(item)
+    return cleaned
 
 
 def _clean_text(text: str) -> str:

@@ -22,9 +22,9 @@ from ..reading.port import Role, RuleProposal
 from ..reading.port import Turn as ReadTurn
 from ..text import digest, shorten
 from ..types.kinds import MemoryType
-from ..types.quoting import quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
+from ..types.speech import quote_output
 from .admit import clean, make_record
 from .context import Engine
 from .episodes import Conversation, Said, record
@@ -114,15 +114,8 @@ def keep(engine: Engine, story: CodingSession, mark: Mark) -> Kept | None:
         observed = record_repairs(tx, story.session, repairs)
         tx.set_marker(_mark_id(story.session), {"value": asdict(mark)}, project="")
         followed = sum(verdicts.values())
-        return Kept(
-            turns=len(turns),
-            taught=tuple(taught),
-            followed=followed,
-            violated=len(verdicts) - followed,
-            project=story.project,
-            session=story.session,
-            observed=tuple(observed),
-        )
+        judged = (followed, len(verdicts) - followed)
+        return Kept(len(turns), tuple(taught), *judged, story.project, story.session, tuple(observed))
 
     return write(engine, step)
 

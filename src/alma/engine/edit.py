@@ -70,50 +70,42 @@ def update(
     editor: Provenance,
 ) -> Record:
     """Change a memory's own fields, its status or its tags; its history keeps the old ones."""
-    return write(engine, lambda tx: _update(tx, memory_id, fields, status, tags, editor))
 
+    def step(tx: Transaction) -> Record:
+        held = _find(tx, memory_id)
+        _check_editable(held, fields)
+        if fields or status is not None:
+            _refuse_overruling(engine, held, "change")
+        if status is Status.ACTIVE and not engine.may_approve and _is_waiting(tx, held):
+            raise refuse_activation(held, "is a candidate")
+        if held.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
+            allow(engine, held.agent, fields["domain"])
+        given = clean(dict(fields))
+        changes: dict[str, Any] = {} if status is None else {"status": status}
+        if status is Status.ACTIVE and held.status is Status.SUPERSEDED:
+            changes |= {"valid_to": None, "superseded_by": ""}
+        if tags is not None:
+            changes["tags"] = tags
+        if held.kind == MemoryType.EPISODE and changes:
+            # Its turns are what is searched.
+            for turn in find_turns(tx, held):
+                tx.update(turn, **changes)
+        body = {**readable_body(held), **given}
+        if held.kind == MemoryType.RULE:
+            body = dressed(body)
+        if status is not None:
+            # A lesson that a person put away stays away, whatever is learned.
+            body["put_away"] = status is not Status.ACTIVE
+        if given.keys() - {"metadata"}:
+            changes |= reword(engine, held, body)
+            changes["provenance"] = _edited_by(held, editor)
+            changes["key"] = key_of(held.kind, held.agent, held.user, body) or held.key
+        fresh = tx.update(held, **{"body": body, **changes})
+        before = {name: held.body.get(name) for name in given} | {"status": str(held.status), "tags": list(held.tags)}
+        tx.add_history(fresh, "edited", before=before)
+        return fresh
 
-def _update(
-    tx: Transaction,
-    memory_id: str,
-    fields: Mapping[str, Any],
-    status: Status | None,
-    tags: tuple[str, ...] | None,
-    editor: Provenance,
-) -> Record:
-    engine = tx.engine
-    held = _find(tx, memory_id)
-    _check_editable(held, fields)
-    if fields or status is not None:
-        _refuse_overruling(engine, held, "change")
-    if status is Status.ACTIVE and not engine.may_approve and _is_waiting(tx, held):
-        raise refuse_activation(held, "is a candidate")
-    if held.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
-        allow(engine, held.agent, fields["domain"])
-    given = clean(dict(fields))
-    changes: dict[str, Any] = {} if status is None else {"status": status}
-    if status is Status.ACTIVE and held.status is Status.SUPERSEDED:
-        changes |= {"valid_to": None, "superseded_by": ""}
-    if tags is not None:
-        changes["tags"] = tags
-    if held.kind == MemoryType.EPISODE and changes:
-        # Its turns are what is searched.
-        for turn in find_turns(tx, held):
-            tx.update(turn, **changes)
-    body = {**readable_body(held), **given}
-    if held.kind == MemoryType.RULE:
-        body = dressed(body)
-    if status is not None:
-        # A lesson that a person put away stays away, whatever is learned.
-        body["put_away"] = status is not Status.ACTIVE
-    if given.keys() - {"metadata"}:
-        changes |= reword(engine, held, body)
-        changes["provenance"] = _edited_by(held, editor)
-        changes["key"] = key_of(held.kind, held.agent, held.user, body) or held.key
-    fresh = tx.update(held, **{"body": body, **changes})
-    before = {name: held.body.get(name) for name in given} | {"status": str(held.status), "tags": list(held.tags)}
-    tx.add_history(fresh, "edited", before=before)
-    return fresh
+    return write(engine, step)
 
 
 def _refuse_overruling(engine: Engine, held: Record, verb: str) -> None:

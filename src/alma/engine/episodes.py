@@ -84,13 +84,8 @@ def record(engine: Engine, conversations: Sequence[Conversation]) -> list[Record
     known = _find_known(Transaction(engine), [turn.key for turns in prepared.values() for turn in turns])
     # What is held is not embedded again: a host may tell the whole conversation after each turn.
     fresh = [turn for turns in prepared.values() for turn in turns if turn.key not in known]
-    vectors = dict(
-        zip(
-            (turn.key for turn in fresh),
-            engine.encode([KINDS["turn"].passages(turn.body) for turn in fresh]),
-            strict=True,
-        )
-    )
+    encoded = engine.encode([KINDS["turn"].passages(turn.body) for turn in fresh])
+    vectors = {turn.key: own for turn, own in zip(fresh, encoded, strict=True)}
 
     def step(tx: Transaction) -> dict[str, Record]:
         tx.get(prepared)

@@ -30,9 +30,9 @@ from ..text import STOP, fingerprint, shorten, stem, stems, words
 from ..types.evidence import Evidence
 from ..types.kinds import KINDS, MemoryType, Result, quoted_why
 from ..types.query import Where
-from ..types.quoting import quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.scope import plain
+from ..types.speech import quote_output
 from ..types.vector import Vector, cosine
 from .admit import build, make_record, place_of, screen
 from .context import Engine

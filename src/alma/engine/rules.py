@@ -18,7 +18,7 @@ from typing import Any
 
 from ..reading.local import LocalReader
 from ..reading.port import Pair
-from ..text import agreement, content_words, is_common, shorten, stem, stems
+from ..text import content_words, is_common, shorten, stem, stems
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
@@ -49,12 +49,6 @@ _ORIGINS = {
     RuleSource.MODEL: Origin.MODEL,
     RuleSource.IMPORT: Origin.IMPORT,
 }
-_POOL = 20
-_CLOSE_MEANING = 0.45
-"""The cosine from which a rule is taken to be about the same thing."""
-_NEAR_MEANING = 0.30
-_SHARED_WORDS = 0.20
-_READABLE_SHARE = 0.9
 _READER = LocalReader()
 _FORBIDDING = re.compile(r"\A(?:please\s+)?(?:never|don['’]t|do not|stop|avoid)\s+", re.IGNORECASE)
 _ASKING = re.compile(r"\A(?:please\s+|always\s+)+", re.IGNORECASE)
@@ -393,33 +387,3 @@ def contradicted(engine: Engine, record: Record, named: tuple[str, ...] = ()) ->
     tx = Transaction(engine)
     supersede_rules(tx, record, named=named)
     return tx.changed
-
-
-# -- showing
-
-
-def find_relevant_rules(engine: Engine, session: str, text: str, limit: int) -> list[Record]:
-    """Return the rules that a prompt calls for, by meaning and by words: few, and only those it clearly needs."""
-    where = Where(
-        kinds={MemoryType.RULE},
-        projects={engine.project, EVERYWHERE},
-        users={""},
-        sessions={"", session},
-        statuses={Status.ACTIVE},
-    )
-    [vectors] = engine.encode([(text[:2000],)])
-    meaning = {hit.id: hit.score for hit in by_meaning(engine, vectors, where, _POOL)} if vectors else {}
-    ids = dict.fromkeys((*meaning, *(hit.id for hit in by_words(engine.store, text, where, _POOL))))
-    asked = stems(text)
-    # To a model of English all texts in other letters look alike: there, words must agree as well.
-    readable = sum(map(str.isascii, text)) >= _READABLE_SHARE * len(text)
-    scored = []
-    for record in engine.store.get(list(ids)):
-        close = meaning.get(record.id, 0.0)
-        shared = agreement(stems(record.text), asked)
-        if shared < _SHARED_WORDS and not (readable and record.text.isascii()):
-            continue
-        if close >= _CLOSE_MEANING or (close >= _NEAR_MEANING and shared >= _SHARED_WORDS):
-            scored.append((close + shared, record))
-    scored.sort(key=lambda pair: (-pair[0], pair[1].id))
-    return [record for _, record in scored[:limit]]

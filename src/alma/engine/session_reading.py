@@ -20,8 +20,8 @@ from ..coding.session import CodingSession, SessionTurn
 from ..ports import Model
 from ..reading.local_rules import find_choice, is_worth_reading
 from ..reading.model import ModelReader
-from ..reading.pasted import remove_pasted
 from ..reading.port import Known, Repair, Role, RuleProposal, Turn, Verdict
+from ..reading.words import remove_pasted
 from ..text import digest, is_common, shorten, stems
 from ..types.kinds import MemoryType
 from ..types.query import Where
@@ -83,12 +83,12 @@ class Progress:
     answers: Mapping[str, Any] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
 
+    def restart(self, **changes: Any) -> Progress:
+        """Return it without what is noted about the last attempt, and with these changes."""
+        return replace(self, tries=0, next_try=0.0, error="", failed_at=0.0, answers={}, **changes)
 
-def load_progress(engine: Engine, session: str) -> Progress | None:
-    return _read_progress(Transaction(engine), session)
 
-
-def _read_progress(tx: Transaction, session: str) -> Progress | None:
+def read_progress(tx: Transaction, session: str) -> Progress | None:
     record = tx.find(_progress_id(session))
     return _decode_progress(record) if record else None
 
@@ -102,7 +102,7 @@ def change_progress(engine: Engine, session: str, **changes: Any) -> None:
     """Change what is noted about a session, if anything is."""
 
     def step(tx: Transaction) -> None:
-        stored = _read_progress(tx, session)
+        stored = read_progress(tx, session)
         if stored is not None:
             _store_progress(tx, replace(stored, **changes))
 
@@ -118,23 +118,16 @@ def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *
 
     What was recorded while no model was allowed is never read later.
     """
-    stored = load_progress(engine, story.session) or Progress(session=story.session, project=engine.project)
+    stored = read_progress(Transaction(engine), story.session) or Progress(
+        session=story.session, project=engine.project
+    )
     if stored.file == file and stored.is_waiting:
         if not is_allowed or stored.has_ended != story.ended:
             change_progress(engine, story.session, is_waiting=is_allowed, has_ended=story.ended)
         return
     start = max(since, stored.offset) if stored.file == file else since
     if is_allowed and any(one.offset > start and is_candidate(one) for one in story.heard):
-        fresh = Progress(
-            session=story.session,
-            project=engine.project,
-            file=file,
-            offset=start,
-            is_waiting=True,
-            has_ended=story.ended,
-            read_at=stored.read_at,
-            dropped=stored.dropped,
-        )
+        fresh = stored.restart(project=engine.project, file=file, offset=start, is_waiting=True, has_ended=story.ended)
         write(engine, lambda tx: _store_progress(tx, fresh))
 
 
@@ -260,7 +253,7 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
     local = {one.id: one.rule for one in teachings(part.story, part.since)}
 
     def step(tx: Transaction) -> Applied | None:
-        stored = _read_progress(tx, part.story.session)
+        stored = read_progress(tx, part.story.session)
         if stored is None or (stored.file, stored.offset) != (progress.file, part.since):
             return None
         applied = _apply_proposals(tx, part, reading, local)
@@ -268,17 +261,11 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
             if "note" not in one.body["metadata"]:
                 explain_observation(tx, one, reading.notes[one.id])
         mark = read_mark(tx, stored.session)
-        done = Progress(
-            session=stored.session,
-            project=stored.project,
-            file=stored.file,
-            offset=part.until,
-            # More of the session may have been taken in while the model was reading.
-            is_waiting=mark.file == stored.file and mark.offset > part.until,
-            has_ended=stored.has_ended,
-            read_at=engine.clock().timestamp(),
-            dropped=dict(Counter(stored.dropped) + Counter(reading.dropped)),
-        )
+        # More of the session may have been taken in while the model was reading.
+        is_waiting = mark.file == stored.file and mark.offset > part.until
+        dropped = dict(Counter(stored.dropped) + Counter(reading.dropped))
+        read_at = engine.clock().timestamp()
+        done = stored.restart(offset=part.until, is_waiting=is_waiting, read_at=read_at, dropped=dropped)
         _store_progress(tx, done)
         return applied
 

@@ -11,8 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from ..errors import ValidationError, unknown
-from ..types.record import Origin, Provenance, Trust
-from ..types.sources import SOURCES, find_source
+from ..types.record import SOURCES, Origin, Provenance, Trust, find_source
 
 MAX_TEXT = 100_000
 MAX_NAME = 200

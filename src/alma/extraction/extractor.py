@@ -21,9 +21,8 @@ from ..engine.context import Engine
 from ..engine.search import by_meaning, by_words
 from ..errors import ModelError, ValidationError
 from ..ports import Model
-from ..reading.foreground import ask_in_time
 from ..reading.local import LocalReader
-from ..reading.port import Known, MemoryProposal, Role, Topic, Turn
+from ..reading.port import Known, MemoryProposal, Role, Topic, Turn, ask_in_time
 from ..text import digest, normalise, passages
 from ..types.kinds import MemoryType, Result
 from ..types.query import Where

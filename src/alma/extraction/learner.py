@@ -31,9 +31,8 @@ from ..text import digest, fingerprint, shorten
 from ..types import kinds
 from ..types.kinds import Memory, MemoryType, Result
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Origin, Provenance, Record, Status, Trust, find_source
 from ..types.rules import Reach, RuleSource
-from ..types.sources import find_source
 from ..types.speech import by_name
 from . import extractor
 from .extractor import FORBIDS, Extracted, Extraction, Kind, Voice

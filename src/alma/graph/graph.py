@@ -24,9 +24,9 @@ from ..types.graph import (
     Relationship,
     Subgraph,
     Suggestion,
+    name_key,
     relationship_id,
 )
-from ..types.names import name_key
 from .revision import MAX_LIMIT, Revision, merge_entities, remove_source, resolve_entities, suggest_merges
 from .rows import EntityFilter, GraphChange, RelationFilter, RowReader, Rows
 

@@ -16,10 +16,9 @@ from ..errors import StorageError
 from ..ports import Countable
 from ..text import digest
 from ..types.graph import Direction, Entity, Relationship, end_tags
-from ..types.ids import new_id
 from ..types.kinds import KINDS
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status
+from ..types.record import Origin, Provenance, Record, Status, new_id
 from .rows import Attempt, EntityFilter, GraphChange, Item, RelationFilter, sort_newest
 
 T = TypeVar("T")

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 
 from ..engine.admit import clean
 from ..errors import NotFoundError, ValidationError
-from ..types.graph import THING, Direction, Entity, Relationship, Suggestion, relationship_id
-from ..types.names import name_key
+from ..types.graph import THING, Direction, Entity, Relationship, Suggestion, name_key, relationship_id
 from .rows import EntityFilter, GraphChange, Item, RelationFilter, RowReader
 
 MAX_LIMIT = 10_000
