@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from alma.engine.keep import Mark, keep, mark_of
+from alma.engine.coding_sessions import Mark, keep, mark_of
 from alma.errors import StorageError
 from alma.hooks import drain as drain_module
 from alma.hooks import journal
@@ -138,7 +138,7 @@ class TestOnce:
             raise StorageError("killed here")
 
         with monkeypatch.context() as patch:
-            patch.setattr("alma.engine.keep.commit", killed)
+            patch.setattr("alma.engine.coding_sessions.write", killed)
             report = drain(place)
         assert report.problems
         assert len(held(place, "turn")) == 2

@@ -26,8 +26,8 @@ from ..config import Config
 from ..core import ALMA
 from ..engine import session_reading
 from ..engine.admit import clean
+from ..engine.coding_sessions import Kept, Mark, keep, mark_of, unmark
 from ..engine.context import Engine
-from ..engine.keep import Kept, Mark, keep, mark_of, unmark
 from ..engine.observations import adopt_old_fixes
 from ..engine.rules import Taught
 from ..engine.session_reading import Part, Progress
