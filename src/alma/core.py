@@ -11,11 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from . import arguments
-from .engine import edit, episodes, facts, rules, transaction, validate
+from .engine import edit, episodes, validate
 from .engine import erase as erasing
 from .engine import feedback as judge
 from .engine.context import Encoder, Engine
-from .engine.drafts import Draft, Statement
 from .engine.feedback import FeedbackReport
 from .engine.outcomes import learn as learn_episodes
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
@@ -372,37 +371,16 @@ class ALMA:
         """
         return _views(
             self.engine,
-            self._admit([arguments.proposal(self.engine, one) for one in validate.many("memories", memories)]),
+            edit.add_memories(
+                self.engine, [arguments.proposal(self.engine, one) for one in validate.many("memories", memories)]
+            ),
             Memory,
         )
 
     def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
         named = {name: value for name, value in given.items() if name != "self"}
         proposal = arguments.proposal(self.engine, {"type": _TYPES[kind], **named})
-        return _views(self.engine, self._admit([proposal], compare_texts=True), kind)[0]
-
-    def _admit(
-        self,
-        proposed: Sequence[arguments.Proposal],
-        compare_texts: bool = False,
-    ) -> list[Record]:
-        told = [at for at, one in enumerate(proposed) if isinstance(one, Draft)]
-        stated = [at for at, one in enumerate(proposed) if isinstance(one, Statement)]
-        drafts = [one for one in proposed if isinstance(one, Draft)]
-        inserting = facts.admitting(self.engine, drafts, compare_texts)
-        stating = edit.stating(self.engine, [one for one in proposed if isinstance(one, Statement)])
-        taught = [at for at, one in enumerate(proposed) if isinstance(one, rules.Teaching)]
-        teaching = rules.teaching(self.engine, [one for one in proposed if isinstance(one, rules.Teaching)])
-
-        def attempt() -> tuple[list[Record], list[Record]]:
-            first, changed = inserting()
-            second, changed_too = stating()
-            third, ruled = teaching()
-            rule_records = [one.record for one in third if one.record is not None]
-            made = dict(zip([*told, *stated, *taught], [*first, *second, *rule_records], strict=True))
-            return [made[at] for at in range(len(proposed))], [*changed, *changed_too, *ruled]
-
-        return transaction.commit(self.engine, attempt)
+        return _views(self.engine, edit.add_memories(self.engine, [proposal], compare_texts=True), kind)[0]
 
     # -- single memories
 

@@ -39,7 +39,7 @@ from .context import Engine
 from .drafts import Draft, Episode, Statement
 from .evidence import WORKS, Standing, believe, rate, standing
 from .search import find_near
-from .transaction import LESSONS, Attempt, Transaction, as_attempt, lesson_key, tombstone_id, write
+from .transaction import EMBEDDER_MARKER, LESSONS, Attempt, Transaction, as_attempt, lesson_key, tombstone_id, write
 
 _LEARNED = Provenance(Origin.OUTCOME, Trust.LEARNED)
 _MAX_ERRORS = 5
@@ -283,8 +283,9 @@ def outcome_of(episode: Episode) -> Draft:
 
 def record_outcomes(tx: Transaction, prepared: Sequence[PreparedOutcome]) -> list[Record]:
     """Record prepared outcomes, in order; return each as it is stored."""
-    markers = [marker_id(tx.engine, one.approach) for one in prepared]
-    tx.get([*(one.receipt for one in prepared if one.receipt), *markers])
+    # All that is known by its id is read at once.
+    ids = (id for one in prepared for id in (marker_id(tx.engine, one.approach), one.receipt) if id)
+    tx.get((EMBEDDER_MARKER, *ids))
     outcomes = []
     for one in prepared:
         outcome = _find_recorded(tx, one)

@@ -225,7 +225,7 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
         notes = engine.notes.take(engine.project)
         stored = False
         try:
-            engine.store.put([*notes, *records, *_claim_embedder(engine, records)])
+            engine.store.put([*notes, *records, *_claim_embedder(tx, records)])
             stored = True
             return result
         except ConflictError as conflict:
@@ -288,13 +288,13 @@ def refuse_activation(record: Record, reason: str) -> ScopeError:
     )
 
 
-def _claim_embedder(engine: Engine, records: Sequence[Record]) -> list[Record]:
+def _claim_embedder(tx: Transaction, records: Sequence[Record]) -> list[Record]:
     """The first vectors decide which embedder a store speaks; later ones must agree."""
     embedder = next((record.embedder for record in records if record.vectors), "")
-    held = marker(engine) if embedder else None
+    held = tx.find(EMBEDDER_MARKER) if embedder else None
     if held is not None and held.body["value"] != embedder:
         raise mismatch(held.body["value"], embedder)
-    return [embedder_marker(engine, embedder)] if embedder and held is None else []
+    return [embedder_marker(tx.engine, embedder)] if embedder and held is None else []
 
 
 def marker(engine: Engine) -> Record | None:
