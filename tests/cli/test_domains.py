@@ -24,18 +24,18 @@ def test_list_has_the_presets(project: Path, run: Run) -> None:
     assert {one["name"] for one in found["domains"]} == PRESETS
     out = run("domains", "list").out
     assert all(name in out for name in PRESETS)
-    assert out.count("preset") == 6
+    assert out.count(" preset\n") >= 6
 
 
 def test_show_draws_entities_relationships_and_categories(project: Path, run: Run) -> None:
     out = run("domains", "show", "sales").out
     for part in (
-        "■ lead",
+        "lead",
         "stage, value",
-        "objection ──raised_by──▶ lead",
+        "raised_by   objection     lead",
         "closing_techniques",
         "payment_details",
-        "45 days",
+        "45.00",
     ):
         assert part in out
     assert run("domains", "show", "sales", "--json").json["domain"]["name"] == "sales"
@@ -163,6 +163,6 @@ def test_an_agent_declared_later_that_does_not_fit_does_not_lock_the_memory(proj
         refused = run(*learn, category, "--agent", "coder")
         assert (refused.code, "It may learn: nothing that has a category" in refused.err) == (1, True)
     assert "may learn about testing" not in run("session", "start", "--agent", "coder").out
-    assert "You learn about" not in run("wake-up", "--agent", "coder").out
+    assert "You learn about" not in run("session", "wake-up", "--agent", "coder").out
     assert run("domains", "use", "general").code == 0
     assert run(*learn, "testing", "--agent", "coder").code == 0

@@ -44,7 +44,7 @@ def rules(run: Run, status: str = "active") -> list[str]:
 def test_list(taught: Path, run: Run) -> None:
     out = run("rules", "list").out
     assert "committing: Run the linter" in out
-    assert "because the lock file is pnpm's" in out
+    assert "(the lock file is pnpm's" in out
     assert rules(run) == ["Run the linter", "Use pnpm instead of npm"]
     assert run("rules", "list", "--agent", "ana").out == "no rules\n"
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from ..errors import ScopeError
 from ..text import fingerprint
-from ..types.ids import new_id
 from ..types.kinds import KINDS
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
 from ..types.vector import Vector
 from .context import Engine
 from .drafts import Draft

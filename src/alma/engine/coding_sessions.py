@@ -22,9 +22,9 @@ from ..reading.port import Role, RuleProposal
 from ..reading.port import Turn as ReadTurn
 from ..text import digest, shorten
 from ..types.kinds import MemoryType
-from ..types.quoting import quote_output
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
+from ..types.speech import quote_output
 from .admit import clean, make_record
 from .context import Engine
 from .episodes import Conversation, Said, record
@@ -208,7 +208,7 @@ def _of_note(story: CodingSession, note: Signal) -> Teaching | None:
     )
 
 
-def _attended(story: CodingSession, what: Signal) -> dict[str, Any]:
+def _attended(story: CodingSession, what: Signal | Signal) -> dict[str, Any]:
     return {"session": story.session, "attended": what.attendance is Attendance.PERSON}
 
 

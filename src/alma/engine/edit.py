@@ -16,9 +16,7 @@ from .drafts import Draft, Statement
 from .episodes import find_turns
 from .erase import erase_memory, find_changes
 from .facts import add_facts
-from .outcomes import lesson_of as lesson_of
 from .outcomes import prepare_lessons, readable_body, state_lessons
-from .outcomes import stating as stating
 from .rules import Teaching, dressed, learn_rules, prepare_rules
 from .transaction import Transaction, refuse_activation, write
 

@@ -20,11 +20,11 @@ from ..text import fingerprint, normalise
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
-from .admit import build, explicit_key, make_record, place_of, prepare
+from .admit import build, explicit_key, make_record, place_of
 from .context import Engine
 from .drafts import Draft
 from .search import by_words
-from .transaction import Attempt, Transaction, as_attempt
+from .transaction import Transaction
 
 _ALIKE = 16
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
@@ -210,17 +210,3 @@ def build_comparison(engine: Engine, older: Record, newer: Record, relation: Rel
     body = {"verdict": str(relation.verdict), "probability": relation.probability}
     place = {**place_of(newer), "project": engine.project, "links": (older.id, newer.id)}
     return make_record(engine, "comparison", body, Origin.MODEL, id=comparison_id(older, newer), **place)
-
-
-def admitting(
-    engine: Engine, drafts: Sequence[Draft], compare_texts: bool = True, replaces: Sequence[str] = ()
-) -> Attempt[list[Record]]:
-    """Prepare facts for `commit`; new code calls `add_facts` in a step."""
-    prepared = prepare(engine, drafts)
-    return as_attempt(engine, lambda tx: add_facts(tx, prepared, compare_texts=compare_texts, replaces=replaces))
-
-
-def inserting(engine: Engine, drafts: Sequence[Draft]) -> Attempt[list[Record]]:
-    """Prepare records for `commit`; new code calls `add_records` in a step."""
-    prepared = prepare(engine, drafts)
-    return as_attempt(engine, lambda tx: add_records(tx, prepared))

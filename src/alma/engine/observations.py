@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..coding.calls import RepairedCommand
-from ..reading.local import LocalReader
-from ..reading.local_repairs import find_programs, names_change, split_command
+from ..reading.local import LocalReader, find_programs, names_change, split_command
 from ..reading.port import Repair
 from ..text import shorten
 from ..types.kinds import MemoryType
 from ..types.query import Where
-from ..types.quoting import quote_output
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import RuleSource
+from ..types.speech import quote_output
 from .admit import build, clean, key_of, screen
 from .context import Engine
 from .drafts import Draft

@@ -20,8 +20,8 @@ from ..coding.session import CodingSession, SessionTurn
 from ..ports import Model
 from ..reading.local_rules import find_choice, is_worth_reading
 from ..reading.model import ModelReader
-from ..reading.pasted import remove_pasted
 from ..reading.port import Known, Repair, Role, RuleProposal, Turn, Verdict
+from ..reading.words import remove_pasted
 from ..text import digest, is_common, shorten, stems
 from ..types.kinds import MemoryType
 from ..types.query import Where

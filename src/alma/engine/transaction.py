@@ -242,32 +242,6 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
         pause = min(pause * 2, 0.05)
 
 
-Attempt = Callable[[], tuple[T, list[Record]]]
-"""The old form of a step: what it returns, and the records to put."""
-
-
-def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]], *, patient: bool = True) -> T:
-    """Put what `attempt` builds, as `write` does."""
-
-    def step(tx: Transaction) -> T:
-        result, records = attempt()
-        for record in records:
-            tx.put(record)
-        return result
-
-    return write(engine, step, patient=patient)
-
-
-def as_attempt(engine: Engine, step: Callable[[Transaction], T]) -> Attempt[T]:
-    """Return a step in the old form, for callers of `commit`."""
-
-    def attempt() -> tuple[T, list[Record]]:
-        tx = Transaction(engine)
-        return step(tx), tx.changed
-
-    return attempt
-
-
 def _refuse_promotion(tx: Transaction) -> None:
     """Raise ScopeError where a rule or outside content would become active, or trusted, without a person."""
     changed = {record.id: record for record in tx.changed if record.version > 1}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..engine import facts, outcomes, rules, validate
 from ..engine.admit import build, prepare, screen
 from ..engine.context import Engine
-from ..engine.drafts import Draft, Episode, Statement
+from ..engine.drafts import Draft, OutcomeDraft, Statement
 from ..engine.inject.escape import suspicious
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
@@ -28,34 +28,14 @@ from ..opening import Holder
 from ..ports import Model
 from ..reading.port import Role
 from ..text import digest, fingerprint, shorten
-from ..types.kinds import (
-    KINDS,
-    AntiPattern,
-    DomainKnowledge,
-    Heuristic,
-    Memory,
-    MemoryType,
-    Outcome,
-    Result,
-    Rule,
-    UserPreference,
-)
+from ..types import kinds
+from ..types.kinds import Memory, MemoryType, Result
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Origin, Provenance, Record, Status, Trust, find_source
 from ..types.rules import Reach, RuleSource
-from ..types.sources import find_source
 from ..types.speech import by_name
-from .extractor import (
-    FORBIDS,
-    Extracted,
-    Extraction,
-    Kind,
-    Voice,
-    extract_conversation,
-    extract_text,
-    find_known_memories,
-    read_messages,
-)
+from . import extractor
+from .extractor import FORBIDS, Extracted, Extraction, Kind, Voice
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -70,27 +50,19 @@ _TITLE_CHARS = 200
 _SHOWN_CHARS = 80
 _DELETED = "it was deleted, and does not come back by itself"
 _ORIGINS = {Voice.PERSON: Origin.USER, Voice.ASSISTANT: Origin.AGENT, Voice.DOCUMENT: Origin.IMPORT}
-LISTS = (
-    "domain_knowledge",
-    "user_preferences",
-    "anti_patterns",
-    "heuristics",
-    "outcomes",
-    "rules",
-    "work_items",
-)
+LISTS = tuple("domain_knowledge user_preferences anti_patterns heuristics outcomes rules work_items".split())
 
 
 @dataclass(slots=True, kw_only=True)
 class Kept:
     """What became of findings. The lists hold what is new."""
 
-    domain_knowledge: list[DomainKnowledge] = field(default_factory=list)
-    user_preferences: list[UserPreference] = field(default_factory=list)
-    anti_patterns: list[AntiPattern] = field(default_factory=list)
-    heuristics: list[Heuristic] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
+    domain_knowledge: list[kinds.DomainKnowledge] = field(default_factory=list)
+    user_preferences: list[kinds.UserPreference] = field(default_factory=list)
+    anti_patterns: list[kinds.AntiPattern] = field(default_factory=list)
+    heuristics: list[kinds.Heuristic] = field(default_factory=list)
+    outcomes: list[kinds.Outcome] = field(default_factory=list)
+    rules: list[kinds.Rule] = field(default_factory=list)
     work_items: list[Any] = field(default_factory=list)  # `alma.progress.WorkItem`s.
     known: int = 0  # How many were stored before.
     superseded: list[str] = field(default_factory=list)  # The ids of older facts that a new one replaced.
@@ -175,10 +147,10 @@ class AutoLearner(Holder):
         least = self._check_confidence(min_confidence)
         agent = self.alma.engine.agent(validate.name("agent", agent))
         model = self.model or self.alma.model
-        spoken = read_messages(messages)
+        spoken = extractor.read_messages(messages)
         texts = [one.text for one in spoken if one.role is Role.USER]
-        known = find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
-        extraction = extract_conversation(messages, model=model, known=known)
+        known = extractor.find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
+        extraction = extractor.extract_conversation(messages, model=model, known=known)
         episode = ""
         if save_episode and spoken and not dry_run:
             turns = [{"speaker": one.speaker, "text": one.text, "at": one.at} for one in spoken]
@@ -212,7 +184,7 @@ class AutoLearner(Holder):
         """Find what a text states and store it, as `learn_from_conversation` does. `name` is its title."""
         least = self._check_confidence(min_confidence)
         agent = self.alma.engine.agent(validate.name("agent", agent))
-        extraction = extract_text(text, model=self.model or self.alma.model, name=name or "")
+        extraction = extractor.extract_text(text, model=self.model or self.alma.model, name=name or "")
         place = {"agent": agent, "user_id": user_id, "source": name or "text"}
         return self._store(extraction, least, dry_run, **place, trusted=trusted, relayed=relayed)
 
@@ -511,8 +483,8 @@ def _write_rules(tx: Transaction, target: _Target, items: Sequence[_Item]) -> li
     return [(one.record, verbs.get(one.verb, "known")) for one in taught]
 
 
-def _make_episode(target: _Target, item: _Item) -> Episode:
-    return Episode(
+def _make_episode(target: _Target, item: _Item) -> OutcomeDraft:
+    return OutcomeDraft(
         agent=target.agent,
         task=item.field("task", item.text),
         strategy=item.field("strategy_used", item.text),
@@ -548,10 +520,10 @@ def _write_waiting(tx: Transaction, target: _Target, items: Sequence[_Item]) -> 
             owner = [draft.user] if draft.user else []
             key = fingerprint("heard", draft.kind, draft.agent, *owner, str(draft.body["condition"]), words)
             drafts.append(replace(draft, key=key))
-    vectors = tx.engine.encode([KINDS[one.kind].passages(one.body) for one in drafts])
-    keys, kinds = {one.key for one in drafts}, {one.kind for one in drafts}
+    vectors = tx.engine.encode([kinds.KINDS[one.kind].passages(one.body) for one in drafts])
+    keys = {one.key for one in drafts}
     statuses = {Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED}
-    where = Where(projects={tx.engine.project}, keys=keys, kinds=kinds, statuses=statuses)
+    where = Where(projects={tx.engine.project}, keys=keys, kinds={one.kind for one in drafts}, statuses=statuses)
     stored = {record.key: record for record in tx.scan(where)}
     deleted = tx.find_tombstones(keys)
     written: list[Written] = []

@@ -273,11 +273,6 @@ class ReadingReport:
     """Why not everything was read; empty when nothing is left."""
 
 
-def has_due_session(data_dir: DataDir, memory: ProjectMemories) -> bool:
-    """Return whether a session waits that a model may read now."""
-    return any(True for _ in _find_due(data_dir, memory, memory.engine(EVERYWHERE).clock().timestamp()))
-
-
 def read_sessions(
     data_dir: DataDir,
     memory: ProjectMemories,

@@ -16,9 +16,8 @@ from ..engine.context import Engine
 from ..engine.transaction import Transaction, write
 from ..errors import ModelError, ModelOutputError, OverBudgetError
 from ..ports import Model
-from ..types.asking import Answer, Prompt
-from ..types.model import Limits as Limits
-from ..types.model import ModelSettings, Prices
+from ..types.asking import Answer, ModelSettings, Prices, Prompt
+from ..types.asking import Limits as Limits
 from ..types.query import Where
 from ..types.record import Record
 
