@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine import facts, outcomes, rules, validate
 from ..engine.admit import build, prepare
 from ..engine.context import Engine
-from ..engine.drafts import Draft, Episode, Statement
+from ..engine.drafts import Draft, OutcomeDraft, Statement
 from ..engine.inject.escape import suspicious
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
@@ -478,8 +478,8 @@ def _write_rules(tx: Transaction, target: _Target, items: Sequence[_Item]) -> li
     return [(one.record, verbs.get(one.verb, "known")) for one in taught]
 
 
-def _make_episode(target: _Target, item: _Item) -> Episode:
-    return Episode(
+def _make_episode(target: _Target, item: _Item) -> OutcomeDraft:
+    return OutcomeDraft(
         agent=target.agent,
         task=item.field("task", item.text),
         strategy=item.field("strategy_used", item.text),
