@@ -10,7 +10,7 @@ from .marks import bar, counted, fit, sentence
 from .shapes import Column, Line, Shape, line, table
 
 if TYPE_CHECKING:
-    from ..api.graph import EntityCard
+    from ..graph.operations import EntityCard
 
 Names = Mapping[str, str]
 

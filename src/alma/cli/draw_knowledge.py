@@ -11,7 +11,7 @@ from .marks import amount, bar, counted, fit
 from .shapes import Column, Line, Shape, line, stacked, table
 
 if TYPE_CHECKING:
-    from ..api.knowledge import DayOfUse, Ingested, Learnt, ModelUsage, Place, Reading
+    from ..knowledge import DayOfUse, Ingested, Learnt, ModelUsage, Place, Reading
 
 _FEW = 5
 _SEVERAL = 50

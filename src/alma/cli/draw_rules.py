@@ -10,8 +10,8 @@ from .marks import counted, fit, proof
 from .shapes import Column, Shape, Verbatim, line, stacked, table
 
 if TYPE_CHECKING:
-    from ..api.rules import ImportedRules
     from ..api.values import ExportReport
+    from ..rulefiles.operations import ImportedRules
 
 _FEW = 5
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}

@@ -16,9 +16,9 @@ from .parser import Run, Subparsers, add_choice, command, given, grouped
 from .shapes import line
 
 if TYPE_CHECKING:
-    from ..api import graph as api
+    from ..graph import operations as api
 else:
-    api = Later("alma.api.graph")
+    api = Later("alma.graph.operations")
 
 _EMPTY = "the graph is empty; `alma graph build` reads memories into it"
 DIRECTIONS = ("out", "in", "both")

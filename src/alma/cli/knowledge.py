@@ -14,10 +14,10 @@ from .parser import Subparsers, add_choice, add_source, given, listed
 from .reading import objects, read
 
 if TYPE_CHECKING:
-    from ..api import knowledge as api
+    from .. import knowledge as api
     from ..core import ALMA
 else:
-    api = Later("alma.api.knowledge")
+    api = Later("alma.knowledge")
 
 ONLY = ("everything", "documents", "chats")
 _INGEST = ("user_id", "only", "own", "branches", "max_file_bytes", "dry_run")

@@ -15,9 +15,9 @@ from .parser import Subparsers, add_choice, command, given, grouped
 
 if TYPE_CHECKING:
     from ..api import memories
-    from ..api import rules as api
+    from ..rulefiles import operations as api
 else:
-    api = Later("alma.api.rules")
+    api = Later("alma.rulefiles.operations")
     memories = Later("alma.api.memories")
 
 TARGETS = ("agents-md", "claude-md", "cursor", "windsurf", "copilot", "skill")
