@@ -5,8 +5,9 @@
 
 Every question is asked once through the product, and what was found is kept (`--found`, to be read again). Then many
 blends are tried: for each the score of every question is noted, and the best is chosen by the questions of all folds
-but one and reported on that one. The blend that is best over all is printed, to be written into `talk.Blend`. The
-relevance floor is looked for in the same way, on questions with an answer and on tasks that no conversation is about.
+but one and reported on that one. The blend that is best over all is printed, to be written into
+`conversations.Blend`. The relevance floor is looked for in the same way, on questions with an answer and on tasks that
+no conversation is about.
 """
 
 from __future__ import annotations
@@ -29,12 +30,19 @@ from benchmarks._unrelated import UNRELATED
 
 from alma.embedders.local import LocalEmbedder
 from alma.engine.episodes import episode_of, number_of
-from alma.engine.retrieve import talk
-from alma.engine.retrieve.fuse import FLOOR, Floor, Sign
-from alma.engine.retrieve.pipeline import look
-from alma.engine.retrieve.recall import weigh
-from alma.engine.retrieve.request import Asked, Request
-from alma.engine.retrieve.talk import BLEND, Blend, Lists
+from alma.engine.retrieve.conversations import (
+    BLEND,
+    FLOOR,
+    Blend,
+    RelevanceEvidence,
+    RelevanceFloor,
+    SearchHits,
+    rank_conversations,
+    rank_turns,
+    search_conversations,
+    weigh_conversations,
+)
+from alma.engine.retrieve.request import Request, RetrievalContext, prepare
 from alma.types.kinds import MemoryType
 
 FOLDS = 5
@@ -67,13 +75,13 @@ class Case:
     data: str
     kind: str
     """'answerable', 'unanswerable', 'unrelated' (a task of another world) or 'elsewhere' (asked of other people)"""
-    found: Lists
+    found: SearchHits
     sessions: dict[str, str]
     """By episode id."""
     turns: dict[str, list[str]]
     right_sessions: frozenset[str]
     right_turns: frozenset[str]
-    signs: list[Sign]
+    signs: list[RelevanceEvidence]
 
 
 def gather(data: Data, embedder: Remembering | None, tasks: Sequence[str]) -> Iterator[Case]:
@@ -93,15 +101,15 @@ def _cases(data: Data, haystack: Haystack, opened: Searching, number: int, tasks
     for question, kind in _questions(data, haystack, number, tasks):
         opened.clock.set(question.asked_at)
         request = Request(task=question.text, agent=AGENT, types=frozenset({MemoryType.EPISODE}), top_k=20)
-        asked = look(opened.alma.engine, request)
-        found = talk.search(asked)
+        context = prepare(opened.alma.engine, request)
+        found = search_conversations(context)
         yield Case(
-            data.file, kind, found, names, turns, question.sessions, question.turns, _signs(asked, found)
+            data.file, kind, found, names, turns, question.sessions, question.turns, _signs(context, found)
         )  # fmt: skip
 
 
-def _signs(asked: Asked, found: Lists) -> list[Sign]:
-    return [] if asked.question.idle else [one.sign for one in weigh(asked, found)]
+def _signs(context: RetrievalContext, found: SearchHits) -> list[RelevanceEvidence]:
+    return [] if context.question.idle else [one.evidence for one in weigh_conversations(context, found)]
 
 
 def _questions(data: Data, haystack: Haystack, number: int, tasks: Sequence[str]) -> Iterator[tuple[Question, str]]:
@@ -123,10 +131,10 @@ def _questions(data: Data, haystack: Haystack, number: int, tasks: Sequence[str]
 
 def rankings(case: Case, blend: Blend) -> dict[str, tuple[list[str], frozenset[str]]]:
     """For each level the names in order, and the right ones."""
-    ranked = talk.conversations(case.found, blend)
+    ranked = rank_conversations(case.found, blend)
     out = {"session": (list(dict.fromkeys(case.sessions[one.id] for one in ranked)), case.right_sessions)}
     if case.right_turns:
-        spoken = [(case.turns[episode_of(one.id)], number_of(one.id)) for one in talk.turns(case.found, ranked, blend)]
+        spoken = [(case.turns[episode_of(one.id)], number_of(one.id)) for one in rank_turns(case.found, ranked, blend)]
         out["turn"] = ([names[number] for names, number in spoken if number < len(names)], case.right_turns)
     return out
 
@@ -199,17 +207,19 @@ def _tell(title: str, chosen: Sequence[tuple[Case, Blend]]) -> None:
 # -- silence
 
 
-def speaks(floor: Floor, case: Case) -> bool:
+def speaks(floor: RelevanceFloor, case: Case) -> bool:
     return any(floor.passes(sign) for sign in case.signs)
 
 
-def floors(words_only: bool) -> list[Floor]:
+def floors(words_only: bool) -> list[RelevanceFloor]:
     if words_only:
         return [
-            Floor(words_only=least / 100, known=known) for least in range(20, 80, 2) for known in (0.0, 0.1, 0.2, 0.3)
+            RelevanceFloor(words_only=least / 100, known_name=known)
+            for least in range(20, 80, 2)
+            for known in (0.0, 0.1, 0.2, 0.3)
         ]
     return [
-        Floor(least=least / 100, small=(least - less) / 100, personal=personal, strange=strange)
+        RelevanceFloor(least=least / 100, small=(least - less) / 100, personal=personal, unknown_name=strange)
         for personal in (0.0, 0.04, 0.08, 0.12)
         for strange in (0.05, 0.11)
         for less in (0, 5, 10, 15)

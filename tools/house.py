@@ -172,18 +172,18 @@ def measure_flows(folder: Path) -> Iterator[tuple[str, set[tuple[str, int]]]]:
 
 def measure_drain(folder: Path) -> set[tuple[str, int]]:
     from alma.hooks import journal
-    from alma.hooks.drain import Memory, drain
-    from alma.hooks.place import Place
+    from alma.hooks.drain import ProjectMemories, drain
+    from alma.hooks.paths import DataDir
 
-    place = Place(str(folder / "home"))
+    place = DataDir(str(folder / "home"))
     prompt = "No, use pnpm instead of npm in this repo."
     events = [("SessionStart", {"source": "startup"}), ("UserPromptSubmit", {"prompt": prompt}), ("SessionEnd", {})]
-    with Memory(place) as memory:
+    with ProjectMemories(place) as memory:
         for session in ("s1", "s2"):
             for number, (name, data) in enumerate(events):
                 line = {"v": 1, "id": f"{session}-{number}", "at": time.time(), "event": name, "session": session}
                 line |= {"project": "git:example.org/a", "cwd": "/w", "agent_id": "", "entry": "cli", "data": data}
-                journal.append(place, session, line)
+                journal.append_line(place, session, line)
             with watch_functions() as seen:
                 drain(place, memory=memory)
     return seen

@@ -8,11 +8,12 @@ from itertools import takewhile
 from random import Random
 from typing import Literal, Protocol
 
+from alma.engine.predict import TaskContext, read_task, survey_strategy, weigh_likeness
+
 from .engine import validate
 from .engine.context import Engine
 from .engine.evidence import FAILS, WORKS
-from .engine.predict import Ground, Trial, forecast, ground, survey
-from .engine.predict.weigh import likeness
+from .engine.predict import Trial, forecast
 from .errors import ValidationError
 from .text import shorten
 from .types.kinds import Heuristic, MemoryType, Result
@@ -164,7 +165,7 @@ class ConfidenceEngine:
         if not named:
             return []
         common = self._ground(context, agent, user_id)
-        common.meanings(named)
+        common.embed_strategies(named)
         looks = [_Look(common, name) for name in named]
         places = [look.forecast.promise(self._random) if explore else look.score for look in looks]
         order = sorted(range(len(looks)), key=lambda at: -places[at])
@@ -180,10 +181,10 @@ class ConfidenceEngine:
         """Why the strategy may go well in this context, the strongest reason first."""
         return self._look(strategy, context, agent, user_id).find_opportunities()
 
-    def _ground(self, context: str, agent: str, user_id: str | None) -> Ground:
+    def _ground(self, context: str, agent: str, user_id: str | None) -> TaskContext:
         name = self._engine.agent(validate.name("agent", agent))
         user = None if user_id is None else validate.name("user_id", user_id)
-        return ground(self._engine, name, validate.text("context", context), user=user)
+        return read_task(self._engine, name, validate.text("context", context), user=user)
 
     def _look(self, strategy: str, context: str, agent: str, user_id: str | None) -> _Look:
         return _Look(self._ground(context, agent, user_id), validate.text("strategy", strategy))
@@ -192,10 +193,10 @@ class ConfidenceEngine:
 class _Look:
     """One strategy seen from one context: its trials, those of other strategies, and what people said."""
 
-    def __init__(self, ground: Ground, strategy: str) -> None:
+    def __init__(self, task: TaskContext, strategy: str) -> None:
         self.strategy = strategy
-        self.context = ground.task
-        self.survey = survey(ground, strategy)
+        self.context = task.task
+        self.survey = survey_strategy(task, strategy)
         self.forecast = forecast(self.survey.trials)
         self.interval = self.forecast.belief.interval()
         self.score = self.forecast.mean - _LEAN * (self.forecast.mean - self.interval[0])
@@ -214,8 +215,8 @@ class _Look:
         known = next((one.id for one in self.survey.lessons if one.kind == MemoryType.HEURISTIC), None)
         alike = [one.alike for one in trials if one.own and one.value > 0.5 and not one.said]
         # By how much each weighed: the strategy's own trials before those of others.
-        weighed = sorted(trials, key=lambda one: (-one.own - one.said, -likeness(one.alike), one.days))
-        sources = [one.id for one in weighed if one.id and (one.own or likeness(one.alike) > _TELLING)]
+        weighed = sorted(trials, key=lambda one: (-one.own - one.said, -weigh_likeness(one.alike), one.days))
+        sources = [one.id for one in weighed if one.id and (one.own or weigh_likeness(one.alike) > _TELLING)]
         low, high = self.interval
         return ConfidenceSignal(
             heuristic_id=known if heuristic is None else heuristic.id,
@@ -378,9 +379,9 @@ def calibration(
     running: list[Pair] = []
     good = 0.0
     for at, record in enumerate(records):
-        known = ground(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)
+        known = read_task(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)
         value = Result(record.body["outcome"]).value_of
-        pairs.append((forecast(survey(known, record.body["strategy"]).trials).mean, value))
+        pairs.append((forecast(survey_strategy(known, record.body["strategy"]).trials).mean, value))
         running.append(((1.0 + good) / (2.0 + at), value))
         good += value
         if progress is not None:

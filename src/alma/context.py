@@ -26,13 +26,14 @@ from collections.abc import Callable, Sequence
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
+from alma.engine.inject.prompt import quote_data
+
 from . import arguments
 from .engine import things, validate
 from .engine.context import Engine
 from .engine.evidence import strength
 from .engine.inject.escape import escape
 from .engine.inject.prompt import tokens
-from .engine.inject.quote import quote_data
 from .engine.retrieve.pipeline import retrieve
 from .engine.rule_lines import describe_occasion
 from .engine.rules import is_old_fix

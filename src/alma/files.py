@@ -1,13 +1,13 @@
 """Files: written whole or not at all, private to their owner, locked, and changed only after the change was shown.
 
-Hooks load this module: it imports nothing that takes time.
+The hooks' hot path does not load this module, which takes 10 ms: see `hooks/paths.py`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from .errors import ALMAError, BusyError, ConfigError, StorageError, ValidationE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator, Sequence
 
 PRIVATE = 0o600
@@ -88,7 +89,7 @@ def make_new_file(target: Path) -> Iterator[Path]:
     try:
         try:
             part.unlink(missing_ok=True)
-            create_private(part)
+            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE))
         except OSError as error:
             raise StorageError(f"{part.parent} cannot be written: {error.strerror}; choose another place") from error
         yield part
@@ -144,27 +145,61 @@ def keep_out_of_git(folder: Path) -> None:
 def lock_file(path: str | os.PathLike[str], seconds: float) -> Iterator[None]:
     """Hold an exclusive lock between processes; it ends with the process, whatever becomes of it.
 
-    SQLite locks alike on every platform. Raises BusyError after `seconds`, StorageError when it cannot be locked.
+    It is a transaction on an empty SQLite file, because SQLite locks alike on every platform. Raises BusyError after
+    `seconds`, StorageError when it cannot be locked.
     """
-    import sqlite3
-
-    try:
-        create_private(path)
-        connection = sqlite3.connect(path, timeout=seconds, isolation_level=None)
-    except (OSError, sqlite3.Error) as error:
-        raise StorageError(f"{os.fspath(path)} cannot be locked: {error}") from error
-    try:
-        connection.execute("PRAGMA journal_mode = MEMORY")
-        connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.Error as error:
-        connection.close()
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-            raise BusyError(f"another process has held {os.fspath(path)} for {seconds:g} s; try again") from error
-        raise StorageError(f"{os.fspath(path)} cannot be locked: {error}") from error
+    connection = _open_lock(os.fspath(path), seconds)
     try:
         yield
     finally:
         connection.close()
+
+
+def try_lock(path: str | os.PathLike[str], seconds: float = 0.0) -> ExitStack | None:
+    """Return a held lock, to be closed or left as a block; None when another process keeps it for `seconds`."""
+    stack = ExitStack()
+    try:
+        stack.enter_context(lock_file(path, seconds))
+    except BusyError:
+        return None
+    return stack
+
+
+def _open_lock(path: str, seconds: float) -> sqlite3.Connection:
+    import sqlite3
+
+    deadline = time.monotonic() + seconds
+    while True:
+        connection = None
+        try:
+            # Before SQLite sees it, so that others can never read it.
+            create_private(path)
+            inode, left = _inode(path), max(0.0, deadline - time.monotonic())
+            connection = sqlite3.connect(path, timeout=left, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA journal_mode = MEMORY")
+            connection.execute("BEGIN EXCLUSIVE")
+            if _inode(path) == inode:
+                return connection
+            # It was removed while we waited: a lock on a file that nobody can find is none.
+            connection.close()
+        except (OSError, sqlite3.Error) as error:
+            if connection is not None:
+                connection.close()
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise BusyError(f"another process has held {path} for {seconds:g} s; try again") from error
+            if code not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+                hint = "check the owner and mode of its folder"
+                raise StorageError(f"{path} cannot be locked ({error}); {hint}") from error
+            # Emptied where it lies: removing it would take the file away from under somebody who locked it meanwhile.
+            os.truncate(path, 0)
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return -1
 
 
 # -- planned changes to files of other programs

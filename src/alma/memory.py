@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, Self, Type
 
 from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
-from .engine import edit, episodes, facts, judge, rules, transaction, validate
+from .engine import edit, episodes, facts, feedback, rules, transaction, validate
+from .engine import erase as erasing
 from .engine.context import Encoder, Engine
-from .engine.distil.learn import learn as learn_episodes
 from .engine.drafts import Draft, Statement
 from .engine.drafts import Episode as OutcomeDraft
 from .engine.episodes import Conversation, Said
-from .engine.judge import FeedbackReport
-from .engine.retrieve import find as finding
-from .engine.retrieve import why as explaining
+from .engine.feedback import FeedbackReport
+from .engine.outcomes import learn as learn_episodes
+from .engine.retrieve.explain import Why, explain_retrieval
+from .engine.retrieve.pipeline import find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.retrieve.request import Level, Mode, Request
-from .engine.retrieve.why import Why
 from .engine.rules import RULE_CHARS, Teaching
 from .engine.settings import Settings
 from .engine.stats import Stats, stats
-from .engine.upkeep import erase_user as erasing
 from .engine.upkeep import forget as forgetting
 from .engine.upkeep import reconcile as reconciling
 from .engine.upkeep import reindex as reindexing
@@ -602,7 +601,7 @@ class ALMA:
         the user's own memories and those of nobody in particular.
         """
         where = self._where(memory_type, agent, None if user_id is None else visible_users(user_id), status)
-        hits = finding.find(self.engine, query, where, limit)
+        hits = find_memories(self.engine, query, where, limit)
         now = self.engine.clock()
         return [Match(view(one.record, now), round(one.score, 4), one.explanation.reason) for one in hits]
 
@@ -633,7 +632,7 @@ class ALMA:
             raise ValidationError(
                 f"{memory_id!r} is a {record.kind}, and only memories are explained: {', '.join(MEMORY_KINDS)}"
             )
-        return explaining.why(self.engine, record, Request(task=task, agent=self.engine.agent(agent), user=user_id))
+        return explain_retrieval(self.engine, record, Request(task=task, agent=self.engine.agent(agent), user=user_id))
 
     # -- feedback
 
@@ -647,7 +646,7 @@ class ALMA:
         query: Annotated[str, About("what was asked")] = "",
     ) -> FeedbackReport:
         """Say which of the memories shown were used. Used ones rise in later retrievals, passed-over ones sink."""
-        signals = judge.usage(list(retrieved_memory_ids), list(used_memory_ids))
+        signals = feedback.usage(list(retrieved_memory_ids), list(used_memory_ids))
         return self._judge(signals, memory_type, agent)
 
     @operation(Effect.CHANGES)
@@ -665,7 +664,7 @@ class ALMA:
     def _judge(self, signals: Mapping[str, FeedbackSignal], memory_type: Any, agent: str | None) -> FeedbackReport:
         if agent is not None:
             self.engine.agent(agent)
-        return judge.feedback(self.engine, signals, memory_type)
+        return feedback.feedback(self.engine, signals, memory_type)
 
     # -- upkeep
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from os import PathLike
 from typing import Protocol, runtime_checkable
@@ -47,6 +48,17 @@ class Searchable(Protocol):
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
         """The records that share at least one of the (space-separated) words: filter first, then best first."""
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """A store that can show one caller a single moment. Without it each read is of its own moment."""
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """All that this thread reads inside belongs to one moment. Nothing may be written inside.
+
+        A snapshot inside another is part of it.
+        """
 
 
 @runtime_checkable

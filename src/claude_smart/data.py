@@ -13,22 +13,26 @@ from pathlib import PurePath
 from typing import Any
 
 from alma.engine.admit import key_of
+from alma.engine.coding_sessions import mark_of
 from alma.engine.context import Engine
-from alma.engine.keep import mark_of
 from alma.engine.observations import OBSERVATION
 from alma.engine.rules import AGENT, Teaching
-from alma.engine.tombstones import find_deleted_keys
 from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, StorageError, ValidationError, unknown
 from alma.files import write_atomic
-from alma.hooks.drain import drain, is_taken_in, read_journal
-from alma.hooks.identity import Copy, find_copy, forget_copies, join_projects, read_copies, write_copy
-from alma.hooks.place import Place, own_files
-from alma.hooks.privacy import public
-from alma.hooks.project import locate
-from alma.hooks.reading import describe_dropped, describe_reader
-from alma.hooks.settings import DEFAULTS, read, wrong
-from alma.hooks.wake import ask
+from alma.hooks.drain import describe_dropped, describe_reader, drain, is_taken_in, read_journal
+from alma.hooks.paths import DEFAULTS, DataDir, check_setting, list_own_files, read_settings
+from alma.hooks.privacy import remove_private
+from alma.hooks.project import (
+    WorkingCopy,
+    find_copy,
+    forget_copies,
+    join_projects,
+    locate_project,
+    read_copies,
+    write_copy,
+)
+from alma.hooks.wake import ask_worker
 from alma.models.budget import meter
 from alma.text import digest
 from alma.types.kinds import MemoryType
@@ -51,7 +55,7 @@ def project(args: Namespace, desk: Desk) -> int:
     """Show the project of this folder, let it share another one's rules, or keep the two apart for good."""
     if args.share and args.separate:
         raise ValidationError("--share and --separate exclude each other")
-    copy = find_copy(desk.place, locate(desk.folder), remember=bool(args.share or args.separate))
+    copy = find_copy(desk.place, locate_project(desk.folder), remember=bool(args.share or args.separate))
     if args.share:
         require_person("project --share")
         return _share_project(desk, copy, args.share)
@@ -70,7 +74,7 @@ def project(args: Namespace, desk: Desk) -> int:
     return 0
 
 
-def _find_similar(desk: Desk, copy: Copy) -> list[str]:
+def _find_similar(desk: Desk, copy: WorkingCopy) -> list[str]:
     """Return the projects that this working copy may belong to as well: it was seen so, or begins with one commit."""
     others = [one for one in read_copies(desk.place) if one.key != copy.key and not copy.is_named | one.is_named]
     root = copy.root or _find_root(copy) if others else ""
@@ -78,7 +82,7 @@ def _find_similar(desk: Desk, copy: Copy) -> list[str]:
     return list(dict.fromkeys([*filter(None, [copy.asked]), *same]))
 
 
-def _find_root(copy: Copy) -> str:
+def _find_root(copy: WorkingCopy) -> str:
     """Return the first commit of a clone, asked of git; empty when there is none or git cannot say in time."""
     if not os.path.isdir(copy.path):
         return ""
@@ -91,7 +95,7 @@ def _find_root(copy: Copy) -> str:
     return " ".join(sorted(done.stdout.split())) if done.returncode == 0 else ""
 
 
-def _share_project(desk: Desk, copy: Copy, other: str) -> int:
+def _share_project(desk: Desk, copy: WorkingCopy, other: str) -> int:
     """Move the rules of this project to the other one, and let its working copies belong to that from now on."""
     if other == copy.key:
         raise ValidationError(f"this folder belongs to {other} already")
@@ -158,13 +162,13 @@ def describe_reading(reading: Mapping[str, Any]) -> str:
 def _collect_state(desk: Desk) -> dict[str, Any]:
     place = desk.place
     paused = read_paused(place)
-    files = own_files(place, ".jsonl")
-    worker = ask(place, {"op": "status"}, 0.5)
+    files = list_own_files(place, ".jsonl")
+    worker = ask_worker(place, {"op": "status"}, 0.5)
     running = worker and f"running, pid {worker['pid']}, {_describe_size(int(worker.get('rss', 0)))}"
     state: dict[str, Any] = {
         "project": desk.project,
         "home": place.home,
-        "question": find_copy(place, locate(desk.folder), remember=False).asked if desk.folder else "",
+        "question": find_copy(place, locate_project(desk.folder), remember=False).asked if desk.folder else "",
         "paused": desk.project in paused["projects"],
         "paused_everywhere": bool(paused["everywhere"]),
         "rules": {"active": 0, "candidate": 0, "put_away": 0},
@@ -175,7 +179,7 @@ def _collect_state(desk: Desk) -> dict[str, Any]:
         "pending": len(files),
         "db_bytes": _measure_file(place.db) + _measure_file(f"{place.db}-wal"),
         "worker": running or "not running (not needed)",
-        "model": read(place).text("model"),
+        "model": read_settings(place).text("model"),
         "reading": describe_reader(place, None).plain(),
     }
     if os.path.exists(place.db):
@@ -194,7 +198,7 @@ def _collect_state(desk: Desk) -> dict[str, Any]:
 
 def find_pending(desk: Desk) -> list[str]:
     """Return the journals that were not taken in yet."""
-    files = own_files(desk.place, ".jsonl")
+    files = list_own_files(desk.place, ".jsonl")
     if not os.path.exists(desk.place.db):
         return files
     with desk.memory() as memory:
@@ -233,7 +237,7 @@ def usage(args: Namespace, desk: Desk) -> int:
     if os.path.exists(desk.place.db):
         with desk.memory() as memory:
             days = list(meter(memory.engine(EVERYWHERE)))
-    settings = read(desk.place).values
+    settings = read_settings(desk.place).values
     desk.say(f"model: {settings['model']} ({settings['model_name']}), at most {settings['daily_calls']} calls a day")
     for line in days or ["No model was ever called."]:
         desk.say(f"{line}")
@@ -263,7 +267,7 @@ def resume(args: Namespace, desk: Desk) -> int:
     return 0
 
 
-def read_paused(place: Place) -> dict[str, Any]:
+def read_paused(place: DataDir) -> dict[str, Any]:
     paused = {"everywhere": False, "projects": [], **_read_object(place.paused)}
     if not isinstance(paused["projects"], list):
         raise ConfigError(f"{place.paused}: `projects` must be a list; mend it or remove it")
@@ -291,10 +295,10 @@ def config(args: Namespace, desk: Desk) -> int:
             require_person("letting Claude read your corrections")
         is_number = isinstance(DEFAULTS[name], int) and value.isascii() and value.isdigit()
         checked = int(value[:20]) if is_number else value
-        if problem := wrong(name, checked):
+        if problem := check_setting(name, checked):
             raise ConfigError(problem.removeprefix("config.json: ").rpartition(";")[0] or problem)
         _write_object(desk.place.config, {**_read_object(desk.place.config), name: checked})
-    settings = read(desk.place).values
+    settings = read_settings(desk.place).values
     if value is not None:
         desk.say(f"{name} is now {settings[name]}")
     elif name is not None:
@@ -359,7 +363,7 @@ def clear_all(args: Namespace, desk: Desk) -> int:
 
 
 def _erase_project(desk: Desk) -> int:
-    for path in own_files(desk.place, ".jsonl", ".done"):
+    for path in list_own_files(desk.place, ".jsonl", ".done"):
         journal = read_journal(path)
         if journal is not None and journal.story.project == desk.project:
             for name in (path, os.path.splitext(path)[0] + ".shown"):
@@ -385,7 +389,7 @@ def _erase_everything(desk: Desk) -> int:
     except StorageError:
         pass
     gone = [desk.place.db + ending for ending in ("", "-wal", "-shm", "-journal")]
-    for path in [*gone, desk.place.cleared, *own_files(desk.place)]:
+    for path in [*gone, desk.place.cleared, *list_own_files(desk.place)]:
         if os.path.exists(path):
             os.remove(path)
             erased = erased or 1
@@ -461,7 +465,9 @@ def import_(args: Namespace, desk: Desk) -> int:
         rules = find_rules(engine)
         known = {_fold_parts(one.body) for one in rules if one.status in LIVE}
         # A file that still has a rule that was forgotten here does not bring it back.
-        gone = find_deleted_keys(engine, keys.values()) | {one.key for one in rules if one.body.get("put_away")}
+        gone = set(Transaction(engine).find_tombstones(keys.values())) | {
+            one.key for one in rules if one.body.get("put_away")
+        }
         forgotten = [one for one in given if keys[one.id] in gone]
         fresh = [one for one in given if keys[one.id] not in gone and _fold_parts(_list_parts(one)) not in known]
         taught = teach_rules(engine, fresh) if fresh else []
@@ -530,7 +536,7 @@ def _read_lines(text: str, path: str) -> Iterator[Teaching]:
 
 def _read_rule(value: dict[str, Any], where: str) -> Teaching:
     rule = value.get("rule")
-    if not isinstance(rule, str) or not (rule := public(rule)).strip():
+    if not isinstance(rule, str) or not (rule := remove_private(rule)).strip():
         raise ValidationError(f"{where}: `rule` must be a text that says what to do")
     reach, status = value.get("reach", "project"), value.get("status", "active")
     if reach not in LASTING:

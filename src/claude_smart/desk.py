@@ -13,15 +13,13 @@ from typing import Any, TextIO
 
 from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION, count_times
-from alma.engine.rules import Taught, Teaching, is_old_fix, teaching
-from alma.engine.transaction import commit
+from alma.engine.rules import Taught, Teaching, is_old_fix, teach
 from alma.errors import BusyError, ConfigError, NotFoundError, ValidationError
-from alma.hooks.drain import Memory
-from alma.hooks.identity import find_project
-from alma.hooks.locks import held
-from alma.hooks.place import NoPlace, Place, find
-from alma.hooks.project import locate, writable
-from alma.hooks.wake import ask
+from alma.files import try_lock
+from alma.hooks.drain import ProjectMemories
+from alma.hooks.paths import DataDir, NoHomeError, find_data_dir
+from alma.hooks.project import clean_path, find_project, locate_project
+from alma.hooks.wake import ask_worker
 from alma.text import stems
 from alma.types.kinds import MemoryType
 from alma.types.query import Where
@@ -35,7 +33,7 @@ INDENT = "    "
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    place: Place
+    place: DataDir
     project: str
     session: str
     as_json: bool
@@ -54,37 +52,37 @@ class Desk:
             print(json.dumps(value, ensure_ascii=plain, indent=2), file=self.out)
 
     @contextmanager
-    def memory(self) -> Iterator[Memory]:
+    def memory(self) -> Iterator[ProjectMemories]:
         """Open the store. Where something may be stored, the working copy is remembered."""
         if self.folder:
-            find_project(self.place, locate(self.folder))
-        with Memory(self.place) as opened:
+            find_project(self.place, locate_project(self.folder))
+        with ProjectMemories(self.place) as opened:
             yield opened
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keep others from taking anything in meanwhile: what is half read would come back after it was erased."""
-        lock = held(self.place.drain_lock, PATIENCE)
+        lock = try_lock(self.place.drain_lock, PATIENCE)
         if lock is None:
             raise BusyError("another process is taking in what was recorded; try again in a moment")
         with lock:
             yield
 
-    def engine(self, memory: Memory) -> Engine:
+    def engine(self, memory: ProjectMemories) -> Engine:
         return memory.engine(self.project)
 
 
 def open_desk(as_json: bool = False, project: str | None = None) -> Desk:
     """Find the place and the project of this folder, without changing anything."""
     try:
-        place = find(os.environ)
-        here = writable(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd())
-    except NoPlace as error:
+        place = find_data_dir(os.environ)
+        here = clean_path(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd())
+    except NoHomeError as error:
         raise ConfigError(str(error)) from error
     except FileNotFoundError:
         raise ConfigError("the folder you are in was removed; go to another one") from None
     session = os.environ.get("CLAUDE_CODE_SESSION_ID", "")
-    key = find_project(place, locate(here), remember=False)
+    key = find_project(place, locate_project(here), remember=False)
     return Desk(place, project or key, session, as_json, sys.stdout, here)
 
 
@@ -103,9 +101,9 @@ def ask_yes(question: str) -> bool:
     return input(question).strip().lower() in ("y", "yes")
 
 
-def stop_worker(place: Place, seconds: float = 3.0) -> None:
+def stop_worker(place: DataDir, seconds: float = 3.0) -> None:
     """End the worker: it would write into what is about to go."""
-    if ask(place, {"op": "stop"}, 1.0) is None:
+    if ask_worker(place, {"op": "stop"}, 1.0) is None:
         return
     deadline = time.monotonic() + seconds
     while os.path.exists(place.worker) and time.monotonic() < deadline:
@@ -146,7 +144,7 @@ def pick_rule(records: Sequence[Record], name: str) -> Record:
 
 
 def teach_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[Taught]:
-    return commit(engine, teaching(engine, teachings))
+    return teach(engine, teachings)
 
 
 def short_id(record_id: str) -> str:

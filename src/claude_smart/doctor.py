@@ -19,11 +19,10 @@ from dataclasses import asdict, dataclass
 
 from alma.engine.rules import AGENT
 from alma.errors import ALMAError, BusyError, CorruptStoreError, ModelError, NewerStoreError, StorageError
-from alma.hooks import settings
-from alma.hooks.drain import Memory, drain
-from alma.hooks.place import Place, own_files
-from alma.hooks.project import identify
-from alma.hooks.reading import SPENT, describe_dropped, describe_reader, find_program
+from alma.hooks import paths
+from alma.hooks.drain import SPENT, ProjectMemories, describe_dropped, describe_reader, drain, find_program
+from alma.hooks.paths import DataDir, list_own_files
+from alma.hooks.project import identify_project
 from alma.ports import Checkable
 from alma.types.kinds import MemoryType
 from alma.types.query import Where
@@ -134,7 +133,7 @@ def _check_chain(scratch: str) -> Iterator[Step]:
 
 def _run_chain(scratch: str) -> Iterator[str]:
     """Yield what each link of the chain came to. Raises ValueError where it is broken."""
-    folder, place = os.path.join(scratch, "repository"), Place(os.path.join(scratch, "home"))
+    folder, place = os.path.join(scratch, "repository"), DataDir(os.path.join(scratch, "home"))
     os.makedirs(folder)
     place.make()
 
@@ -142,8 +141,8 @@ def _run_chain(scratch: str) -> Iterator[str]:
         return _fire_hook(place, {"session_id": session, "cwd": folder, "hook_event_name": event, **fields})
 
     def read_records(kind: str) -> list[Record]:
-        with Memory(place) as memory:
-            return list(memory.engine(identify(folder)).store.scan(Where(kinds={kind}, agents={AGENT})))
+        with ProjectMemories(place) as memory:
+            return list(memory.engine(identify_project(folder)).store.scan(Where(kinds={kind}, agents={AGENT})))
 
     began = time.perf_counter()
     fire("SessionStart", source="startup")
@@ -177,7 +176,7 @@ def _run_chain(scratch: str) -> Iterator[str]:
     yield f"{len(context)} characters at the start of a session"
 
 
-def _fire_hook(place: Place, event: dict[str, object]) -> str:
+def _fire_hook(place: DataDir, event: dict[str, object]) -> str:
     """Run the hook as the host does, and return what it answers."""
     # Somebody is said to be draining already: a process of its own would outlive this folder.
     with open(os.path.join(place.sessions, "wanted"), "w", encoding="utf-8"):
@@ -204,7 +203,7 @@ def _check_home(desk: Desk) -> Finding:
     if not os.path.isdir(place.home):
         return True, f"{place.home} does not exist yet; the first session makes it", ""
     # Those that tell what was said. The folder of journals may be elsewhere, and others may use it too.
-    files = own_files(place)
+    files = list_own_files(place)
     for folder, _, names in os.walk(place.home):
         if "marketplace" not in os.path.relpath(folder, place.home).split(os.sep):
             files += [os.path.join(folder, name) for name in names]
@@ -229,7 +228,7 @@ def _check_disk(desk: Desk) -> Finding:
 
 
 def _check_settings(desk: Desk) -> Finding:
-    problems = settings.read(desk.place).problems
+    problems = paths.read_settings(desk.place).problems
     if problems:
         return False, problems[0], f"mend {desk.place.config}: claude-smart config NAME VALUE"
     read_paused(desk.place)
@@ -239,7 +238,7 @@ def _check_settings(desk: Desk) -> Finding:
 def _check_store(desk: Desk) -> Finding:
     if not os.path.exists(desk.place.db):
         return True, "", ""
-    with Memory(desk.place) as memory:
+    with ProjectMemories(desk.place) as memory:
         store = memory.alma.engine.store
         problems = store.check() if isinstance(store, Checkable) else []
     return (False, problems[0], _RESTORE) if problems else (True, f"{desk.place.db} is sound", "")
@@ -258,7 +257,7 @@ def _check_journals(desk: Desk) -> Finding:
 def _check_reader(desk: Desk) -> Finding:
     """Say which reader is at work, and why Claude could not read what waits for it."""
     if os.path.exists(desk.place.db):
-        with Memory(desk.place) as memory:
+        with ProjectMemories(desk.place) as memory:
             state = describe_reader(desk.place, memory)
     else:
         state = describe_reader(desk.place, None)
@@ -295,7 +294,7 @@ def _check_log(desk: Desk) -> Finding:
     return False, detail, f"see {desk.place.log}"
 
 
-def _read_log(place: Place) -> list[str]:
+def _read_log(place: DataDir) -> list[str]:
     try:
         with open(place.log, encoding="utf-8", errors="replace") as file:
             return [line.strip() for line in file if line.strip()]

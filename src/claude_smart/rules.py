@@ -11,28 +11,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from alma.coding.events import parse_journal
+from alma.coding.session import CodingSession, build_session
+from alma.coding.transcript import list_transcripts, read_lines, read_transcript
 from alma.engine import edit as editing
-from alma.engine.capture import history, transcript
-from alma.engine.capture.events import parse
-from alma.engine.capture.story import Story, tell
+from alma.engine.coding_sessions import mark_of, teachings
 from alma.engine.context import Engine
-from alma.engine.keep import mark_of, teachings
 from alma.engine.observations import OBSERVATION, delete_observation
 from alma.engine.rule_changes import change_rule, erase, find_ended, find_quotes, has_quote
 from alma.engine.rule_changes import restore as restore_rule
 from alma.engine.rules import Taught, Teaching
 from alma.engine.transaction import Transaction, write
 from alma.errors import NotFoundError, StorageError, ValidationError
-from alma.hooks.drain import Report, drain
-from alma.hooks.glance import Unreadable
-from alma.hooks.identity import find_project
+from alma.hooks.drain import DrainReport, ReadingReport, describe_dropped, drain, erase_from_journals, read_sessions
 from alma.hooks.inject import playbook_text
-from alma.hooks.place import own_files
-from alma.hooks.privacy import public
-from alma.hooks.project import locate
-from alma.hooks.reading import ReadingReport, describe_dropped, read_sessions
-from alma.hooks.settings import is_model_allowed
-from alma.hooks.upkeep import erase_from_journals
+from alma.hooks.paths import is_model_allowed, list_own_files
+from alma.hooks.privacy import remove_private
+from alma.hooks.project import find_project, locate_project
+from alma.hooks.rules_reader import UnreadableStoreError
 from alma.reading.local_rules import find_choice, word_rule
 from alma.types.record import LIVE, Record, Status
 from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
@@ -125,7 +121,7 @@ def show(args: Namespace, desk: Desk) -> int:
 def _read_playbook(desk: Desk, session: str) -> str:
     try:
         return playbook_text(desk.place, desk.project, session, desk.folder)
-    except Unreadable as error:
+    except UnreadableStoreError as error:
         raise StorageError(f"{error}; claude-smart doctor says more") from error
 
 
@@ -360,7 +356,7 @@ def learn(args: Namespace, desk: Desk) -> int:
     return 1 if report.busy or report.problems else 0
 
 
-def _report(desk: Desk, report: Report, reading: ReadingReport | None) -> None:
+def _report(desk: Desk, report: DrainReport, reading: ReadingReport | None) -> None:
     if report.busy:
         desk.say("Another process is taking in what was recorded; try again in a moment.")
     elif not report.sessions:
@@ -454,21 +450,21 @@ def tag(args: Namespace, desk: Desk) -> int:
     """Keep a note as a rule, as written; without one, what the person said last."""
     if args.note:
         return _keep_note(args, desk)
-    paths = sorted(own_files(desk.place, ".jsonl"), key=os.path.getmtime, reverse=True)
+    paths = sorted(list_own_files(desk.place, ".jsonl"), key=os.path.getmtime, reverse=True)
     if desk.session and os.path.exists(desk.place.journal(desk.session)):
         paths.insert(0, desk.place.journal(desk.session))
     for path in paths:
         with open(path, "rb") as file:
-            story = tell(parse(file.read())[0])
+            story = build_session(parse_journal(file.read())[0])
         if story.heard and story.project == desk.project:
-            said = story.heard[-1].user
+            said = story.heard[-1].heard
             return _teach_note(args, desk, word_rule(said), said)
     raise ValidationError("no turn was recorded here yet, so there is none to tag; pass a note: claude-smart tag …")
 
 
 def _keep_note(args: Namespace, desk: Desk) -> int:
     # A terminal may pass bytes that are no text.
-    text = public(" ".join(args.note).encode("utf-8", "replace").decode()).strip()
+    text = remove_private(" ".join(args.note).encode("utf-8", "replace").decode()).strip()
     if not text:
         raise ValidationError("the note is empty; say what is to be remembered")
     return _teach_note(args, desk, text, text)
@@ -506,7 +502,7 @@ def _learn_from_history(args: Namespace, desk: Desk) -> int:
             f"{folder} holds no transcripts (no folder `projects`); name the Claude folder: --folder DIR"
         )
     oldest = 0.0 if args.days is None else time.time() - args.days * 86_400.0
-    files = [one for one in history.sessions(folder) if one.modified >= oldest]
+    files = [one for one in list_transcripts(folder) if one.modified >= oldest]
     sessions = turns = unreadable = 0
     proposed: list[tuple[str, Record]] = []
     is_watched = not desk.as_json and sys.stderr.isatty()
@@ -523,7 +519,7 @@ def _learn_from_history(args: Namespace, desk: Desk) -> int:
                 unreadable += 1
                 continue
             sessions, turns = sessions + 1, turns + len(story.turns)
-            project = find_project(desk.place, locate(one.cwd), remember=False) if one.cwd else ""
+            project = find_project(desk.place, locate_project(one.cwd), remember=False) if one.cwd else ""
             # What was said long ago, and not to this memory, waits for a person or for its repetition.
             lasting = [replace(given, sure=False) for given in teachings(story, 0) if given.reach in LASTING]
             taught = teach_rules(memory.engine(project), lasting) if project and lasting else []
@@ -539,20 +535,20 @@ def _learn_from_history(args: Namespace, desk: Desk) -> int:
     return 0
 
 
-def _read_transcript(path: str) -> Story | None:
+def _read_transcript(path: str) -> CodingSession | None:
     """Return the story of a transcript; None when nothing in it can be read."""
     try:
         with open(path, "rb") as file:
-            events = list(transcript.read(transcript.lines(file)))
+            events = list(read_transcript(read_lines(file)))
     except OSError:
         return None
-    return tell([replace(one, data=_remove_private(one.data)) for one in events]) if events else None
+    return build_session([replace(one, data=_remove_private(one.data)) for one in events]) if events else None
 
 
 def _remove_private(value: Any) -> Any:
     """Return the value without what was marked as private; secrets are taken out where it is admitted."""
     if isinstance(value, str):
-        return public(value)
+        return remove_private(value)
     if isinstance(value, dict):
         return {name: _remove_private(item) for name, item in value.items()}
     return [_remove_private(item) for item in value] if isinstance(value, list) else value

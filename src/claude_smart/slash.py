@@ -15,11 +15,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from alma.engine.capture.attendance import Attendance, find_attendance
-from alma.engine.capture.words import note
-from alma.hooks.account import entry_point
-from alma.hooks.place import Place, find
-from alma.hooks.run import answer as record
+from alma.coding.events import Attendance, find_attendance
+from alma.coding.prompts import extract_note
+from alma.hooks.event_line import read_entry_point as entry_point
+from alma.hooks.paths import DataDir as Place
+from alma.hooks.paths import find_data_dir as find
+from alma.hooks.run import answer_event as record
 from alma.types.record import Status
 
 from . import cli
@@ -65,7 +66,7 @@ def reply(event: Mapping[str, Any], raw: bytes, place: Place) -> dict[str, Any]:
         has_failed = cli.main(_read_command(name, words))
     text = (out.getvalue() + (errors.getvalue() if has_failed else "")).strip() or "Done."
     if words and name in ("tag", "learn"):
-        text = _describe_kept(note(words)) or _describe_unattended(line["entry"], attendance) or text
+        text = _describe_kept(extract_note(words)) or _describe_unattended(line["entry"], attendance) or text
     # Elsewhere than in a terminal the host does not show the person what a hook says: the model has to pass it on.
     is_seen = os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
     task = "Print it as it is for the person."

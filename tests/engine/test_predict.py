@@ -9,10 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.engine.predict import Beta, Forecast, Trial, forecast, ground, survey
-from alma.engine.predict.ahead import ahead
-from alma.engine.predict.turn import turned
-from alma.engine.predict.weigh import likeness
+from alma.engine.predict import (
+    Beta,
+    Forecast,
+    Trial,
+    find_stale_age,
+    forecast,
+    forecast_lessons,
+    read_task,
+    survey_strategy,
+    weigh_likeness,
+)
 from alma.types.query import Where
 
 Open = Callable[..., ALMA]
@@ -36,7 +43,7 @@ def trial(value: float, days: float = 1.0, alike: float = 1.0, own: bool = True,
 
 
 def predicted(alma: ALMA, strategy: str, task: str = TASK, before: datetime | None = None) -> Forecast:
-    return forecast(survey(ground(alma.engine, "a", task, before), strategy).trials)
+    return forecast(survey_strategy(read_task(alma.engine, "a", task, before), strategy).trials)
 
 
 # -- the Beta distribution
@@ -86,7 +93,7 @@ def test_knowing_nothing_it_is_even_and_anything_is_possible() -> None:
 def test_a_chance_is_a_chance_and_one_success_more_never_lowers_it(trials: list[Trial]) -> None:
     before, after = forecast(trials).mean, forecast([*trials, trial(1.0, days=0.0)]).mean
     assert 0.0 < before < 1.0
-    if turned([*trials, trial(1.0, days=0.0)]) == turned(trials):
+    if find_stale_age([*trials, trial(1.0, days=0.0)]) == find_stale_age(trials):
         assert after >= before - 1e-9
 
 
@@ -101,8 +108,8 @@ def test_more_trials_narrow_the_interval() -> None:
 def test_the_less_alike_a_task_the_less_it_says() -> None:
     means = [forecast([trial(1.0, alike=alike) for _ in range(3)]).mean for alike in (1.0, 0.8, 0.6)]
     assert means == sorted(means, reverse=True)
-    assert likeness(0.4) == likeness(-1.0) == 0.0
-    assert likeness(1.0) == 1.0
+    assert weigh_likeness(0.4) == weigh_likeness(-1.0) == 0.0
+    assert weigh_likeness(1.0) == 1.0
 
 
 def test_a_task_that_everybody_fails_at_is_hard_for_a_new_strategy_too() -> None:
@@ -136,14 +143,14 @@ def test_what_worked_long_ago_and_fails_now_is_seen_to_fail() -> None:
 
 def test_one_bad_day_changes_nothing_and_a_bad_week_does() -> None:
     used_to = [trial(1.0, days=float(at)) for at in range(10, 30)] + [trial(0.0, days=31.0)]
-    assert turned([*used_to, trial(0.0, days=1.0)]) == float("inf")
-    assert turned([*used_to, *(trial(0.0, days=float(at)) for at in range(5))]) == 4.0
+    assert find_stale_age([*used_to, trial(0.0, days=1.0)]) == float("inf")
+    assert find_stale_age([*used_to, *(trial(0.0, days=float(at)) for at in range(5))]) == 4.0
 
 
 def test_a_change_elsewhere_leaves_this_task_alone() -> None:
     elsewhere = [trial(1.0, days=float(at), alike=0.2) for at in range(10, 30)]
     elsewhere += [trial(0.0, days=float(at), alike=0.2) for at in range(6)]
-    assert turned(elsewhere) == float("inf")
+    assert find_stale_age(elsewhere) == float("inf")
 
 
 def test_what_was_tried_little_promises_more_than_what_was_tried_much() -> None:
@@ -185,7 +192,7 @@ def test_the_opposite_of_a_strategy_is_not_the_strategy(open_everywhere: Open) -
     alma = open_everywhere()
     for _ in range(6):
         alma.learn("a", TASK, "success", "Do not sort the entries")
-    trials = survey(ground(alma.engine, "a", TASK), "Sort the entries").trials
+    trials = survey_strategy(read_task(alma.engine, "a", TASK), "Sort the entries").trials
     assert not any(one.own for one in trials)
     assert all(one.kin == 0.0 for one in trials)
 
@@ -194,14 +201,14 @@ def test_another_wording_of_a_strategy_is_the_strategy(open_everywhere: Open) ->
     alma = open_everywhere()
     for _ in range(4):
         alma.learn("a", TASK, "success", "Do not commit the .env file")
-    trials = survey(ground(alma.engine, "a", TASK), "Don't commit the .env file").trials
+    trials = survey_strategy(read_task(alma.engine, "a", TASK), "Don't commit the .env file").trials
     assert sum(one.own for one in trials) == 4
 
 
 def test_a_contrary_task_says_nothing(open_everywhere: Open) -> None:
     alma = open_everywhere()
     alma.learn("a", "Disable the query cache on the server", "success", SORTING)
-    [one] = survey(ground(alma.engine, "a", "Enable the query cache on the server"), SORTING).trials
+    [one] = survey_strategy(read_task(alma.engine, "a", "Enable the query cache on the server"), SORTING).trials
     assert one.alike < 0.9
 
 
@@ -209,7 +216,7 @@ def test_every_result_is_counted_once(open_everywhere: Open) -> None:
     alma = open_everywhere(clock=Clock())
     for at in range(7):
         alma.learn("a", TASK, "success" if at % 2 else "failure", SORTING)
-    found = survey(ground(alma.engine, "a", TASK), SORTING)
+    found = survey_strategy(read_task(alma.engine, "a", TASK), SORTING)
     assert len(found.trials) == found.tried == 7
     assert found.worked == 3
 
@@ -262,11 +269,11 @@ def test_a_lesson_is_ranked_by_how_it_will_do_at_this_task(open_everywhere: Open
     }
     [vectors] = engine.encode([(TASK,)])
     found = [(record, None) for record in records]
-    chances = ahead(engine, TASK, vectors, found, engine.clock())
+    chances = forecast_lessons(engine, TASK, vectors, found, engine.clock())
     assert set(chances) == set(lessons.values())
     assert chances[lessons[SORTING]] > chances[lessons["use the glossary"]]
     [vectors] = engine.encode([(porto,)])
-    chances = ahead(engine, porto, vectors, found, engine.clock())
+    chances = forecast_lessons(engine, porto, vectors, found, engine.clock())
     assert chances[lessons[GUESSING]] > 0.8, "a warning is ranked by how surely the thing fails"
     assert chances[lessons["use the glossary"]] > chances[lessons[SORTING]]
 
@@ -275,4 +282,4 @@ def test_a_lesson_without_results_is_left_to_what_was_said(open_everywhere: Open
     alma = open_everywhere()
     alma.add_heuristic("a", TASK, SORTING)
     records = list(alma.engine.store.scan(Where(kinds={"heuristic"})))
-    assert ahead(alma.engine, TASK, (), [(record, None) for record in records], alma.engine.clock()) == {}
+    assert forecast_lessons(alma.engine, TASK, (), [(record, None) for record in records], alma.engine.clock()) == {}

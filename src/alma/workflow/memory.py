@@ -26,7 +26,7 @@ from ..codec import decode_record
 from ..engine import things, validate
 from ..engine.admit import build, clean, screen
 from ..engine.context import Engine
-from ..engine.distil.learn import learn as learn_episodes
+from ..engine.outcomes import learn as learn_episodes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.search import by_words
 from ..engine.transaction import Transaction, write

@@ -11,12 +11,13 @@ instruct the model; the trust step keeps such a text out of instruction position
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 from ..patterns import read_patterns
-from ..secret_values import decode_base64
+from ..redact import decode_base64
 
 _DATA = read_patterns(__file__)
 _PATTERNS = {name: re.compile("".join(pattern)) for name, pattern in _DATA["patterns"].items()}
@@ -82,34 +83,23 @@ def _apply_replacements(text: str, found: dict[int, str], places: Sequence[int])
     return "".join(pieces) + text[done:]
 
 
-def _close_bracket(folded: str, start: int, spots: dict[int, str]) -> None:
-    end = _PATTERNS["tag_end"].match(folded, start + 1)
-    if end:
-        spots[end.end() - 1] = "›"
-
-
-def _replace_tags(folded: str, spots: dict[int, str]) -> None:
+def _replace_tags(folded: str, spots: dict[int, str], *, is_data: bool) -> None:
     if "<" not in folded:
         return
-    closed = {m["n"].lower() for m in _PATTERNS["closing_tag"].finditer(folded)}
+    starts = []
     for match in _PATTERNS["tag"].finditer(folded):
         at = match.start()
         before = folded[at - 1 : at]
-        is_type = (before.isalnum() or before == "_") and _PATTERNS["generic_type"].match(folded, at)
-        if not is_type:
-            spots[at] = "‹"
-            _close_bracket(folded, at, spots)
-    for match in _PATTERNS["weak_tag"].finditer(folded):
-        if match["n"].lower() in closed:
-            spots[match.start()] = "‹"
-            _close_bracket(folded, match.start(), spots)
+        if not ((before.isalnum() or before == "_") and _PATTERNS["generic_type"].match(folded, at)):
+            starts.append(at)
+    closed = {match["n"].lower() for match in _PATTERNS["closing_tag"].finditer(folded)}
+    starts += [match.start() for match in _PATTERNS["weak_tag"].finditer(folded) if match["n"].lower() in closed]
+    starts += [match.start() for match in _PATTERNS["any_tag"].finditer(folded)] if is_data else []
+    for at in starts:
+        spots[at] = "‹"
+        if end := _PATTERNS["tag_end"].match(folded, at + 1):
+            spots[end.end() - 1] = "›"
     spots.update((match.start(), "‹") for match in _PATTERNS["loading_tag"].finditer(folded))
-
-
-def _replace_all_tags(folded: str, spots: dict[int, str]) -> None:
-    for match in _PATTERNS["any_tag"].finditer(folded):
-        spots[match.start()] = "‹"
-        _close_bracket(folded, match.start(), spots)
 
 
 def _replace_images(folded: str, spots: dict[int, str]) -> None:
@@ -140,13 +130,6 @@ def _replace_attributes(folded: str, spots: dict[int, str]) -> None:
             spots[at] = "”" if quote == '"' else "’"
 
 
-def _escape_line_marks(text: str) -> str:
-    """A mark that opens a heading, rule, fence or bullet at a line's start gets a backslash before it."""
-    return _PATTERNS["line_mark"].sub(
-        lambda m: m["in"] + ("'" * len(m["fence"]) if m["fence"] else "\\" + m["mark"]), text
-    )
-
-
 def escape(text: str, *, multiline: bool = False, is_data: bool = False) -> str:
     """The text, inert inside a markdown bullet of a prompt; unchanged when nothing in it is structure.
 
@@ -157,9 +140,7 @@ def escape(text: str, *, multiline: bool = False, is_data: bool = False) -> str:
         text = _PATTERNS["line_fold"].sub(" ", text.strip("\n"))
     folded, places = _fold_text(text)
     spots: dict[int, str] = {}
-    _replace_tags(folded, spots)
-    if is_data:
-        _replace_all_tags(folded, spots)
+    _replace_tags(folded, spots, is_data=is_data)
     _replace_attributes(folded, spots)
     for pattern, instead in _REPLACEMENTS:
         spots.update((match.start(), instead) for match in pattern.finditer(folded))
@@ -168,34 +149,64 @@ def escape(text: str, *, multiline: bool = False, is_data: bool = False) -> str:
     folded, places = _fold_text(text)
     images: dict[int, str] = {}
     _replace_images(folded, images)
-    return _escape_line_marks(_apply_replacements(text, images, places))
+    # A mark that opens a heading, rule, fence or bullet at a line's start gets a backslash before it.
+    return _PATTERNS["line_mark"].sub(
+        lambda mark: mark["in"] + ("'" * len(mark["fence"]) if mark["fence"] else "\\" + mark["mark"]),
+        _apply_replacements(text, images, places),
+    )
 
 
 # --- does it read like an instruction to the model? ------------------------------------------------
 
 
-def _decode_concealed(text: str) -> str:
-    """Return what the text says to a reader who decodes tag characters and base64."""
-    tags = "".join(chr(ord(sign) - 0xE0000) for run in _PATTERNS["tag_characters"].findall(text) for sign in run)
-    blobs = (decode_base64(blob) for blob in _PATTERNS["base64"].findall(text))
-    return "\n".join(filter(None, (tags, *(blob for blob in blobs if blob.isprintable()))))
+_ENOUGH = 4
+# Data keeps its keys in quotes too, so quotes excuse only what people quote.
+_QUOTABLE = frozenset({"override", "persona"})
+_QUOTES = "\"'`“”‘’«»"
+
+
+@lru_cache(maxsize=1)
+def _load_signs() -> list[tuple[str, int, re.Pattern[str]]]:
+    """Return the reason, weight and pattern of each sign; compiled only where untrusted content comes in.
+
+    Each is a general turn of phrase in some of the languages such texts come in; none is a list of known attacks. A
+    sign weighs what it proves: "ignore your instructions" is enough alone, "always" or `sudo` is not.
+    """
+    signs = read_patterns(os.path.join(os.path.dirname(__file__), "suspicion.py"))["signs"]
+    return [(one["reason"], one["weight"], re.compile("".join(one["pattern"]), re.I | re.M)) for one in signs]
+
+
+def _weigh_signs(text: str) -> dict[str, int]:
+    """Return the signs that the text bears, and how much each weighs."""
+    points: dict[str, int] = {}
+    for reason, weight, pattern in _load_signs():
+        if points.get(reason, 0) >= weight:
+            continue
+        for match in pattern.finditer(text):
+            before, after = text[: match.start()][-1:], text[match.end() : match.end() + 1]
+            # A phrase set wholly in quotes is talked about, not said: `block "ignore previous instructions"`.
+            is_mentioned = before and after and before in _QUOTES and after in _QUOTES
+            if not (is_mentioned and reason in _QUOTABLE):
+                points[reason] = weight
+                break
+    return points
 
 
 def suspicious(text: str) -> tuple[str, ...]:
-    """Why the text reads like an instruction planted for the model; nothing when it does not."""
-    # Its many patterns are compiled only where untrusted content comes in.
-    from .suspicion import ENOUGH, weigh_signs
-
+    """Return why the text reads like an instruction planted for the model; nothing when it does not."""
     shown = remove_unseen(text)
     folded = _fold_text(shown)[0]
     # Words of other languages are known as they are written, disguised ones only in plain letters.
     readings = dict.fromkeys(re.sub(r"[^\S\n]+", " ", one) for one in (shown, shown.translate(_ALIKE), folded))
-    points = max(map(weigh_signs, readings), key=lambda found: sum(found.values()))
-    concealed = _decode_concealed(text)
-    if concealed and sum(weigh_signs(concealed).values()) >= ENOUGH:
-        points["encoded"] = ENOUGH
+    points = max(map(_weigh_signs, readings), key=lambda found: sum(found.values()))
+    # What it says to a reader who decodes tag characters and base64.
+    tags = "".join(chr(ord(sign) - 0xE0000) for run in _PATTERNS["tag_characters"].findall(text) for sign in run)
+    blobs = (decode_base64(blob) for blob in _PATTERNS["base64"].findall(text))
+    concealed = "\n".join(filter(None, (tags, *(blob for blob in blobs if blob.isprintable()))))
+    if concealed and sum(_weigh_signs(concealed).values()) >= _ENOUGH:
+        points["encoded"] = _ENOUGH
     if _PATTERNS["flood"].search(text):
-        points["flood"] = ENOUGH
+        points["flood"] = _ENOUGH
     if _PATTERNS["forged_structure"].search(folded) and points:
         points["forged_structure"] = 3
-    return tuple(points) if sum(points.values()) >= ENOUGH else ()
+    return tuple(points) if sum(points.values()) >= _ENOUGH else ()

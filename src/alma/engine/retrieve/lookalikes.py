@@ -15,11 +15,11 @@ from functools import lru_cache
 from ...text import content_words, stem, words
 from ...types.kinds import MemoryType, last_stated
 from ...types.record import Origin, Record
-from ...types.vector import Vector, cosines
+from ...types.vector import cosines
 from ..admit import explicit_key
-from ..comparisons import find_dismissed
 from ..context import Engine
-from .shares import measure_overlap
+from ..facts import find_dismissed
+from .rank import measure_overlap
 
 FIELDS = {
     MemoryType.DOMAIN_KNOWLEDGE: "fact",
@@ -78,7 +78,8 @@ def find_newest(
     for pair in pairs:
         if (pair.older.id, pair.newer.id) in dismissed or (until is not None and stated_at(pair.newer) >= until):
             continue
-        if _count_thumbs(pair.older) > max(0, _count_thumbs(pair.newer)):
+        older, newer = pair.older.evidence, pair.newer.evidence
+        if older.ups - older.downs > max(0, newer.ups - newer.downs):
             # Somebody looked at it and found it right.
             continue
         known = newest.get(pair.older.id)
@@ -113,10 +114,6 @@ def stated_at(record: Record) -> datetime:
     return last_stated(record) if is_restated else record.created_at
 
 
-def _count_thumbs(record: Record) -> int:
-    return record.evidence.ups - record.evidence.downs
-
-
 def _order(record: Record) -> tuple[datetime, datetime]:
     return stated_at(record), record.created_at
 
@@ -125,18 +122,14 @@ def read_words(record: Record) -> str:
     return str(record.body[FIELDS[MemoryType(record.kind)]])
 
 
-def _own_vector(record: Record) -> Vector | None:
-    """The vector of the record's own words: that of its trigger or condition comes before it."""
-    return record.vectors[-1] if record.vectors else None
-
-
-def _compare_vectors(older: Record, others: Sequence[Record]) -> list[float | None]:
-    own = _own_vector(older)
-    vectors = [_own_vector(other) if other.embedder == older.embedder else None for other in others]
-    fitting = [vector for vector in vectors if own is not None and vector is not None and len(vector) == len(own)]
-    if own is None or len(fitting) < len(others):
+def _compare_vectors(older: Record, others: Sequence[Record]) -> Sequence[float | None]:
+    # The vector of a record's own words is the last: that of its trigger or condition comes before it.
+    own = older.vectors[-1:]
+    vectors = [other.vectors[-1] for other in others if other.embedder == older.embedder and other.vectors]
+    fitting = [vector for vector in vectors if own and len(vector) == len(own[0])]
+    if not own or len(fitting) < len(others):
         return [None] * len(others)
-    return list(cosines([own], fitting)[0]) if fitting else []
+    return cosines(own, fitting)[0] if fitting else []
 
 
 def measure_likeness(

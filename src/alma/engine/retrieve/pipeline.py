@@ -1,203 +1,252 @@
-"""Retrieval: candidates (by meaning and by words, filter first) → fuse → gate → score → diversity → a slice that knows
-its own id and can say why each memory is in it."""
+"""Retrieval: candidates (by meaning and by words, filter first) → gate → score → diversity → a slice that knows its own
+id and can say why each memory is in it. All of it reads one snapshot of the store.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...errors import BusyError, ReadOnlyError, StorageFullError
-from ...reading.questions import read_question
-from ...reading.times import find_windows
-from ...text import content_words, shorten, stem, stems
-from ...types.kinds import Memory, MemoryType, last_stated
-from ...types.query import Hit
+from ...reading.questions import find_names
+from ...text import content_words, shorten, stem, stems, words
+from ...types.kinds import Heuristic, MemoryType, Similar, last_stated
+from ...types.names import name_key
+from ...types.query import Hit, Where
 from ...types.record import Origin, Provenance, Record, Status
+from ...types.rules import EVERYWHERE
 from ...types.scope import plain
-from ...types.slice import Explanation, MemorySlice
+from ...types.slice import MemorySlice
 from ...types.vector import Vector, cosine
 from ..admit import build, clean
 from ..context import Engine
 from ..drafts import Draft
 from ..rules import is_old_fix
-from ..search import by_meaning, by_words, find_closeness
-from ..transaction import commit, marker, mismatch
+from ..search import by_meaning, by_words, find_closeness, read_snapshot
+from ..transaction import write
 from ..view import render_slice, view
-from .fuse import LEARNED, TOLD, Candidate, similarity
-from .hop import linked
+from .conversations import add_conversations
 from .lookalikes import FIELDS, find_newest
-from .recall import recall
-from .replaced import find_replaced
-from .request import MANNERS, Asked, Mode, Request
-from .score import explain, score
-from .shares import share_words
-from .similar import add_similar
+from .rank import LEARNED, PROMPTED, STATED, Candidate, Scored, compare_records, measure_similarity, score_candidate
+from .request import Mode, Request, RetrievalContext, embed_query, prepare
 
 _LOG = logging.getLogger("alma")
-_OWNED = (
-    MemoryType.HEURISTIC,
-    MemoryType.ANTI_PATTERN,
-    MemoryType.DOMAIN_KNOWLEDGE,
-    MemoryType.OUTCOME,
-    MemoryType.RULE,
-)
+_SLICE_FIELDS = {
+    MemoryType.HEURISTIC: "heuristics",
+    MemoryType.ANTI_PATTERN: "anti_patterns",
+    MemoryType.DOMAIN_KNOWLEDGE: "domain_knowledge",
+    MemoryType.OUTCOME: "outcomes",
+    MemoryType.RULE: "rules",
+}
+"""The kinds that are searched for, and their fields in a slice. Preferences are listed, and only ordered."""
 _STANDING = (MemoryType.RULE, MemoryType.USER_PREFERENCE)
 _TYPED = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME)
 """The kinds that belong to a sort of task."""
 _LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
-_FIELDS = {
-    MemoryType.HEURISTIC: "heuristics",
-    MemoryType.OUTCOME: "outcomes",
-    MemoryType.USER_PREFERENCE: "preferences",
-    MemoryType.DOMAIN_KNOWLEDGE: "domain_knowledge",
-    MemoryType.ANTI_PATTERN: "anti_patterns",
-    MemoryType.RULE: "rules",
-}
 _SAME_TEXT = 0.985
-_MAX_STANDING = 200
-_STANDING_RULES = 24
-_LEAST_POOL = 24
-_LEAST_LESSONS = 12
+_MAX_STANDING, _MAX_STANDING_RULES = 200, 24
+_MIN_POOL, _MIN_LESSONS = 24, 12
 _TYPED_POOL = 400
 """So many are looked at when a filter can only be applied to what was found."""
 _OTHER_TASK = 0.65
 """A lesson for another action on the same thing must be nearer than this."""
+_MAX_REPLACED, _MAX_SUCCESSIONS = 8, 8
 _NOTE_CHARS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    record: Record
-    score: float
-    explanation: Explanation
-    newer: str = ""
-    """The id of its newest look-alike."""
+_RULE_POOL, _PROMPT_CHARS = 20, 2000
+_READABLE = 0.9
 
 
 def retrieve(engine: Engine, request: Request) -> MemorySlice:
     began = time.perf_counter()
-    asked = look(engine, request)
-    pool = _pool(asked)
-    ranked = _rank(asked, pool)
-    matching = {kind: [item for item in ranked[kind] if not item.explanation.standing] for kind in ranked}
-    chosen = {kind: _order_lookalikes(asked, _diverse(matching[kind], asked.top_k), pool) for kind in _OWNED}
-    chosen[MemoryType.DOMAIN_KNOWLEDGE] += _second_hop(asked, chosen)
-    preferences = _put_newest_first(ranked[MemoryType.USER_PREFERENCE])
-    budget = engine.settings.max_preferences
-    matched = [item for item in preferences if not item.explanation.standing][: asked.top_k]
-    standing = [item for item in preferences if item.explanation.standing][:budget]
-    shown = [item for item in preferences if item in matched or item in standing]
-    chosen[MemoryType.USER_PREFERENCE] = _order_lookalikes(asked, shown, pool, limit=len(shown))
-    rules = [item for item in ranked[MemoryType.RULE] if item.explanation.standing][: budget - len(standing)]
-    made = _slice(asked, chosen, rules)
-    if MemoryType.EPISODE in asked.types:
-        made = recall(asked, made)
-    kept = _keep(asked, made) if engine.settings.keep_retrievals else None
-    return replace(made, retrieval_id=kept, retrieval_time_ms=(time.perf_counter() - began) * 1000)
+    context = prepare(engine, request)
+    with read_snapshot(engine.store):
+        memories = _choose_memories(context)
+        if MemoryType.EPISODE in context.types:
+            memories = add_conversations(context, memories)
+    retrieval_id = _record_retrieval(context, memories) if engine.settings.keep_retrievals else None
+    return replace(memories, retrieval_id=retrieval_id, retrieval_time_ms=(time.perf_counter() - began) * 1000)
 
 
-def look(engine: Engine, request: Request) -> Asked:
-    question = read_question(request.task)
-    now = request.as_of or engine.clock()
-    return Asked(
-        engine=engine,
-        request=request,
-        manner=MANNERS[request.mode],
-        question=question,
-        windows=tuple(find_windows(question.text, now)),
-        vectors=query_vectors(engine, question.text),
-        now=now,
-    )
+def find_memories(engine: Engine, query: str, where: Where, limit: int) -> list[Scored]:
+    """Return the memories that are nearest to a query, best first.
 
-
-def query_vectors(engine: Engine, task: str) -> tuple[Vector, ...]:
-    """Of a long task its beginning and its end: what is asked usually stands last."""
-    if engine.encoder is None:
-        return ()
-    held = marker(engine)
-    if held is None:
-        return ()  # nothing has been embedded yet
-    if held.body["value"] != engine.embedder_name:
-        raise mismatch(held.body["value"], engine.embedder_name)
-    size = engine.encoder.embedder.passage_chars
-    [vectors] = engine.encode([(task,) if len(task) <= size else (task[:size], *_endings(task, size))])
-    return vectors
-
-
-def _endings(task: str, size: int) -> tuple[str, ...]:
-    """The last passage, and the last lines of it alone: a question after a page of preamble is short."""
-    end = task[-size:]
-    return (end, end[-size // 4 :].partition(" ")[2] or end)
-
-
-def _pool(asked: Asked) -> list[Candidate]:
-    engine, task = asked.engine, asked.question.text
-    meaning: list[Hit] = []
-    words: list[Hit] = []
-    for kind in (kind for kind in _OWNED if kind in asked.types):
-        where = asked.where(kind)
-        limit = _list_limit(asked, kind)
-        meaning += by_meaning(engine, asked.vectors, where, limit)
-        words += by_words(engine.store, task, where, limit)
-    ids = dict.fromkeys(hit.id for hit in (*meaning, *words))
-    found = {record.id: record for record in (*engine.store.get(list(ids)), *_standing(asked))}
-    records = [record for record in found.values() if _is_shown(asked, record)]
-    is_known = engine.knows(task)
-    replaced = find_replaced(asked, is_known=is_known)
-    records += [one.successor for one in replaced if one.successor.id not in found]
-    everything = [*records, *(one.record for one in replaced)]
-    shares = share_words(task, everything, is_known=is_known)
-    close: dict[str, float | None] = {hit.id: hit.score for hit in meaning}
-    close |= find_closeness(engine, [record for record in everything if record.id not in close], asked.vectors)
-    pool = {
-        record.id: Candidate(record, close.get(record.id), shares[record.id], is_known and engine.knows(record.text))
-        for record in records
-    }
-    for one in replaced:
-        held, cosine = pool[one.successor.id], close.get(one.record.id)
-        near = max((value for value in (held.cosine, cosine) if value is not None), default=None)
-        pool[held.record.id] = replace(held, cosine=near, words=max(held.words, shares[one.record.id]))
-    return list(pool.values())
-
-
-def _list_limit(asked: Asked, kind: MemoryType) -> int:
-    """Return how many are looked at: more of the kinds that have look-alikes, which need not be near themselves."""
-    if asked.request.task_type and kind in _TYPED:
-        return _TYPED_POOL
-    return max(3 * asked.top_k, _LEAST_POOL) if kind in FIELDS else max(2 * asked.top_k, _LEAST_LESSONS)
-
-
-def _is_shown(asked: Asked, record: Record) -> bool:
-    wanted = asked.request.task_type
-    if wanted and record.kind in _TYPED and plain(record.body.get("task_type") or "") != plain(wanted):
-        return False
-    return (record.status is not Status.SUPERSEDED or record.valid_to is not None) and not is_old_fix(record)
-
-
-def _standing(asked: Asked) -> list[Record]:
-    """What is shown without having to match: the rules in force and the user's preferences."""
-    found: list[Record] = []
-    if MemoryType.RULE in asked.types and asked.request.mode is not Mode.PRECISE:
-        found += asked.engine.store.scan(asked.where(MemoryType.RULE), _STANDING_RULES)
-    if asked.request.user is not None and MemoryType.USER_PREFERENCE in asked.types:
-        where = replace(asked.where(MemoryType.USER_PREFERENCE), users={asked.request.user}, agents=None)
-        found += asked.engine.store.scan(where, _MAX_STANDING)
-    return found
-
-
-def _rank(asked: Asked, pool: list[Candidate]) -> dict[MemoryType, list[Scored]]:
-    ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
-    passing = [
-        (candidate, similar, is_match)
-        for candidate, similar in zip(pool, similarity(pool), strict=True)
-        if (is_match := _matches(asked, candidate)) or candidate.record.kind in _STANDING
+    Unlike a retrieval it is for nobody in particular: it goes by relevance alone, has no gate, and is not recorded.
+    """
+    pool = _find_pool(engine, query, embed_query(engine, query), where, max(2 * limit, _MIN_POOL))
+    scored = [
+        replace(score_candidate(one, similarity, query, engine.clock(), engine.settings), score=similarity)
+        for one, similarity in zip(pool, measure_similarity(pool), strict=True)
     ]
-    expected = _expected(asked, [candidate for candidate, _, is_match in passing if is_match])
-    for candidate, similar, is_match in passing:
-        ranked[MemoryType(candidate.record.kind)].append(_score(asked, candidate, similar, expected, not is_match))
+    return sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]
+
+
+def find_rules(engine: Engine, session: str, prompt: str, limit: int) -> list[Record]:
+    """Return the rules that a prompt clearly has to do with, those of its session too, best first.
+
+    They are ranked as in a retrieval, and fewer of them pass: in front of a person silence is better.
+    """
+    where = Where(
+        kinds={MemoryType.RULE},
+        projects={engine.project, EVERYWHERE},
+        users={""},
+        sessions={"", session},
+        statuses={Status.ACTIVE},
+    )
+    [vectors] = engine.encode([(prompt[:_PROMPT_CHARS],)])
+    pool = _find_pool(engine, prompt, vectors, where, _RULE_POOL)
+    # To a model of English all texts in other letters look alike: there, words must agree as well.
+    is_readable = sum(map(str.isascii, prompt)) >= _READABLE * len(prompt)
+    scored = []
+    for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
+        is_known = candidate.is_known and is_readable and candidate.record.text.isascii()
+        if PROMPTED.passes(replace(candidate, is_known=is_known)):
+            scored.append(score_candidate(candidate, similarity, prompt, engine.clock(), engine.settings))
+    return [one.record for one in sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]]
+
+
+def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> list[Candidate]:
+    with read_snapshot(engine.store):
+        hits = (*by_meaning(engine, vectors, where, limit), *by_words(engine.store, query, where, limit))
+        records = engine.store.get(list(dict.fromkeys(hit.id for hit in hits)))
+    return compare_records(engine, query, records, find_closeness(engine, records, vectors))
+
+
+def _choose_memories(context: RetrievalContext) -> MemorySlice:
+    """Return the slice without conversations and without an id."""
+    pool = _find_candidates(context)
+    ranked = _rank_candidates(context, pool)
+    chosen: dict[MemoryType, list[Scored]] = {}
+    for kind in _SLICE_FIELDS:
+        matching = [item for item in ranked[kind] if not item.explanation.standing]
+        chosen[kind] = _order_lookalikes(context, _take_diverse(matching, context.top_k), pool, context.top_k)
+    chosen[MemoryType.DOMAIN_KNOWLEDGE] += _find_linked_facts(context, chosen[MemoryType.DOMAIN_KNOWLEDGE])
+    preferences = _put_newest_first(ranked[MemoryType.USER_PREFERENCE])
+    budget = context.engine.settings.max_preferences
+    matching = [item for item in preferences if not item.explanation.standing][: context.top_k]
+    standing = [item for item in preferences if item.explanation.standing][:budget]
+    shown = {item.record.id for item in (*matching, *standing)}
+    preferences = [item for item in preferences if item.record.id in shown]
+    preferences = _order_lookalikes(context, preferences, pool, len(preferences))
+    rules = [item for item in ranked[MemoryType.RULE] if item.explanation.standing][: budget - len(standing)]
+    values: dict[str, Any] = {}
+    for name, items in [("preferences", preferences), *((_SLICE_FIELDS[kind], chosen[kind]) for kind in chosen)]:
+        views = [(view(item.record, context.now), item.newer) for item in items]
+        values[name] = [replace(memory, newer=newer) if newer else memory for memory, newer in views]
+    values["standing_rules"] = [view(item.record, context.now) for item in rules]
+    values["heuristics"] = _add_similar(context, values["heuristics"], chosen[MemoryType.HEURISTIC])
+    memories = MemorySlice(
+        query=context.request.task,
+        agent=context.request.agent,
+        progressive=context.request.progressive,
+        renderer=render_slice,
+        **values,
+    )
+    reasons = {item.record.id: item.explanation for items in (preferences, *chosen.values()) for item in items}
+    return replace(memories, explanations=tuple(reasons[memory.id] for memory in memories))
+
+
+# --- candidates ------------------------------------------------------------------------------------
+
+
+def _find_candidates(context: RetrievalContext) -> list[Candidate]:
+    engine, task, top_k = context.engine, context.question.text, context.top_k
+    task_type = plain(context.request.task_type)
+    meaning: list[Hit] = []
+    by_word: list[Hit] = []
+    for kind in (kind for kind in _SLICE_FIELDS if kind in context.types):
+        # More of the kinds that have look-alikes, which need not be near themselves.
+        limit = max(3 * top_k, _MIN_POOL) if kind in FIELDS else max(2 * top_k, _MIN_LESSONS)
+        limit = _TYPED_POOL if task_type and kind in _TYPED else limit
+        where = context.where(kind)
+        meaning += by_meaning(engine, context.vectors, where, limit)
+        by_word += by_words(engine.store, task, where, limit)
+    ids = dict.fromkeys(hit.id for hit in (*meaning, *by_word))
+    held = {record.id: record for record in (*engine.store.get(list(ids)), *_list_standing(context))}
+    records = {}
+    for record in held.values():
+        is_other_type = task_type and record.kind in _TYPED and plain(record.body.get("task_type") or "") != task_type
+        is_undated = record.status is Status.SUPERSEDED and record.valid_to is None
+        if not is_other_type and not is_undated and not is_old_fix(record):
+            records[record.id] = record
+    replaced = _find_replaced(context)
+    records |= {new.id: new for _, new in replaced if new.id not in held}
+    everything = [*records.values(), *(old for old, _ in replaced)]
+    close = {hit.id: hit.score for hit in meaning}
+    close |= find_closeness(engine, [record for record in everything if record.id not in close], context.vectors)
+    pool = {one.record.id: one for one in compare_records(engine, task, everything, close)}
+    for old, new in replaced:
+        if new.id in records:
+            # What was replaced leads to its successor: asked in the words of the old fact, one gets the new fact.
+            cosines = [one.cosine for one in (pool[new.id], pool[old.id]) if one.cosine is not None]
+            shared = max(pool[new.id].words, pool[old.id].words)
+            pool[new.id] = replace(pool[new.id], cosine=max(cosines, default=None), words=shared)
+    return [pool[id] for id in records]
+
+
+def _list_standing(context: RetrievalContext) -> list[Record]:
+    """Return what is shown without having to match: the rules in force and the user's preferences."""
+    store, user = context.engine.store, context.request.user
+    records: list[Record] = []
+    if MemoryType.RULE in context.types and context.request.mode is not Mode.PRECISE:
+        records += store.scan(context.where(MemoryType.RULE), _MAX_STANDING_RULES)
+    if user is not None and MemoryType.USER_PREFERENCE in context.types:
+        where = replace(context.where(MemoryType.USER_PREFERENCE), users={user}, agents=None)
+        records += store.scan(where, _MAX_STANDING)
+    return records
+
+
+def _find_replaced(context: RetrievalContext) -> list[tuple[Record, Record]]:
+    """Return the superseded memories that are nearest to the task, each with the one that holds now."""
+    kinds = [kind for kind in FIELDS if kind in context.types]
+    if context.request.as_of is not None or context.past is not None or not kinds:
+        return []
+    engine = context.engine
+    where = replace(
+        context.where(kinds[0]), kinds=set(kinds), statuses={Status.SUPERSEDED}, valid_at=None, sessions=None
+    )
+    hits = by_meaning(engine, context.vectors, where, _MAX_REPLACED)
+    if not engine.knows(context.question.text):
+        hits += by_words(engine.store, context.question.text, where, _MAX_REPLACED)
+    pairs = []
+    for old in engine.store.get(list(dict.fromkeys(hit.id for hit in hits))):
+        new: Record | None = old
+        for _ in range(_MAX_SUCCESSIONS):
+            if new is None or new.status is Status.ACTIVE:
+                break
+            new = next(iter(engine.store.get([new.superseded_by])), None) if new.superseded_by else None
+        if new is not None and new.status is Status.ACTIVE:
+            visible = context.where(new.kind)
+            if visible.accepts(new) or (not new.agent and replace(visible, agents=None).accepts(new)):
+                pairs.append((old, new))
+    return pairs
+
+
+# --- ranking ---------------------------------------------------------------------------------------
+
+
+def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> dict[MemoryType, list[Scored]]:
+    """Return what matches the task, or is shown without, best first."""
+    passing = [
+        (candidate, similarity, is_match)
+        for candidate, similarity in zip(pool, measure_similarity(pool), strict=True)
+        if (is_match := _is_match(context, candidate)) or candidate.record.kind in _STANDING
+    ]
+    matching = [(candidate.record, candidate.cosine) for candidate, _, is_match in passing if is_match]
+    expected: Mapping[str, float] = {}
+    if any(record.kind in _LESSONS and record.evidence.recent for record, _ in matching):
+        # Loaded here because a process that has no lessons to show does without it.
+        from ..predict import forecast_lessons
+
+        expected = forecast_lessons(context.engine, context.question.text, context.vectors, matching, context.now)
+    ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
+    for candidate, similarity, is_match in passing:
+        chance = expected.get(candidate.record.id)
+        ranked[MemoryType(candidate.record.kind)].append(
+            _score(context, candidate, similarity, chance, is_standing=not is_match)
+        )
     for scored in ranked.values():
         # Rounded, so that a second more or less between two memories does not decide. Of equals the newest comes first.
         scored.sort(key=lambda item: item.record.id, reverse=True)
@@ -205,68 +254,58 @@ def _rank(asked: Asked, pool: list[Candidate]) -> dict[MemoryType, list[Scored]]
     return ranked
 
 
-def _score(
-    asked: Asked, candidate: Candidate, similar: float, expected: Mapping[str, float], standing: bool = False
-) -> Scored:
-    chance = expected.get(candidate.record.id)
-    total, factors = score(candidate.record, similar, asked.now, asked.settings, chance)
-    why = explain(candidate, total, factors, asked.question.text, standing, chance)
-    return Scored(candidate.record, total, why)
-
-
-def _matches(asked: Asked, candidate: Candidate) -> bool:
-    """The gate before everything else: a fresh, proven, beloved memory that is not about the task stays out."""
-    record, strictness = candidate.record, asked.manner.strictness
+def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
+    """Whether it is about the task. However fresh and proven, a memory that is not stays out."""
+    record, strictness = candidate.record, context.mode.strictness
     if record.kind not in _TYPED or (record.kind == MemoryType.ANTI_PATTERN and not record.body["condition"]):
-        return TOLD.passes(candidate, strictness)
-    return LEARNED.passes(candidate, strictness) and not _is_other_task(asked.question.text, candidate)
-
-
-def _is_other_task(question: str, candidate: Candidate) -> bool:
-    """Return whether a lesson is for another action on what the question names: "Deploy auth", "Why is auth slow?"."""
-    body = candidate.record.body
-    action = content_words(str(body.get("condition") or body.get("task") or ""), 1)
-    asked = stems(question)
-    if not action or stem(action[0]) in asked or (candidate.cosine or 0.0) >= _OTHER_TASK:
+        return STATED.passes(candidate, strictness)
+    if not LEARNED.passes(candidate, strictness):
         return False
-    return not asked.isdisjoint(stems(str(body.get("condition") or body.get("task"))))
+    # A lesson for another action on what the question names is none for it: "Deploy auth", "Why is auth slow?".
+    task = str(record.body.get("condition") or record.body.get("task") or "")
+    action, asked = content_words(task, 1), stems(context.question.text)
+    is_other_action = bool(action) and stem(action[0]) not in asked and (candidate.cosine or 0.0) < _OTHER_TASK
+    return not is_other_action or asked.isdisjoint(stems(task))
 
 
-def _expected(asked: Asked, held: Sequence[Candidate]) -> dict[str, float]:
-    """How well the lessons among them will do at the task, by id."""
-    if not any(one.record.kind in _LESSONS and one.record.evidence.recent for one in held):
-        return {}
-    # Loaded here because a process that has no lessons to show does without it.
-    from ..predict.ahead import ahead
-
-    found = [(one.record, one.cosine) for one in held]
-    return ahead(asked.engine, asked.question.text, asked.vectors, found, asked.now)
+def _score(
+    context: RetrievalContext,
+    candidate: Candidate,
+    similarity: float,
+    expected: float | None = None,
+    *,
+    is_standing: bool = False,
+) -> Scored:
+    query, now, settings = context.question.text, context.now, context.settings
+    return score_candidate(candidate, similarity, query, now, settings, expected=expected, is_standing=is_standing)
 
 
 def _order_lookalikes(
-    asked: Asked, scored: list[Scored], pool: Sequence[Candidate], limit: int | None = None
+    context: RetrievalContext, scored: Sequence[Scored], pool: Sequence[Candidate], limit: int
 ) -> list[Scored]:
     """Mark each memory that has a newer look-alike, and put the newest of them before it; at most `limit` in all."""
+    if not scored:
+        return []
     among = [candidate.record for candidate in pool]
-    newest = dict(find_newest(asked.engine, [item.record for item in scored], among, asked.past))
+    newest = dict(find_newest(context.engine, [item.record for item in scored], among, context.past))
     by_id = {item.record.id: item for item in scored}
     missing = {record.id: record for record in newest.values() if record.id not in by_id}
     if missing:
         is_standing = all(item.explanation.standing for item in scored)
-        for candidate, similar in zip(pool, similarity(pool), strict=True):
+        for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
             if candidate.record.id in missing:
-                by_id[candidate.record.id] = _score(asked, candidate, similar, {}, is_standing)
-        newest |= find_newest(asked.engine, list(missing.values()), among, asked.past)
+                by_id[candidate.record.id] = _score(context, candidate, similarity, is_standing=is_standing)
+        newest |= find_newest(context.engine, list(missing.values()), among, context.past)
     ordered: dict[str, Scored] = {}
     for item in scored:
         ahead = [newest[item.record.id].id] if item.record.id in newest else []
         for id in (*ahead, item.record.id):
             if id not in ordered:
                 ordered[id] = replace(by_id[id], newer=newest[id].id if id in newest else "")
-    return list(ordered.values())[: asked.top_k if limit is None else limit]
+    return list(ordered.values())[:limit]
 
 
-def _put_newest_first(scored: list[Scored]) -> list[Scored]:
+def _put_newest_first(scored: Sequence[Scored]) -> list[Scored]:
     """Order the preferences of each category by date: where two contradict each other, the newer one comes first.
 
     The places that a category has among the others stay as they are ranked.
@@ -277,68 +316,152 @@ def _put_newest_first(scored: list[Scored]) -> list[Scored]:
     return [by_category[plain(item.record.body["category"])].pop() for item in scored]
 
 
-def _diverse(scored: list[Scored], top_k: int) -> list[Scored]:
-    """The best that differ: one outcome per strategy and result, no second copy of a text."""
+def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
+    """Return the best that differ: one outcome per strategy and result, no second copy of a text."""
     taken: list[Scored] = []
-    told: set[tuple[str, str]] = set()
+    results: set[tuple[str, str]] = set()
     for item in scored:
-        if len(taken) == top_k:
+        record = item.record
+        if len(taken) == limit:
             break
-        if item.record.kind == MemoryType.OUTCOME:
-            what = (item.record.links[0] if item.record.links else item.record.id, item.record.body["outcome"])
-            if what in told:
+        if record.kind == MemoryType.OUTCOME:
+            result = (record.links[0] if record.links else record.id, record.body["outcome"])
+            if result in results:
                 continue
-            told.add(what)
-        elif any(_copies(item.record, other.record) for other in taken):
+            results.add(result)
+        elif any(
+            record.vectors
+            and len(record.vectors) == len(other.vectors)
+            and record.embedder == other.embedder
+            and stems(record.text) == stems(other.text)
+            and all(cosine(mine, its) >= _SAME_TEXT for mine, its in zip(record.vectors, other.vectors, strict=True))
+            for other in (one.record for one in taken)
+        ):
             continue
         taken.append(item)
     return taken
 
 
-def _second_hop(asked: Asked, chosen: Mapping[MemoryType, list[Scored]]) -> list[Scored]:
-    room = asked.top_k - len(chosen[MemoryType.DOMAIN_KNOWLEDGE])
-    if room <= 0 or asked.request.mode is Mode.PRECISE or MemoryType.DOMAIN_KNOWLEDGE not in asked.types:
+# --- what goes with the first results --------------------------------------------------------------
+
+_MAX_LINKED, _LINKED_FROM = 2, 3
+_MAX_NAMING = 5
+"""A name that more facts hold says little."""
+_MIN_LINKED_COSINE = 0.15
+_MAX_ENTITIES = 50
+
+
+def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> list[Scored]:
+    """Return facts about those whom the first results name and the question does not, or calls by another name.
+
+    "Where does Maria's manager work?" finds that her manager is Tom; where Tom works shares no word with the question.
+    Such facts fill places that are left free. Whom the graph knows by several names is looked for under all of them:
+    asked about Bob, what is known of Robert Smith counts.
+    """
+    room = min(context.top_k - len(first), _MAX_LINKED)
+    if room <= 0 or context.request.mode is Mode.PRECISE or MemoryType.DOMAIN_KNOWLEDGE not in context.types:
         return []
-    first = [item.record for item in chosen[MemoryType.DOMAIN_KNOWLEDGE]]
-    found = []
-    for one in linked(asked, first)[:room]:
-        candidate = Candidate(one.record, one.cosine, 0.0)
-        scored = _score(asked, candidate, similarity([candidate])[0], {})
-        found.append(replace(scored, explanation=replace(scored.explanation, reason=one.why)))
-    return found
+    records = [item.record for item in first[:_LINKED_FROM]]
+    known = _list_entities(context, linked={record.id for record in records}) if records else []
+    written = [name for record in records for name in find_names(record.text)]
+    named = {name_key(name): name for name in (*(one.body["name"] for one in known), *written)}
+    query_words = set(words(context.question.text))
+    new = [name for name in named.values() if not query_words.issuperset(words(name))]
+    aliases = _find_aliases(context, (*new, *context.question.names))
+    ways = [(other, name) for name in context.question.names for other in aliases.get(name, ())]
+    ways += [(other, "") for name in new for other in (name, *aliases.get(name, ()))]
+    seen = {item.record.id for item in first}
+    facts: list[tuple[Record, float | None, str]] = []
+    for name, asked in ways:
+        holding = _find_naming(context, name)
+        close: Mapping[str, float | None] = find_closeness(context.engine, holding, context.vectors)
+        for record in holding:
+            near = close.get(record.id)
+            # What is said of the very one who is asked about need not sound like the question.
+            if record.id not in seen and (asked or near is None or near >= _MIN_LINKED_COSINE):
+                reason = f"about {name}, " + (f"who is {asked}" if asked else "whom the first results name")
+                facts.append((record, near, reason))
+                seen.add(record.id)
+    facts.sort(key=lambda fact: (-(fact[1] or 0.0), fact[0].id))
+    linked = []
+    for record, near, reason in facts[:room]:
+        candidate = Candidate(record, near, 0.0)
+        scored = _score(context, candidate, measure_similarity([candidate])[0])
+        linked.append(replace(scored, explanation=replace(scored.explanation, reason=reason)))
+    return linked
 
 
-def _copies(a: Record, b: Record) -> bool:
-    if not a.vectors or len(a.vectors) != len(b.vectors) or a.embedder != b.embedder:
-        return False
-    if stems(a.text) != stems(b.text):
-        return False
-    return all(cosine(own, other) >= _SAME_TEXT for own, other in zip(a.vectors, b.vectors, strict=True))
+def _find_aliases(context: RetrievalContext, names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the other names of those of whom the graph knows exactly one."""
+    keys = {name: name_key(name) for name in names}
+    known = _list_entities(context, tagged=set(keys.values())) if keys else []
+    aliases: dict[str, list[str]] = {}
+    for name, key in keys.items():
+        bearers = [one for one in known if key in one.tags]
+        if len(bearers) == 1:
+            called = (bearers[0].body["name"], *bearers[0].body["aliases"])
+            aliases[name] = [one for one in called if name_key(one) != key]
+    return aliases
 
 
-def _slice(asked: Asked, chosen: dict[MemoryType, list[Scored]], rules: Sequence[Scored]) -> MemorySlice:
-    values: dict[str, Any] = {_FIELDS[kind]: [_view(asked, item) for item in items] for kind, items in chosen.items()}
-    values["standing_rules"] = [view(item.record, asked.now) for item in rules]
-    values["heuristics"] = add_similar(asked, values["heuristics"], chosen[MemoryType.HEURISTIC])
-    made = MemorySlice(
-        query=asked.request.task,
-        agent=asked.request.agent,
-        progressive=asked.request.progressive,
-        renderer=render_slice,
-        **values,
-    )
-    why = {item.record.id: item.explanation for items in chosen.values() for item in items}
-    return replace(made, explanations=tuple(why[memory.id] for memory in made))
+def _list_entities(context: RetrievalContext, **conditions: Collection[str]) -> list[Record]:
+    where = Where(kinds={"entity"}, projects={context.engine.project}, statuses={Status.ACTIVE}, **conditions)  # type: ignore[arg-type]
+    return list(context.engine.store.scan(where, _MAX_ENTITIES))
 
 
-def _view(asked: Asked, item: Scored) -> Memory:
-    memory = view(item.record, asked.now)
-    return replace(memory, newer=item.newer) if item.newer else memory
+def _find_naming(context: RetrievalContext, name: str) -> list[Record]:
+    """Return the facts that hold a name; none when many do."""
+    store, wanted = context.engine.store, set(words(name))
+    hits = by_words(store, name, context.where(MemoryType.DOMAIN_KNOWLEDGE), _MAX_NAMING + 1)
+    holding = [one for one in store.get([hit.id for hit in hits]) if wanted <= set(words(one.text))]
+    return holding if len(holding) <= _MAX_NAMING else []
 
 
-def _keep(asked: Asked, made: MemorySlice) -> str | None:
-    engine, request = asked.engine, asked.request
-    shown = [memory.id for memory in (*made, *made.standing_rules)]
+_SIMILAR_POOL, _MAX_SIMILAR = 24, 2
+_SIMILAR_STRATEGY, _SIMILAR_TASK = 0.6, 0.5
+
+
+def _add_similar(
+    context: RetrievalContext, heuristics: Sequence[Heuristic], scored: Sequence[Scored]
+) -> list[Heuristic]:
+    """Return the heuristics, each with the strategies for the same sort of task that look like it.
+
+    What the reader could not tell to be the same strategy is counted apart, and shown together.
+    """
+    if not heuristics or not context.vectors:
+        return list(heuristics)
+    engine, readable = context.engine, context.where("heuristic")
+    where = Where(kinds={"strategy"}, projects=readable.projects, agents=readable.agents, users=readable.users)
+    hits = by_meaning(engine, context.vectors, where, _SIMILAR_POOL)
+    groups = [group for group in engine.store.get([hit.id for hit in hits]) if len(group.vectors) >= 2]
+    shown = {link for item in scored for link in item.record.links}
+    completed = []
+    for heuristic, item in zip(heuristics, scored, strict=True):
+        own = next((group for group in groups if group.id in item.record.links), None)
+        similar: list[tuple[float, Similar]] = []
+        for group in groups if own is not None else ():
+            if own is None or group.id in shown or group.user != item.record.user or not group.evidence.results:
+                continue
+            alike = cosine(own.vectors[0], group.vectors[0])
+            types = own.body["task_type"], group.body["task_type"]
+            is_same_sort = (
+                types[0] == types[1] if all(types) else cosine(own.vectors[1], group.vectors[1]) >= _SIMILAR_TASK
+            )
+            if alike >= _SIMILAR_STRATEGY and is_same_sort:
+                results = group.evidence
+                similar.append((-alike, Similar(group.body["strategy"], results.successes, results.results)))
+        best = sorted(similar, key=lambda one: one[0])[:_MAX_SIMILAR]
+        completed.append(replace(heuristic, similar=tuple(one for _, one in best)))
+    return completed
+
+
+# --- the note of a retrieval -----------------------------------------------------------------------
+
+
+def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str | None:
+    """Store what was shown, and return the retrieval's id; None where nothing can be written."""
+    engine, request = context.engine, context.request
+    shown = [memory.id for memory in (*memories, *memories.standing_rules)]
     draft = Draft(
         kind="retrieval",
         agent=request.agent,
@@ -348,7 +471,7 @@ def _keep(asked: Asked, made: MemorySlice) -> str | None:
     )
     record = build(engine, draft, (), links=tuple(shown))
     try:
-        return commit(engine, lambda: (record.id, [record]), patient=False)
+        return write(engine, lambda tx: tx.put(record).id, patient=False)
     except BusyError:
         engine.notes.add(record)
         return record.id

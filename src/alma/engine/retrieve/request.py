@@ -1,4 +1,4 @@
-"""What a retrieval is asked for, and in which manner."""
+"""What a retrieval is asked for, and what every step of it needs to know."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
-from ...reading.questions import Question
-from ...reading.times import Window
+from ...reading.questions import Question, read_question
+from ...reading.times import Window, find_windows
 from ...types.kinds import MemoryType
 from ...types.query import Where, visible_users
 from ...types.record import Status
 from ...types.rules import EVERYWHERE
 from ...types.vector import Vector
 from ..context import Engine
+from ..search import has_vectors
 from ..settings import Settings, Weights
 
 
@@ -27,7 +29,7 @@ class Mode(StrEnum):
 
 
 class Level(StrEnum):
-    """What is given back of a conversation: the whole with its telling turns, or single turns."""
+    """What is returned of a conversation: the whole with its best turns, or single turns."""
 
     SESSION = "session"
     TURN = "turn"
@@ -51,17 +53,15 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """What a mode means: settings of one function."""
-
+class ModeSettings:
     top_k: int = 5
     several: int = 20
-    """How many when the question wants several memories."""
+    """`top_k` for a question that wants several memories."""
     types: frozenset[MemoryType] = frozenset(MemoryType)
     strictness: float = 0.0
-    """Added to the relevance floor."""
+    """Added to the relevance floors."""
     weights: Weights | None = None
-    """None: as in the settings."""
+    """None: those of the settings."""
     half_life_days: float | None = None
     recency: float = 0.0
     """What the newest conversation gains over the oldest."""
@@ -73,75 +73,101 @@ _REPLACEABLE = frozenset(
 _LEARNED = frozenset(
     {MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME, MemoryType.USER_PREFERENCE, MemoryType.RULE}
 )  # fmt: skip
-MANNERS: Mapping[Mode, Manner] = {
-    Mode.DEFAULT: Manner(),
-    Mode.PRECISE: Manner(top_k=3, several=10, strictness=0.08),
-    Mode.BROAD: Manner(top_k=20, several=40, strictness=-0.06),
-    Mode.RECENT: Manner(
+MODES: Mapping[Mode, ModeSettings] = {
+    Mode.DEFAULT: ModeSettings(),
+    Mode.PRECISE: ModeSettings(top_k=3, several=10, strictness=0.08),
+    Mode.BROAD: ModeSettings(top_k=20, several=40, strictness=-0.06),
+    Mode.RECENT: ModeSettings(
         weights=Weights(similarity=0.35, recency=0.50, success=0.10, confidence=0.05), half_life_days=7.0, recency=2.0
     ),
-    Mode.LEARNING: Manner(
+    Mode.LEARNING: ModeSettings(
         types=_LEARNED, weights=Weights(similarity=0.45, recency=0.05, success=0.30, confidence=0.20)
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request, looked at: what all the ways of finding need to know."""
+class RetrievalContext:
+    """A request with its question read and embedded."""
 
     engine: Engine
     request: Request
-    manner: Manner
+    mode: ModeSettings
+    settings: Settings
+    """Those of the engine, with what the mode changes."""
     question: Question
     windows: tuple[Window, ...]
     vectors: tuple[Vector, ...]
+    part_vectors: tuple[tuple[Vector, ...], ...]
+    """For each part of the question."""
     now: datetime
-
-    @property
-    def types(self) -> frozenset[MemoryType]:
-        wanted = self.request.types
-        return self.manner.types if wanted is None else wanted
-
-    @property
-    def top_k(self) -> int:
-        if self.request.top_k is not None:
-            return self.request.top_k
-        return self.manner.several if self.question.several else self.manner.top_k
-
-    @property
-    def past(self) -> datetime | None:
-        """When the time that the question asks about ended; None unless it is over."""
-        ends = [window.end for window in self.windows]
-        return max(ends) if ends and max(ends) < self.now else None
-
-    @property
-    def settings(self) -> Settings:
-        changes: dict[str, object] = {}
-        if self.manner.weights is not None:
-            changes["weights"] = self.manner.weights
-        if self.manner.half_life_days is not None:
-            changes["recency_half_life_days"] = self.manner.half_life_days
-        return replace(self.engine.settings, **changes) if changes else self.engine.settings  # type: ignore[arg-type]
+    past: datetime | None
+    """When the time that the question asks about ended; None unless it is over."""
+    types: frozenset[MemoryType]
+    top_k: int
 
     def where(self, kind: str) -> Where:
-        """What may be found of a kind: of this project, readable by the agent, of this user or of nobody."""
-        asked = self.request
-        until = asked.until if asked.as_of is None else min(asked.as_of, asked.until or asked.as_of)
-        past = self.past if asked.as_of is None and kind in _REPLACEABLE else None
-        is_current = asked.as_of is None and past is None
-        rule = kind == MemoryType.RULE
+        """Return what may be found of a kind: of this project, readable by the agent, of this user or of nobody."""
+        request = self.request
+        until = request.until if request.as_of is None else min(request.as_of, request.until or request.as_of)
+        past = self.past if request.as_of is None and kind in _REPLACEABLE else None
+        is_current = request.as_of is None and past is None
+        is_rule = kind == MemoryType.RULE
         return Where(
             kinds={kind},
-            projects={self.engine.project, EVERYWHERE} if rule else {self.engine.project},
+            projects={self.engine.project, EVERYWHERE} if is_rule else {self.engine.project},
             # What was said for one session holds in no other.
-            sessions={""} if rule else None,
-            agents=self.engine.scopes.readable(asked.agent),
-            users=visible_users(asked.user),
+            sessions={""} if is_rule else None,
+            agents=self.engine.scopes.readable(request.agent),
+            users=visible_users(request.user),
             # Asked about last March, it finds what was replaced since.
             statuses={Status.ACTIVE} if is_current else {Status.ACTIVE, Status.SUPERSEDED},
-            tagged=set(asked.tags) or None,
-            created_from=asked.since,
+            tagged=set(request.tags) or None,
+            created_from=request.since,
             created_to=until,
-            valid_at=asked.as_of or past or self.now,
+            valid_at=request.as_of or past or self.now,
         )
+
+
+def prepare(engine: Engine, request: Request) -> RetrievalContext:
+    """Read and embed the question of a request."""
+    mode = MODES[request.mode]
+    question = read_question(request.task)
+    now = request.as_of or engine.clock()
+    windows = tuple(find_windows(question.text, now))
+    ends = [window.end for window in windows]
+    types = mode.types if request.types is None else request.types
+    vectors = embed_query(engine, question.text)
+    parts = question.parts if MemoryType.EPISODE in types else ()
+    top_k = mode.several if question.several else mode.top_k
+    changes: dict[str, Any] = {} if mode.weights is None else {"weights": mode.weights}
+    if mode.half_life_days is not None:
+        changes["recency_half_life_days"] = mode.half_life_days
+    return RetrievalContext(
+        engine=engine,
+        request=request,
+        mode=mode,
+        settings=replace(engine.settings, **changes) if changes else engine.settings,
+        question=question,
+        windows=windows,
+        vectors=vectors,
+        part_vectors=tuple(engine.encode([(text,)])[0] if vectors else () for text in parts),
+        now=now,
+        past=max(ends) if ends and max(ends) < now else None,
+        types=types,
+        top_k=top_k if request.top_k is None else request.top_k,
+    )
+
+
+def embed_query(engine: Engine, task: str) -> tuple[Vector, ...]:
+    """Return the vectors of a task; of a long one those of its beginning and its end, where the question usually is."""
+    if engine.encoder is None or not has_vectors(engine):
+        return ()
+    size = engine.encoder.embedder.passage_chars
+    texts: tuple[str, ...] = (task,)
+    if len(task) > size:
+        end = task[-size:]
+        # The last lines alone, too: a question after a page of preamble is short.
+        texts = (task[:size], end, end[-size // 4 :].partition(" ")[2] or end)
+    [vectors] = engine.encode([texts])
+    return vectors

@@ -1,0 +1,244 @@
+"""How relevant a memory is to a question, whether it is shown, and how it scores.
+
+Cosine and word score are put on one scale as z-scores and summed. A pool of two candidates has no meaningful spread, so
+mean and deviation are shrunk towards what is usual: with many candidates the pool decides, with few the prior does.
+
+Which share of a question's words a memory holds: a rare word counts more than a common one. In a language that the
+embedder understands, a term is a word by its stem. Elsewhere the stems are unknown, so a term is a piece of four
+letters; in Chinese and Japanese it is a pair of characters. A term is looked up in the marked text, where every word
+stands between ^ and $.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+from ...text import content_words, stem, words
+from ...types.kinds import MemoryType
+from ...types.record import Record
+from ...types.slice import Explanation, Factor
+from ..context import Engine
+from ..evidence import believe, recency, success
+from ..settings import Settings
+
+# --- words -----------------------------------------------------------------------------------------
+
+_MAX_WORDS = 40
+_PIECE = 4
+_ABSENT = 0.3
+"""How much a piece counts that no memory at hand holds: in pieces, most of an inflected word is missing."""
+
+
+def _fold_accents(text: str) -> str:
+    if text.isascii():
+        return text
+    return "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
+
+
+@lru_cache(maxsize=4096)
+def mark_words(text: str) -> str:
+    return f"^{'$^'.join(words(_fold_accents(text)))}$"
+
+
+@lru_cache(maxsize=1024)
+def list_terms(text: str, *, is_known: bool) -> tuple[str, ...]:
+    """Return what is looked up of a text: stems where its language is known, else pieces of its words."""
+    terms: list[str] = []
+    for word in content_words(_fold_accents(text), _MAX_WORDS):
+        root = stem(word)
+        if not word.isascii() and len(word) <= 2:
+            terms.append(word)
+        elif is_known:
+            terms.append(f"^{root}" if len(root) >= _PIECE else f"^{word}$")
+        elif len(word) > 2 or word.isdigit():
+            marked = f"^{word}$"
+            terms += [marked[at : at + _PIECE] for at in range(max(1, len(marked) - _PIECE + 1))]
+    return tuple(dict.fromkeys(terms))
+
+
+def share_words(question: str, records: Sequence[Record], *, is_known: bool) -> Mapping[str, float]:
+    """Return by id which share of the question's words each record holds, from 0 to 1."""
+    terms = list_terms(question, is_known=is_known)
+    places: dict[str, list[int]] = {}
+    for record in records:
+        marked = mark_words(record.text)
+        places[record.id] = [at for at, term in enumerate(terms) if term in marked]
+    counts = Counter(at for held in places.values() for at in held)
+    weights = [math.log(1 + len(places) / (0.5 + counts[at])) for at in range(len(terms))]
+    absent = 1.0 if is_known else _ABSENT
+    total = sum(weight * (1.0 if at in counts else absent) for at, weight in enumerate(weights))
+    return {name: sum(weights[at] for at in held) / total if total else 0.0 for name, held in places.items()}
+
+
+def measure_overlap(text: str, other: str) -> float:
+    """Return which share of the pieces of one text the other holds, whichever share is greater."""
+    shares = []
+    for one, another in ((text, other), (other, text)):
+        terms, marked = list_terms(one, is_known=False), mark_words(another)
+        if terms:
+            shares.append(sum(term in marked for term in terms) / len(terms))
+    return max(shares, default=0.0)
+
+
+def list_shared_words(query: str, text: str) -> tuple[str, ...]:
+    theirs = set(map(stem, words(text)))
+    return tuple(word for word in content_words(query) if stem(word) in theirs)
+
+
+# --- relevance -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    record: Record
+    cosine: float | None
+    """None: there is no vector to compare."""
+    words: float
+    """Which share of the query's words it holds, from 0 to 1."""
+    is_known: bool = True
+    """Whether the embedder understands the query and the record, so that the cosine stands for their meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """How near a memory must be to be shown: its cosine, and so much of the share of words, reach a floor.
+
+    Where the embedder does not understand the language, the words must reach a floor of their own, and the cosine helps
+    only as far as it is above that of any two texts of the language.
+    """
+
+    floor: float
+    word_share: float
+    words_floor: float
+    all_words: float = 0.9
+    """What holds so much of the query's words passes unless its meaning is quite another."""
+
+    def passes(self, candidate: Candidate, strictness: float = 0.0) -> bool:
+        cosine, words = candidate.cosine, candidate.words
+        if cosine is None or not candidate.is_known:
+            extra = _UNKNOWN_SHARE * max(0.0, (cosine or 0.0) - _UNKNOWN_COSINE)
+            return words > 0.0 and words + extra >= self.words_floor + strictness
+        if words >= self.all_words and cosine >= OTHER_MEANING + strictness:
+            return True
+        return cosine + self.word_share * words >= self.floor + strictness
+
+
+OTHER_MEANING = 0.12
+"""Texts that are less near than this mean something else, whatever words they share."""
+_UNKNOWN_SHARE, _UNKNOWN_COSINE = 0.5, 0.3
+STATED = Gate(floor=0.25, word_share=0.3, words_floor=0.2)
+"""For facts, rules, preferences and warnings: a line that turns out not to matter costs less than one that is missing.
+Chosen on half of the worlds of `benchmarks.worlds`."""
+LEARNED = Gate(floor=0.42, word_share=0.2, words_floor=0.34)
+"""For lessons and outcomes, which belong to one sort of task."""
+PROMPTED = Gate(floor=0.50, word_share=0.3, words_floor=0.34)
+"""For rules that are shown at a prompt, in front of a person. On the worlds of `benchmarks.worlds` it is as silent as
+a plain cosine of 0.45, and right more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    mean: float
+    deviation: float
+    weight: float = 10.0
+
+
+_MEANING = Prior(0.20, 0.15)
+_WORDS = Prior(0.15, 0.20)
+_WORD_SHARE = 0.5
+
+
+def compare_records(
+    engine: Engine, query: str, records: Sequence[Record], close: Mapping[str, float]
+) -> list[Candidate]:
+    """Return how near each record is to a query, where `close` has the cosines by id."""
+    is_known = engine.knows(query)
+    shares = share_words(query, records, is_known=is_known)
+    return [Candidate(one, close.get(one.id), shares[one.id], is_known and engine.knows(one.text)) for one in records]
+
+
+def measure_similarity(pool: Sequence[Candidate]) -> list[float]:
+    """Return how relevant each candidate is, between 0 and 1."""
+    meaning = standardise([candidate.cosine for candidate in pool], _MEANING)
+    by_words = standardise([candidate.words for candidate in pool], _WORDS)
+    return [squash(a + _WORD_SHARE * b) for a, b in zip(meaning, by_words, strict=True)]
+
+
+def standardise(values: Sequence[float | None], prior: Prior) -> list[float]:
+    known = [value for value in values if value is not None]
+    total = len(known) + prior.weight
+    mean = (sum(known) + prior.weight * prior.mean) / total
+    spread = sum((value - mean) ** 2 for value in known) + prior.weight * prior.deviation**2
+    deviation = math.sqrt(spread / total)
+    return [0.0 if value is None else (value - mean) / deviation for value in values]
+
+
+def squash(z: float) -> float:
+    return 1.0 / (1.0 + math.exp(-(z - 1.0) / 1.2))
+
+
+# --- score -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    record: Record
+    score: float
+    explanation: Explanation
+    newer: str = ""
+    """The id of its newest look-alike."""
+
+
+def score_candidate(
+    candidate: Candidate,
+    similarity: float,
+    query: str,
+    now: datetime,
+    settings: Settings,
+    *,
+    expected: float | None = None,
+    is_standing: bool = False,
+) -> Scored:
+    """Score a candidate by four factors, and say why.
+
+    Recency, success and confidence count only as far as a memory is relevant: they order what is about the task and
+    never lift what is not. `expected` is how well a lesson will do at the task; without it, its success so far counts.
+    """
+    record, shares = candidate.record, settings.weights.shares()
+    values = {
+        "similarity": similarity,
+        "recency": recency(record, now, settings.recency_half_life_days),
+        "success": success(record, now) if expected is None else expected,
+        "confidence": believe(record, now).mean,
+    }
+    total = sum(shares[name] * value * (1.0 if name == "similarity" else similarity) for name, value in values.items())
+    shared = list_shared_words(query, record.text)
+    reasons = []
+    if is_standing:
+        reasons.append("a rule in force" if record.kind == MemoryType.RULE else "a standing preference of the user")
+    if candidate.cosine is not None:
+        reasons.append(f"meaning {candidate.cosine:.2f}")
+    if shared:
+        reasons.append("shares " + ", ".join(shared[:6]))
+    reasons = reasons or ["found by words"]
+    if expected is not None:
+        verb = "fail" if record.kind == MemoryType.ANTI_PATTERN else "work"
+        reasons.append(f"expected to {verb} here {expected:.2f}")
+    explanation = Explanation(
+        memory_id=record.id,
+        memory_type=record.kind,
+        score=total,
+        factors={name: Factor(value, shares[name]) for name, value in values.items()},
+        cosine=candidate.cosine,
+        words=candidate.words,
+        shared_words=shared,
+        reason="; ".join(reasons),
+        standing=is_standing,
+    )
+    return Scored(record, total, explanation)
