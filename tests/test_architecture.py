@@ -117,10 +117,17 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("app", "harness", "remote"),
     },
     "core": {"memory"},
+    # First names of modules.
+    "exceptions": {"errors"},
+    "storage": {"ports", "stores"},
     # What servers need around a memory: bounds for callers, several projects, files for a whole memory.
     "callers": {"operations", "words", "rulefiles", "types", "errors"},
     "projects": {"memory", "domains", "engine", "ports", "types", "errors", "app"},
     "transfer": {"memory", "engine", "ports", "types", "errors"},
+    "knowledge": {
+        *("memory", "operations", "words", "answers", "extraction", "ingestion"),
+        *("models", "engine", "types", "errors"),
+    },
     "remote": {"memory", "operations", "answers", "schema", "engine", "types", "errors", "listening", "harness"},
     "aio": {"memory", "ports", "remote"},
     "config": {"engine", "types", "errors", "trust_register"},
@@ -158,8 +165,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {
         *("mcp", "http", "api", "operations", "schema", "transfer", "app", "config", "core", "doctor", "inspection"),
         *("files", "text", "trust_register", "types", "errors"),
+        *("knowledge", "graph", "rulefiles"),
     },
 }
+# Features declare their operations.
+for _feature in FEATURES:
+    MAY_IMPORT[_feature] |= {"memory", "operations", "words", "answers"}
 # The engine's steps run one way: nothing later calls anything earlier.
 STANDARD_ONLY = {"types", "errors", "forks"}
 LATE = {("memory", "app"), ("memory", "harness"), ("memory", "remote"), ("arguments", "memory")} | {

@@ -461,6 +461,16 @@ class ALMA:
         proposals = [build_proposal(self.engine, *_read_row(one)) for one in memories]
         return _views(self.engine, edit.add_memories(self.engine, proposals), Memory)
 
+    batch_save_outcomes = learn_many
+
+    def batch_save_heuristics(self, heuristics: Rows) -> list[Memory]:
+        """Add several strategies, each a mapping with the arguments of `add_heuristic`: all of them or none."""
+        return self.add_many([{"type": MemoryType.HEURISTIC, **one} for one in heuristics])
+
+    def batch_save_domain_knowledge(self, knowledge: Rows) -> list[Memory]:
+        """Add several facts, each a mapping with the arguments of `add_domain_knowledge`: all of them or none."""
+        return self.add_many([{"type": MemoryType.DOMAIN_KNOWLEDGE, **one} for one in knowledge])
+
     def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
         proposal = build_proposal(self.engine, MemoryType(TYPES[kind]), given)
         return _views(self.engine, edit.add_memories(self.engine, [proposal], compare_texts=True), kind)[0]

@@ -65,9 +65,9 @@ MODULES = {
     "workflows": "alma.api.workflows",
     "domains": "alma.api.domains",
     "confidence": "alma.api.confidence",
-    "knowledge": "alma.api.knowledge",
-    "graph": "alma.api.graph",
-    "rules": "alma.api.rules",
+    "knowledge": "alma.knowledge",
+    "graph": "alma.graph.operations",
+    "rules": "alma.rulefiles.operations",
 }
 """The groups, in the order in which people meet them, and the module that declares the operations of each."""
 GROUPS = tuple(MODULES)
