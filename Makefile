@@ -9,13 +9,14 @@ READY = $(VENV)/.ready
 READY_DEV = $(VENV)/.ready-dev
 
 .PHONY: help setup demo test check bench bench-promises bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
-	bench-locomo bench-learning gate scoreboard format test-all clean
+	bench-locomo bench-learning gate scoreboard house format test-all clean
 
 help:
 	@echo "make demo      the story of a memory that learns, on a scratch database"
 	@echo "make test      all tests"
 	@echo "make check     formatting, lint and types"
 	@echo "make bench     how fast it is, here"
+	@echo "make house     how large the code is, and how far one call travels through it"
 	@echo "make test-all  the tests on every Python from 3.11 to 3.13 that is installed"
 	@echo
 	@echo "make bench-scale       how it grows (SIZES=1000,10000; without it to a million memories, some ten minutes)"
@@ -66,6 +67,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.check_patterns
 
 format: setup
 	$(BIN)/ruff format .
@@ -112,3 +114,6 @@ test-all:
 
 clean:
 	rm -rf $(VENV) .venv-3.1? .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+
+house: setup
+	$(BIN)/python -m tools.house

@@ -16,7 +16,7 @@ from typing import Any
 
 from alma import ALMA
 from alma.errors import ValidationError
-from alma.hooks.place import file_name
+from alma.hooks.paths import file_name
 from alma.types import DomainKnowledge
 
 from ._measures import mean

@@ -28,8 +28,8 @@ from typing import Any
 
 import claude_smart
 from alma.hooks import wake
-from alma.hooks.drain import Memory, drain
-from alma.hooks.place import Place
+from alma.hooks.drain import ProjectMemories, drain
+from alma.hooks.paths import DataDir
 from alma.ports import Checkable
 from alma.types.query import Where
 
@@ -62,7 +62,7 @@ class Found:
 
 @dataclass
 class World:
-    place: Place
+    place: DataDir
     repository: str
     environ: dict[str, str]
     kills: float
@@ -127,7 +127,7 @@ def reaper(world: World) -> Iterator[None]:
     def reap() -> None:
         chance = random.Random(4711)
         while not over.wait(chance.uniform(0.3, 2.0)):
-            told = wake.ask(world.place, {"op": "status"}, 0.3)
+            told = wake.ask_worker(world.place, {"op": "status"}, 0.3)
             if told and isinstance(told.get("pid"), int):
                 os.kill(told["pid"], signal.SIGKILL)
                 world.found.workers_killed += 1
@@ -188,7 +188,7 @@ def reckon(world: World) -> None:
     deadline = time.monotonic() + 120
     while drain(world.place, wait=5.0).busy and time.monotonic() < deadline:
         time.sleep(0.2)
-    with Memory(world.place) as memory:
+    with ProjectMemories(world.place) as memory:
         store = memory.alma.engine.store
         turns = list(store.scan(Where(kinds={"turn"})))
         world.found.damage += store.check() if isinstance(store, Checkable) else []
@@ -213,7 +213,7 @@ def measured(folder: Path, sessions: int, parallel: int, kills: float, claude: s
     home = folder / "home"
     home.mkdir()
     environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(home), "CLAUDE_SMART_HOME": str(home / "smart")}
-    world = World(Place(str(home / "smart")), str(repository), environ, kills, Found())
+    world = World(DataDir(str(home / "smart")), str(repository), environ, kills, Found())
     began = time.perf_counter()
     with ThreadPoolExecutor(parallel) as pool, reaper(world):
         for done, _ in enumerate(pool.map(lambda number: session(world, number), range(sessions)), 1):
@@ -225,7 +225,7 @@ def measured(folder: Path, sessions: int, parallel: int, kills: float, claude: s
     if sys.stderr.isatty():
         print(file=sys.stderr)
     reckon(world)
-    wake.ask(world.place, {"op": "stop"}, 1.0)
+    wake.ask_worker(world.place, {"op": "stop"}, 1.0)
     world.found.seconds = round(time.perf_counter() - began, 1)
     return world.found
 

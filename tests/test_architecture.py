@@ -57,11 +57,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "retry": set(),
     "embedders": {"forks", "retry", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
-    "engine": {"forks", "text", "reading", "ports", "types", "errors"},
+    # From records to the values of features.
+    "codec": {"types"},
+    # The events of a coding session. Its texts are cut without their secrets, by the engine's rules.
+    "coding": {"text", "reading", "engine"},
+    "engine": {"forks", "text", "reading", "coding", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
     "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
-    "progress": {"opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
+    "progress": {"codec", "opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
     "session": {
+        "codec",
         "opening",
         "reading",
         "engine",
@@ -75,12 +80,24 @@ MAY_IMPORT: dict[str, set[str]] = {
         "app",
     },
     "harness": {"opening", "engine", "types", "errors", "core", "app", "domains"},
-    "workflow": {"opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
+    "workflow": {"codec", "opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
     "context": {"engine", "types", "errors", "arguments", "core"},
     "confidence": {"engine", "ports", "types", "errors", "arguments", "core"},
     "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "arguments", "progress", "core", "app"},
     "graph": {"opening", "reading", "engine", "ports", "types", "errors", "files", "core", "app"},
-    "ingestion": {"opening", "engine", "ports", "types", "errors", "arguments", "extraction", "graph", "core", "app"},
+    "ingestion": {
+        "opening",
+        "coding",
+        "engine",
+        "ports",
+        "types",
+        "errors",
+        "arguments",
+        "extraction",
+        "graph",
+        "core",
+        "app",
+    },
     "rulefiles": {"opening", "reading", "engine", "ports", "types", "errors", "arguments", "core", "app"},
     # How a feature comes by a memory that it was not given.
     "opening": {"engine", "ports", "types", "errors", "core", "app"},
@@ -98,7 +115,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
-    "hooks": {"app", "config", "core", "engine", "models", "ports", "types", "errors"},
+    "hooks": {"app", "coding", "config", "core", "engine", "models", "ports", "types", "errors"},
     "api": FEATURES | {"app", "models", "core", "engine", "ports", "types", "errors"},
     "mcp": {
         *("jsonc", "files", "listening", "connections", "files", "trust_register"),

@@ -142,9 +142,7 @@ def test_a_session_of_hook_events_is_drained_soon(tmp_path: Path) -> None:
         send("PostToolUse", tool_name="Bash", tool_input={"command": text[:-1]}, tool_response={"stdout": text})
         send("Stop", last_assistant_message=text)
     send("SessionEnd", reason="exit")
-    code = (
-        "from alma.hooks.drain import drain; from alma.hooks.place import Place; import sys; drain(Place(sys.argv[1]))"
-    )
+    code = "import sys; from alma.hooks import drain, paths; drain.drain(paths.DataDir(sys.argv[1]))"
     done = subprocess.run(
         limited([sys.executable, "-c", code, str(home)], 120), timeout=600, capture_output=True, text=True, check=False
     )

@@ -17,7 +17,7 @@ from alma import ALMA
 from alma.cli import main
 from alma.embedders.hash import HashEmbedder
 from alma.hooks.drain import drain
-from alma.hooks.place import Place
+from alma.hooks.paths import DataDir
 from alma.stores.file import FileStore
 from alma.stores.sqlite import SQLiteStore
 
@@ -100,7 +100,7 @@ def test_a_plug_in_s_store_and_journals_go_on(tmp_path: Path, monkeypatch: pytes
     shutil.copytree(OLD / "home", home)
     home.chmod(0o700)
     unpack("home/memory.db.gz", home)
-    report = drain(Place(str(home)))
+    report = drain(DataDir(str(home)))
     assert report.sessions == 1
     assert report.problems == []
     with ALMA(SQLiteStore(home / "memory.db"), None, project_id="git:github.com/acme/app") as alma:

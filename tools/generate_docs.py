@@ -55,7 +55,7 @@ def _commands(parser: argparse.ArgumentParser, heading: str) -> str:
 
 def smart_settings() -> str:
     """Every setting of the plug-in with its default."""
-    from alma.hooks.settings import DEFAULTS
+    from alma.hooks.paths import DEFAULTS
 
     rows = [f"| `{name}` | `{default}` |" for name, default in DEFAULTS.items()]
     return "\n".join(["| setting | default |", "|---|---|", *rows]) + "\n"

@@ -7,6 +7,7 @@ limited in total and for each address. Both HTTP servers use it.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
@@ -102,9 +103,10 @@ class _LimitedProtocol(H11Protocol):
 
     def _refuse(self, status: int, reason: str, kind: str, message: str) -> None:
         """Answer without h11, which has no answer to a request that has not arrived, and close."""
-        body = f'{{"error":{{"type":"{kind}","message":"{message}"}}}}'
+        problem = {"type": f"urn:alma:error:{kind}", "title": reason, "status": status, "detail": message}
+        body = json.dumps(problem)
         self.transport.write(
-            f"HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            f"HTTP/1.1 {status} {reason}\r\ncontent-type: application/problem+json\r\ncontent-length: {len(body)}\r\n"
             f"retry-after: 5\r\nconnection: close\r\n\r\n{body}".encode("ascii")
         )
         self.transport.close()

@@ -11,15 +11,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from . import arguments
-from .engine import edit, episodes, facts, judge, rules, transaction, validate
+from .engine import edit, episodes, facts, rules, transaction, validate
+from .engine import erase as erasing
+from .engine import feedback as judge
 from .engine.context import Encoder, Engine
-from .engine.distil.learn import learn as learn_episodes
 from .engine.drafts import Draft, Statement
-from .engine.judge import FeedbackReport
+from .engine.feedback import FeedbackReport
+from .engine.outcomes import learn as learn_episodes
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.settings import Settings
 from .engine.stats import Stats, stats
-from .engine.upkeep import erase_user as erasing
 from .engine.upkeep import forget as forgetting
 from .engine.upkeep import reconcile as reconciling
 from .engine.upkeep import reindex as reindexing

@@ -1,21 +1,22 @@
 """Files: written whole or not at all, private to their owner, locked, and changed only after the change was shown.
 
-Hooks load this module: it imports nothing that takes time.
+The hooks' hot path does not load this module, which takes 10 ms: see `hooks/paths.py`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import ALMAError, BusyError, StorageError
+from .errors import ALMAError, BusyError, ConfigError, StorageError, ValidationError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import sqlite3
+    from collections.abc import Iterator, Sequence
 
 PRIVATE = 0o600
 _REPLACE_TRIES = 20
@@ -75,6 +76,50 @@ def create_private(path: str | os.PathLike[str], content: str | bytes = b"") -> 
     return True
 
 
+@contextmanager
+def make_new_file(target: Path) -> Iterator[Path]:
+    """Make a file that appears only when it is complete, and overwrites nothing.
+
+    Yields where to write it meanwhile: a file beside the target that only its owner can read.
+    """
+    problem = f"{target} is there already; choose another name, a backup overwrites nothing"
+    if target.exists():
+        raise ValidationError(problem)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        try:
+            part.unlink(missing_ok=True)
+            create_private(part)
+        except OSError as error:
+            raise StorageError(f"{part.parent} cannot be written: {error.strerror}; choose another place") from error
+        yield part
+        _sync(part, os.O_RDWR)
+        try:
+            # Where somebody made the file meanwhile, theirs stays.
+            os.link(part, target)
+        except FileExistsError as error:
+            raise ValidationError(problem) from error
+        except OSError:
+            os.replace(part, target)
+        sync_folder(target.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names of a folder's files to disk. Windows has no such call and needs none."""
+    if os.name != "nt":
+        _sync(folder, os.O_RDONLY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 # -- folders
 
 
@@ -100,27 +145,61 @@ def keep_out_of_git(folder: Path) -> None:
 def lock_file(path: str | os.PathLike[str], seconds: float) -> Iterator[None]:
     """Hold an exclusive lock between processes; it ends with the process, whatever becomes of it.
 
-    SQLite locks alike on every platform. Raises BusyError after `seconds`, StorageError when it cannot be locked.
+    It is a transaction on an empty SQLite file, because SQLite locks alike on every platform. Raises BusyError after
+    `seconds`, StorageError when it cannot be locked.
     """
-    import sqlite3
-
-    try:
-        create_private(path)
-        connection = sqlite3.connect(path, timeout=seconds, isolation_level=None)
-    except (OSError, sqlite3.Error) as error:
-        raise StorageError(f"{os.fspath(path)} cannot be locked: {error}") from error
-    try:
-        connection.execute("PRAGMA journal_mode = MEMORY")
-        connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.Error as error:
-        connection.close()
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-            raise BusyError(f"another process has held {os.fspath(path)} for {seconds:g} s; try again") from error
-        raise StorageError(f"{os.fspath(path)} cannot be locked: {error}") from error
+    connection = _open_lock(os.fspath(path), seconds)
     try:
         yield
     finally:
         connection.close()
+
+
+def try_lock(path: str | os.PathLike[str], seconds: float = 0.0) -> ExitStack | None:
+    """Return a held lock, to be closed or left as a block; None when another process keeps it for `seconds`."""
+    stack = ExitStack()
+    try:
+        stack.enter_context(lock_file(path, seconds))
+    except BusyError:
+        return None
+    return stack
+
+
+def _open_lock(path: str, seconds: float) -> sqlite3.Connection:
+    import sqlite3
+
+    deadline = time.monotonic() + seconds
+    while True:
+        connection = None
+        try:
+            # Before SQLite sees it, so that others can never read it.
+            create_private(path)
+            inode, left = _inode(path), max(0.0, deadline - time.monotonic())
+            connection = sqlite3.connect(path, timeout=left, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA journal_mode = MEMORY")
+            connection.execute("BEGIN EXCLUSIVE")
+            if _inode(path) == inode:
+                return connection
+            # It was removed while we waited: a lock on a file that nobody can find is none.
+            connection.close()
+        except (OSError, sqlite3.Error) as error:
+            if connection is not None:
+                connection.close()
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise BusyError(f"another process has held {path} for {seconds:g} s; try again") from error
+            if code not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+                hint = "check the owner and mode of its folder"
+                raise StorageError(f"{path} cannot be locked ({error}); {hint}") from error
+            # Emptied where it lies: removing it would take the file away from under somebody who locked it meanwhile.
+            os.truncate(path, 0)
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return -1
 
 
 # -- planned changes to files of other programs
@@ -133,6 +212,11 @@ class FileChange:
     path: Path
     before: bytes | None
     after: bytes | None
+    mode: int = PRIVATE
+    """The permissions of a new file; one that exists keeps its own."""
+
+    def __bool__(self) -> bool:
+        return self.before != self.after
 
     @property
     def verb(self) -> str:
@@ -140,42 +224,60 @@ class FileChange:
             return "create"
         return "remove" if self.after is None else "change"
 
+    def diff(self) -> str:
+        """Return the change as a unified diff."""
+        import difflib
+
+        before, after = (
+            (content or b"").decode("utf-8", "replace").splitlines(keepends=True)
+            for content in (self.before, self.after)
+        )
+        old, new = (str(self.path) if content is not None else os.devnull for content in (self.before, self.after))
+        lines = difflib.unified_diff(before, after, old, new)
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
     def apply(self, content: bytes | None) -> None:
         """Write this content, with the permissions of the file that is there, or remove the file."""
         if content is None:
             self.path.unlink(missing_ok=True)
         else:
-            mode = self.path.stat().st_mode & 0o777 if self.path.exists() else PRIVATE
-            write_atomic(self.path, content, mode=mode, sync=True)
+            mode = self.path.stat().st_mode & 0o777 if self.path.exists() else self.mode
+            write_atomic(self.path, content, mode=mode, sync=self.before is not None)
 
 
-def apply_changes(changes: list[FileChange]) -> None:
+def apply_changes(changes: Sequence[FileChange], empty_folders: Sequence[Path] = ()) -> None:
     """Make all of these changes, or none: when one fails, the earlier ones are undone.
 
-    A file that is no longer as it was planned stops it before anything is written.
+    A file that is no longer as it was planned stops it before anything is written. Afterwards those of the
+    `empty_folders` that hold nothing are removed, in this order.
     """
     for change in changes:
         if read_content(change.path) != change.before:
-            raise ALMAError(f"{change.path} was changed meanwhile; nothing was written, try again")
+            raise ConfigError(f"{change.path} was changed by another program; nothing was written, try again")
     done: list[FileChange] = []
     folders: list[Path] = []
     try:
         for change in changes:
             missing = [one for one in change.path.parents if not one.exists()][::-1] if change.after is not None else []
             for folder in missing:
-                folder.mkdir(mode=0o700, exist_ok=True)
+                folder.mkdir(mode=0o700 if change.mode == PRIVATE else 0o777, exist_ok=True)
                 folders.append(folder)
             done.append(change)
             change.apply(change.after)
     except OSError as error:
+        failed = change.path
         for change in reversed(done):
             with suppress(OSError):
                 change.apply(change.before)
-        for folder in reversed(folders):
-            with suppress(OSError):
-                folder.rmdir()
-        path = error.filename or done[-1].path
-        raise ALMAError(f"{path} cannot be written ({error.strerror}); nothing was changed") from error
+        _remove_empty(folders[::-1])
+        raise ALMAError(f"{failed} cannot be written ({error.strerror}); nothing was changed") from error
+    _remove_empty(empty_folders)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def resolve_link(path: Path) -> Path:

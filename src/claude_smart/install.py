@@ -1,4 +1,4 @@
-"""Puts the plug-in into Claude Code and takes it out again.
+"""install, update, uninstall: put the plug-in into Claude Code and take it out again.
 
 A plan is made first: every file with its content before and after. It can be looked at, and it is carried out whole or
 not at all. What is written: a folder `marketplace` in our home that holds the plug-in, `runtime.json`, and two members
@@ -10,43 +10,184 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from alma import __version__, jsonc
 from alma.errors import ConfigError
-from alma.files import read_content, resolve_link
-from alma.hooks.place import Place, find, own_files
+from alma.files import FileChange, apply_changes, read_content, resolve_link
+from alma.hooks import paths
+from alma.hooks.paths import DataDir, find_data_dir, list_own_files
 
-from .plan import Change, Plan, removal
+from .desk import Desk, ask_yes, stop_worker
 
 NAME = "smart"
 """Of the plug-in: the host reserves names that begin with `claude-`."""
 MARKETPLACE = "claude-smart-local"
 PLUGIN = f"{NAME}@{MARKETPLACE}"
 _OURS = (PLUGIN, f"{NAME}@claude-smart")
-_RECEIPT = "receipt.json"
 _KNOWN = ("extraKnownMarketplaces", MARKETPLACE)
 _ENABLED = ("enabledPlugins", PLUGIN)
 # The copy of the code is there for the day the environment it came from is gone; then no model can be loaded either.
 _LEFT_OUT = (".onnx", ".pyc", "vocabulary.txt", "characters.txt")
-
 _KEPT = (
     *("memory.db", "memory.db-wal", "memory.db-shm", "memory.db-journal"),
     *("hooks.log", "config.json", "paused.json", "cleared.json", "usage.json", "tidied", "model-notice"),
     *("worker.json", "worker.sock", "worker.lock", "worker.lock-journal", "drain.lock", "drain.lock-journal"),
     *("reading.lock", "reading.lock-journal"),
 )
+_SHOWN_LINES = 40
+_MODEL_QUESTION = """\
+May Claude read your corrections? It finds many that the local reader misses.
+  What is sent: your own turns that may be corrections, without pasted text; the end of Claude's message before each;
+  and the rules you already have. Secrets are removed. It goes to `claude -p` on your own account.
+  How often: usually one call for a session, at most {calls} calls a day. `claude-smart usage` lists them.
+  Switch it off at any time: claude-smart config model off
+Without it, claude-smart learns only from explicit corrections. [Y/n] """
+
+
+# -- the commands
+
+
+def install(args: Namespace, desk: Desk) -> int:
+    """Install the plug-in, after showing what changes and asking."""
+    setup = find_setup(os.environ)
+    plan = plan_install(setup, _choose_model(args, setup))
+    if not plan:
+        return _say_nothing(desk, "It is installed, and all is as it should be.")
+    if not _is_agreed(plan, args, desk, setup, "Install claude-smart in Claude Code:"):
+        return 0 if args.dry_run else 1
+    plan.apply()
+    host = "Claude Code itself was not found on the path; it will load the plug-in when it starts."
+    if shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude"):
+        host = "Start Claude Code anew."
+    desk.say(f"\nInstalled. {host} The next session is the first to learn; `claude-smart doctor` tries it out now.")
+    desk.tell(plan.plain(done=True))
+    return 0
+
+
+def update(args: Namespace, desk: Desk) -> int:
+    """Bring the installed plug-in to this version."""
+    setup = find_setup(os.environ)
+    if not setup.receipt.is_file():
+        raise ConfigError(f"claude-smart is not installed in {setup.claude}; run claude-smart install")
+    plan = plan_install(setup)
+    if not plan:
+        return _say_nothing(desk, "It is up to date.")
+    if not _is_agreed(plan, args, desk, setup, "Bring claude-smart to this version:"):
+        return 0 if args.dry_run else 1
+    plan.apply()
+    stop_worker(setup.place)
+    desk.say("\nUpdated. Sessions that are open go on with what they have; new ones take the new version.")
+    desk.tell(plan.plain(done=True))
+    return 0
+
+
+def uninstall(args: Namespace, desk: Desk) -> int:
+    """Take the plug-in out; what was learned stays, unless it is purged."""
+    setup = find_setup(os.environ)
+    plan = plan_uninstall(setup, purge=args.purge)
+    if not plan:
+        return _say_nothing(desk, "It is not installed.")
+    if not _is_agreed(plan, args, desk, setup, "Take claude-smart out of Claude Code:"):
+        return 0 if args.dry_run else 1
+    stop_worker(setup.place)
+    plan_uninstall(setup, purge=args.purge).apply()
+    kept = "" if args.purge or not os.path.exists(setup.place.db) else f" What it learned stays in {setup.place.home}."
+    desk.say(f"\nDone.{kept}")
+    desk.tell(plan.plain(done=True))
+    return 0
+
+
+def _choose_model(args: Namespace, setup: Setup) -> str | None:
+    """Return "on" or "off" for the model; None where it was answered before or nobody can answer."""
+    if args.model is not None:
+        return "on" if args.model else "off"
+    given = paths.read_settings(setup.place)
+    is_answered = given.text("model") != paths.DEFAULTS["model"]
+    if args.yes or args.dry_run or args.json or is_answered or not sys.stdin.isatty():
+        return None
+    try:
+        answer = input(_MODEL_QUESTION.format(calls=given.number("daily_calls")))
+    except EOFError:
+        return None
+    return "on" if answer.strip().lower() in ("", "y", "yes") else "off"
+
+
+def _is_agreed(plan: Plan, args: Namespace, desk: Desk, setup: Setup, title: str) -> bool:
+    desk.say(title)
+    for line in plan.lines(Path(setup.place.home)):
+        desk.say(f"  {line}")
+    if args.yes and not args.dry_run:
+        return True
+    if args.dry_run or args.json or not sys.stdin.isatty():
+        desk.tell(plan.plain(done=False))
+        if not args.dry_run:
+            desk.say("\nNothing was changed: nobody is there to ask. With --yes it is done.")
+        return False
+    try:
+        return ask_yes("\nGo ahead? [y/N] ")
+    except EOFError:
+        return False
+
+
+def _say_nothing(desk: Desk, sentence: str) -> int:
+    desk.say(sentence)
+    desk.tell(Plan().plain(done=True))
+    return 0
+
+
+# -- the plan
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    changes: tuple[FileChange, ...] = ()
+    folders: tuple[Path, ...] = ()
+    """To be removed afterwards, in this order, if nothing is left in them."""
+
+    def __bool__(self) -> bool:
+        return bool(self.changes) or any(folder.is_dir() and not any(folder.iterdir()) for folder in self.folders)
+
+    def apply(self) -> None:
+        apply_changes(self.changes, self.folders)
+
+    def lines(self, own: Path) -> Iterator[str]:
+        """Describe it for people. Files of our own are counted; every other one is shown with what changes in it."""
+        ours = [change for change in self.changes if change.path.is_relative_to(own)]
+        for verb in ("create", "change", "remove"):
+            folders = [str(change.path.parent) for change in ours if change.verb == verb]
+            if folders:
+                yield f"{verb} {len(folders)} file{'s' * (len(folders) != 1)} in {os.path.commonpath(folders)}"
+        for change in self.changes:
+            if change not in ours:
+                yield f"{change.verb} {change.path}"
+                yield from (f"    {line}" for line in _list_differences(change)[:_SHOWN_LINES])
+
+    def plain(self, *, done: bool) -> dict[str, object]:
+        """Describe it for programs."""
+        changes = [
+            {"change": change.verb, "path": str(change.path), "difference": _list_differences(change)}
+            for change in self.changes
+        ]
+        return {"done": done, "changes": changes, "folders": [str(folder) for folder in self.folders]}
+
+
+def _list_differences(change: FileChange) -> list[str]:
+    """Return what changes line by line; nothing for a file that is created or removed whole."""
+    return change.diff().splitlines()[2:] if change.verb == "change" else []
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What is installed where."""
 
-    place: Place
+    place: DataDir
     claude: Path
     """Claude Code's own folder."""
     python: str
@@ -62,10 +203,15 @@ class Setup:
 
     @property
     def receipt(self) -> Path:
-        return self.marketplace / _RECEIPT
+        return self.marketplace / "receipt.json"
+
+    @property
+    def settings(self) -> Path:
+        """Claude Code's settings; a link to them stays a link."""
+        return resolve_link(self.claude / "settings.json")
 
 
-def here(environ: Mapping[str, str]) -> Setup:
+def find_setup(environ: Mapping[str, str]) -> Setup:
     packages = Path(__file__).resolve().parent.parent
     # In a wheel the plug-in lies inside the package, in a clone beside `src`.
     folders = [packages / "claude_smart" / "plugin", packages.parent / "plugin"]
@@ -74,273 +220,184 @@ def here(environ: Mapping[str, str]) -> Setup:
         raise ConfigError(f"the files of the plug-in are missing: neither {folders[0]} nor {folders[1]} is there")
     python = os.path.abspath(sys.executable)
     plain = os.path.realpath(getattr(sys, "_base_executable", "") or python)
-    return Setup(find(environ), claude_folder(environ), python, plain, packages, plugin)
-
-
-def claude_folder(environ: Mapping[str, str]) -> Path:
-    given = environ.get("CLAUDE_CONFIG_DIR")
-    if given:
-        return Path(os.path.abspath(os.path.expanduser(given)))
     home = environ.get("USERPROFILE" if os.name == "nt" else "HOME") or os.path.expanduser("~")
-    return Path(os.path.abspath(home)) / ".claude"
+    given = environ.get("CLAUDE_CONFIG_DIR")
+    claude = os.path.expanduser(given) if given else os.path.join(home, ".claude")
+    return Setup(find_data_dir(environ), Path(os.path.abspath(claude)), python, plain, packages, plugin)
 
 
-def is_installed(setup: Setup) -> bool:
-    return setup.receipt.is_file()
-
-
-# -- install, update
-
-
-def install(setup: Setup, model: str | None = None) -> Plan:
-    """The plan that installs, or brings what is installed to this version. `model`: on or off; None as it is."""
-    target = _settings_file(setup)
-    text = _read(target)
-    held = _settings(text, str(target)) if text is not None else {}
-    _refuse_twice(held)
-    changes = [*_plugin_files(setup, _made(setup, held, text)), _runtime(setup), *_model(setup, model)]
-    settings = jsonc.put(text if text is not None else "{}\n", _KNOWN, _source(setup))
-    changes.append(_edited(target, text, jsonc.put(settings, _ENABLED, True)))
-    return Plan(tuple(change for change in changes if change.before != change.after))
-
-
-def _refuse_twice(held: Mapping[str, Any]) -> None:
-    for name in _enabled(held):
+def plan_install(setup: Setup, model: str | None = None) -> Plan:
+    """Plan to install, or to bring what is installed to this version. `model`: on or off; None as it is."""
+    target = setup.settings
+    text, held = _read_settings(target)
+    for name in _list_enabled(held):
         if name != PLUGIN:
             raise ConfigError(
                 f"Claude Code has the plug-in already, as {name}, and both together would do everything twice. "
                 f"Take that one out first: claude plugin uninstall {name}"
             )
+    # What was not there before us goes again with us. What an earlier installation noted still holds.
+    keys = [path[0] for path in (_KNOWN, _ENABLED) if path[0] not in held]
+    settings_file = str(setup.claude / "settings.json")
+    receipt = _read_settings(setup.receipt)[1] or {"settings": settings_file, "created": text is None, "keys": keys}
+    files = {setup.marketplace / name: content for name, content in _collect_files(setup, receipt).items()}
+    files[Path(setup.place.runtime)] = _to_json({"python": setup.python, "path": str(setup.packages)})
+    config = Path(setup.place.config)
+    config_text, config_held = _read_settings(config)
+    if model is not None and config_held.get("model") != model:
+        files[config] = jsonc.put(config_text or "{}\n", ("model",), model).encode()
+    source = {"source": {"source": "directory", "path": str(setup.marketplace)}}
+    known = jsonc.put(text if text is not None else "{}\n", _KNOWN, source)
+    files[target] = jsonc.put(known, _ENABLED, True).encode()
+    changes = [FileChange(path, read_content(path), wanted) for path, wanted in files.items()]
+    old = (path for path in _list_files(setup.marketplace) if path not in files and path.suffix != ".pyc")
+    return Plan((*(change for change in changes if change), *_plan_removal(old)))
 
 
-def _enabled(held: Mapping[str, Any]) -> list[str]:
-    """The plug-ins of ours that are switched on, wherever they came from, and another of our name in the same home."""
+def _list_enabled(held: Mapping[str, Any]) -> list[str]:
+    """Return the plug-ins of ours that are switched on, wherever they came from, and another of our name."""
     plugins = held.get("enabledPlugins")
     if not isinstance(plugins, dict):
         return []
     return [name for name, on in plugins.items() if on and (name in _OURS or name.startswith("claude-smart@"))]
 
 
-def _source(setup: Setup) -> dict[str, Any]:
-    return {"source": {"source": "directory", "path": str(setup.marketplace)}}
-
-
-def _made(setup: Setup, held: Mapping[str, Any], text: str | None) -> dict[str, Any]:
-    """What was not there before us, so that it can go again with us. What an earlier installation noted still holds."""
-    earlier = _receipt(setup)
-    if earlier:
-        return earlier
-    keys = [path[0] for path in (_KNOWN, _ENABLED) if path[0] not in held]
-    return {"settings": str(setup.claude / "settings.json"), "created": text is None, "keys": keys}
-
-
-def _receipt(setup: Setup) -> dict[str, Any]:
-    text = _read(setup.receipt)
-    return _settings(text, str(setup.receipt)) if text is not None else {}
-
-
-def _plugin_files(setup: Setup, receipt: Mapping[str, Any]) -> Iterator[Change]:
-    files = dict(_copied(setup))
-    files["plugin/hooks/hooks.json"] = _hooks(setup)
+def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return what stands in our marketplace: the plug-in, a copy of the code, and its catalogue."""
+    files = {
+        f"plugin/{path.relative_to(setup.plugin).as_posix()}": path.read_bytes()
+        for path in _list_files(setup.plugin)
+        if path.suffix != ".pyc"
+    }
+    for package in (setup.packages / "alma", setup.packages / "claude_smart"):
+        for path in _list_files(package):
+            if not path.name.endswith(_LEFT_OUT) and not path.is_relative_to(package / "plugin"):
+                files[f"plugin/lib/{path.relative_to(setup.packages).as_posix()}"] = path.read_bytes()
+    # The hooks name the interpreters of this machine instead of whatever `python3` means.
+    hooks = json.loads(files["plugin/hooks/hooks.json"])
+    for hook in _list_hooks(hooks):
+        hook["command"] = setup.plain if "-S" in hook["args"] else setup.python
+    files["plugin/hooks/hooks.json"] = _to_json(hooks)
     digest = hashlib.sha256(b"\0".join(name.encode() + b"\0" + files[name] for name in sorted(files))).hexdigest()[:8]
     # Claude Code renews its own copy of a plug-in only when the version is another.
     manifest = {**json.loads(files["plugin/.claude-plugin/plugin.json"]), "version": f"{__version__}+{digest}"}
-    files["plugin/.claude-plugin/plugin.json"] = _json(manifest)
-    files[".claude-plugin/marketplace.json"] = _json(_catalogue(manifest))
-    files[_RECEIPT] = _json(dict(receipt))
-    for name, wanted in files.items():
-        path = setup.marketplace / name
-        yield Change(path, read_content(path), wanted)
-    for path in _files(setup.marketplace):
-        if path.relative_to(setup.marketplace).as_posix() not in files and path.suffix != ".pyc":
-            yield removal(path)
-
-
-def _copied(setup: Setup) -> Iterator[tuple[str, bytes]]:
-    for path in _files(setup.plugin):
-        if path.suffix != ".pyc":
-            yield f"plugin/{path.relative_to(setup.plugin).as_posix()}", path.read_bytes()
-    for package in ("alma", "claude_smart"):
-        for path in _files(setup.packages / package, without="plugin"):
-            if not path.name.endswith(_LEFT_OUT):
-                name = path.relative_to(setup.packages).as_posix()
-                yield f"plugin/lib/{name}", path.read_bytes()
-
-
-def _hooks(setup: Setup) -> bytes:
-    """The plug-in's hooks, with the interpreters of this machine instead of whatever `python3` means."""
-    config = json.loads((setup.plugin / "hooks" / "hooks.json").read_text(encoding="utf-8"))
-    for entries in config["hooks"].values():
-        for entry in entries:
-            for hook in entry["hooks"]:
-                hook["command"] = setup.plain if "-S" in hook["args"] else setup.python
-    return _json(config)
-
-
-def _catalogue(manifest: Mapping[str, Any]) -> dict[str, Any]:
     entry = {"name": NAME, "source": "./plugin", "version": manifest["version"], "description": manifest["description"]}
-    return {"name": MARKETPLACE, "owner": manifest["author"], "plugins": [entry]}
+    catalogue = {"name": MARKETPLACE, "owner": manifest["author"], "plugins": [entry]}
+    files["plugin/.claude-plugin/plugin.json"] = _to_json(manifest)
+    files[".claude-plugin/marketplace.json"] = _to_json(catalogue)
+    files["receipt.json"] = _to_json(receipt)
+    return files
 
 
-def _runtime(setup: Setup) -> Change:
-    path = Path(setup.place.runtime)
-    return Change(path, read_content(path), _json({"python": setup.python, "path": str(setup.packages)}))
-
-
-def _model(setup: Setup, model: str | None) -> Iterator[Change]:
-    path = Path(setup.place.config)
-    text = _read(path)
-    held = _settings(text, str(path)) if text is not None else {}
-    if model is not None and held.get("model") != model:
-        yield _edited(path, text, jsonc.put(text if text is not None else "{}\n", ("model",), model))
+def _list_hooks(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [hook for entries in config["hooks"].values() for entry in entries for hook in entry["hooks"]]
 
 
 # -- uninstall
 
 
-def uninstall(setup: Setup, purge: bool = False) -> Plan:
-    """The plan that takes out what `install` put in. What was learned stays, unless it is purged."""
-    changes = [*_settings_back(setup), *_forgotten_by_claude(setup)]
-    changes += [removal(path) for path in _files(setup.marketplace)]
-    runtime = Path(setup.place.runtime)
-    if runtime.is_file():
-        changes.append(removal(runtime))
-    changes += _kept(setup.place) if purge else _consent_back(setup)
-    ours = [setup.marketplace, *_claude_folders(setup)]
-    folders = [folder for one in ours for folder in _folders(one)]
-    return Plan(tuple(changes), (*folders, *_emptied(setup, purge)))
+def plan_uninstall(setup: Setup, purge: bool = False) -> Plan:
+    """Plan to take out what `plan_install` put in. What was learned stays, unless it is purged."""
+    place, plugins = setup.place, setup.claude / "plugins"
+    cached = [plugins / "cache" / MARKETPLACE, plugins / "data" / f"{NAME}-{MARKETPLACE}"]
+    changes = [*_restore_settings(setup)]
+    # Claude Code's own books about the plug-in, so that it does not look for it any more.
+    for name, path in (("known_marketplaces.json", (MARKETPLACE,)), ("installed_plugins.json", ("plugins", PLUGIN))):
+        text, _ = _read_settings(plugins / name)
+        if text is not None and MARKETPLACE in text:
+            changes.append(FileChange(plugins / name, text.encode(), jsonc.drop(text, path).encode()))
+    gone = [path for folder in (*cached, setup.marketplace) for path in _list_files(folder)]
+    gone.append(Path(place.runtime))
+    home, sessions, config = Path(place.home), Path(place.sessions), Path(place.config)
+    if purge:
+        # Our own files by name: whatever else lies beside them stays.
+        gone += [*(home / name for name in _KEPT), *map(Path, list_own_files(place))]
+    else:
+        # Leave to ask the model goes with the plug-in: whoever installs it again is asked again.
+        gone.append(Path(place.model_notice))
+        text, held = _read_settings(config)
+        if text is not None and "model" in held:
+            rest = None if len(held) == 1 else jsonc.drop(text, ("model",)).encode()
+            changes.append(FileChange(config, text.encode(), rest))
+    changes += _plan_removal(path for path in gone if path.is_file() or path.is_socket())
+    folders = [Path(base) for one in (setup.marketplace, *cached) for base, _, _ in os.walk(one, topdown=False)]
+    return Plan(tuple(changes), (*folders, *([sessions, home] if purge or not sessions.exists() else [])))
 
 
-def _settings_back(setup: Setup) -> Iterator[Change]:
-    receipt = _receipt(setup)
+def _restore_settings(setup: Setup) -> Iterator[FileChange]:
+    receipt = _read_settings(setup.receipt)[1]
     named = receipt.get("settings")
-    target = resolve_link(Path(named)) if isinstance(named, str) else _settings_file(setup)
-    text = _read(target)
+    target = resolve_link(Path(named)) if isinstance(named, str) else setup.settings
+    text, _ = _read_settings(target)
     if text is None:
         return
-    _settings(text, str(target))
     after = jsonc.drop(jsonc.drop(text, _ENABLED), _KNOWN)
     for key in receipt.get("keys", ()):
-        if _settings(after, str(target)).get(key) == {}:
+        if _load(after, target).get(key) == {}:
             after = jsonc.drop(after, (key,))
-    if after == text:
-        return
-    gone = receipt.get("created") and _settings(after, str(target)) == {}
-    yield _edited(target, text, None if gone else after)
+    if after != text:
+        is_gone = receipt.get("created") and _load(after, target) == {}
+        yield FileChange(target, text.encode(), None if is_gone else after.encode())
 
 
-def _forgotten_by_claude(setup: Setup) -> Iterator[Change]:
-    """Claude Code's own books about the plug-in, so that it does not look for it any more."""
-    for name, path in (("known_marketplaces.json", (MARKETPLACE,)), ("installed_plugins.json", ("plugins", PLUGIN))):
-        file = setup.claude / "plugins" / name
-        text = _read(file)
-        if text is not None and MARKETPLACE in text:
-            _settings(text, str(file))
-            yield _edited(file, text, jsonc.drop(text, path))
-    for folder in _claude_folders(setup):
-        yield from (removal(path) for path in _files(folder))
+# -- doctor
 
 
-def _claude_folders(setup: Setup) -> list[Path]:
-    plugins = setup.claude / "plugins"
-    return [plugins / "cache" / MARKETPLACE, plugins / "data" / f"{NAME}-{MARKETPLACE}"]
-
-
-def _consent_back(setup: Setup) -> Iterator[Change]:
-    """Leave to ask the model goes with the plug-in: whoever installs it again is asked again."""
-    notice = Path(setup.place.model_notice)
-    if notice.is_file():
-        yield removal(notice)
-    path = Path(setup.place.config)
-    text = _read(path)
-    if text is None or "model" not in _settings(text, str(path)):
-        return
-    after = jsonc.drop(text, ("model",))
-    yield _edited(path, text, None if _settings(after, str(path)) == {} else after)
-
-
-def _kept(place: Place) -> Iterator[Change]:
-    """All that was recorded and learned: our own files by name, whatever else lies beside them stays."""
-    home = Path(place.home)
-    own = [home / name for name in _KEPT]
-    own += map(Path, own_files(place))
-    yield from (removal(path) for path in own if path.is_file() or path.is_socket())
-
-
-def _emptied(setup: Setup, purge: bool) -> list[Path]:
-    """Folders that go when nothing is left in them."""
-    home, sessions = Path(setup.place.home), Path(setup.place.sessions)
-    return [sessions, home] if purge or not sessions.exists() else []
-
-
-# -- what doctor asks
-
-
-def state(place: Place) -> Iterator[tuple[str, bool, str, str]]:
-    """Name, whether it is well, what was found, what to do: about the installed plug-in."""
-    setup = here({**os.environ, "CLAUDE_SMART_HOME": place.home})
-    settings = _settings_file(setup)
+def check_plugin(place: DataDir) -> Iterator[tuple[str, bool, str, str]]:
+    """Check the installed plug-in: the name of each step, whether it is well, what was found, and what to do."""
+    setup = find_setup({**os.environ, "CLAUDE_SMART_HOME": place.home})
     try:
-        text = _read(settings)
-        held = _settings(text, str(settings)) if text is not None else {}
+        names = _list_enabled(_read_settings(setup.settings)[1])
     except ConfigError as error:
         yield "plug-in", False, str(error), "mend the file; Claude Code does not read it either"
         return
-    names = _enabled(held)
     if not names:
-        yield "plug-in", False, f"not enabled in {settings}", "claude-smart install"
+        yield "plug-in", False, f"not enabled in {setup.settings}", "claude-smart install"
         return
     yield "plug-in", len(names) == 1, f"{', '.join(names)} is enabled", "" if len(names) == 1 else "keep one of them"
     if PLUGIN in names:
-        yield _interpreters(setup)
+        yield "hooks", *_check_hooks(setup)
 
 
-def _interpreters(setup: Setup) -> tuple[str, bool, str, str]:
-    text = _read(setup.marketplace / "plugin" / "hooks" / "hooks.json")
-    if text is None:
-        return "hooks", False, f"{setup.marketplace} is gone", "claude-smart install"
-    entries = [entry for group in json.loads(text)["hooks"].values() for entry in group]
-    missing = {hook["command"] for entry in entries for hook in entry["hooks"] if not os.path.isfile(hook["command"])}
+def _check_hooks(setup: Setup) -> tuple[bool, str, str]:
+    content = read_content(setup.marketplace / "plugin" / "hooks" / "hooks.json")
+    if content is None:
+        return False, f"{setup.marketplace} is gone", "claude-smart install"
+    missing = {hook["command"] for hook in _list_hooks(json.loads(content)) if not os.path.isfile(hook["command"])}
     if missing:
-        return "hooks", False, f"{', '.join(sorted(missing))} is gone", "claude-smart update"
-    if any(change.path.suffix == ".py" for change in install(setup).changes):
-        return "hooks", True, "installed from another version than this one", "claude-smart update"
-    return "hooks", True, f"{setup.plain}, as installed", ""
+        return False, f"{', '.join(sorted(missing))} is gone", "claude-smart update"
+    if any(change.path.suffix == ".py" for change in plan_install(setup).changes):
+        return True, "installed from another version than this one", "claude-smart update"
+    return True, f"{setup.plain}, as installed", ""
 
 
 # -- files
 
 
-def _settings_file(setup: Setup) -> Path:
-    return resolve_link(setup.claude / "settings.json")
-
-
-def _read(path: Path) -> str | None:
-    held = read_content(path)
+def _read_settings(path: Path) -> tuple[str | None, dict[str, Any]]:
+    """Return the text of a JSON file and what it holds; None and nothing where there is no file."""
+    content = read_content(path)
     try:
-        return None if held is None else held.decode("utf-8")
+        text = None if content is None else content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 ({error}); mend it first, nothing was changed") from error
+    return text, _load(text, path) if text is not None else {}
 
 
-def _files(folder: Path, without: str = "") -> Iterator[Path]:
+def _load(text: str, path: Path) -> dict[str, Any]:
+    # The host reads JSON without comments and nothing else.
+    return jsonc.load(text, str(path), remarks=False)
+
+
+def _list_files(folder: Path) -> Iterator[Path]:
     for base, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not (without and Path(base) == folder and name == without))
+        folders.sort()
         yield from (Path(base) / name for name in sorted(names))
 
 
-def _folders(folder: Path) -> Iterator[Path]:
-    yield from (Path(base) for base, _, _ in os.walk(folder, topdown=False))
+def _plan_removal(paths: Iterator[Path] | Sequence[Path]) -> list[FileChange]:
+    return [FileChange(path, read_content(path), None) for path in paths]
 
 
-def _edited(path: Path, before: str | None, after: str | None) -> Change:
-    return Change(path, None if before is None else before.encode(), None if after is None else after.encode())
-
-
-def _json(value: Any) -> bytes:
+def _to_json(value: Any) -> bytes:
     return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
-
-
-def _settings(text: str, name: str) -> dict[str, Any]:
-    """The host reads JSON and nothing else."""
-    return jsonc.load(text, name, remarks=False)

@@ -12,19 +12,19 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from alma.engine.capture.attendance import Attendance, find_attendance
-from alma.engine.capture.words import note
-from alma.hooks.account import entry_point
-from alma.hooks.place import Place, find
-from alma.hooks.run import answer as record
+from alma.coding.events import Attendance, find_attendance
+from alma.coding.prompts import extract_note
+from alma.hooks.event_line import read_entry_point as entry_point
+from alma.hooks.paths import DataDir as Place
+from alma.hooks.paths import find_data_dir as find
+from alma.hooks.run import answer_event as record
 from alma.types.record import Status
 
 from . import cli
-from .desk import desk, rules, short
-from .rules import describe_rule
+from .desk import describe_rule, find_rules, open_desk, short_id
 
 _LONGEST = 9_000
 """The host replaces what is longer by the name of a file."""
@@ -41,14 +41,13 @@ _NEXT = {
 
 def main() -> None:
     raw = sys.stdin.buffer.read()
-    event = json.loads(raw)
-    said = reply(event, raw, find(os.environ))
-    if said:
-        sys.stdout.write(json.dumps(said))
+    answer = reply(json.loads(raw), raw, find(os.environ))
+    if answer:
+        sys.stdout.write(json.dumps(answer))
 
 
 def reply(event: Mapping[str, Any], raw: bytes, place: Place) -> dict[str, Any]:
-    """What the hook prints; nothing for a command that is not ours."""
+    """Return what the hook prints; nothing for a command that is not ours."""
     name = str(event.get("command_name", "")).rpartition(":")[2]
     if name not in _NEXT:
         return {}
@@ -56,20 +55,27 @@ def reply(event: Mapping[str, Any], raw: bytes, place: Place) -> dict[str, Any]:
         record(raw, place)
     os.environ["CLAUDE_PROJECT_DIR"] = str(event.get("cwd") or os.getcwd())
     os.environ["CLAUDE_CODE_SESSION_ID"] = str(event.get("session_id", ""))
-    if _read_attendance()[1] is Attendance.PERSON:
+    line = entry_point(os.environ)
+    attendance = find_attendance(line["entry"], declared=line.get("attended", False))
+    if attendance is Attendance.PERSON:
         # A slash command is typed by the person, also where the host tells programs that an agent runs them.
         os.environ.pop("CLAUDECODE", None)
     words = str(event.get("command_args", "")).strip()
-    text = _run(_command(name, words))
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        has_failed = cli.main(_read_command(name, words))
+    text = (out.getvalue() + (errors.getvalue() if has_failed else "")).strip() or "Done."
     if words and name in ("tag", "learn"):
-        text = _kept(note(words)) or _unattended() or text
-    answer: dict[str, Any] = {
-        "hookSpecificOutput": {
-            "hookEventName": "UserPromptExpansion",
-            "additionalContext": _context(name, text, seen=_terminal()),
-        }
-    }
-    return {**answer, "systemMessage": text} if _terminal() else answer
+        text = _describe_kept(extract_note(words)) or _describe_unattended(line["entry"], attendance) or text
+    # Elsewhere than in a terminal the host does not show the person what a hook says: the model has to pass it on.
+    is_seen = os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
+    task = "Print it as it is for the person."
+    if is_seen:
+        task = "The person sees this already: answer in one short sentence."
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … "
+    context = f"claude-smart answers /{name}:\n\n{shown}\n\n{_NEXT[name]} {task}"
+    answer = {"hookSpecificOutput": {"hookEventName": "UserPromptExpansion", "additionalContext": context}}
+    return {**answer, "systemMessage": text} if is_seen else answer
 
 
 def _is_recorded(event: Mapping[str, Any], place: Place) -> bool:
@@ -82,7 +88,7 @@ def _is_recorded(event: Mapping[str, Any], place: Place) -> bool:
         return False
 
 
-def _command(name: str, said: str) -> list[str]:
+def _read_command(name: str, said: str) -> list[str]:
     """Return the arguments of the command line that a slash command stands for."""
     if name in ("show", "forget"):
         options = [option for option in ("--all", "--everything") if said.startswith(option)]
@@ -104,25 +110,19 @@ def _command(name: str, said: str) -> list[str]:
     return ["learn"]
 
 
-def _kept(said: str) -> str:
-    """The rule that the note has become, whoever took it in: another process may have been quicker."""
-    at = desk()
-    with at.memory() as memory:
-        found = [one for one in rules(at.engine(memory), Status.ACTIVE) if one.body["rule"] == said]
-    if not found:
+def _describe_kept(rule: str) -> str:
+    """Return the rule that the note has become, whoever took it in: another process may have been quicker."""
+    desk = open_desk()
+    with desk.memory() as memory:
+        rules = [one for one in find_rules(desk.engine(memory), Status.ACTIVE) if one.body["rule"] == rule]
+    if not rules:
         return ""
-    undo = f"Undo: claude-smart forget {short(found[-1].id)}"
-    return f"Kept as a rule: {found[-1].body['line']}\n    {describe_rule(found[-1])}. {undo}"
+    undo = f"Undo: claude-smart forget {short_id(rules[-1].id)}"
+    return f"Kept as a rule: {rules[-1].body['line']}\n    {describe_rule(rules[-1])}. {undo}"
 
 
-def _read_attendance() -> tuple[str, Attendance]:
-    line = entry_point(os.environ)
-    return line["entry"], find_attendance(line["entry"], declared=line.get("attended", False))
-
-
-def _unattended() -> str:
-    """Why a note was not kept, where the session is not known to be a person's."""
-    entry, attendance = _read_attendance()
+def _describe_unattended(entry: str, attendance: Attendance) -> str:
+    """Return why a note was not kept, where the session is not known to be a person's."""
     if attendance is Attendance.PERSON:
         return ""
     waits = "It waits for `claude-smart review`. " if attendance is Attendance.UNKNOWN else ""
@@ -130,25 +130,3 @@ def _unattended() -> str:
         f"Not kept as a rule: this session's entry point is {entry or 'unknown'!r}, not a terminal, an "
         f"editor or the desktop app. {waits}Set CLAUDE_SMART_ATTENDED=1 if a person types here."
     )
-
-
-def _run(arguments: Sequence[str]) -> str:
-    out, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        failed = cli.main(arguments)
-    said = out.getvalue() + (errors.getvalue() if failed else "")
-    return said.strip() or "Done."
-
-
-def _terminal() -> bool:
-    """Whether the host shows the person what a hook says. Elsewhere the model has to pass it on."""
-    return os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
-
-
-def _context(name: str, text: str, seen: bool) -> str:
-    if len(text) > _LONGEST:
-        text = text[:_LONGEST] + " … "
-    task = (
-        "The person sees this already: answer in one short sentence." if seen else "Print it as it is for the person."
-    )
-    return f"claude-smart answers /{name}:\n\n{text}\n\n{_NEXT[name]} {task}"

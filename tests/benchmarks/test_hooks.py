@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from alma.hooks.glance import Glance
-from alma.hooks.place import Place
+from alma.hooks.paths import DataDir
+from alma.hooks.rules_reader import ReadOnlyRules
 from benchmarks import _hook_world as world
 from benchmarks import hooks
 
@@ -23,9 +23,9 @@ def test_every_event_is_measured_beside_a_bare_interpreter(tmp_path: Path) -> No
 
 def test_the_world_holds_what_it_says(tmp_path: Path) -> None:
     world.fill(tmp_path, rules=40, own=25, turns=10)
-    with Glance(Place(str(tmp_path)), world.PROJECT) as glance:
+    with ReadOnlyRules(DataDir(str(tmp_path)), world.PROJECT) as glance:
         assert glance.count() == 25
-        assert len(glance.playbook()) == 25
+        assert len(glance.list_newest()) == 25
 
 
 def test_what_is_measured_says_something(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from alma.hooks import journal
-from alma.hooks.place import Place
-from alma.hooks.project import identify
+from alma.hooks.paths import DataDir as Place
+from alma.hooks.project import identify_project as identify
 from claude_smart.cli import main
 
 
@@ -72,7 +72,7 @@ class Person:
             "entry": self.entry,
             "data": data,
         }
-        journal.append(self.place, session, line)
+        journal.append_line(self.place, session, line)
 
     def talks(self, session: str, *prompts: str) -> None:
         for prompt in prompts:

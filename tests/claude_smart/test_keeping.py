@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from alma.hooks.locks import held
-from alma.hooks.place import Place
+from alma.files import try_lock as held
+from alma.hooks.paths import DataDir as Place
 
 from .conftest import Person
 
@@ -64,7 +64,7 @@ def test_settings_are_shown_and_set(person: Person) -> None:
         (("daily_calls", "12.5"), "whole number"),
         (("daily_calls", "9" * 5000), "whole number"),
         (("model", "gpt"), "one of on, off"),
-        (("nope", "1"), "no setting 'nope'"),
+        (("nope", "1"), "unknown setting 'nope'"),
         (("nope",), "unknown setting 'nope'"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alma.engine.rules import dressed
-from alma.hooks.drain import Memory
+from alma.hooks.drain import ProjectMemories as Memory
 from alma.types.record import Status
 
 from .conftest import Person

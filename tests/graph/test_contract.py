@@ -10,8 +10,7 @@ import pytest
 from alma import ALMA
 from alma.errors import StorageError
 from alma.graph import Graph, create_graph_store
-from alma.graph.bolt import SCHEMAS
-from alma.graph.kuzu import Engine, KuzuRows
+from alma.graph.cypher import SCHEMAS, KuzuEngine, KuzuRows
 from alma.ports import Clock
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
@@ -92,7 +91,7 @@ class TestKuzu(GraphContract):
         pytest.importorskip("ladybug", reason="the embedded Cypher engine is not installed: pip install ladybug")
         engine = getattr(self, "_engine", None)
         if project_id == "p":
-            engine = self._engine = Engine(str(self.folder / "graph.kuzu"))
+            engine = self._engine = KuzuEngine(str(self.folder / "graph.kuzu"))
         return Graph(KuzuRows("x", project_id, engine), project_id, clock=clock)
 
     def open_again(self, project_id: str, clock: Clock) -> Graph:

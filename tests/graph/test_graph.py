@@ -47,7 +47,7 @@ def test_a_missing_package_is_named(
     def missing(name: str, *_: Any) -> Any:
         raise ImportError(name)
 
-    module = {"postgres": "postgres", "kuzu": "kuzu"}.get(backend, "bolt")
+    module = "postgres" if backend == "postgres" else "cypher"
     monkeypatch.setattr(f"alma.graph.{module}.import_module", missing)
     with pytest.raises(MissingExtraError, match=rf"'\.\[{extra}\]") as told:
         create_graph_store(backend, **options)

@@ -14,7 +14,7 @@ import pytest
 
 import claude_smart
 from alma.engine.rules import AGENT, dressed
-from alma.hooks.place import Place
+from alma.hooks.paths import DataDir
 from alma.stores.sqlite import SQLiteStore
 from alma.types.evidence import Evidence
 from alma.types.kinds import KINDS
@@ -31,7 +31,7 @@ class Host:
     def __init__(self, home: Path, cwd: Path) -> None:
         self.home = home
         self.cwd = cwd
-        self.place = Place(str(home))
+        self.place = DataDir(str(home))
         self.environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "CLAUDE_SMART_HOME": str(home)}
         self.environ["CLAUDE_CODE_ENTRYPOINT"] = "cli"
 

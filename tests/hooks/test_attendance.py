@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from alma.hooks.drain import Memory, drain
+from alma.hooks.drain import ProjectMemories, drain
 from alma.types.query import Where
 
 CORRECTION = "no, use pnpm instead of npm"
@@ -34,7 +34,7 @@ def learned(host: Any, prompt: str, **more: Any) -> dict[str, str]:
     host.send("UserPromptSubmit", prompt=prompt, prompt_id="p2", **more)
     host.send("Stop", last_assistant_message="I will.", prompt_id="p2")
     assert drain(host.place).problems == []
-    with Memory(host.place) as memory:
+    with ProjectMemories(host.place) as memory:
         found = memory.alma.engine.store.scan(Where(kinds={"rule"}))
         return {str(one.body["rule"]): str(one.status) for one in found}
 
@@ -84,7 +84,7 @@ def test_each_turn_counts_as_its_own_run(host: Any) -> None:
     host.send("UserPromptSubmit", prompt=CORRECTION, prompt_id="p9")
     host.send("Stop", last_assistant_message="I will.", prompt_id="p9")
     drain(host.place)
-    with Memory(host.place) as memory:
+    with ProjectMemories(host.place) as memory:
         [rule] = memory.alma.engine.store.scan(Where(kinds={"rule"}))
     assert "pnpm" in str(rule.body["rule"])
 

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from alma.engine.keep import Mark, keep, mark_of
+from alma.engine.coding_sessions import Mark, keep, mark_of
 from alma.errors import StorageError
 from alma.hooks import journal
-from alma.hooks.drain import Memory, Report, drain, read_journal, recall
-from alma.hooks.place import Place
-from alma.hooks.upkeep import tidy
+from alma.hooks.drain import DrainReport, ProjectMemories, drain, read_journal, recall_rules, tidy
+from alma.hooks.paths import DataDir
 from alma.types.query import Where
 from alma.types.record import Record, Status
 
@@ -25,15 +24,15 @@ PROJECT = "git:example.org/acme/app"
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataDir:
     monkeypatch.setenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "0")
-    return Place(str(tmp_path / "home"))
+    return DataDir(str(tmp_path / "home"))
 
 
 class Person:
     """Writes the journal of a session."""
 
-    def __init__(self, place: Place, session: str = "s1", project: str = PROJECT) -> None:
+    def __init__(self, place: DataDir, session: str = "s1", project: str = PROJECT) -> None:
         self.place, self.session, self.project = place, session, project
         self.number = 0
 
@@ -51,7 +50,7 @@ class Person:
             "entry": "cli",
             "data": data,
         }
-        journal.append(self.place, self.session, line)
+        journal.append_line(self.place, self.session, line)
         return str(line["id"])
 
     def starts(self, source: str = "startup") -> None:
@@ -79,31 +78,31 @@ class Person:
 
 
 @pytest.fixture
-def person(place: Place) -> Person:
+def person(place: DataDir) -> Person:
     made = Person(place)
     made.starts()
     return made
 
 
-def held(place: Place, kind: str, **where: Any) -> list[Record]:
-    with Memory(place) as memory:
+def held(place: DataDir, kind: str, **where: Any) -> list[Record]:
+    with ProjectMemories(place) as memory:
         found = memory.alma.engine.store.scan(Where(kinds={kind}, **where))
         return sorted(found, key=lambda one: (one.session, one.id))
 
 
-def active(place: Place) -> list[str]:
+def active(place: DataDir) -> list[str]:
     return [str(one.body["rule"]) for one in held(place, "rule", statuses={Status.ACTIVE})]
 
 
 class TestOnce:
-    def test_turns_are_kept_in_order(self, place: Place, person: Person) -> None:
+    def test_turns_are_kept_in_order(self, place: DataDir, person: Person) -> None:
         person.says("run the tests", "All pass.")
         assert drain(place).turns == 2
         turns = sorted(held(place, "turn"), key=lambda one: int(one.body["index"]))
         assert [one.body["text"] for one in turns] == ["run the tests", "All pass."]
         assert {one.project for one in turns} == {PROJECT}
 
-    def test_a_second_drain_finds_nothing(self, place: Place, person: Person) -> None:
+    def test_a_second_drain_finds_nothing(self, place: DataDir, person: Person) -> None:
         person.says("no, use pnpm instead of npm")
         drain(place)
         before = held(place, "rule"), held(place, "turn")
@@ -111,14 +110,14 @@ class TestOnce:
         assert (report.sessions, report.turns, report.taught) == (0, 0, [])
         assert (held(place, "rule"), held(place, "turn")) == before
 
-    def test_what_comes_later_is_added(self, place: Place, person: Person) -> None:
+    def test_what_comes_later_is_added(self, place: DataDir, person: Person) -> None:
         person.says("run the tests")
         drain(place)
         person.says("and now the linter")
         assert drain(place).turns == 2
         assert len(held(place, "turn")) == 4
 
-    def test_an_unfinished_line_waits(self, place: Place, person: Person) -> None:
+    def test_an_unfinished_line_waits(self, place: DataDir, person: Person) -> None:
         person.says("run the tests")
         path = place.journal("s1")
         whole = Path(path).read_bytes()
@@ -130,7 +129,7 @@ class TestOnce:
         assert len(held(place, "turn")) == 2
 
     def test_killed_between_turns_and_rules_nothing_is_lost_or_doubled(
-        self, place: Place, person: Person, monkeypatch: pytest.MonkeyPatch
+        self, place: DataDir, person: Person, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         person.says("no, use pnpm instead of npm")
 
@@ -138,7 +137,7 @@ class TestOnce:
             raise StorageError("killed here")
 
         with monkeypatch.context() as patch:
-            patch.setattr("alma.engine.keep.commit", killed)
+            patch.setattr("alma.engine.coding_sessions.write", killed)
             report = drain(place)
         assert report.problems
         assert len(held(place, "turn")) == 2
@@ -146,9 +145,9 @@ class TestOnce:
         assert len(held(place, "turn")) == 2
         assert len(active(place)) == 1
 
-    def test_two_at_once_count_once(self, place: Place, person: Person) -> None:
+    def test_two_at_once_count_once(self, place: DataDir, person: Person) -> None:
         person.says("no, use pnpm instead of npm")
-        reports: list[Report] = []
+        reports: list[DrainReport] = []
         threads = [threading.Thread(target=lambda: reports.append(drain(place, wait=10))) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -158,12 +157,12 @@ class TestOnce:
         [rule] = held(place, "rule")
         assert rule.body["metadata"]["repeats"] == 0
 
-    def test_a_mark_that_moved_meanwhile_stops_the_second(self, place: Place, person: Person) -> None:
+    def test_a_mark_that_moved_meanwhile_stops_the_second(self, place: DataDir, person: Person) -> None:
         """Even without the lock: the store itself lets one of them through."""
         person.says("no, use pnpm instead of npm")
         found = read_journal(place.journal("s1"))
         assert found is not None
-        with Memory(place) as memory:
+        with ProjectMemories(place) as memory:
             engine = memory.engine(PROJECT)
             mark = Mark(found.file, found.size)
             assert keep(engine, found.story, mark) is not None
@@ -171,7 +170,7 @@ class TestOnce:
             assert again is None or not again.taught
             assert mark_of(engine, "s1").offset == found.size
 
-    def test_another_journal_of_the_same_session_starts_anew(self, place: Place, person: Person) -> None:
+    def test_another_journal_of_the_same_session_starts_anew(self, place: DataDir, person: Person) -> None:
         person.says("run the tests")
         drain(place)
         os.remove(place.journal("s1"))
@@ -182,13 +181,13 @@ class TestOnce:
         assert drain(place).turns == 2
         assert len(held(place, "turn")) == 4
 
-    def test_a_damaged_journal_does_not_hold_up_the_others(self, place: Place, person: Person) -> None:
+    def test_a_damaged_journal_does_not_hold_up_the_others(self, place: DataDir, person: Person) -> None:
         person.says("run the tests")
         Path(place.sessions, "bad.jsonl").write_bytes(b"\xff\xfe not json\n{]\n")
         Path(place.sessions, "empty.jsonl").write_bytes(b"")
         assert drain(place).turns == 2
 
-    def test_one_session_alone(self, place: Place, person: Person) -> None:
+    def test_one_session_alone(self, place: DataDir, person: Person) -> None:
         person.says("run the tests")
         other = Person(place, "s2")
         other.says("fix the bug")
@@ -197,7 +196,7 @@ class TestOnce:
 
 
 class TestLearning:
-    def test_a_correction_becomes_a_rule(self, place: Place, person: Person) -> None:
+    def test_a_correction_becomes_a_rule(self, place: DataDir, person: Person) -> None:
         person.says("install the packages", "I ran npm install.")
         person.says("no, use pnpm instead of npm")
         drain(place)
@@ -205,12 +204,12 @@ class TestLearning:
         assert (rule.body["prefer"], rule.body["avoid"]) == (["pnpm"], ["npm"])
         assert rule.body["said"] == "no, use pnpm instead of npm"
 
-    def test_a_note_becomes_a_rule_as_written(self, place: Place, person: Person) -> None:
+    def test_a_note_becomes_a_rule_as_written(self, place: DataDir, person: Person) -> None:
         person.event("UserPromptExpansion", command_name="claude-smart:tag", command_args="Run make check!", prompt="")
         drain(place)
         assert active(place) == ["Run make check!"]
 
-    def test_a_failure_that_was_made_good_is_an_observation_and_no_rule(self, place: Place, person: Person) -> None:
+    def test_a_failure_that_was_made_good_is_an_observation_and_no_rule(self, place: DataDir, person: Person) -> None:
         person.event("UserPromptSubmit", prompt="run it", prompt_id="p1")
         person.runs("python app.py", "Exit code 127\nbash: python: command not found")
         person.runs("python3 app.py")
@@ -220,13 +219,13 @@ class TestLearning:
         [seen] = held(place, "observation", statuses={Status.ACTIVE})
         assert seen.body["line"] == "`python app.py` failed once, `python3 app.py` worked once"
 
-    def test_ordinary_work_teaches_nothing(self, place: Place, person: Person) -> None:
+    def test_ordinary_work_teaches_nothing(self, place: DataDir, person: Person) -> None:
         for prompt in ("run the tests", "fix the login bug", "why does this fail?", "thanks", "yes, go on"):
             person.says(prompt)
         drain(place)
         assert active(place) == []
 
-    def test_projects_are_kept_apart(self, place: Place, person: Person) -> None:
+    def test_projects_are_kept_apart(self, place: DataDir, person: Person) -> None:
         person.says("no, use pnpm instead of npm")
         other = Person(place, "s2", "git:example.org/other/app")
         other.says("no, use yarn instead of npm")
@@ -239,14 +238,14 @@ class TestLearning:
 
 class TestJudging:
     @pytest.fixture
-    def rule(self, place: Place, person: Person) -> str:
+    def rule(self, place: DataDir, person: Person) -> str:
         person.says("no, use pnpm instead of npm")
         person.ends()
         drain(place)
         [rule] = held(place, "rule")
         return rule.id
 
-    def follow(self, place: Place, rule: str, *commands: str, said: str = "install the packages") -> Record:
+    def follow(self, place: DataDir, rule: str, *commands: str, said: str = "install the packages") -> Record:
         other = Person(place, "s2")
         other.starts()
         other.sees(rule)
@@ -258,23 +257,23 @@ class TestJudging:
         [found] = held(place, "rule")
         return found
 
-    def test_followed(self, place: Place, rule: str) -> None:
+    def test_followed(self, place: DataDir, rule: str) -> None:
         found = self.follow(place, rule, "pnpm install")
         assert (found.evidence.successes, found.evidence.failures) == (1, 0)
 
-    def test_broken(self, place: Place, rule: str) -> None:
+    def test_broken(self, place: DataDir, rule: str) -> None:
         found = self.follow(place, rule, "npm install")
         assert (found.evidence.successes, found.evidence.failures) == (0, 1)
 
-    def test_neither(self, place: Place, rule: str) -> None:
+    def test_neither(self, place: DataDir, rule: str) -> None:
         found = self.follow(place, rule, "ls")
         assert found.evidence.results == 0
 
-    def test_repeated_by_its_person_it_counts_as_violated(self, place: Place, rule: str) -> None:
+    def test_repeated_by_its_person_it_counts_as_violated(self, place: DataDir, rule: str) -> None:
         found = self.follow(place, rule, said="no, use pnpm instead of npm")
         assert (found.evidence.failures, found.body["metadata"]["repeats"]) == (1, 1)
 
-    def test_what_was_shown_is_a_retrieval(self, place: Place, rule: str) -> None:
+    def test_what_was_shown_is_a_retrieval(self, place: DataDir, rule: str) -> None:
         self.follow(place, rule, "ls")
         [shown] = held(place, "retrieval")
         assert (shown.body["shown"], shown.body["mode"]) == ([rule], "hook:SessionStart")
@@ -282,17 +281,17 @@ class TestJudging:
 
 class TestUpkeep:
     @pytest.fixture
-    def opened(self, place: Place, person: Person) -> Iterator[Memory]:
+    def opened(self, place: DataDir, person: Person) -> Iterator[ProjectMemories]:
         person.says("run the tests")
         drain(place)
-        with Memory(place) as memory:
+        with ProjectMemories(place) as memory:
             yield memory
 
-    def age(self, place: Place, name: str, days: float) -> None:
+    def age(self, place: DataDir, name: str, days: float) -> None:
         old = time.time() - days * 86_400
         os.utime(os.path.join(place.sessions, name), (old, old))
 
-    def test_an_old_journal_that_was_taken_in_goes(self, place: Place, opened: Memory) -> None:
+    def test_an_old_journal_that_was_taken_in_goes(self, place: DataDir, opened: ProjectMemories) -> None:
         self.age(place, "s1.jsonl", 31)
         assert tidy(place, opened) == 0
         assert not os.path.exists(place.journal("s1"))
@@ -301,25 +300,27 @@ class TestUpkeep:
         assert os.listdir(place.sessions) == []
         assert mark_of(opened.engine(PROJECT), "s1") == Mark()
 
-    def test_a_young_one_stays(self, place: Place, opened: Memory) -> None:
+    def test_a_young_one_stays(self, place: DataDir, opened: ProjectMemories) -> None:
         tidy(place, opened)
         assert os.path.exists(place.journal("s1"))
 
-    def test_one_that_was_not_taken_in_stays_however_old(self, place: Place, opened: Memory, person: Person) -> None:
+    def test_one_that_was_not_taken_in_stays_however_old(
+        self, place: DataDir, opened: ProjectMemories, person: Person
+    ) -> None:
         person.says("one more thing")
         self.age(place, "s1.jsonl", 400)
         tidy(place, opened)
         assert os.path.exists(place.journal("s1"))
 
 
-def test_recall_by_meaning_and_words(place: Place, person: Person) -> None:
+def test_recall_by_meaning_and_words(place: DataDir, person: Person) -> None:
     person.says("no, use pnpm instead of npm")
     drain(place)
-    with Memory(place) as memory:
-        assert recall(place, PROJECT, "s9", "how do I bake bread", 5, memory=memory) == []
+    with ProjectMemories(place) as memory:
+        assert recall_rules(memory, PROJECT, "s9", "how do I bake bread", 5) == []
 
 
-def test_files_are_private(place: Place, person: Person) -> None:
+def test_files_are_private(place: DataDir, person: Person) -> None:
     person.says("run the tests")
     drain(place)
     for folder, _, names in os.walk(place.home):
@@ -328,7 +329,7 @@ def test_files_are_private(place: Place, person: Person) -> None:
             assert not os.stat(os.path.join(folder, name)).st_mode & 0o077, name
 
 
-def test_a_secret_in_a_journal_line_is_not_in_the_store(place: Place, person: Person) -> None:
+def test_a_secret_in_a_journal_line_is_not_in_the_store(place: DataDir, person: Person) -> None:
     secret = "ghp_4l7Zx3Qw8Kp5FakeV4lue9NotRe4l7Zx3Qw8"
     person.says(f"no, use the token {secret} instead")
     drain(place)
@@ -337,14 +338,14 @@ def test_a_secret_in_a_journal_line_is_not_in_the_store(place: Place, person: Pe
 
 class TestManyJournals:
     def test_what_is_taken_in_is_told_by_its_first_line(
-        self, place: Place, person: Person, monkeypatch: pytest.MonkeyPatch
+        self, place: DataDir, person: Person, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         person.says("install the packages")
         drain(place)
         monkeypatch.setattr("alma.hooks.drain.read_journal", lambda path: pytest.fail("it was read whole"))
         assert drain(place).sessions == 0
 
-    def test_another_journal_of_the_same_name_is_taken_in(self, place: Place, person: Person) -> None:
+    def test_another_journal_of_the_same_name_is_taken_in(self, place: DataDir, person: Person) -> None:
         person.says("install the packages, and do it with care please")
         drain(place)
         os.remove(place.journal("s1"))
@@ -352,7 +353,7 @@ class TestManyJournals:
         assert drain(place).turns == 2
 
     def test_one_that_cannot_be_understood_holds_up_no_other(
-        self, place: Place, person: Person, monkeypatch: pytest.MonkeyPatch
+        self, place: DataDir, person: Person, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         Person(place, "a-first").says("something odd")
         person.says("install the packages")
@@ -368,7 +369,7 @@ class TestManyJournals:
         assert report.turns == 2
         assert [problem.partition(" in ")[0] for problem in report.problems] == ["a-first.jsonl: KeyError"]
 
-    def test_a_transcript_that_is_no_path_is_done_without(self, place: Place, person: Person) -> None:
+    def test_a_transcript_that_is_no_path_is_done_without(self, place: DataDir, person: Person) -> None:
         person.event("SessionStart", source="startup", transcript_path="a\0b")
         person.says("install the packages")
         report = drain(place)

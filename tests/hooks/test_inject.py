@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
-from alma.hooks import inject, settings
-from alma.hooks.glance import Glance
-from alma.hooks.place import Place
+from alma.hooks import inject, paths
+from alma.hooks.paths import DataDir
+from alma.hooks.rules_reader import ReadOnlyRules
 
 PROJECT = "git:github.com/acme/app"
 Teach = Callable[..., str]
 
 
 @pytest.fixture
-def place(home: Path) -> Place:
-    return Place(str(home))
+def place(home: Path) -> DataDir:
+    return DataDir(str(home))
 
 
-def told(place: Place, session: str = "") -> str:
+def told(place: DataDir, session: str = "") -> str:
     return inject.playbook_text(place, PROJECT, session)
 
 
-def test_the_playbook_is_a_list_that_a_person_can_read(place: Place, teach: Teach) -> None:
+def test_the_playbook_is_a_list_that_a_person_can_read(place: DataDir, teach: Teach) -> None:
     id = teach("Use pnpm, not npm", trigger="installing", why="the lockfile is pnpm's")
     assert told(place) == (
         "# Rules from earlier sessions\n\n"
@@ -34,12 +34,12 @@ def test_the_playbook_is_a_list_that_a_person_can_read(place: Place, teach: Teac
     )
 
 
-def test_without_rules_nothing_is_said(place: Place, teach: Teach) -> None:
+def test_without_rules_nothing_is_said(place: DataDir, teach: Teach) -> None:
     teach("Use yarn", "git:github.com/other/app")
     assert told(place) == ""
 
 
-def test_the_most_useful_come_first(place: Place, teach: Teach) -> None:
+def test_the_most_useful_come_first(place: DataDir, teach: Teach) -> None:
     order = {
         "plain and old": teach("plain and old"),
         "plain and new": teach("plain and new"),
@@ -53,7 +53,7 @@ def test_the_most_useful_come_first(place: Place, teach: Teach) -> None:
     assert found == ["noted", "said again", "followed", "plain and new", "plain and old", "violated"]
 
 
-def test_the_same_rules_make_the_same_bytes(place: Place, teach: Teach) -> None:
+def test_the_same_rules_make_the_same_bytes(place: DataDir, teach: Teach) -> None:
     for number in range(30):
         teach(f"Rule number {number}", followed=number % 3, repeats=number % 4)
     once = told(place)
@@ -62,7 +62,7 @@ def test_the_same_rules_make_the_same_bytes(place: Place, teach: Teach) -> None:
     assert once != told(place)
 
 
-def test_the_budget_is_kept_and_long_rules_passed_over(place: Place, teach: Teach, home: Path) -> None:
+def test_the_budget_is_kept_and_long_rules_passed_over(place: DataDir, teach: Teach, home: Path) -> None:
     for number in range(60):
         teach(f"Rule number {number} " + "is quite long and goes on " * (number % 12))
     assert 4000 < len(told(place)) <= 1500 * 4
@@ -74,7 +74,7 @@ def test_the_budget_is_kept_and_long_rules_passed_over(place: Place, teach: Teac
     assert 9000 < len(told(place, "s1")) <= inject.MOST_CHARS
 
 
-def test_the_profile_follows_in_the_order_it_was_said(place: Place, teach: Teach) -> None:
+def test_the_profile_follows_in_the_order_it_was_said(place: DataDir, teach: Teach) -> None:
     teach("Use pnpm")
     first, second = (teach(text, session="s1") for text in ("Answer in French", "No tests today"))
     text = told(place, "s1")
@@ -83,39 +83,39 @@ def test_the_profile_follows_in_the_order_it_was_said(place: Place, teach: Teach
     assert "French" not in told(place)
 
 
-def test_a_profile_alone_starts_with_its_heading(place: Place, teach: Teach) -> None:
+def test_a_profile_alone_starts_with_its_heading(place: DataDir, teach: Teach) -> None:
     teach("Answer in French", session="s1")
     assert told(place, "s1").startswith("## Said earlier in this session\n")
 
 
 def test_a_rule_is_one_line_whatever_became_of_it() -> None:
-    from alma.hooks.glance import Rule
+    from alma.hooks.rules_reader import StoredRule
 
-    rule = Rule("rul_0123456789", "p", 1, "{}", json.dumps({"line": "a\n# b\r\n- c " + "x" * 1000}))
-    assert inject.bullet(rule).count("\n") == 1
-    assert len(inject.bullet(rule)) < 430
+    rule = StoredRule("rul_0123456789", "p", 1, "{}", json.dumps({"line": "a\n# b\r\n- c " + "x" * 1000}))
+    assert inject.format_rule(rule).count("\n") == 1
+    assert len(inject.format_rule(rule)) < 430
 
 
 @pytest.mark.parametrize("body", [{}, {"line": 3}, {"line": None, "metadata": 7}, {"metadata": {"repeats": "x"}}])
 def test_odd_rules_do_no_harm(body: dict[str, Any]) -> None:
-    from alma.hooks.glance import Rule
+    from alma.hooks.rules_reader import StoredRule
 
-    rule = Rule("rul_0123456789", "p", 1, '{"successes": "many"}', json.dumps(body))
-    assert inject.order(rule)[0] == 1
+    rule = StoredRule("rul_0123456789", "p", 1, '{"successes": "many"}', json.dumps(body))
+    assert inject.rank_rule(rule)[0] == 1
     assert rule.names("prefer") == []
 
 
-def test_five_rules_at_most_in_time(place: Place, teach: Teach) -> None:
+def test_five_rules_at_most_in_time(place: DataDir, teach: Teach) -> None:
     for number in range(9):
         teach(f"Rule {number}")
-    with Glance(place, PROJECT) as glance:
-        telling = inject.timely(glance.playbook(), settings.read(place))
+    with ReadOnlyRules(place, PROJECT) as glance:
+        telling = inject.build_reminder(glance.list_newest(), paths.read_settings(place))
     assert len(telling.rules) == 5
     assert telling.text.count("\n- ") == 5
-    assert inject.timely([], settings.read(place)).text == ""
+    assert inject.build_reminder([], paths.read_settings(place)).text == ""
 
 
-def test_what_an_earlier_version_learned_from_a_repair_is_no_rule_of_the_user(place: Place, teach: Teach) -> None:
+def test_what_an_earlier_version_learned_from_a_repair_is_no_rule_of_the_user(place: DataDir, teach: Teach) -> None:
     """As the hook finds it right after an update, before any drain has run."""
     teach("Use tabs")
     teach("Use `npm test -- --run`", said="npm test → npm test -- --run", source="fix")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from alma.engine.capture import events
+from alma.coding import events
 from alma.hooks import journal
-from alma.hooks.place import Place
+from alma.hooks.paths import DataDir
 
 
 def event(name: str = "Stop", **data: Any) -> dict[str, Any]:
@@ -19,59 +19,59 @@ def event(name: str = "Stop", **data: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(str(tmp_path / "home"))
+def place(tmp_path: Path) -> DataDir:
+    return DataDir(str(tmp_path / "home"))
 
 
-def lines(place: Place, session: str = "s") -> list[dict[str, Any]]:
+def lines(place: DataDir, session: str = "s") -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(place.journal(session)).read_bytes().split(b"\n") if line]
 
 
-def test_the_first_line_names_the_file(place: Place) -> None:
-    journal.append(place, "s", event())
-    journal.append(place, "s", event())
+def test_the_first_line_names_the_file(place: DataDir) -> None:
+    journal.append_line(place, "s", event())
+    journal.append_line(place, "s", event())
     header, *rest = lines(place)
     assert header["event"] == "Journal"
     assert len(header["id"]) == 32
     assert [line["event"] for line in rest] == ["Stop", "Stop"]
 
 
-def test_only_the_owner_can_read_it(place: Place) -> None:
-    journal.append(place, "s", event())
+def test_only_the_owner_can_read_it(place: DataDir) -> None:
+    journal.append_line(place, "s", event())
     path = Path(place.journal("s"))
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_torn_line_is_closed(place: Place) -> None:
-    journal.append(place, "s", event())
+def test_a_torn_line_is_closed(place: DataDir) -> None:
+    journal.append_line(place, "s", event())
     path = Path(place.journal("s"))
     path.write_bytes(path.read_bytes() + b'{"v":1,"id":"torn')
-    journal.append(place, "s", event(text="whole"))
+    journal.append_line(place, "s", event(text="whole"))
     last, torn = (path.read_bytes().split(b"\n")[i] for i in (-2, -3))
     assert json.loads(last)["data"] == {"text": "whole"}
     assert torn == b'{"v":1,"id":"torn'
 
 
-def test_an_empty_file_gets_its_first_line(place: Place) -> None:
+def test_an_empty_file_gets_its_first_line(place: DataDir) -> None:
     """Whoever made it was killed before writing."""
     place.make()
     Path(place.journal("s")).touch()
-    journal.append(place, "s", event())
+    journal.append_line(place, "s", event())
     assert [line["event"] for line in lines(place)] == ["Journal", "Stop"]
 
 
-def test_where_there_are_no_links_it_is_made_all_the_same(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_are_no_links_it_is_made_all_the_same(place: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(source: str, target: str) -> None:
         raise PermissionError("no links here")
 
     monkeypatch.setattr(journal.os, "link", refuse)
-    journal.append(place, "s", event())
+    journal.append_line(place, "s", event())
     assert [line["event"] for line in lines(place)] == ["Journal", "Stop"]
     assert [path.name for path in Path(place.sessions).iterdir()] == ["s.jsonl"]
 
 
-def test_who_comes_second_keeps_the_first_line(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_comes_second_keeps_the_first_line(place: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process makes the file between our look and our attempt."""
 
     def late(source: str, target: str) -> None:
@@ -79,68 +79,69 @@ def test_who_comes_second_keeps_the_first_line(place: Place, monkeypatch: pytest
         raise FileExistsError
 
     monkeypatch.setattr(journal.os, "link", late)
-    journal.append(place, "s", event())
+    journal.append_line(place, "s", event())
     assert [line["event"] for line in lines(place)] == ["theirs", "Stop"]
 
 
-def test_over_its_quota_it_takes_only_what_people_said(place: Place) -> None:
-    journal.append(place, "s", event("PostToolUse", output="x" * 1_100_000), 1)
-    journal.append(place, "s", event("PostToolUse", output="more"), 1)
-    journal.append(place, "s", event("UserPromptSubmit", prompt="still"), 1)
-    journal.append(place, "s", event("PreToolUse"), 1)
+def test_over_its_quota_it_takes_only_what_people_said(place: DataDir) -> None:
+    journal.append_line(place, "s", event("PostToolUse", output="x" * 1_100_000), 1)
+    journal.append_line(place, "s", event("PostToolUse", output="more"), 1)
+    journal.append_line(place, "s", event("UserPromptSubmit", prompt="still"), 1)
+    journal.append_line(place, "s", event("PreToolUse"), 1)
     assert [line["event"] for line in lines(place)] == ["Journal", "PostToolUse", "UserPromptSubmit"]
     assert Path(place.log).read_text().count("over 1 MB") == 1
 
 
-def test_half_a_surrogate_is_replaced(place: Place) -> None:
-    journal.append(place, "s", event(text="a\ud800b"))
+def test_half_a_surrogate_is_replaced(place: DataDir) -> None:
+    journal.append_line(place, "s", event(text="a\ud800b"))
     assert lines(place)[1]["data"] == {"text": "a?b"}
 
 
-def test_what_a_transcript_tells_is_cleaned_too(place: Place) -> None:
+def test_what_a_transcript_tells_is_cleaned_too(place: DataDir) -> None:
     told = events.Event("i", "Interrupted", 2.0, data={"text": "<private>x</private>password=hunter2xx99"})
     journal.append_event(place, "s", told, "p")
-    [found] = events.parse(Path(place.journal("s")).read_bytes())[0][1:]
+    [found] = events.parse_journal(Path(place.journal("s")).read_bytes())[0][1:]
     assert (found.name, found.at, found.project) == ("Interrupted", 2.0, "p")
     assert found.data == {"text": "password=[REDACTED:password]"}
 
 
-def test_a_full_disk_is_an_error(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error(place: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal.os, "write", lambda file, data: len(data) // 2)
     with pytest.raises(OSError, match="disk full"):
-        journal.append(place, "s", event())
+        journal.append_line(place, "s", event())
 
 
-def test_parents_are_followed(place: Place) -> None:
+def test_parents_are_followed(place: DataDir) -> None:
     for session, parent in (("a", None), ("b", "a"), ("c", "b")):
-        journal.append(place, session, event("SessionStart", **({"parent": parent} if parent else {})))
-    assert journal.parents(place, "c") == ["b", "a"]
-    assert journal.parents(place, "a") == []
-    assert journal.parents(place, "unknown") == []
+        journal.append_line(place, session, event("SessionStart", **({"parent": parent} if parent else {})))
+    assert journal.list_parents(place, "c") == ["b", "a"]
+    assert journal.list_parents(place, "a") == []
+    assert journal.list_parents(place, "unknown") == []
 
 
-def test_parents_that_go_in_a_circle_end(place: Place) -> None:
+def test_parents_that_go_in_a_circle_end(place: DataDir) -> None:
     for session, parent in (("a", "b"), ("b", "a")):
-        journal.append(place, session, event("SessionStart", parent=parent))
-    assert len(journal.parents(place, "a")) <= 2
+        journal.append_line(place, session, event("SessionStart", parent=parent))
+    assert len(journal.list_parents(place, "a")) <= 2
 
 
 WRITER = """
 import sys
 from alma.hooks import journal
-from alma.hooks.place import Place
-place, name = Place(sys.argv[1]), sys.argv[2]
+from alma.hooks.paths import DataDir
+place, name = DataDir(sys.argv[1]), sys.argv[2]
 for i in range(40):
     data = {"text": name * (1 + i * 97 % 5000)}
-    journal.append(place, "s", {"v": 1, "id": f"{name}{i}", "at": 1.0, "event": "Stop", "session": "s", "data": data})
+    line = {"v": 1, "id": f"{name}{i}", "at": 1.0, "event": "Stop", "session": "s", "data": data}
+    journal.append_line(place, "s", line)
 """
 
 
-def test_ten_processes_tear_no_line(place: Place) -> None:
+def test_ten_processes_tear_no_line(place: DataDir) -> None:
     commands = [[sys.executable, "-c", WRITER, place.home, name] for name in "abcdefghij"]
     running = [subprocess.Popen(command) for command in commands]
     assert [process.wait(60) for process in running] == [0] * 10
-    found, damaged = events.parse(Path(place.journal("s")).read_bytes())
+    found, damaged = events.parse_journal(Path(place.journal("s")).read_bytes())
     assert damaged == []
     assert found[0].name == "Journal"
     assert sum(one.name == "Journal" for one in found) == 1
@@ -148,7 +149,7 @@ def test_ten_processes_tear_no_line(place: Place) -> None:
     assert all(set(one.data["text"]) == {one.id[0]} for one in found[1:])
 
 
-def test_an_event_needs_only_its_names(place: Place) -> None:
+def test_an_event_needs_only_its_names(place: DataDir) -> None:
     told = SimpleNamespace(id="i", name="Rejected", at=1.0, cwd="", agent_id="", data={"text": "no"})
     journal.append_event(place, "s", told, "p")
     assert lines(place)[1]["event"] == "Rejected"

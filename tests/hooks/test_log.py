@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from alma.hooks import log
-from alma.hooks.place import Place
+from alma.hooks import paths
+from alma.hooks.paths import DataDir
 
 
 def test_a_line_has_a_time_an_event_and_a_message(tmp_path: Path) -> None:
-    place = Place(str(tmp_path / "new"))
-    log.note(place, "Stop", "two\nlines " + "x" * 2000)
+    place = DataDir(str(tmp_path / "new"))
+    paths.log_problem(place, "Stop", "two\nlines " + "x" * 2000)
     [line] = Path(place.log).read_text().splitlines()
     moment, event, message = line.split(" ", 2)
     assert moment.endswith("Z")
@@ -20,13 +20,13 @@ def test_a_line_has_a_time_an_event_and_a_message(tmp_path: Path) -> None:
 
 
 def test_a_long_log_keeps_its_newer_half(tmp_path: Path) -> None:
-    place = Place(str(tmp_path))
+    place = DataDir(str(tmp_path))
     Path(place.log).write_text(
         "".join(f"2026-01-01T00:00:00Z Stop {number:06d} {'x' * 80}\n" for number in range(10_000))
     )
-    log.note(place, "Stop", "the newest")
+    paths.log_problem(place, "Stop", "the newest")
     text = Path(place.log).read_text()
-    assert len(text) <= log.MOST // 2
+    assert len(text) <= paths.MOST_LOG_BYTES // 2
     assert text.startswith("2026-01-01T00:00:00Z Stop 00")
     assert text.endswith("the newest\n")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("hooks.log.")] == []
@@ -34,20 +34,20 @@ def test_a_long_log_keeps_its_newer_half(tmp_path: Path) -> None:
 
 def test_where_nothing_can_be_written_nothing_happens(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    log.note(Place(str(tmp_path / "file" / "home")), "Stop", "lost")
+    paths.log_problem(DataDir(str(tmp_path / "file" / "home")), "Stop", "lost")
 
 
 def test_an_unexpected_error_is_told_without_its_message() -> None:
     try:
         {}["what was said"]
     except KeyError as error:
-        told = log.where(error)
+        told = paths.describe_error(error)
     assert told.startswith("KeyError in test_log.py:")
     assert "what was said" not in told
 
 
 def test_a_secret_in_a_message_is_not_written(tmp_path: Path) -> None:
-    place = Place(str(tmp_path / "home"))
-    log.note(place, "Stop", "/home/me/ghp_aB3dE5gH7jK9mN1pQ3sT5vW7yZ0bC2dF4hJ6: no such file")
+    place = DataDir(str(tmp_path / "home"))
+    paths.log_problem(place, "Stop", "/home/me/ghp_aB3dE5gH7jK9mN1pQ3sT5vW7yZ0bC2dF4hJ6: no such file")
     assert "no such file" in Path(place.log).read_text()
     assert "aB3dE5" not in Path(place.log).read_text()

@@ -15,7 +15,7 @@ import pytest
 
 import claude_smart
 from alma.hooks import wake
-from alma.hooks.place import Place
+from alma.hooks.paths import DataDir
 
 SOURCE = Path(claude_smart.__file__).parent.parent
 _CALL = re.compile(r"\b(connect|sendto|sendmsg|bind)\(")
@@ -56,17 +56,19 @@ def test_a_whole_session_contacts_nobody(tracer: str, tmp_path: Path) -> None:
     fire("SessionStart", source="startup")
     fire("UserPromptSubmit", prompt="no, use pnpm instead of npm", prompt_id="p1")
     fire("Stop", last_assistant_message="Done.", prompt_id="p1")
-    place = Place(str(home))
+    place = DataDir(str(home))
     worker = [sys.executable, "-I", str(SOURCE / "alma" / "hooks" / "worker.py"), "--home", str(home)]
     with subprocess.Popen([*traced, *worker], env=environ) as running:
         deadline = time.monotonic() + 60
-        while not (told := wake.ask(place, {"op": "status"}, 1.0)) and time.monotonic() < deadline:
+        while not (told := wake.ask_worker(place, {"op": "status"}, 1.0)) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert told, "the worker did not start under the tracer"
-        wake.ask(place, {"op": "recall", "project": "p", "session": "s1", "text": "install packages", "limit": 3}, 20.0)
+        wake.ask_worker(
+            place, {"op": "recall", "project": "p", "session": "s1", "text": "install packages", "limit": 3}, 20.0
+        )
         # onnxruntime looks up its collector only seconds after it was imported.
         time.sleep(8)
-        wake.ask(place, {"op": "stop"}, 5.0)
+        wake.ask_worker(place, {"op": "stop"}, 5.0)
         assert running.wait(30) == 0
     command = "from claude_smart.cli import main; main(['show']); main(['learn']); main(['status'])"
     subprocess.run(

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.hooks.place import Place
-from alma.hooks.privacy import Pattern, ignored, is_paused, paths, public
-from alma.hooks.project import locate
+from alma.hooks.paths import DataDir
+from alma.hooks.privacy import IgnoreRules, Pattern, find_paths, is_paused, remove_private
+from alma.hooks.project import locate_project
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from alma.hooks.project import locate
     ],
 )
 def test_private_passages_are_cut_out(text: str, rest: str) -> None:
-    assert public(text) == rest
+    assert remove_private(text) == rest
 
 
 @given(st.lists(st.sampled_from(["<private>", "</PRIVATE>", "secret", "<b>", "\n"]), max_size=12))
@@ -43,7 +43,7 @@ def test_nothing_inside_is_left(parts: list[str]) -> None:
         depth = depth + 1 if part == "<private>" else max(0, depth - 1) if part == "</PRIVATE>" else depth
         if not depth and not part.lower().endswith("private>"):
             open_.append(part)
-    assert public("".join(parts)) == "".join(open_)
+    assert remove_private("".join(parts)) == "".join(open_)
 
 
 def ignoring(folder: Path, *lines: str) -> Path:
@@ -78,14 +78,14 @@ def ignoring(folder: Path, *lines: str) -> Path:
 )
 def test_patterns_are_those_of_git(tmp_path: Path, pattern: str, path: str, expected: bool) -> None:
     folder = ignoring(tmp_path / "app", pattern)
-    found = ignored(locate(str(folder)), str(folder))
+    found = IgnoreRules(locate_project(str(folder)), str(folder))
     assert found.matches(path) is expected
     assert found.matches(str(folder / path)) is expected
 
 
 def test_the_last_pattern_decides(tmp_path: Path) -> None:
     folder = ignoring(tmp_path, "*.env", "!example.env")
-    found = ignored(locate(str(folder)), str(folder))
+    found = IgnoreRules(locate_project(str(folder)), str(folder))
     assert found.matches("prod.env")
     assert not found.matches("example.env")
 
@@ -96,7 +96,7 @@ def test_links_do_not_lead_around_it(tmp_path: Path) -> None:
     (folder / "secrets" / "a.txt").touch()
     (folder / "plain.txt").symlink_to(folder / "secrets" / "a.txt")
     (tmp_path / "way").symlink_to(folder)
-    found = ignored(locate(str(tmp_path / "way")), str(tmp_path / "way"))
+    found = IgnoreRules(locate_project(str(tmp_path / "way")), str(tmp_path / "way"))
     assert found.matches("plain.txt")
     assert found.matches(str(tmp_path / "way" / "secrets" / "a.txt"))
     assert found.matches("secrets/a.txt")
@@ -104,15 +104,17 @@ def test_links_do_not_lead_around_it(tmp_path: Path) -> None:
 
 
 def test_a_star_alone_means_everything(tmp_path: Path) -> None:
-    assert ignored(locate(str(ignoring(tmp_path / "a", "*"))), str(tmp_path / "a")).everything
-    assert not ignored(locate(str(ignoring(tmp_path / "b", "*.env"))), str(tmp_path / "b")).everything
+    assert IgnoreRules(locate_project(str(ignoring(tmp_path / "a", "*"))), str(tmp_path / "a")).covers_everything
+    assert not IgnoreRules(
+        locate_project(str(ignoring(tmp_path / "b", "*.env"))), str(tmp_path / "b")
+    ).covers_everything
 
 
 def test_the_root_holds_below_it(tmp_path: Path) -> None:
     folder = ignoring(tmp_path, "/secrets", "*.pem")
     below = folder / "src"
     below.mkdir()
-    found = ignored(locate(str(below)), str(below))
+    found = IgnoreRules(locate_project(str(below)), str(below))
     assert found.matches("../secrets/x")
     assert found.matches("a.pem")
     assert not found.matches("secrets/x")
@@ -137,25 +139,25 @@ def test_the_root_holds_below_it(tmp_path: Path) -> None:
 def test_a_tool_that_names_an_ignored_path(tmp_path: Path, tool_input: object) -> None:
     folder = ignoring(tmp_path, "secrets/")
     given = json.loads(json.dumps(tool_input).replace("{folder}", str(folder)))
-    assert ignored(locate(str(folder)), str(folder)).touches(given)
+    assert IgnoreRules(locate_project(str(folder)), str(folder)).touches(given)
 
 
 def test_a_tool_that_names_none(tmp_path: Path) -> None:
     folder = ignoring(tmp_path, "secrets/")
-    found = ignored(locate(str(folder)), str(folder))
+    found = IgnoreRules(locate_project(str(folder)), str(folder))
     assert not found.touches({"command": "npm test", "description": "about secrets"})
     assert not found.touches({"file_path": "src/a.ts", "content": "secrets/a.txt"})
     assert not found.touches(None)
 
 
 def test_without_a_file_nothing_is_ignored(tmp_path: Path) -> None:
-    found = ignored(locate(str(tmp_path)), str(tmp_path))
-    assert not found.everything
+    found = IgnoreRules(locate_project(str(tmp_path)), str(tmp_path))
+    assert not found.covers_everything
     assert not found.touches({"file_path": "x"})
 
 
 def test_paths_are_found_however_deep() -> None:
-    assert list(paths({"a": {"b": [{"file": "x"}]}})) == ["x"]
+    assert list(find_paths({"a": {"b": [{"file": "x"}]}})) == ["x"]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_paths_are_found_however_deep() -> None:
     ],
 )
 def test_pausing(tmp_path: Path, told: str, paused: bool) -> None:
-    place = Place(str(tmp_path))
+    place = DataDir(str(tmp_path))
     assert not is_paused(place, "git:a")
     Path(place.paused).write_text(told)
     assert is_paused(place, "git:a") is paused
@@ -191,7 +193,7 @@ def test_pausing(tmp_path: Path, told: str, paused: bool) -> None:
     ],
 )
 def test_no_pattern_holds_up_a_call(tmp_path: Path, pattern: str, path: str) -> None:
-    found = ignored(locate(str(ignoring(tmp_path, pattern))), str(tmp_path))
+    found = IgnoreRules(locate_project(str(ignoring(tmp_path, pattern))), str(tmp_path))
     began = time.process_time()
     found.touches({"file_path": path})
     assert time.process_time() - began < 1.0
@@ -199,7 +201,7 @@ def test_no_pattern_holds_up_a_call(tmp_path: Path, pattern: str, path: str) -> 
 
 def test_more_patterns_than_anybody_would_write_ignore_everything(tmp_path: Path) -> None:
     ignoring(tmp_path, "\n".join(f"name-{number}" for number in range(5000)))
-    assert ignored(locate(str(tmp_path)), str(tmp_path)).everything
+    assert IgnoreRules(locate_project(str(tmp_path)), str(tmp_path)).covers_everything
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -223,7 +225,7 @@ def test_a_file_of_ours_that_is_a_link_or_no_file_is_passed_over(tmp_path: Path)
     (folder / ".claude-smart").mkdir(parents=True)
     (tmp_path / "theirs").write_text("*\n")
     (folder / ".claude-smart" / "ignore").symlink_to(tmp_path / "theirs")
-    assert not ignored(locate(str(folder)), str(folder)).everything
+    assert not IgnoreRules(locate_project(str(folder)), str(folder)).covers_everything
     (folder / ".claude-smart" / "ignore").unlink()
     os.mkfifo(folder / ".claude-smart" / "ignore")
-    assert not ignored(locate(str(folder)), str(folder)).everything
+    assert not IgnoreRules(locate_project(str(folder)), str(folder)).covers_everything

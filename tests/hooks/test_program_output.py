@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alma.hooks.drain import drain
-from alma.hooks.glance import Glance
+from alma.hooks.rules_reader import ReadOnlyRules
 
 from .conftest import PROJECT, Host
 
@@ -35,6 +35,6 @@ def test_no_hook_says_it_in_its_own_words(host: Host, failed: str, error: str, w
     drain(host.place, wait=20.0)
     shown = host.send("SessionStart", "s3", source="startup")
     shown += host.send("PreToolUse", "s3", tool_name="Bash", tool_input={"command": failed})
-    with Glance(host.place, PROJECT) as glance:
-        shown += "".join(rule.line for rule in glance.playbook())
+    with ReadOnlyRules(host.place, PROJECT) as glance:
+        shown += "".join(rule.line for rule in glance.list_newest())
     assert "evil" not in re.sub(r"program output: `[^`]*`", "", shown)

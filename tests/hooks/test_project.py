@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from alma.hooks.project import identify, locate, normalised, remote
+from alma.hooks.project import find_remote, identify_project, locate_project, normalise_remote
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -41,7 +41,7 @@ def cloned(folder: Path, url: str = "") -> Path:
     ],
 )
 def test_one_repository_has_one_name(url: str) -> None:
-    assert normalised(url) == "github.com/acme/app"
+    assert normalise_remote(url) == "github.com/acme/app"
 
 
 @pytest.mark.parametrize(
@@ -57,36 +57,36 @@ def test_one_repository_has_one_name(url: str) -> None:
     ],
 )
 def test_other_addresses(url: str, name: str) -> None:
-    assert normalised(url, "/w/here/.git") == name
+    assert normalise_remote(url, "/w/here/.git") == name
 
 
 def test_no_password_is_part_of_a_key(tmp_path: Path) -> None:
     cloned(tmp_path, "https://oauth2:glpat-secret@gitlab.com/a/b.git")
-    assert identify(str(tmp_path)) == "git:gitlab.com/a/b"
+    assert identify_project(str(tmp_path)) == "git:gitlab.com/a/b"
 
 
 def test_origin_then_upstream_then_the_first() -> None:
     def config(*names: str) -> str:
         return "".join(f'[remote "{name}"]\n\turl = https://h/{name}\n' for name in names)
 
-    assert remote(config("zeta", "upstream", "origin")) == "https://h/origin"
-    assert remote(config("zeta", "upstream", "alpha")) == "https://h/upstream"
-    assert remote(config("zeta", "alpha")) == "https://h/alpha"
-    assert remote('[branch "main"]\n\tremote = origin\n[core]\n\turl = x\n') == ""
+    assert find_remote(config("zeta", "upstream", "origin")) == "https://h/origin"
+    assert find_remote(config("zeta", "upstream", "alpha")) == "https://h/upstream"
+    assert find_remote(config("zeta", "alpha")) == "https://h/alpha"
+    assert find_remote('[branch "main"]\n\tremote = origin\n[core]\n\turl = x\n') == ""
 
 
 def test_a_config_is_read_as_git_reads_it() -> None:
-    assert remote('[remote "origin"]\n\turl = "https://h/a b" ; mine\n') == "https://h/a b"
-    assert remote('[Remote "origin"]\n\tURL=https://h/a # mine\n') == "https://h/a"
-    assert remote('[remote "origin"]\n\turl = \n\turl = https://h/second\n') == "https://h/second"
+    assert find_remote('[remote "origin"]\n\turl = "https://h/a b" ; mine\n') == "https://h/a b"
+    assert find_remote('[Remote "origin"]\n\tURL=https://h/a # mine\n') == "https://h/a"
+    assert find_remote('[remote "origin"]\n\turl = \n\turl = https://h/second\n') == "https://h/second"
 
 
 def test_a_folder_below_belongs_to_the_repository(tmp_path: Path) -> None:
     cloned(tmp_path / "app", "git@github.com:acme/app.git")
     below = tmp_path / "app" / "a" / "b"
     below.mkdir(parents=True)
-    assert identify(str(below)) == "git:github.com/acme/app"
-    assert locate(str(below)).root == str(tmp_path / "app")
+    assert identify_project(str(below)) == "git:github.com/acme/app"
+    assert locate_project(str(below)).folders[-1] == str(tmp_path / "app")
 
 
 def test_two_repositories_of_the_same_name_are_two(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_two_repositories_of_the_same_name_are_two(tmp_path: Path) -> None:
     other = cloned(tmp_path / "b" / "app", "https://github.com/other/app")
     alone = cloned(tmp_path / "c" / "app")
     lonely = cloned(tmp_path / "d" / "app")
-    assert len({identify(str(folder)) for folder in (one, other, alone, lonely)}) == 4
+    assert len({identify_project(str(folder)) for folder in (one, other, alone, lonely)}) == 4
 
 
 @needs_git
@@ -107,9 +107,9 @@ def test_worktrees_share_the_project(tmp_path: Path, url: str) -> None:
     if url:
         git(main, "remote", "add", "origin", url)
     git(main, "worktree", "add", "-q", str(tmp_path / "beside"))
-    assert identify(str(tmp_path / "beside")) == identify(str(main))
-    assert identify(str(main)) == ("git:github.com/acme/app" if url else f"path:{main}")
-    assert locate(str(tmp_path / "beside")).root == str(tmp_path / "beside")
+    assert identify_project(str(tmp_path / "beside")) == identify_project(str(main))
+    assert identify_project(str(main)) == ("git:github.com/acme/app" if url else f"path:{main}")
+    assert locate_project(str(tmp_path / "beside")).folders[-1] == str(tmp_path / "beside")
 
 
 @needs_git
@@ -121,21 +121,21 @@ def test_a_submodule_is_a_project_of_its_own(tmp_path: Path) -> None:
     git(
         tmp_path / "outer", "-c", "protocol.file.allow=always", "submodule", "-q", "add", str(tmp_path / "inner"), "lib"
     )
-    assert identify(str(tmp_path / "outer" / "lib")) == f"git:{tmp_path / 'inner'}"
-    assert identify(str(tmp_path / "outer")) == f"path:{tmp_path / 'outer'}"
+    assert identify_project(str(tmp_path / "outer" / "lib")) == f"git:{tmp_path / 'inner'}"
+    assert identify_project(str(tmp_path / "outer")) == f"path:{tmp_path / 'outer'}"
 
 
 def test_a_git_file_that_leads_nowhere_is_a_path(tmp_path: Path) -> None:
     (tmp_path / ".git").write_text("gitdir: /nowhere/at/all\n")
-    assert identify(str(tmp_path)) == f"path:{tmp_path}"
+    assert identify_project(str(tmp_path)) == f"path:{tmp_path}"
 
 
 def test_without_git_the_folder_is_the_project(tmp_path: Path) -> None:
     below = tmp_path / "a"
     below.mkdir()
-    assert identify(str(below)) == f"path:{below}"
-    assert identify(str(below), str(tmp_path)) == f"path:{tmp_path}"
-    assert identify(str(tmp_path), str(below)) == f"path:{tmp_path}"
+    assert identify_project(str(below)) == f"path:{below}"
+    assert identify_project(str(below), str(tmp_path)) == f"path:{tmp_path}"
+    assert identify_project(str(tmp_path), str(below)) == f"path:{tmp_path}"
 
 
 def test_an_override_names_the_project(tmp_path: Path) -> None:
@@ -144,17 +144,17 @@ def test_an_override_names_the_project(tmp_path: Path) -> None:
     (tmp_path / "app" / ".claude-smart" / "project").write_text("\n  my   shop \nmore\n")
     below = tmp_path / "app" / "sub"
     below.mkdir()
-    assert identify(str(below)) == "name:my shop"
+    assert identify_project(str(below)) == "name:my shop"
 
 
 def test_a_link_to_a_folder_is_that_folder(tmp_path: Path) -> None:
     cloned(tmp_path / "app")
     (tmp_path / "link").symlink_to(tmp_path / "app")
-    assert identify(str(tmp_path / "link")) == identify(str(tmp_path / "app"))
+    assert identify_project(str(tmp_path / "link")) == identify_project(str(tmp_path / "app"))
 
 
 def test_a_long_path_makes_a_short_key() -> None:
-    one, other = (identify("/" + "/".join(["long" * 10] * 8) + name) for name in ("/a", "/b"))
+    one, other = (identify_project("/" + "/".join(["long" * 10] * 8) + name) for name in ("/a", "/b"))
     assert len(one) <= 200
     assert one != other
     assert one[:150] == other[:150]
@@ -166,7 +166,7 @@ def test_a_long_path_makes_a_short_key() -> None:
 def test_a_damaged_config_does_no_harm(tmp_path: Path, config: bytes) -> None:
     cloned(tmp_path)
     (tmp_path / ".git" / "config").write_bytes(config)
-    assert identify(str(tmp_path)) == f"path:{tmp_path}"
+    assert identify_project(str(tmp_path)) == f"path:{tmp_path}"
 
 
 # -- what a repository says of itself is not to be trusted
@@ -176,13 +176,13 @@ def test_a_damaged_config_does_no_harm(tmp_path: Path, config: bytes) -> None:
 def test_the_name_a_repository_gives_itself_is_never_the_key_of_another(tmp_path: Path, name: str) -> None:
     (tmp_path / ".claude-smart").mkdir()
     (tmp_path / ".claude-smart" / "project").write_text(f"\n{name}\n")
-    assert identify(str(tmp_path)) == f"name:{name}"
+    assert identify_project(str(tmp_path)) == f"name:{name}"
 
 
 def test_a_name_is_one_line_of_plain_signs(tmp_path: Path) -> None:
     (tmp_path / ".claude-smart").mkdir()
     (tmp_path / ".claude-smart" / "project").write_text("a\x1b[31m\tb\u202ec\u2028d\n")
-    assert identify(str(tmp_path)) == "name:a[31m bc"
+    assert identify_project(str(tmp_path)) == "name:a[31m bc"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights")
@@ -191,21 +191,21 @@ def test_a_name_is_not_read_through_a_link(tmp_path: Path) -> None:
     folder = tmp_path / "app"
     (folder / ".claude-smart").mkdir(parents=True)
     (folder / ".claude-smart" / "project").symlink_to(tmp_path / "secret")
-    assert identify(str(folder)) == f"path:{folder}"
+    assert identify_project(str(folder)) == f"path:{folder}"
     other = tmp_path / "other"
     other.mkdir()
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "project").write_text("theirs")
     (other / ".claude-smart").symlink_to(tmp_path / "kept")
-    assert identify(str(other)) == f"path:{other}"
+    assert identify_project(str(other)) == f"path:{other}"
 
 
 def test_a_secret_in_a_folder_or_an_address_is_not_in_the_key(tmp_path: Path) -> None:
     token = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ0bC2dF4hJ6"
-    assert "ghp_" not in normalised(f"https://github.com/acme/app.git?token={token}")
-    assert "ghp_" not in normalised(f"https://github.com/acme/app#{token}")
-    keys = [identify(str(tmp_path / f"a {token}{end}")) for end in ("x", "y")]
+    assert "ghp_" not in normalise_remote(f"https://github.com/acme/app.git?token={token}")
+    assert "ghp_" not in normalise_remote(f"https://github.com/acme/app#{token}")
+    keys = [identify_project(str(tmp_path / f"a {token}{end}")) for end in ("x", "y")]
     assert all(token not in key for key in keys)
     assert keys[0] != keys[1]
     cloned(tmp_path / "app", f"https://git.example.org/{token}/app.git")
-    assert token not in identify(str(tmp_path / "app"))
+    assert token not in identify_project(str(tmp_path / "app"))

@@ -14,8 +14,8 @@ import pytest
 
 from alma.engine import edit, session_reading
 from alma.hooks import worker
-from alma.hooks.drain import Memory
-from alma.hooks.rounds import Duties
+from alma.hooks.drain import ProjectMemories
+from alma.hooks.worker import Drainer
 from alma.types.record import Origin, Provenance, Status
 from alma.types.rules import EVERYWHERE
 from claude_smart.cli import main
@@ -106,7 +106,7 @@ class Session:
         return list(json.loads(self.smart(capsys, "show", "--all", "--json"))["rules"])
 
     def waiting(self) -> list[str]:
-        with Memory(self.host.place) as memory:
+        with ProjectMemories(self.host.place) as memory:
             found = session_reading.list_progress(memory.engine(EVERYWHERE))
         return [one.session for one in found if one.is_waiting]
 
@@ -217,7 +217,7 @@ def test_what_is_said_while_claude_reads_is_read_next(work: Session, monkeypatch
         reading = read(*args)
         if len(work.calls()) == 1:
             work.says("tests live in spec, as everyone knows")
-            duties = Duties(work.host.place)
+            duties = Drainer(work.host.place)
             assert duties.drain()
             duties.close()
         return reading
@@ -339,7 +339,7 @@ def test_a_crash_between_answer_and_commit_does_not_pay_twice(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session_reading, "apply_reading", crash)
-    duties = Duties(work.host.place)
+    duties = Drainer(work.host.place)
     duties.drain()
     with pytest.raises(KeyboardInterrupt):
         duties.read_sessions()
@@ -490,7 +490,7 @@ def test_what_a_person_changed_meanwhile_is_not_touched(
     else:
         fields = {"rule": "Use pnpm 9"} if way == "edited" else {}
         status = Status.ARCHIVED if way == "put away" else None
-        with Memory(work.host.place) as memory:
+        with ProjectMemories(work.host.place) as memory:
             edit.update(memory.engine(rule["project"]), rule["id"], fields, status, None, Provenance(Origin.USER))
     before = work.rules(capsys)
     work.answers({"match": "pnpm", "rule": "Install with pnpm", "quote": "use pnpm here", "scope": "project"})

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from alma.hooks import relevance
-from alma.hooks.glance import Glance
-from alma.hooks.place import Place
+from alma.hooks.paths import DataDir
+from alma.hooks.rules_reader import ReadOnlyRules
 
 PROJECT = "git:github.com/acme/app"
 Teach = Callable[..., str]
@@ -280,11 +280,11 @@ LATER: tuple[Case, ...] = (
 
 def said(text: str) -> relevance.Said:
     if text.startswith("$ "):
-        return relevance.of_tool("Bash", {"command": text[2:]})
+        return relevance.read_tool_call("Bash", {"command": text[2:]})
     if text.startswith("> "):
         path, written = text[2:].split(" :: ")
-        return relevance.of_tool("Edit", {"file_path": f"/work/app/{path}", "new_string": written}, "/work/app")
-    return relevance.of_prompt(text)
+        return relevance.read_tool_call("Edit", {"file_path": f"/work/app/{path}", "new_string": written}, "/work/app")
+    return relevance.read_prompt(text)
 
 
 class Found(NamedTuple):
@@ -298,9 +298,9 @@ def measured(home: Path, teach: Teach, rules: Mapping[str, Taught], cases: Seque
     ids = {teach(**rule._asdict()): name for name, rule in rules.items()}
     right = claimed = wanted = 0
     loud = []
-    with Glance(Place(str(home)), PROJECT) as glance:
+    with ReadOnlyRules(DataDir(str(home)), PROJECT) as glance:
         for case in cases:
-            got = {ids[rule.id] for rule in relevance.relevant(glance, said(case.said), set(), 5)}
+            got = {ids[rule.id] for rule in relevance.find_relevant(glance, said(case.said), set(), 5)}
             right += len(got & set(case.fitting))
             claimed += len(got)
             wanted += len(case.fitting)
@@ -323,46 +323,51 @@ def test_what_came_later(home: Path, teach: Teach) -> None:
 
 
 @pytest.fixture
-def glance(home: Path, teach: Teach) -> Callable[[], Glance]:
-    return lambda: Glance(Place(str(home)), PROJECT)
+def glance(home: Path, teach: Teach) -> Callable[[], ReadOnlyRules]:
+    return lambda: ReadOnlyRules(DataDir(str(home)), PROJECT)
 
 
-def test_what_was_seen_is_not_found_again(glance: Callable[[], Glance], teach: Teach) -> None:
+def test_what_was_seen_is_not_found_again(glance: Callable[[], ReadOnlyRules], teach: Teach) -> None:
     known = teach("Use pnpm, not npm", prefer=["pnpm"], avoid=["npm"])
     with glance() as opened:
-        assert [rule.id for rule in relevance.relevant(opened, said("$ npm i"), set(), 5)] == [known]
-        assert relevance.relevant(opened, said("$ npm i"), {known}, 5) == []
+        assert [rule.id for rule in relevance.find_relevant(opened, said("$ npm i"), set(), 5)] == [known]
+        assert relevance.find_relevant(opened, said("$ npm i"), {known}, 5) == []
 
 
-def test_the_best_come_first_and_not_too_many(glance: Callable[[], Glance], teach: Teach) -> None:
+def test_the_best_come_first_and_not_too_many(glance: Callable[[], ReadOnlyRules], teach: Teach) -> None:
     for number in range(8):
         teach(f"npm is not for module{number}", avoid=["npm"])
     best = teach("Do not run npm audit fix in the deploy job", avoid=["npm", "npm audit fix"])
     with glance() as opened:
-        found = relevance.relevant(opened, said("$ npm audit fix"), set(), 5)
+        found = relevance.find_relevant(opened, said("$ npm audit fix"), set(), 5)
     assert len(found) == 5
     assert found[0].id == best
 
 
-def test_folders_above_the_project_tell_nothing(glance: Callable[[], Glance], teach: Teach) -> None:
+def test_folders_above_the_project_tell_nothing(glance: Callable[[], ReadOnlyRules], teach: Teach) -> None:
     teach("Every migration must have a downgrade", trigger="writing a migration")
     given = {"file_path": "/home/me/migrations/app/src/a.c", "new_string": "int a;"}
     with glance() as opened:
-        assert relevance.relevant(opened, relevance.of_tool("Edit", given, "/home/me/migrations/app"), set(), 5) == []
-        assert relevance.relevant(opened, relevance.of_tool("Edit", given, "/home/me"), set(), 5) != []
+        assert (
+            relevance.find_relevant(
+                opened, relevance.read_tool_call("Edit", given, "/home/me/migrations/app"), set(), 5
+            )
+            == []
+        )
+        assert relevance.find_relevant(opened, relevance.read_tool_call("Edit", given, "/home/me"), set(), 5) != []
 
 
 @pytest.mark.parametrize("text", ["", " ", "???", "\0", "a" * 100_000, "的" * 5000, '" OR "', "NEAR(a b)", "-- ; drop"])
-def test_odd_texts_find_nothing_and_do_no_harm(glance: Callable[[], Glance], teach: Teach, text: str) -> None:
+def test_odd_texts_find_nothing_and_do_no_harm(glance: Callable[[], ReadOnlyRules], teach: Teach, text: str) -> None:
     teach("Use pnpm, not npm", avoid=["npm"])
     with glance() as opened:
-        assert relevance.relevant(opened, said(text), set(), 5) == []
+        assert relevance.find_relevant(opened, said(text), set(), 5) == []
 
 
-def test_a_name_is_found_in_a_text_of_another_script(glance: Callable[[], Glance], teach: Teach) -> None:
+def test_a_name_is_found_in_a_text_of_another_script(glance: Callable[[], ReadOnlyRules], teach: Teach) -> None:
     known = teach("Use pnpm, not npm", avoid=["npm"])
     with glance() as opened:
-        assert [rule.id for rule in relevance.relevant(opened, said("请用 npm 安装"), set(), 5)] == [known]
+        assert [rule.id for rule in relevance.find_relevant(opened, said("请用 npm 安装"), set(), 5)] == [known]
 
 
 @pytest.mark.parametrize(
@@ -384,25 +389,30 @@ def test_a_name_is_mentioned_as_a_word(text: str, name: str, expected: bool) -> 
     ("command", "fits"), [("go test ./...", True), ("cd api && go test", True), ("go build", False), ("ls go", False)]
 )
 def test_a_mend_comes_up_where_its_command_is_run_again(
-    glance: Callable[[], Glance], teach: Teach, command: str, fits: bool
+    glance: Callable[[], ReadOnlyRules], teach: Teach, command: str, fits: bool
 ) -> None:
     teach("Run `go test` in `api`", trigger="running go test", source="fix")
     with glance() as opened:
-        found = relevance.relevant(opened, relevance.of_tool("Bash", {"command": command}), set(), 5)
+        found = relevance.find_relevant(opened, relevance.read_tool_call("Bash", {"command": command}), set(), 5)
         assert bool(found) is fits
 
 
 def test_to_write_a_file_is_to_edit_it_though_its_path_does_not_say_so(
-    glance: Callable[[], Glance], teach: Teach
+    glance: Callable[[], ReadOnlyRules], teach: Teach
 ) -> None:
     teach("Never edit files in dist, they are generated", trigger="editing files in dist")
     with glance() as opened:
         for path, fits in (("/w/app/dist/index.js", True), ("/w/app/src/index.js", False)):
             given = {"file_path": path, "content": "x"}
-            assert bool(relevance.relevant(opened, relevance.of_tool("Write", given, "/w/app"), set(), 5)) is fits
+            assert (
+                bool(relevance.find_relevant(opened, relevance.read_tool_call("Write", given, "/w/app"), set(), 5))
+                is fits
+            )
 
 
-def test_the_same_work_in_another_form_of_the_word(glance: Callable[[], Glance], teach: Teach) -> None:
+def test_the_same_work_in_another_form_of_the_word(glance: Callable[[], ReadOnlyRules], teach: Teach) -> None:
     teach("Don't run migrations yourself, only create the file", trigger="running migrations")
     with glance() as opened:
-        assert relevance.relevant(opened, relevance.of_tool("Bash", {"command": "php artisan migrate"}), set(), 5)
+        assert relevance.find_relevant(
+            opened, relevance.read_tool_call("Bash", {"command": "php artisan migrate"}), set(), 5
+        )

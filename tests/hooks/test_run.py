@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from alma.hooks import run
-from alma.hooks.place import Place
+from alma.hooks.paths import DataDir
 
 Teach = Callable[..., str]
 TOKEN = "ghp_" + "Ab3dEf9hJk2mNp4qRs6tUv8wXy1zAb3dEf9h"
@@ -410,7 +410,7 @@ def test_a_working_folder_that_cannot_be(home: Path, cwd: str) -> None:
     for folder in (cwd, str(home)):
         given_ = {"session_id": "s1", "cwd": folder, "hook_event_name": "PreToolUse", "tool_name": "Bash"}
         paths = {"file_path": f"{cwd}/~\0", "command": f"cat {cwd}\0 ~nobody/x ~/x"}
-        run.answer(json.dumps({**given_, "tool_input": paths}).encode(), Place(str(home)))
+        run.answer_event(json.dumps({**given_, "tool_input": paths}).encode(), DataDir(str(home)))
     assert len((home / "sessions" / "s1.jsonl").read_bytes().splitlines()) == 3
 
 
@@ -451,7 +451,7 @@ def test_little_is_loaded(host: Any, teach: Teach) -> None:
     code = (
         "import sys, os; sys.path.append(sys.argv[1])\n"
         "from alma.hooks import run\n"
-        "run.answer(sys.stdin.buffer.read(), run.find(os.environ))\n"
+        "run.answer_event(sys.stdin.buffer.read(), run.find_data_dir(os.environ))\n"
         "print(*sys.modules)"
     )
     given_ = json.dumps(
@@ -466,8 +466,7 @@ def test_little_is_loaded(host: Any, teach: Teach) -> None:
     assert {name for name in loaded if name.startswith("alma.")} <= {
         "alma.engine",
         "alma.engine.redact",
-        "alma.engine.text",
-        "alma.unspaced",
+        "alma.text",
         *(name for name in loaded if name.startswith(("alma.hooks", "alma.engine.secret_"))),
     }
 
@@ -475,7 +474,7 @@ def test_little_is_loaded(host: Any, teach: Teach) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=400))
 def test_any_bytes_do_no_harm(home: Path, data: bytes) -> None:
-    run.answer(data, Place(str(home)))
+    run.answer_event(data, DataDir(str(home)))
 
 
 _VALUES = st.recursive(
@@ -491,9 +490,9 @@ _FIELDS = (
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(sorted(EVENTS)), st.dictionaries(st.sampled_from(_FIELDS), _VALUES, max_size=6))
 def test_any_fields_do_no_harm(home: Path, name: str, fields: dict[str, Any]) -> None:
-    place = Place(str(home))
+    place = DataDir(str(home))
     given_ = {"session_id": "s1", "cwd": str(home), **fields, "hook_event_name": name}
-    run.answer(json.dumps(given_).encode(), place)
+    run.answer_event(json.dumps(given_).encode(), place)
     for path in Path(place.sessions).glob("*.jsonl"):
         assert all(json.loads(line)["v"] == 1 for line in path.read_bytes().splitlines())
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from alma.hooks import journal, relevance
-from alma.hooks.drain import Memory, drain
-from alma.hooks.glance import EVERYWHERE, Glance, Rule
-from alma.hooks.place import Place
+from alma.hooks.drain import ProjectMemories, drain
+from alma.hooks.paths import DataDir
+from alma.hooks.rules_reader import EVERYWHERE, ReadOnlyRules, StoredRule
 from alma.types.query import Where
 from alma.types.record import Record, Status
 from claude_smart.rules import accept
@@ -30,7 +30,7 @@ START = 1_760_000_000.0
 class Sitting:
     """A session as it is played: it writes the journal and remembers what should come of it."""
 
-    place: Place
+    place: DataDir
     project: str
     session: str
     at: float
@@ -44,7 +44,7 @@ class Sitting:
         self.at += 20
         id = f"{self.session}-{self.number}"
         line = {"v": 1, "id": id, "at": self.at, "event": name, "session": self.session, "project": self.project}
-        journal.append(
+        journal.append_line(
             self.place, self.session, {**line, "cwd": "/w/app", "agent_id": "", "entry": "cli", "data": data}
         )
         return id
@@ -85,7 +85,7 @@ class Sitting:
 class Life:
     """What was expected of each turn, and the rules that came of them."""
 
-    place: Place
+    place: DataDir
     expected: dict[str, tuple[str, str]]
     rules: list[Record]
     reviewed: set[str]
@@ -106,7 +106,7 @@ def lasts(rule: Record | None) -> bool:
 def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "0")
-        place = Place(str(tmp_path_factory.mktemp("life") / "home"))
+        place = DataDir(str(tmp_path_factory.mktemp("life") / "home"))
         sittings: list[Sitting] = []
         for line in (DATA / "sessions.txt").read_text(encoding="utf-8").splitlines():
             kind, told = line[:1], line[2:]
@@ -117,7 +117,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
             elif kind != "#":
                 sittings[-1].play(kind, told)
         reviewed: set[str] = set()
-        with Memory(place) as memory:
+        with ProjectMemories(place) as memory:
             store = memory.alma.engine.store
             for one in sorted(sittings, key=lambda one: one.at):
                 one.event("SessionEnd", reason="other")
@@ -168,16 +168,16 @@ def test_later_words_take_the_place_of_earlier_ones_and_of_no_others(life: Life)
     }
 
 
-def brought_up(life: Life, project: str, kind: str, text: str) -> list[Rule]:
+def brought_up(life: Life, project: str, kind: str, text: str) -> list[StoredRule]:
     if kind == "P":
-        said = relevance.of_prompt(text)
+        said = relevance.read_prompt(text)
     elif kind == "C":
-        said = relevance.of_tool("Bash", {"command": text}, "/w/app")
+        said = relevance.read_tool_call("Bash", {"command": text}, "/w/app")
     else:
         path, _, content = text.partition("::")
-        said = relevance.of_tool("Write", {"file_path": path, "content": content}, "/w/app")
-    with Glance(life.place, f"{HOST}/{project}") as glance:
-        return relevance.relevant(glance, said, set(), 5)
+        said = relevance.read_tool_call("Write", {"file_path": path, "content": content}, "/w/app")
+    with ReadOnlyRules(life.place, f"{HOST}/{project}") as glance:
+        return relevance.find_relevant(glance, said, set(), 5)
 
 
 def test_later_only_what_fits_is_brought_up(life: Life) -> None:
@@ -203,11 +203,11 @@ def test_later_only_what_fits_is_brought_up(life: Life) -> None:
 
 class TestFollowing:
     @pytest.fixture
-    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataDir:
         monkeypatch.setenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "0")
-        return Place(str(tmp_path / "home"))
+        return DataDir(str(tmp_path / "home"))
 
-    def results(self, place: Place, *commands: str) -> tuple[int, int]:
+    def results(self, place: DataDir, *commands: str) -> tuple[int, int]:
         """Of a rule that is shown as the first command starts."""
         first = Sitting(place, f"{HOST}/app", "s1", START)
         first.play("P", "no, use pnpm instead of npm")
@@ -227,15 +227,15 @@ class TestFollowing:
         [rule] = self.rules(place)
         return int(rule.evidence.successes), int(rule.evidence.failures)
 
-    def rules(self, place: Place) -> list[Record]:
-        with Memory(place) as memory:
+    def rules(self, place: DataDir) -> list[Record]:
+        with ProjectMemories(place) as memory:
             return list(memory.alma.engine.store.scan(Where(kinds={"rule"})))
 
-    def test_what_is_told_as_a_command_starts_comes_too_late_for_it(self, place: Place) -> None:
+    def test_what_is_told_as_a_command_starts_comes_too_late_for_it(self, place: DataDir) -> None:
         assert self.results(place, "npm install") == (0, 0)
 
-    def test_but_not_for_the_next(self, place: Place) -> None:
+    def test_but_not_for_the_next(self, place: DataDir) -> None:
         assert self.results(place, "npm install", "npm test") == (0, 1)
 
-    def test_who_heeds_it_followed_it(self, place: Place) -> None:
+    def test_who_heeds_it_followed_it(self, place: DataDir) -> None:
         assert self.results(place, "npm install", "pnpm install") == (1, 0)

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from alma.hooks import settings
-from alma.hooks.place import Place
+from alma.hooks import paths
+from alma.hooks.paths import DataDir
 
 
 def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
-    found = settings.read(Place(str(tmp_path)))
-    assert found.values == settings.DEFAULTS
+    found = paths.read_settings(DataDir(str(tmp_path)))
+    assert found.values == paths.DEFAULTS
     assert found.problems == []
 
 
 def test_what_is_set_holds(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"playbook_tokens": 700, "model": "on"}))
-    found = settings.read(Place(str(tmp_path)))
+    found = paths.read_settings(DataDir(str(tmp_path)))
     assert found.number("playbook_tokens") == 700
     assert found.text("model") == "on"
     assert found.number("prompt_tokens") == 400
@@ -37,13 +37,13 @@ def test_what_is_set_holds(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_said_and_not_used(tmp_path: Path, given: object, word: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(given))
-    place = Place(str(tmp_path))
-    found = settings.load(place, "Stop")
-    assert found.values == settings.DEFAULTS
+    place = DataDir(str(tmp_path))
+    found = paths.load_settings(place, "Stop")
+    assert found.values == paths.DEFAULTS
     assert word in found.problems[0]
     assert word in Path(place.log).read_text()
 
 
 def test_a_file_that_is_no_json(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(b"\xff{")
-    assert settings.read(Place(str(tmp_path))).values == settings.DEFAULTS
+    assert paths.read_settings(DataDir(str(tmp_path))).values == paths.DEFAULTS

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from alma.hooks import rounds, wake
-from alma.hooks.place import Place
-from alma.hooks.serve import Worker
+from alma.hooks import wake
+from alma.hooks.paths import DataDir
+from alma.hooks.worker import Worker, drain_while_requested
 
 
 class Fake:
@@ -46,7 +46,7 @@ class Fake:
 
 @pytest.fixture
 def place(tmp_path):
-    place = Place(str(tmp_path / "home"))
+    place = DataDir(str(tmp_path / "home"))
     place.make()
     return place
 
@@ -55,9 +55,9 @@ def place(tmp_path):
 def started(monkeypatch):
     """What would have been started."""
     commands = []
-    monkeypatch.setattr(wake, "_start_on_posix", lambda command: commands.append(command) or -1)
+    monkeypatch.setattr(wake, "_start_process", commands.append)
     monkeypatch.setattr(wake, "_started", [])
-    monkeypatch.setattr(wake, "_bury", lambda: None)
+    monkeypatch.setattr(wake, "_collect_children", lambda: None)
     return commands
 
 
@@ -89,22 +89,22 @@ def until(condition, seconds=5.0):
 
 def lie_for(place, seconds):
     before = time.time() - seconds
-    os.utime(wake.wanted(place), (before, before))
+    os.utime(wake.wanted_file(place), (before, before))
 
 
 # --- the wake-up ---
 
 
 def test_the_first_one_asks_and_others_see_it(place):
-    assert wake.want(place) == -1
-    assert 0 <= wake.want(place) < 5
-    assert wake.is_wanted(place)
+    assert wake.request_drain(place) == -1
+    assert 0 <= wake.request_drain(place) < 5
+    assert wake.is_drain_requested(place)
 
 
 def test_it_is_taken_by_one_alone(place):
-    wake.want(place)
-    assert [wake.claim(place), wake.claim(place)] == [True, False]
-    assert wake.want(place) == -1
+    wake.request_drain(place)
+    assert [wake.claim_drain(place), wake.claim_drain(place)] == [True, False]
+    assert wake.request_drain(place) == -1
 
 
 def test_nobody_to_tell_starts_a_worker(place, started):
@@ -132,7 +132,7 @@ def test_a_wake_up_that_nobody_took_starts_again(place, started):
 
 
 def test_a_clock_that_was_set_back_is_no_excuse(place, started):
-    wake.want(place)
+    wake.request_drain(place)
     lie_for(place, -3600)
     wake.wake(place, "Stop")
     assert len(started) == 1
@@ -151,7 +151,7 @@ def test_a_living_worker_is_told_and_none_is_started(place, started, run_worker)
     wake.wake(place, "Stop")
     until(lambda: fake.drains == 2)
     assert not started
-    assert not wake.is_wanted(place)
+    assert not wake.is_drain_requested(place)
 
 
 def test_a_worker_that_does_not_act_is_helped(place, started, run_worker):
@@ -159,7 +159,7 @@ def test_a_worker_that_does_not_act_is_helped(place, started, run_worker):
     fake = Fake()
     run_worker(fake)
     until(lambda: fake.drains == 1)
-    wake.want(place)
+    wake.request_drain(place)
     lie_for(place, 100)
     wake.wake(place, "Stop")
     assert started[0][-2:] == ["--once", "--if-wanted"]
@@ -178,12 +178,12 @@ def test_a_damaged_file_about_the_worker_is_no_obstacle(place, started, damage):
     Path(place.worker).write_text(damage)
     wake.wake(place, "Stop")
     assert len(started) == 1
-    assert wake.ask(place, {"op": "status"}, 0.2) is None
+    assert wake.ask_worker(place, {"op": "status"}, 0.2) is None
 
 
 def test_folders_that_cannot_be_made_are_survived(tmp_path, started):
     (tmp_path / "file").write_text("")
-    wake.wake(Place(str(tmp_path / "home"), str(tmp_path / "file" / "sessions")), "Stop")
+    wake.wake(DataDir(str(tmp_path / "home"), str(tmp_path / "file" / "sessions")), "Stop")
     assert not started
 
 
@@ -201,13 +201,13 @@ def test_the_installed_interpreter_and_code_are_used(place, tmp_path):
     script.parent.mkdir(parents=True)
     script.write_text("")
     Path(place.runtime).write_text(json.dumps({"python": sys.executable, "path": str(tmp_path / "site")}))
-    assert wake.runtime(place) == (sys.executable, str(script))
+    assert wake.find_runtime(place) == (sys.executable, str(script))
 
 
 @pytest.mark.parametrize("wrong", [{"python": "/gone/python", "path": "/gone"}, {"python": 3, "path": None}, []])
 def test_what_is_gone_is_replaced_by_our_own(place, wrong):
     Path(place.runtime).write_text(json.dumps(wrong))
-    assert wake.runtime(place) == (sys.executable, os.path.join(os.path.dirname(wake.__file__), "worker.py"))
+    assert wake.find_runtime(place) == (sys.executable, os.path.join(os.path.dirname(wake.__file__), "worker.py"))
 
 
 LONELY = """
@@ -215,9 +215,9 @@ import sys
 sys.path.insert(0, sys.argv[1])
 before = set(sys.modules)
 from alma.hooks import wake
-from alma.hooks.place import Place
-wake.runtime(Place(sys.argv[2]))
-wake.tell(Place(sys.argv[2]), "x")
+from alma.hooks.paths import DataDir
+wake.find_runtime(DataDir(sys.argv[2]))
+wake.notify_worker(DataDir(sys.argv[2]), "x")
 print(*sorted(set(sys.modules) - before))
 """
 
@@ -237,37 +237,37 @@ def test_little_is_loaded(place):
 
 def test_what_is_asked_for_meanwhile_is_done_too(place):
     fake = Fake()
-    fake.answer = lambda: fake.drains > 2 or wake.want(place) is not None
-    wake.want(place)
-    rounds.settle(place, fake.drain)
+    fake.answer = lambda: fake.drains > 2 or wake.request_drain(place) is not None
+    wake.request_drain(place)
+    drain_while_requested(place, fake.drain)
     assert fake.drains == 3
-    assert not wake.is_wanted(place)
+    assert not wake.is_drain_requested(place)
 
 
 def test_nothing_wanted_is_nothing_done(place):
     fake = Fake()
-    rounds.settle(place, fake.drain)
+    drain_while_requested(place, fake.drain)
     assert fake.drains == 0
 
 
 def test_who_waits_for_another_drainer_leaves_the_wake_up_for_all_to_see(place, monkeypatch):
     fake = Fake()
     seen = []
-    monkeypatch.setattr(rounds.time, "sleep", lambda seconds: seen.append(wake.want(place)))
+    monkeypatch.setattr(time, "sleep", lambda seconds: seen.append(wake.request_drain(place)))
     fake.answer = lambda: fake.drains == 3
-    wake.want(place)
-    rounds.settle(place, fake.drain)
+    wake.request_drain(place)
+    drain_while_requested(place, fake.drain)
     assert len(seen) == 2
     assert all(0 <= age < 1 for age in seen), "nobody else may start a process for it"
-    assert not wake.is_wanted(place)
+    assert not wake.is_drain_requested(place)
 
 
 def test_waiting_for_another_drainer_has_an_end(place):
     fake = Fake()
     fake.answer = lambda: False
-    wake.want(place)
-    rounds.settle(place, fake.drain, patience=0.3)
-    assert wake.is_wanted(place), "it is still owed"
+    wake.request_drain(place)
+    drain_while_requested(place, fake.drain, patience=0.3)
+    assert wake.is_drain_requested(place), "it is still owed"
 
 
 # --- asking ---
@@ -276,13 +276,13 @@ def test_waiting_for_another_drainer_has_an_end(place):
 def test_the_worker_answers(place, run_worker):
     fake = Fake()
     run_worker(fake)
-    answer = wake.ask(place, {"op": "recall", "project": "p", "session": "s", "text": "t", "limit": 3}, 5.0)
+    answer = wake.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "t", "limit": 3}, 5.0)
     assert answer == {"ok": True, "rules": [["rul_1", "Use pnpm"]]}
     assert fake.asked == [("p", "s", "t", 3)]
 
 
 def test_nobody_is_asked_for_nothing(place):
-    assert wake.ask(place, {"op": "status"}, 1.0) is None
+    assert wake.ask_worker(place, {"op": "status"}, 1.0) is None
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for(place):
@@ -292,7 +292,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for(place):
         listener.listen()
         Path(place.worker).write_text(json.dumps({"kind": "unix", "address": path, "token": "t"}))
         started = time.monotonic()
-        assert wake.ask(place, {"op": "status"}, 0.2) is None
+        assert wake.ask_worker(place, {"op": "status"}, 0.2) is None
         assert time.monotonic() - started < 1
 
 
@@ -316,7 +316,7 @@ def test_an_answer_in_crumbs_does_not_outlast_the_timeout(place):
     thread.start()
     Path(place.worker).write_text(json.dumps({"kind": "unix", "address": path, "token": "t"}))
     started = time.monotonic()
-    assert wake.ask(place, {"op": "status"}, 0.3) is None
+    assert wake.ask_worker(place, {"op": "status"}, 0.3) is None
     assert time.monotonic() - started < 1
     thread.join()
     listener.close()
@@ -337,7 +337,7 @@ def test_nothing_is_told_to_a_stranger_on_the_port_of_a_dead_worker(place):
     thread.start()
     port = listener.getsockname()[1]
     Path(place.worker).write_text(json.dumps({"kind": "tcp", "address": port, "token": "secret-token"}))
-    assert wake.ask(place, {"op": "recall", "text": "what was said"}, 2.0) is None
+    assert wake.ask_worker(place, {"op": "recall", "text": "what was said"}, 2.0) is None
     thread.join()
     listener.close()
     assert b"secret-token" not in b"".join(heard)
@@ -347,8 +347,8 @@ def test_nothing_is_told_to_a_stranger_on_the_port_of_a_dead_worker(place):
 def test_a_worker_of_another_folder_of_journals_is_not_relied_upon(place, started, run_worker, tmp_path):
     fake = Fake()
     run_worker(fake, code=__file__)
-    other = Place(place.home, str(tmp_path / "elsewhere"))
-    assert wake.is_elsewhere(other)
-    assert not wake.is_elsewhere(place)
+    other = DataDir(place.home, str(tmp_path / "elsewhere"))
+    assert wake.drains_elsewhere(other)
+    assert not wake.drains_elsewhere(place)
     wake.wake(other, "Stop")
     assert [command[command.index("--sessions") + 1] for command in started] == [other.sessions]

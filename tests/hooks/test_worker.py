@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 import alma
-from alma.hooks import locks, wake, worker
-from alma.hooks.place import Place
+from alma.files import try_lock
+from alma.hooks import wake, worker
+from alma.hooks.paths import DataDir
 
 SOURCE = Path(alma.__file__).parent
 
@@ -23,19 +24,19 @@ FAKE_DRAIN = '''
 """Notes the process and every line of the journals, so that a test can see who drained what."""
 import os, time
 from pathlib import Path
-from .locks import held
+from ..files import try_lock
 
-class Memory:
+class ProjectMemories:
     def __init__(self, place): pass
     def close(self): pass
 
-class Report:
+class DrainReport:
     def __init__(self, busy=False): self.busy, self.problems = busy, []
 
 def drain(place, session=None, *, memory=None, wait=0.0):
-    lock = held(place.drain_lock, wait)
+    lock = try_lock(place.drain_lock, wait)
     if lock is None:
-        return Report(True)
+        return DrainReport(True)
     with lock:
         home = Path(place.home)
         with open(home / "drains", "a") as file:
@@ -48,18 +49,21 @@ def drain(place, session=None, *, memory=None, wait=0.0):
             time.sleep(float((home / "slow").read_text()))
         (home / "seen.new").write_text("\\n".join(lines))
         os.replace(home / "seen.new", home / "seen")
-    return Report()
+    return DrainReport()
 
-def recall(place, project, session, text, limit=5, *, memory):
+def tidy(place, memory):
+    pass
+
+def recall_rules(memory, project, session, text, limit=5):
     return [("rul_1", text)]
 '''
 
 WAKE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from alma.hooks.place import Place
+from alma.hooks.paths import DataDir
 from alma.hooks.wake import wake
-wake(Place(sys.argv[2]), "Stop")
+wake(DataDir(sys.argv[2]), "Stop")
 """
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs signals")
@@ -71,13 +75,12 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(SOURCE, folder / "alma", ignore=shutil.ignore_patterns("minilm", "__pycache__"))
     (folder / "alma" / "hooks" / "drain.py").write_text(FAKE_DRAIN)
-    (folder / "alma" / "hooks" / "upkeep.py").write_text("def tidy(place, memory): pass\n")
     return folder
 
 
 @pytest.fixture
 def place(tmp_path, site):
-    place = Place(str(tmp_path / "home"))
+    place = DataDir(str(tmp_path / "home"))
     place.make()
     Path(place.runtime).write_text(json.dumps({"python": sys.executable, "path": str(site)}))
     configure(place, worker_idle_seconds=30)
@@ -152,7 +155,7 @@ def start_worker(place, site, *more):
 
 
 def status(place):
-    return wake.ask(place, {"op": "status"}, 1.0)
+    return wake.ask_worker(place, {"op": "status"}, 1.0)
 
 
 def settled(place, site):
@@ -274,7 +277,7 @@ def test_it_ends_when_its_home_is_gone(place, site):
 @posix
 def test_asked_or_told_by_the_system_it_ends(place, site):
     settled(place, site)
-    assert wake.ask(place, {"op": "stop"}, 2.0) == {"ok": True}
+    assert wake.ask_worker(place, {"op": "stop"}, 2.0) == {"ok": True}
     until(lambda: not processes(place))
     os.kill(settled(place, site), signal.SIGTERM)
     until(lambda: not processes(place))
@@ -337,7 +340,7 @@ def test_drainers_that_end_lose_no_wake_up(place, site, monkeypatch):
 
 def test_a_long_drain_gathers_no_crowd(place, site, monkeypatch):
     monkeypatch.setenv("CLAUDE_SMART_BACKEND_AUTOSTART", "0")
-    with locks.held(place.drain_lock):
+    with try_lock(place.drain_lock):
         for number in range(20):
             said(place, "a", f"line {number}")
             run_wake(place, site).communicate()
@@ -354,16 +357,16 @@ def test_a_worker_that_ends_all_the_time_loses_no_wake_up(place, site):
         time.sleep(0.031 * (number % 9))
     until(lambda: len(seen(place)) == 25)
     until(lambda: not processes(place))
-    assert not wake.is_wanted(place)
+    assert not wake.is_drain_requested(place)
 
 
 def test_another_drainer_is_waited_for(place, site):
-    with locks.held(place.drain_lock):
+    with try_lock(place.drain_lock):
         said(place, "a", "line")
         once = start_worker(place, site, "--once")
         time.sleep(1.0)
         assert once.poll() is None
-        assert 0 <= wake.want(place) < 2, "a fresh wake-up keeps others from being started"
+        assert 0 <= wake.request_drain(place) < 2, "a fresh wake-up keeps others from being started"
     until(lambda: seen(place) == ["line"])
     assert once.communicate(timeout=10) == (b"", b"")
 
@@ -376,7 +379,7 @@ def test_its_files_are_private(place, site):
 
 
 def test_a_home_with_a_long_path_is_served_over_loopback(tmp_path, site):
-    place = Place(str(tmp_path / ("long" * 30) / "home"))
+    place = DataDir(str(tmp_path / ("long" * 30) / "home"))
     place.make()
     Path(place.runtime).write_text(json.dumps({"python": sys.executable, "path": str(site)}))
     try:
@@ -392,7 +395,7 @@ def test_a_home_with_a_long_path_is_served_over_loopback(tmp_path, site):
 
 def test_what_it_cannot_do_is_told_in_the_log(place, monkeypatch):
     monkeypatch.chdir(place.home)
-    monkeypatch.setattr(worker, "work", lambda place: 1 / 0)
+    monkeypatch.setattr(worker, "serve", lambda place: 1 / 0)
     assert worker.main(["--home", place.home]) == 1
     assert "Worker ended: ZeroDivisionError in test_worker.py" in logged(place)
 
@@ -411,10 +414,10 @@ def test_asked_to_stop_with_the_session_it_does_and_loses_nothing(place, site, m
 
 def test_one_of_another_folder_is_drained_at_once_beside_the_worker(place, site, tmp_path):
     pid = settled(place, site)
-    other = Place(place.home, str(tmp_path / "elsewhere"))
+    other = DataDir(place.home, str(tmp_path / "elsewhere"))
     other.make()
     said(other, "b", "from elsewhere")
-    wake.want(other)
+    wake.request_drain(other)
     second = start_worker(place, site, "--sessions", other.sessions)
     began = time.monotonic()
     assert second.communicate(timeout=20) == (b"", b"")

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from alma.hooks.drain import Memory, drain
-from alma.hooks.place import Place
-from alma.hooks.project import identify
-from claude_smart.desk import rules, shown
+from alma.hooks.drain import ProjectMemories, drain
+from alma.hooks.paths import DataDir
+from alma.hooks.project import identify_project
+from claude_smart.desk import find_rules, plain_rule
 
 ROOT = Path(__file__).resolve().parents[2]
 _SECONDS = 60
@@ -276,8 +276,8 @@ class Person:
         )
 
     @property
-    def place(self) -> Place:
-        return Place(str(self.smart_home))
+    def place(self) -> DataDir:
+        return DataDir(str(self.smart_home))
 
     def learn(self) -> None:
         """Wait until all that was recorded is taken in."""
@@ -286,8 +286,8 @@ class Person:
 
     def rules(self, cwd: Path) -> list[dict[str, Any]]:
         """What was learned for a project, whatever its standing."""
-        with Memory(self.place) as memory:
-            return [shown(one) for one in rules(memory.engine(identify(str(cwd))))]
+        with ProjectMemories(self.place) as memory:
+            return [plain_rule(one) for one in find_rules(memory.engine(identify_project(str(cwd))))]
 
     def journal(self, session: str) -> list[dict[str, Any]]:
         text = (self.smart_home / "sessions" / f"{session}.jsonl").read_text(encoding="utf-8")

@@ -15,7 +15,6 @@ import pytest
 
 from alma.errors import ConfigError
 from claude_smart import install as installer
-from claude_smart.plan import carry_out
 
 Snapshot = Callable[[Path], dict[str, bytes]]
 SETTINGS = '{\n\t"model": "opus",\n\t"env": {"A": "1"}\n}'
@@ -29,7 +28,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def setup(home: Path, **more: str) -> installer.Setup:
-    return installer.here({"HOME": str(home), "USERPROFILE": str(home), **more})
+    return installer.find_setup({"HOME": str(home), "USERPROFILE": str(home), **more})
 
 
 def settings_of(home: Path) -> dict[str, Any]:
@@ -60,46 +59,46 @@ def test_uninstalling_leaves_everything_as_it_was(home: Path, snapshot: Snapshot
     if text is not None:
         given_settings(home, text)
     before = snapshot(home)
-    carry_out(installer.install(setup(home), "on"))
+    installer.plan_install(setup(home), "on").apply()
     held = settings_of(home)
     assert held["enabledPlugins"]["smart@claude-smart-local"] is True
     source = held["extraKnownMarketplaces"]["claude-smart-local"]["source"]
     assert source == {"source": "directory", "path": str(home / ".claude-smart" / "marketplace")}
     assert json.loads((home / ".claude-smart" / "config.json").read_text()) == {"model": "on"}
-    carry_out(installer.uninstall(setup(home)))
+    installer.plan_uninstall(setup(home)).apply()
     assert snapshot(home) == before
     assert not (home / ".claude-smart").exists()
 
 
 def test_what_somebody_else_changed_in_between_stays(home: Path) -> None:
     file = given_settings(home, SETTINGS)
-    carry_out(installer.install(setup(home)))
+    installer.plan_install(setup(home)).apply()
     # As the host writes it anew when a person changes a setting.
     file.write_text(json.dumps({**settings_of(home), "theme": "dark"}, indent=2))
-    carry_out(installer.uninstall(setup(home)))
+    installer.plan_uninstall(setup(home)).apply()
     assert settings_of(home) == {**json.loads(SETTINGS), "theme": "dark"}
 
 
 def test_the_hosts_own_books_are_cleaned(home: Path) -> None:
-    carry_out(installer.install(setup(home)))
+    installer.plan_install(setup(home)).apply()
     plugins = home / ".claude" / "plugins"
     (plugins / "cache" / "claude-smart-local" / "smart" / "1").mkdir(parents=True)
     (plugins / "cache" / "claude-smart-local" / "smart" / "1" / "x").write_text("x")
     (plugins / "known_marketplaces.json").write_text('{"claude-smart-local": {}, "other": {}}')
     (plugins / "installed_plugins.json").write_text('{"version": 2, "plugins": {"smart@claude-smart-local": []}}')
-    carry_out(installer.uninstall(setup(home)))
+    installer.plan_uninstall(setup(home)).apply()
     assert not (plugins / "cache" / "claude-smart-local").exists()
     assert json.loads((plugins / "known_marketplaces.json").read_text()) == {"other": {}}
     assert json.loads((plugins / "installed_plugins.json").read_text()) == {"version": 2, "plugins": {}}
 
 
 def test_installing_twice_changes_nothing_the_second_time(home: Path) -> None:
-    carry_out(installer.install(setup(home)))
-    assert not installer.install(setup(home))
+    installer.plan_install(setup(home)).apply()
+    assert not installer.plan_install(setup(home))
 
 
 def test_the_hooks_name_this_interpreter_and_the_code_of_this_installation(home: Path) -> None:
-    carry_out(installer.install(setup(home)))
+    installer.plan_install(setup(home)).apply()
     plugin = home / ".claude-smart" / "marketplace" / "plugin"
     groups = json.loads((plugin / "hooks" / "hooks.json").read_text())["hooks"].values()
     hooks = [hook for group in groups for entry in group for hook in entry["hooks"]]
@@ -114,15 +113,15 @@ def test_the_hooks_name_this_interpreter_and_the_code_of_this_installation(home:
 
 def test_an_update_brings_new_code_under_a_new_version_and_takes_old_files_away(home: Path, tmp_path: Path) -> None:
     old = setup(home)
-    carry_out(installer.install(old))
+    installer.plan_install(old).apply()
     manifest = old.marketplace / "plugin" / ".claude-plugin" / "plugin.json"
     first = json.loads(manifest.read_text())["version"]
     (old.marketplace / "plugin" / "left-over.py").write_text("")
     new = replace(old, plain=str(tmp_path / "another" / "python"))
-    carry_out(installer.install(new))
+    installer.plan_install(new).apply()
     assert json.loads(manifest.read_text())["version"] != first
     assert not (old.marketplace / "plugin" / "left-over.py").exists()
-    carry_out(installer.uninstall(setup(home)))
+    installer.plan_uninstall(setup(home)).apply()
     assert not (home / ".claude" / "settings.json").exists(), "the first installation made it, and that is remembered"
 
 
@@ -131,23 +130,23 @@ def test_settings_that_are_no_json_are_refused_and_left_alone(home: Path, snapsh
     given_settings(home, text)
     before = snapshot(home)
     with pytest.raises(ConfigError, match=r"settings.json .*nothing was changed"):
-        installer.install(setup(home))
+        installer.plan_install(setup(home))
     assert snapshot(home) == before
 
 
 def test_settings_with_something_else_in_our_place_are_refused(home: Path) -> None:
     given_settings(home, '{"enabledPlugins": []}')
     with pytest.raises(ConfigError, match="`enabledPlugins` must be a JSON object"):
-        installer.install(setup(home))
+        installer.plan_install(setup(home))
 
 
 @pytest.mark.parametrize("other", ["smart@claude-smart", "claude-smart@somewhere"])
 def test_it_is_not_installed_beside_another_of_its_kind(home: Path, other: str) -> None:
     given_settings(home, json.dumps({"enabledPlugins": {other: True}}))
     with pytest.raises(ConfigError, match=f"claude plugin uninstall {other}"):
-        installer.install(setup(home))
+        installer.plan_install(setup(home))
     given_settings(home, json.dumps({"enabledPlugins": {other: False}}))
-    assert installer.install(setup(home))
+    assert installer.plan_install(setup(home))
 
 
 def test_settings_that_are_a_link_stay_one(home: Path, tmp_path: Path) -> None:
@@ -155,40 +154,40 @@ def test_settings_that_are_a_link_stay_one(home: Path, tmp_path: Path) -> None:
     real.write_text(SETTINGS)
     (home / ".claude").mkdir()
     (home / ".claude" / "settings.json").symlink_to(real)
-    carry_out(installer.install(setup(home)))
+    installer.plan_install(setup(home)).apply()
     assert (home / ".claude" / "settings.json").is_symlink()
     assert "smart@claude-smart-local" in real.read_text()
-    carry_out(installer.uninstall(setup(home)))
+    installer.plan_uninstall(setup(home)).apply()
     assert real.read_text() == SETTINGS
 
 
 def test_another_claude_folder_is_found_again_when_it_is_uninstalled(home: Path, tmp_path: Path) -> None:
     there = tmp_path / "claude config"
-    carry_out(installer.install(setup(home, CLAUDE_CONFIG_DIR=str(there))))
+    installer.plan_install(setup(home, CLAUDE_CONFIG_DIR=str(there))).apply()
     assert "smart@claude-smart-local" in (there / "settings.json").read_text()
     assert not (home / ".claude").exists()
-    carry_out(installer.uninstall(setup(home)))
+    installer.plan_uninstall(setup(home)).apply()
     assert not (there / "settings.json").exists()
 
 
 def test_what_was_learned_stays_unless_it_is_purged_and_what_is_not_ours_always(home: Path) -> None:
-    carry_out(installer.install(setup(home)))
+    installer.plan_install(setup(home)).apply()
     kept = home / ".claude-smart"
     (kept / "sessions").mkdir()
     for name in ("memory.db", "sessions/s.jsonl", "sessions/s.shown", "hooks.log", "mine.txt", "sessions/mine.txt"):
         (kept / name).write_text("x")
-    carry_out(installer.uninstall(setup(home)))
+    installer.plan_uninstall(setup(home)).apply()
     assert (kept / "memory.db").exists()
-    carry_out(installer.uninstall(setup(home), purge=True))
+    installer.plan_uninstall(setup(home), purge=True).apply()
     left = sorted(path.relative_to(kept).as_posix() for path in kept.rglob("*") if path.is_file())
     assert left == ["mine.txt", "sessions/mine.txt"]
 
 
 def test_a_home_without_anything_else_goes_when_it_is_purged(home: Path) -> None:
-    carry_out(installer.install(setup(home)))
+    installer.plan_install(setup(home)).apply()
     (home / ".claude-smart" / "sessions").mkdir()
     (home / ".claude-smart" / "memory.db").write_text("x")
-    carry_out(installer.uninstall(setup(home), purge=True))
+    installer.plan_uninstall(setup(home), purge=True).apply()
     assert not (home / ".claude-smart").exists()
 
 
@@ -214,7 +213,7 @@ PROMPT = {"session_id": "s1", "hook_event_name": "UserPromptSubmit", "prompt": "
 
 
 def test_the_installed_hook_goes_on_when_the_code_it_was_installed_from_is_gone(home: Path, tmp_path: Path) -> None:
-    carry_out(installer.install(replace(setup(home), packages=setup(home).packages)))
+    installer.plan_install(replace(setup(home), packages=setup(home).packages)).apply()
     runtime = home / ".claude-smart" / "runtime.json"
     runtime.write_text(json.dumps({"python": "/gone/python", "path": "/gone"}))
     script = home / ".claude-smart" / "marketplace" / "plugin" / "hook.py"
@@ -260,5 +259,5 @@ def test_the_launchers_are_understood_by_old_interpreters() -> None:
     import ast
 
     for name in ("hook.py", "smart.py", "spare.py"):
-        source = (installer.here({"HOME": "/"}).plugin / name).read_text()
+        source = (installer.find_setup({"HOME": "/"}).plugin / name).read_text()
         ast.parse(source, feature_version=(3, 7))

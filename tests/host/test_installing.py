@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from claude_smart import installing
+from claude_smart import install
 from claude_smart.cli import main
 
 SETTINGS = '{\n  "model": "opus"\n}\n'
@@ -33,7 +33,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def given(*said: str) -> None:
         left = list(said)
-        monkeypatch.setattr(installing.sys.stdin, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr(install.sys.stdin, "isatty", lambda: True, raising=False)
         monkeypatch.setattr("builtins.input", lambda question: left.pop(0))
 
     return given

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from alma.errors import ALMAError, ConfigError
-from claude_smart.plan import Change, Plan, carry_out, removal
+from alma.files import FileChange, apply_changes
+from claude_smart.install import Plan
 
 
 def test_a_plan_is_carried_out(tmp_path: Path) -> None:
@@ -17,7 +18,8 @@ def test_a_plan_is_carried_out(tmp_path: Path) -> None:
     gone.parent.mkdir()
     gone.write_bytes(b"x")
     new = tmp_path / "deep" / "er" / "new"
-    carry_out(Plan((Change(new, None, b"n"), Change(old, b"1\n", b"2\n"), removal(gone)), (gone.parent,)))
+    changes = [FileChange(new, None, b"n"), FileChange(old, b"1\n", b"2\n"), FileChange(gone, b"x", None)]
+    apply_changes(changes, [gone.parent])
     assert (new.read_bytes(), old.read_bytes(), gone.parent.exists()) == (b"n", b"2\n", False)
     if os.name != "nt":
         assert (new.stat().st_mode & 0o777, new.parent.stat().st_mode & 0o777) == (0o600, 0o700)
@@ -27,15 +29,15 @@ def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_bytes(b"{}")
     file.chmod(0o640)
-    carry_out(Plan((Change(file, b"{}", b'{"a": 1}'),)))
+    apply_changes([FileChange(file, b"{}", b'{"a": 1}')])
     assert file.stat().st_mode & 0o777 == 0o640
 
 
 def test_nothing_is_done_when_a_file_is_not_what_was_planned_with(tmp_path: Path) -> None:
     file, other = tmp_path / "a", tmp_path / "b"
     file.write_bytes(b"somebody else was here")
-    with pytest.raises(ConfigError, match="changed by somebody else"):
-        carry_out(Plan((Change(other, None, b"x"), Change(file, b"before", b"after"))))
+    with pytest.raises(ConfigError, match="changed by another program"):
+        apply_changes([FileChange(other, None, b"x"), FileChange(file, b"before", b"after")])
     assert not other.exists()
 
 
@@ -43,8 +45,9 @@ def test_what_was_done_is_taken_back_when_something_fails(tmp_path: Path) -> Non
     file, made, blocked = tmp_path / "a", tmp_path / "sub" / "new", tmp_path / "blocked" / "b"
     file.write_bytes(b"before")
     blocked.parent.write_bytes(b"a file where a folder should be")
-    with pytest.raises(ALMAError, match="could not be written .*nothing was changed"):
-        carry_out(Plan((Change(file, b"before", b"after"), Change(made, None, b"x"), Change(blocked, None, b"x"))))
+    changes = [FileChange(file, b"before", b"after"), FileChange(made, None, b"x"), FileChange(blocked, None, b"x")]
+    with pytest.raises(ALMAError, match="blocked.b cannot be written .*nothing was changed"):
+        apply_changes(changes)
     assert file.read_bytes() == b"before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "blocked"]
 
@@ -52,9 +55,9 @@ def test_what_was_done_is_taken_back_when_something_fails(tmp_path: Path) -> Non
 def test_a_plan_counts_our_own_files_and_shows_what_changes_in_those_of_others(tmp_path: Path) -> None:
     own = tmp_path / "own"
     changes = (
-        Change(own / "plugin" / "a", None, b"1"),
-        Change(own / "plugin" / "b", None, b"2"),
-        Change(tmp_path / "settings.json", b'{\n  "a": 1\n}\n', b'{\n  "a": 1,\n  "b": 2\n}\n'),
+        FileChange(own / "plugin" / "a", None, b"1"),
+        FileChange(own / "plugin" / "b", None, b"2"),
+        FileChange(tmp_path / "settings.json", b'{\n  "a": 1\n}\n', b'{\n  "a": 1,\n  "b": 2\n}\n'),
     )
     assert list(Plan(changes).lines(own)) == [
         f"create 2 files in {own / 'plugin'}",

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from claude_smart import install as installer
-from claude_smart.plan import carry_out
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = "smart@claude-smart"
@@ -194,8 +193,8 @@ def test_what_claude_smart_installs_works_in_the_host_and_goes_without_a_trace(p
     settings = person.home / ".claude" / "settings.json"
     settings.parent.mkdir()
     settings.write_bytes(b'{\n\t"cleanupPeriodDays": 30\n}')
-    setup = installer.here(person.environ)
-    carry_out(installer.install(setup))
+    setup = installer.find_setup(person.environ)
+    installer.plan_install(setup).apply()
     written = settings.read_bytes()
 
     shop = person.project("shop")
@@ -206,7 +205,7 @@ def test_what_claude_smart_installs_works_in_the_host_and_goes_without_a_trace(p
     assert person.complaints() == []
 
     person.learn()
-    carry_out(installer.uninstall(setup))
+    installer.plan_uninstall(setup).apply()
     assert settings.read_bytes() == b'{\n\t"cleanupPeriodDays": 30\n}'
     books = snapshot(person.home / ".claude" / "plugins")
     assert not [name for name, text in books.items() if b"claude-smart" in text or "claude-smart" in name]

@@ -289,7 +289,7 @@ def failing(site: Site, *troubles: Any) -> tuple[RemoteALMA, list[str]]:
             raise trouble
         if trouble is not None:
             status, kind = trouble
-            told = {"error": {"type": kind, "message": "not now", "request_id": "x"}}
+            told = {"type": f"urn:alma:error:{kind}", "detail": "not now", "request_id": "x"}
             return httpx.Response(status, json=told, headers={"retry-after": "1"})
         return within.handle_request(request)
 

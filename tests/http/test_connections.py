@@ -108,7 +108,7 @@ def test_one_address_gets_a_part_of_the_connections(tmp_path: Path) -> None:
         with dial(served) as connection:
             answer = read_to_end(connection)
         assert answer.startswith(b"HTTP/1.1 503")
-        assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["type"] == "TooManyConnections"
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["type"] == "urn:alma:error:TooManyConnections"
         for one in some:
             one.close()
         end = time.monotonic() + SECONDS
@@ -156,7 +156,7 @@ def test_a_damaged_store_is_named_in_the_log_and_not_in_the_answer(tmp_path: Pat
             assert str(tmp_path) not in answer.text
             assert "alma.db" not in answer.text
             assert answer.status_code == 500
-            assert answer.json()["error"]["type"] == "CorruptStoreError"
+            assert answer.json()["type"] == "urn:alma:error:CorruptStoreError"
         ready = httpx.get(f"{served.url}/ready", trust_env=False)
         assert ready.status_code == 503
         assert str(tmp_path) not in ready.text

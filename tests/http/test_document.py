@@ -16,9 +16,11 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import CHECKS, load_all_checks
 
-from alma.http.app import offered
+from alma import ALMA
+from alma.api.holding import Held
+from alma.api.projects import Projects
+from alma.http.app import Service
 from alma.http.gate import App, Rules
-from alma.http.openapi import document
 
 from .conftest import make_site
 
@@ -43,7 +45,7 @@ class Later:
 
 
 later = Later()
-schema = schemathesis.openapi.from_dict(document(offered()))
+schema = schemathesis.openapi.from_dict(Service(Projects(Held(ALMA.quickstart)), 30).app.openapi())
 schema.app = later
 schema.config.generation.update(max_examples=EXAMPLES, deterministic=True)
 

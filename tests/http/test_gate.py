@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 from alma.http import tokens
-from alma.http.gate import Limits, Rules
-from alma.http.refusal import Refusal
+from alma.http.gate import Limits, Refusal, Rules
 
 from .conftest import HOST, Site, make_site
 
@@ -21,10 +20,13 @@ FACT = {"agent": "dev", "domain": "deployment", "fact": "The deploy window is 9 
 
 
 def error(answer: httpx.Response) -> dict[str, str]:
-    told = answer.json()["error"]
-    assert told.keys() == {"type", "message", "request_id"}
-    assert told["request_id"] == answer.headers["x-request-id"]
-    return told
+    """The problem, with the name of its type alone and its detail as `message`."""
+    problem = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert problem.keys() == {"type", "title", "status", "detail", "request_id"}
+    assert problem["status"] == answer.status_code
+    assert problem["request_id"] == answer.headers["x-request-id"]
+    return {"type": problem["type"].removeprefix("urn:alma:error:"), "message": problem["detail"]}
 
 
 # -- the token

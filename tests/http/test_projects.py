@@ -68,7 +68,7 @@ def test_a_token_of_several_projects_names_one(two: Site) -> None:
     two.token("manager", "write", "shop", "store")
     answer = two.post("list", name="manager")
     assert answer.status_code == 400
-    assert "shop, store" in answer.json()["error"]["message"]
+    assert "shop, store" in answer.json()["detail"]
     assert len(texts(two.post("list", name="manager", **in_project("shop")))) == 1
 
 

@@ -19,9 +19,9 @@ import pytest
 
 from alma.app import open_config
 from alma.errors import ConfigError, MissingExtraError, StorageError, ValidationError
-from alma.http import serving, tokens
-from alma.http.logs import Lines
-from alma.http.serving import Options, refuse_the_world
+from alma.http import server, tokens
+from alma.http.log import Lines
+from alma.http.server import Options, refuse_the_world
 from alma.listening import is_local
 
 from .conftest import SECONDS, Served, start
@@ -58,7 +58,7 @@ def test_this_machine_needs_nothing() -> None:
 def test_a_port_that_is_taken_is_told(served: Served, tmp_path: Path) -> None:
     port = int(served.url.rpartition(":")[2])
     with pytest.raises(ConfigError, match="cannot listen"):
-        serving.serve(Options(config=str(served.config), port=port))
+        server.serve(Options(config=str(served.config), port=port))
 
 
 @pytest.mark.parametrize("package", ["uvicorn", "fastapi"])
@@ -66,11 +66,11 @@ def test_without_its_packages_it_says_what_to_install(package: str, monkeypatch:
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "alma.http.app", raising=False)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[http\]'"):
-        serving.serve(Options())
+        server.serve(Options())
 
 
 def test_on_the_command_line_what_is_wrong_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert serving.main(["--host", "0.0.0.0"]) == 2
+    assert server.main(["--host", "0.0.0.0"]) == 2
     assert "--tls-cert" in capsys.readouterr().err
 
 

@@ -1,18 +1,18 @@
-"""Files as somebody has them, and what reading them tells."""
+"""Files as somebody has them, and what reading them gives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from alma.ingestion.catalogue import Catalogue, Wanted
-from alma.ingestion.formats import cursor, plain, slack
-from alma.ingestion.formats.shape import Asked, Told
-from alma.ingestion.reading.sources import Reading, survey
-from alma.ingestion.types import Format, IngestResult, Piece, Voice
+from alma.ingestion.catalogue import Catalogue
+from alma.ingestion.formats.common import Piece, Reading
+from alma.ingestion.sources import Source, survey
+from alma.ingestion.types import IngestResult
 
 Pieces = tuple[list[Piece], IngestResult]
 
@@ -21,26 +21,27 @@ def read_all(path: Path, **asked: Any) -> Pieces:
     """Every piece below a path, as the readers give them."""
     result = IngestResult()
     pieces: list[Piece] = []
-    with Catalogue(path, Wanted.EVERYTHING) as catalogue:
+    with closing(Catalogue(path)) as catalogue:
         for one in catalogue.skipped:
-            result.skip(one.path, one.reason)
+            result.add("skipped", one)
         for entry in catalogue.entries:
-            name = entry.source.name
-            told = Told(lambda place, why, name=name: result.damage(name, place, why), result.leave, Asked(**asked))
-            result.files[name] = str(entry.detected.format)
-            if entry.detected.format is Format.CURSOR and entry.detected.read is None:
-                assert entry.source.path is not None
-                pieces += cursor.read(entry.source.path, name, told)
-                continue
-            reading = Reading(entry.source, survey(entry.source))
-            if entry.detected.read is not None:
-                pieces += entry.detected.read(reading, told)
-            elif entry.detected.format is Format.SLACK:
-                users = catalogue.beside(entry.source, "users.json")
-                pieces += slack.read(reading, told, slack.roster(users, Asked(**asked).user))
-            else:
-                pieces += plain.read(reading, entry.detected.format, entry.known_as, Voice.OTHER)
-            assert reading.finish()
+
+            def find_beside(name: str, source: Source = entry.source) -> Source | None:
+                return catalogue.find_beside(source, name)
+
+            result.files[entry.source.name] = str(entry.reader.format)
+            surveyed = survey(entry.source)
+            reading = Reading(
+                entry.source,
+                entry.reader.format,
+                result,
+                encoding=surveyed.encoding,
+                known_as=entry.known_as,
+                find_beside=find_beside,
+                **asked,
+            )
+            pieces += entry.reader.read(reading)
+            assert reading.finish() == surveyed.digest
     return pieces, result
 
 

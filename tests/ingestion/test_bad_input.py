@@ -16,9 +16,8 @@ from benchmarks._chat_formats import Said, Talk, later
 
 from alma import ALMA
 from alma.errors import ValidationError
-from alma.ingestion import ingest, ingest_conversations, ingest_file, plan
-from alma.ingestion.reading import sources
-from alma.ingestion.reading.lines import LIMIT
+from alma.ingestion import ingest, ingest_conversations, ingest_file, plan, sources
+from alma.ingestion.streams import LIMIT
 from alma.stores.memory import MemoryStore
 from benchmarks import _chat_formats as formats
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from alma import ALMA
 from alma.ingestion import ingest
-from alma.ingestion.types import Chat
+from alma.ingestion.formats.common import Chat
 from alma.stores.memory import MemoryStore
 from benchmarks import _chat_formats as formats
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from benchmarks._chat_formats import Said, Talk, later
 
-from alma.ingestion.types import Chat, Document, Format, Piece, Voice
+from alma.ingestion import Format
+from alma.ingestion.formats.common import Chat, Document, Piece, Voice
 from benchmarks import _chat_formats as formats
 
 Read = Callable[..., Any]

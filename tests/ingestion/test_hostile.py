@@ -19,7 +19,7 @@ from alma.stores.memory import MemoryStore
 from alma.types.kinds import Episode
 from benchmarks import _chat_formats as formats
 
-DATA = Path(__file__).parents[3] / "shared" / "data" / "learning" / "injection.jsonl"
+DATA = Path(__file__).parents[1] / "data" / "hostile.jsonl"
 QUOTED = re.compile(r"“(.*)”(?: \(reads like an instruction; it is only quoted\))?$", re.M)
 INSTRUCTING = (
     "What the user wants",
@@ -92,7 +92,6 @@ def handled(folder: Path, row: Mapping[str, Any], put: Callable[[Path, str], Non
     return Handled("pass" if shown == text else "escape", shown), prompt
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the hostile texts are not here")
 def test_hostile_texts_are_safe_from_file_to_prompt(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
     hostile: list[bool] = []
@@ -105,11 +104,10 @@ def test_hostile_texts_are_safe_from_file_to_prompt(tmp_path: Path) -> None:
             if row["expect"] != "pass":
                 hostile.append(right(row, done))
                 failed += [] if hostile[-1] else [f"{row['id']} {row['category']} {put.__name__}: {done}"]
-    assert len(hostile) > 80
+    assert len(hostile) > 30
     assert sum(hostile) / len(hostile) >= 0.97, failed
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the hostile texts are not here")
 def test_harmless_look_alikes_are_still_found(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
     harmless = [row for row in rows if row["expect"] == "pass" and row["channel"] in ("file", "user")]

@@ -11,7 +11,8 @@ from typing import Any
 
 from benchmarks._chat_formats import Said, Talk, later
 
-from alma.ingestion.types import Chat, Format, Piece, Voice
+from alma.ingestion import Format
+from alma.ingestion.formats.common import Chat, Piece, Voice
 from benchmarks import _chat_formats as formats
 
 Read = Callable[..., Any]

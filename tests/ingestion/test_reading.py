@@ -8,10 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.ingestion.formats.shape import moment, session_of
-from alma.ingestion.reading.elements import Elements
-from alma.ingestion.reading.lines import lines, objects
-from alma.ingestion.types import Format
+from alma.ingestion import Format
+from alma.ingestion.formats.common import name_session
+from alma.ingestion.streams import JsonStream, parse_time, read_lines, read_objects
 
 values = st.recursive(
     st.none()
@@ -30,7 +29,7 @@ def pieces(text: str, size: int) -> list[str]:
 
 def read(text: str, size: int = 7, enter: frozenset[str] = frozenset(), **options: Any) -> tuple[list[Any], list[Any]]:
     damaged: list[Any] = []
-    found = list(Elements(pieces(text, size), lambda *told: damaged.append(told), **options).read(enter))
+    found = list(JsonStream(pieces(text, size), lambda *told: damaged.append(told), **options).read(enter))
     return [(one.key, one.number, one.value) for one in found], damaged
 
 
@@ -93,24 +92,24 @@ def test_several_texts_may_follow_each_other() -> None:
 @given(text=st.text(alphabet="ab\n\r", max_size=60), size=st.integers(1, 9), limit=st.integers(1, 8))
 def test_lines_are_the_same_in_any_pieces(text: str, size: int, limit: int) -> None:
     damaged: list[str] = []
-    found = list(lines(pieces(text, size), lambda place, _: damaged.append(place), limit))
+    found = list(read_lines(pieces(text, size), lambda place, _: damaged.append(place), limit))
     wanted = [one.removesuffix("\r") for one in text.removesuffix("\n").split("\n")] if text else []
     raw = text.removesuffix("\n").split("\n") if text else []
-    assert [one.text for one in found] == [one for one, held in zip(wanted, raw, strict=True) if len(held) <= limit]
-    assert [one.number for one in found] == [n for n, held in enumerate(raw, 1) if len(held) <= limit]
+    assert [line for _, line in found] == [one for one, held in zip(wanted, raw, strict=True) if len(held) <= limit]
+    assert [number for number, _ in found] == [n for n, held in enumerate(raw, 1) if len(held) <= limit]
     assert len(damaged) == sum(len(held) > limit for held in raw)
 
 
 def test_objects_of_lines() -> None:
     damaged: list[tuple[str, str]] = []
     text = '{"a": 1}\n\n[1]\n{"b": \n{"c": "\\ud800"}\n'
-    assert list(objects([text], lambda *told: damaged.append(told))) == [(1, {"a": 1}), (5, {"c": "\ufffd"})]
+    assert list(read_objects([text], lambda *told: damaged.append(told))) == [(1, {"a": 1}), (5, {"c": "\ufffd"})]
     assert [place for place, _ in damaged] == ["line 3", "line 4"]
 
 
 @given(value=values)
 def test_no_value_is_too_strange_for_a_time(value: Any) -> None:
-    found = moment(value)
+    found = parse_time(value)
     assert found is None or 1000 <= found.year <= 2999
 
 
@@ -123,11 +122,15 @@ def test_times_of_all_kinds() -> None:
         "1772442000.000",
         1772442000e6,
     ]
-    assert len({moment(one) for one in told}) == 1
+    assert len({parse_time(one) for one in told}) == 1
 
 
 def test_a_session_is_named_by_its_host_unless_that_is_no_name() -> None:
-    assert session_of(Format.CODEX, "019a-b") == "codex:019a-b"
-    assert session_of(Format.CODEX, "", "a") == session_of(Format.CODEX, None, "a") != session_of(Format.CODEX, "", "b")
+    assert name_session(Format.CODEX, "019a-b") == "codex:019a-b"
+    assert (
+        name_session(Format.CODEX, "", "a")
+        == name_session(Format.CODEX, None, "a")
+        != name_session(Format.CODEX, "", "b")
+    )
     for hostile in ("../x", "a/b", "..", "x" * 500, "a\nb"):
-        assert hostile not in session_of(Format.CODEX, hostile)
+        assert hostile not in name_session(Format.CODEX, hostile)

@@ -145,7 +145,7 @@ def test_what_a_person_wrote_is_as_before(machine: Machine, name: str, scope: st
     kept = path.with_name(path.name + clients.KEPT)
     assert kept.read_bytes() == written(name).encode()
     assert "git" in path.read_text()
-    added = [line for line in change.difference().splitlines() if line.startswith("-") and not line.startswith("---")]
+    added = [line for line in change.diff().splitlines() if line.startswith("-") and not line.startswith("---")]
     assert len(added) <= 1, "no line of others goes, but one may get a comma"
     undone(name, scope, machine)
     assert files(tmp_path) == before
@@ -223,7 +223,7 @@ def test_somebody_else_was_faster(machine: Machine) -> None:
     change = clients.install(CLIENTS["cursor"], PROJECT, COMMAND, machine)
     change.path.parent.mkdir()
     change.path.write_text("{}")
-    with pytest.raises(ConfigError, match="run the command again"):
+    with pytest.raises(ConfigError, match="changed by another program"):
         clients.carry_out(change)
     assert change.path.read_text() == "{}"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from alma.engine.capture.attendance import Attendance
-from alma.engine.capture.story import Heard
-from alma.engine.keep import make_teaching
+from alma.coding.events import Attendance
+from alma.coding.session import SessionTurn
+from alma.engine.coding_sessions import make_teaching
 from alma.reading.local import LocalReader
 from alma.reading.local_rules import find_choice, is_worth_reading
 from alma.reading.port import Known, Role, RuleProposal, Turn, Verdict
@@ -198,8 +198,9 @@ def test_which_turns_could_teach(text: str, expected: bool) -> None:
 def test_a_proposal_is_believed_only_where_a_person_typed_it(
     attendance: Attendance, is_typed: bool, expected: bool | None
 ) -> None:
-    proposal = read_turn("never push to main")
+    said = "never push to main"
+    proposal = read_turn(said)
     assert proposal is not None
-    heard = Heard("t1", "never push to main", "", 0.0, 1, attendance, is_typed=is_typed)
+    heard = SessionTurn("t1", "user", said, 0.0, 1, heard=said, attendance=attendance, is_typed=is_typed)
     teaching = make_teaching(proposal, heard, "s1")
     assert (teaching.sure if teaching else None) is expected

@@ -13,7 +13,7 @@ from tests.redaction.test_stored import find_leaks
 
 import claude_smart
 from alma.hooks.drain import drain
-from alma.hooks.place import Place
+from alma.hooks.paths import DataDir
 
 HOOK = str(Path(claude_smart.__file__).with_name("hook.py"))
 
@@ -35,7 +35,7 @@ def test_no_secret_of_a_session_is_written(tmp_path: Path) -> None:
         send("PostToolUseFailure", tool_name="Bash", tool_input={"command": some}, error=some)
         send("Stop", last_assistant_message=some)
     send("SessionEnd", reason="exit")
-    drain(Place(str(home)))
+    drain(DataDir(str(home)))
     files = [path.read_bytes() for path in sorted(home.rglob("*")) if path.is_file()]
     assert any(b"Note this." in content for content in files)
     assert find_leaks(b"\n".join(files)) == []

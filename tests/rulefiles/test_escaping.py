@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from alma.rulefiles.escaping import decode, encode, fold
+from alma.rulefiles.block import decode, encode, fold
 
 PIECES = [
     "<!--",

@@ -14,8 +14,7 @@ from alma import ALMA
 from alma.engine.inject.escape import suspicious
 from alma.errors import ALMAError
 from alma.rulefiles import export, import_
-from alma.rulefiles.block import BEGIN, END
-from alma.rulefiles.escaping import encode
+from alma.rulefiles.block import BEGIN, END, encode
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import Rule

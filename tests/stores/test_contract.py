@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from alma.ports import Store
-from alma.stores import _sql
+from alma.stores import sql
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore, cache, store, vectors, words
@@ -56,7 +56,7 @@ class TestSQLiteStoreWithLittleRoom(TestSQLiteStore):
         self._patch.setattr(store, "_MANY_SCOPES", 1)
         self._patch.setattr(cache, "_FIRST_BATCH", 1)
         self._patch.setattr(cache, "_TRIES", 1)
-        self._patch.setattr(_sql, "FEW", 1)
+        self._patch.setattr(sql, "FEW", 1)
         super().setup_method()
 
     def teardown_method(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from alma.ports import Store
 from alma.stores.memory import MemoryStore
-from alma.stores.sqlite import SQLiteStore, cache, segments, vectors, words
+from alma.stores.sqlite import SQLiteStore, cache, vectors, words
 from alma.testing import StoreContract, make_record
 from alma.testing.fakes import MOMENT
 from alma.types.query import Where
@@ -28,8 +28,8 @@ class TestSQLiteStoreBySign(StoreContract):
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr(vectors, "BLOCK", 4)
         for name, value in {"SEGMENT": 8, "EXACT": 1, "_LONG": 2, "_ROWS": 3, "_SMALLEST": 1, "_TELLING": -1}.items():
-            self._patch.setattr(segments, name, value)
-        self._patch.setattr(segments, "candidates", lambda limit: 0)
+            self._patch.setattr(cache, name, value)
+        self._patch.setattr(cache, "candidates", lambda limit: 0)
         self._patch.setattr(cache, "_FIRST_BATCH", 1)
         self._patch.setattr(cache, "_VECTORS", 0)
         super().setup_method()
@@ -81,18 +81,18 @@ def filled(store, count, **kinds):
 @pytest.fixture
 def by_sign(monkeypatch):
     """So that a few thousand vectors are many; the calls that compared signs."""
-    monkeypatch.setattr(segments, "SEGMENT", 1024)
-    monkeypatch.setattr(segments, "EXACT", 500)
-    monkeypatch.setattr(segments, "CANDIDATES", 400)
-    monkeypatch.setattr(segments, "BELIEVED", 10)
+    monkeypatch.setattr(cache, "SEGMENT", 1024)
+    monkeypatch.setattr(cache, "EXACT", 500)
+    monkeypatch.setattr(cache, "CANDIDATES", 400)
+    monkeypatch.setattr(cache, "BELIEVED", 10)
     calls = []
-    closest = segments.Shelf.closest
+    closest = cache.Shelf.closest
 
     def counted(self, parts, vector, count):
-        calls.append(segments.size(parts))
+        calls.append(cache.size(parts))
         return closest(self, parts, vector, count)
 
-    monkeypatch.setattr(segments.Shelf, "closest", counted)
+    monkeypatch.setattr(cache.Shelf, "closest", counted)
     return calls
 
 
@@ -179,7 +179,7 @@ def test_when_all_the_nearest_have_gone_the_rest_is_found(store, by_sign):
 
 
 def test_what_is_asked_for_together_lies_together(store, monkeypatch):
-    monkeypatch.setattr(segments, "SEGMENT", 1024)
+    monkeypatch.setattr(cache, "SEGMENT", 1024)
     chance = random.Random(1)
     made = [
         make_record(f"{i:05d}", kind=chance.choice(("heuristic", "outcome")), agent=f"a{i % 5}", vectors=(vector,))
@@ -191,9 +191,9 @@ def test_what_is_asked_for_together_lies_together(store, monkeypatch):
     with store._db.read() as db:
         wanted = [id for (id,) in db.execute("SELECT id FROM scope WHERE kind = 'outcome'")]
     parts = shelf.select(wanted)
-    assert segments.size(parts) == sum(record.kind == "outcome" for record in made)
+    assert cache.size(parts) == sum(record.kind == "outcome" for record in made)
     assert len([part for part in parts if isinstance(part.rows, slice)]) == 2
-    assert segments.size([part for part in parts if not isinstance(part.rows, slice)]) < 100
+    assert cache.size([part for part in parts if not isinstance(part.rows, slice)]) < 100
 
 
 def test_a_store_put_back_in_place_is_noticed(store, tmp_path):

@@ -72,7 +72,7 @@ BROKEN = {
     TakesAnEmptyCollectionForNone: "test_an_empty_collection_matches_nothing",
     LooksAtTheFirstVectorOnly: "test_of_several_vectors_the_best_counts",
     OldestFirst: "test_scan_gives_the_newest_first_and_among_equals_the_greatest_id",
-    LosesTags: "test_every_field_comes_back",
+    LosesTags: "test_every_record_comes_back",
 }
 
 

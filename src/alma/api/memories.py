@@ -10,7 +10,7 @@ from alma import __version__
 
 from ..core import ALMA
 from ..engine import edit, transaction, validate
-from ..engine.judge import FeedbackReport
+from ..engine.feedback import FeedbackReport
 from ..engine.retrieve.explain import Why, explain_retrieval
 from ..engine.retrieve.pipeline import find_memories
 from ..engine.retrieve.request import Request

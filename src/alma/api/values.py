@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..confidence import Bin, ConfidenceSignal, OpportunitySignal, Report, RiskSignal
 from ..domains import DomainSchema
-from ..engine.judge import FeedbackReport
+from ..engine.feedback import FeedbackReport
 from ..engine.stats import Stats
-from ..progress.types import ItemChange, ProgressLog, ProgressSummary, WorkItem
+from ..progress import ItemChange, ProgressLog, ProgressSummary, WorkItem
 from ..rulefiles import ExportReport
-from ..session.types import Session, SessionContext, SessionHandoff
-from ..workflow.types import Artifact, Checkpoint, Run
+from ..session.handoff import Session, SessionContext, SessionHandoff
+from ..workflow.memory import Artifact, Checkpoint, Run
 
 __all__ = [
     "Artifact",

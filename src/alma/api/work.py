@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ..core import ALMA
-from ..progress import ProgressTracker
-from ..progress.plan import LEASE_SECONDS
-from ..progress.types import ItemChange, ProgressLog, ProgressSummary, Status, Strategy, WorkItem
+from ..progress import ItemChange, ProgressLog, ProgressSummary, ProgressTracker, Status, Strategy, WorkItem
+from ..progress.items import LEASE_SECONDS
 from . import words
 from .operation import About, Effect, operation
 

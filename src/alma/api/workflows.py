@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from ..core import ALMA
 from ..types.kinds import Outcome
 from ..workflow import WorkflowMemory
-from ..workflow.types import MAIN, Artifact, Checkpoint, Run, RunStatus, Scope
+from ..workflow.memory import MAIN, Artifact, Checkpoint, Run, RunStatus, Scope
 from . import words
 from .memories import Found, found
 from .operation import About, Effect, operation

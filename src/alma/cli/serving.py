@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..http import serving
+from ..http import server
 from .marks import moment
 from .opening import Later
 from .output import Output
@@ -57,12 +57,12 @@ def _register_serve(commands: Subparsers) -> None:
         alma serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --allowed-host memory.example.org
         """,
     )
-    serving.add_arguments(parser)
+    server.add_arguments(parser)
     parser.set_defaults(own_log=True)
 
 
 def serve(args: argparse.Namespace, out: Output) -> int:
-    serving.serve(serving.read_options(args, args.config))
+    server.serve(server.read_options(args, args.config))
     return 0
 
 

@@ -8,10 +8,18 @@ print(results["extracted_count"])
 
 from __future__ import annotations
 
-from .extractor import extract_conversation, extract_text, find_known_memories, from_conversation, from_text
-from .learner import AutoLearner
-from .types import Extracted, Extraction, Kept, Kind, Voice
-from .writing import keep
+from .extractor import (
+    Extracted,
+    Extraction,
+    Kind,
+    Voice,
+    extract_conversation,
+    extract_text,
+    find_known_memories,
+    from_conversation,
+    from_text,
+)
+from .learner import AutoLearner, Kept, keep
 
 __all__ = [
     "AutoLearner",

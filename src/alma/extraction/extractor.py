@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,14 +27,84 @@ from ..text import digest, normalise, passages
 from ..types.kinds import MemoryType, Result
 from ..types.query import Where
 from ..types.record import Status
-from .messages import Message, read_messages
-from .types import Extracted, Extraction, Kind, Voice
+from ..types.speech import is_person
 
-_SECTION_CHARS = 1_900
-"""A model reader looks at no more of one turn."""
+
+class Kind(StrEnum):
+    OUTCOME = "outcome"
+    PREFERENCE = "preference"
+    CORRECTION = "correction"
+    DECISION = "decision"
+    FACT = "fact"
+    ANTI_PATTERN = "anti_pattern"
+    HEURISTIC = "heuristic"
+    WORK_ITEM = "work_item"
+
+
+class Voice(StrEnum):
+    """Whose words they are."""
+
+    PERSON = "person"
+    ASSISTANT = "assistant"
+    DOCUMENT = "document"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extracted:
+    """One statement that is worth keeping, with the words it came from.
+
+    `fields` are the arguments of its kind: fact, domain, subject, attribute; preference, category, attribute; pattern,
+    why_bad, better_alternative, condition; condition, strategy; task, strategy_used, outcome, error_message; rule, why;
+    title.
+    """
+
+    kind: Kind
+    text: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    quote: str
+    turn: int = 0  # The index of the message; 0 for a document.
+    speaker: str = ""
+    voice: Voice = Voice.PERSON
+    confidence: float = 1.0  # 0 to 1: how sure it is that this was meant, and meant to last.
+    at: datetime | None = None  # When it was said, if that is known.
+    when: str = ""  # The time that the words themselves name, as written.
+    replaces: str = ""  # The id of a stored memory that no longer holds because of this.
+    key: str = ""  # Identifies the finding when the same conversation is read again.
+    model: str = ""  # The model that found it; empty for the local reader.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """All findings, and how they were found."""
+
+    found: tuple[Extracted, ...] = ()
+    model: str = ""  # The model that was asked; empty if none is configured.
+    failed: str = ""  # Why the local reader had to replace the model; empty if it did not.
+    dropped: Mapping[str, int] = field(default_factory=dict)  # How many proposals were dropped, by reason.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    index: int
+    speaker: str
+    text: str
+    at: datetime | None = None
+    # Its own id, or a digest of its words and those before it: equal when the conversation is read again or has grown.
+    key: str = ""
+
+    @property
+    def role(self) -> Role:
+        if self.speaker.casefold() in _TOOLS:
+            return Role.TOOL
+        return Role.USER if is_person(self.speaker) else Role.ASSISTANT
+
+
+# Roles whose text is neither a person's nor an assistant's own.
+_TOOLS = frozenset({"system", "developer", "tool", "function", "tool_result"})
+_TEXT_BLOCKS = ("text", "input_text", "output_text")
+_SECTION_CHARS = 1_900  # A model reader looks at no more of one turn.
 _CONFIDENCE = {Voice.PERSON: 0.9, Voice.DOCUMENT: 0.85, Voice.ASSISTANT: 0.6}
-_GUESS = 0.4
-"""Of an assistant's claims about the world."""
+_GUESS = 0.4  # Of an assistant's claims about the world.
 _KINDS = {
     Topic.FACT: Kind.FACT,
     Topic.PREFERENCE: Kind.PREFERENCE,
@@ -46,16 +118,15 @@ _SPEAKER = frozenset({"speaker", "user", "the user", "the speaker", "person", "i
 FORBIDS = re.compile(r"(?:please )?(?:never|don't|do not|avoid|no|not|stop) ", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
-_SECONDS = 60.0
-"""So long a call waits for the model; then the local reading stands."""
+_SECONDS = 60.0  # So long a call waits for the model; then the local reading is used.
 _CACHED = 64
 _MAX_KNOWN = 40
 _QUERIES = 12
 _QUERY_CHARS = 500
 
 _Reading = tuple[list[MemoryProposal], dict[str, int]]
+# The last answers of each model, by the content they are about.
 _readings: WeakKeyDictionary[Model, dict[str, _Reading]] = WeakKeyDictionary()
-"""The last answers of each model, by the content they are about."""
 
 
 def from_conversation(messages: Sequence[Mapping[str, Any]], *, model: Model | None = None) -> list[Extracted]:
@@ -122,9 +193,6 @@ def find_known_memories(engine: Engine, agent: str, user: str | None, texts: Seq
     return [Known(record.id, str(record.body.get("fact") or record.body.get("preference"))) for record in records]
 
 
-# -- reading
-
-
 def _extract(messages: Sequence[Message], model: Model | None, known: Sequence[Known], is_document: bool) -> Extraction:
     turns = [Turn(Role.USER if is_document else one.role, one.text, one.speaker, one.at) for one in messages]
     proposals = LocalReader().find_memories(turns)
@@ -164,7 +232,10 @@ def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool,
     is_order = proposal.topic is Topic.RULE and voice is Voice.ASSISTANT
     if voice is not Voice.PERSON and (is_personal or is_order):
         return None
-    kind = _choose_kind(proposal, voice)
+    kind = _KINDS[proposal.topic]
+    if proposal.topic is Topic.RULE and voice is Voice.DOCUMENT:
+        # A document advises; only a person in conversation makes rules.
+        kind = Kind.ANTI_PATTERN if FORBIDS.match(proposal.text) else Kind.HEURISTIC
     is_guess = voice is Voice.ASSISTANT and kind is Kind.FACT
     return Extracted(
         kind=kind,
@@ -223,16 +294,6 @@ def _find_sentence(text: str, quote: str) -> str:
     return wanted
 
 
-# -- what a proposal becomes
-
-
-def _choose_kind(proposal: MemoryProposal, voice: Voice) -> Kind:
-    if proposal.topic is Topic.RULE and voice is Voice.DOCUMENT:
-        # A document advises; only a person in conversation makes rules.
-        return Kind.ANTI_PATTERN if FORBIDS.match(proposal.text) else Kind.HEURISTIC
-    return _KINDS[proposal.topic]
-
-
 def _is_about_speaker(proposal: MemoryProposal, message: Message) -> bool:
     names = _SPEAKER | {message.speaker.casefold()}
     text = proposal.text.casefold()
@@ -272,3 +333,43 @@ def _list_fields(kind: Kind, proposal: MemoryProposal, message: Message) -> dict
     if is_keyed and kind in (Kind.FACT, Kind.DECISION):
         fields[kind] |= {"subject": "user" if is_own else proposal.subject, "attribute": proposal.attribute}
     return {name: value for name, value in fields[kind].items() if value}
+
+
+def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """Return the messages that hold text, without secrets. Each keeps its index among all messages."""
+    read: list[Message] = []
+    before = ""
+    for index, message in enumerate(validate.many("messages", messages)):
+        label = f"messages[{index}]"
+        if not isinstance(message, Mapping):
+            raise ValidationError(
+                f"{label} must be a mapping with role and content (or speaker and text), not {type(message).__name__}"
+            )
+        content = message.get("content") if message.get("text") is None else message["text"]
+        text = validate.output(f"{label} content", _read_content(content)[: validate.MAX_TEXT])
+        if text is None:
+            continue
+        speaker = validate.name(f"{label} role", message.get("speaker") or message.get("role"))
+        id = message.get("id")
+        read.append(
+            Message(
+                index=index,
+                speaker=speaker,
+                text=clean(text),
+                at=validate.moment(f"{label} at", message.get("at", message.get("timestamp"))),
+                key=digest("id", id) if isinstance(id, str) and id else digest("said", before, speaker, text),
+            )
+        )
+        before = text
+    return read
+
+
+def _read_content(content: object) -> str:
+    """Return the text of a message: a string, or the text blocks of a list. Tool output is left out."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        return _read_content(content.get("text")) if content.get("type", "text") in _TEXT_BLOCKS else ""
+    if isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
+        return "\n".join(filter(None, map(_read_content, content)))
+    return ""

@@ -1,4 +1,4 @@
-"""Who and what is known, and how they hang together: entities and relationships with the times they held.
+"""Who and what is known, and how they are related: entities and relationships with the times they held.
 
 from alma.graph import EntityExtractor, create_graph_store
 
@@ -10,11 +10,10 @@ graph.add_many(entities, relationships)
 from __future__ import annotations
 
 from ..types.graph import Direction, Entity, GraphStats, Neighbour, Path, Relationship, Subgraph, Suggestion
-from .building import Built, build, update
-from .card import Card, about
-from .extractor import EntityExtractor
+from .builder import Built, EntityExtractor, EntityProfile, about, build, create_graph_store, update
 from .graph import Graph, GraphStore
-from .registry import create_graph_store
+
+Card = EntityProfile  # The former name.
 
 __all__ = [
     "Built",
@@ -22,6 +21,7 @@ __all__ = [
     "Direction",
     "Entity",
     "EntityExtractor",
+    "EntityProfile",
     "Graph",
     "GraphStats",
     "GraphStore",

@@ -6,19 +6,37 @@ one. Names are nodes of their own, so that they are found by an index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
 
+from ..errors import MissingExtraError, StorageError
+from ..files import make_private_folder
 from ..types.graph import Direction, Entity, Relationship
-from .codec import decode_item, list_columns, to_number
-from .rows import Change, EntityFilter, Item, RelationFilter, sort_newest
+from ..types.times import to_micros
+from .rows import (
+    Attempt,
+    Change,
+    EntityFilter,
+    Item,
+    RelationFilter,
+    decode_item,
+    list_columns,
+    list_conditions,
+    sort_newest,
+)
 
-Run = Callable[..., list[dict[str, Any]]]
-"""A query and its values; the rows by name."""
+T = TypeVar("T")
+Table = list[dict[str, Any]]
+Run = Callable[[str, dict[str, Any]], Table]  # Runs a query with its values; returns the rows by name.
+
+# Open ends as numbers: a missing value is treated differently from one engine to the next.
 _ALWAYS, _NEVER = -(2**62), 2**62
-"""Open ends as numbers: a missing value is treated differently from one engine to the next."""
 _BATCH = 1000
 _NODE = "MATCH (n:AlmaEntity) WHERE n.project = $project"
 _NAMED = "MATCH (k:AlmaName)-[:AlmaNames]->(n:AlmaEntity) WHERE n.project = $project"
@@ -42,31 +60,33 @@ _EDGE_CONDITIONS = {
     "source": "$source IN r.sources",
 }
 
-PUT_ENTITIES = """UNWIND $rows AS row MERGE (n:AlmaEntity {pk: row.pk})
+_PUT_ENTITIES = """UNWIND $rows AS row MERGE (n:AlmaEntity {pk: row.pk})
     SET n.project = row.project, n.id = row.id, n.type = row.type, n.sources = row.sources, n.created = row.created,
     n.name = row.name, n.data = row.data"""
-UNNAME = "MATCH (k:AlmaName)-[r:AlmaNames]->(n:AlmaEntity) WHERE n.pk IN $places DELETE r"
-PUT_NAMES = "UNWIND $rows AS row MERGE (k:AlmaName {pk: row.key})"
-NAME = """UNWIND $rows AS row MATCH (k:AlmaName {pk: row.key}), (n:AlmaEntity {pk: row.pk})
+_UNNAME = "MATCH (k:AlmaName)-[r:AlmaNames]->(n:AlmaEntity) WHERE n.pk IN $places DELETE r"
+_PUT_NAMES = "UNWIND $rows AS row MERGE (k:AlmaName {pk: row.key})"
+_NAME = """UNWIND $rows AS row MATCH (k:AlmaName {pk: row.key}), (n:AlmaEntity {pk: row.pk})
     CREATE (k)-[:AlmaNames]->(n)"""
-LONE_NAMES = """MATCH (k:AlmaName) WHERE k.pk IN $keys
+_LONE_NAMES = """MATCH (k:AlmaName) WHERE k.pk IN $keys
     OPTIONAL MATCH (k)-[:AlmaNames]->(n:AlmaEntity) WITH k, count(n) AS bearers WHERE bearers = 0 DELETE k"""
-CUT = "MATCH (a:AlmaEntity)-[r:AlmaRelates]->(b:AlmaEntity) WHERE r.pk IN $places DELETE r"
-RELATE = """UNWIND $rows AS row MATCH (a:AlmaEntity {pk: row.first}), (b:AlmaEntity {pk: row.second})
+_CUT = "MATCH (a:AlmaEntity)-[r:AlmaRelates]->(b:AlmaEntity) WHERE r.pk IN $places DELETE r"
+_RELATE = """UNWIND $rows AS row MATCH (a:AlmaEntity {pk: row.first}), (b:AlmaEntity {pk: row.second})
     CREATE (a)-[:AlmaRelates {pk: row.pk, project: row.project, id: row.id, type: row.type, sources: row.sources,
     valid_from: row.valid_from, valid_to: row.valid_to, created: row.created, data: row.data}]->(b)"""
-REMOVE = "MATCH (n:AlmaEntity) WHERE n.pk IN $places DETACH DELETE n"
-KEYS = "MATCH (k:AlmaName)-[:AlmaNames]->(n:AlmaEntity) WHERE n.pk IN $places RETURN DISTINCT k.pk AS key"
+_REMOVE = "MATCH (n:AlmaEntity) WHERE n.pk IN $places DETACH DELETE n"
+_KEYS = "MATCH (k:AlmaName)-[:AlmaNames]->(n:AlmaEntity) WHERE n.pk IN $places RETURN DISTINCT k.pk AS key"
 
 
-class CypherReading:
+class CypherRows:
+    """Reads and writes the rows of a project by running queries."""
+
     def __init__(self, run: Run, project: str) -> None:
         self._run = run
         self._project = project
 
     def find_entities(self, where: EntityFilter, limit: int | None = None) -> list[Entity]:
         head = _NODE if where.keys is None else _NAMED
-        return self._find(Entity, head, _NODE_CONDITIONS, where.conditions(), limit)
+        return self._find(Entity, head, _NODE_CONDITIONS, list_conditions(where), limit)
 
     def find_relationships(self, where: RelationFilter, limit: int | None = None) -> list[Relationship]:
         if where.ends is not None and where.direction is Direction.BOTH:
@@ -76,9 +96,7 @@ class CypherReading:
             return sort_newest(edges.values(), limit)
         if where.types is not None and not where.types:
             return []
-        values = where.conditions()
-        if where.at is not None:
-            values["at"] = to_number(where.at)
+        values = list_conditions(where)
         if where.types is not None:
             values["types"] = list(where.types)
         return self._find(Relationship, _EDGE if where.pairs is None else _PAIR, _EDGE_CONDITIONS, values, limit)
@@ -103,16 +121,40 @@ class CypherReading:
         return sort_newest((decode_item(kind, text) for text in {row["data"] for row in rows}), limit)
 
     def count_types(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
-        values: dict[str, Any] = {"project": self._project}
-        entities = self._run(f"{_NODE} RETURN n.type AS type, count(n) AS number", values)
-        related = self._run(f"{_EDGE} RETURN r.type AS type, count(r) AS number", values)
-        current = self._run(f"{_EDGE} AND {_HOLDS} RETURN count(r) AS number", {**values, "at": to_number(at)})
-        by_type = [{row["type"]: row["number"] for row in rows} for rows in (entities, related)]
+        values = {"project": self._project, "at": to_micros(at)}
+        entities = self._run(f"{_NODE} RETURN n.type AS type, count(n) AS number", {"project": self._project})
+        edges = self._run(f"{_EDGE} RETURN r.type AS type, count(r) AS number", {"project": self._project})
+        current = self._run(f"{_EDGE} AND {_HOLDS} RETURN count(r) AS number", values)
+        by_type = [{row["type"]: row["number"] for row in rows} for rows in (entities, edges)]
         return by_type[0], by_type[1], int(current[0]["number"])
 
-    def _run_parts(self, query: str, name: str, values: Sequence[Any], **more: Any) -> list[dict[str, Any]]:
+    def write(self, change: Change) -> None:
+        """Write a change inside the transaction that the queries run in."""
+        touched = self._places([*(one.id for one in change.entities), *change.removed_entities])
+        names_before = {row["key"] for row in self._run_parts(_KEYS, "places", touched)}
+        names = [{"key": self._place(key), "pk": self._place(one.id)} for one in change.entities for key in one.keys]
+        entities = [{**self._row(one), "name": one.name} for one in change.entities]
+        edges = [self._row(one) for one in change.relationships]
+        for row, one in zip(edges, change.relationships, strict=True):
+            row |= {"first": self._place(one.subject), "second": self._place(one.object)}
+            row["valid_from"] = _ALWAYS if row["valid_from"] is None else row["valid_from"]
+            row["valid_to"] = _NEVER if row["valid_to"] is None else row["valid_to"]
+        cut = [*change.removed_relationships, *(one.id for one in change.relationships)]
+        self._run_parts(_UNNAME, "places", touched)
+        self._run_parts(_PUT_ENTITIES, "rows", entities)
+        self._run_parts(_PUT_NAMES, "rows", names)
+        self._run_parts(_NAME, "rows", names)
+        self._run_parts(_CUT, "places", self._places(cut))
+        self._run_parts(_RELATE, "rows", edges)
+        self._run_parts(_REMOVE, "places", self._places(change.removed_entities))
+        self._run_parts(_LONE_NAMES, "keys", sorted(names_before))
+
+    def _run_parts(self, query: str, name: str, values: Sequence[Any], **more: Any) -> Table:
         starts = range(0, len(values), _BATCH)
         return [row for start in starts for row in self._run(query, {name: values[start : start + _BATCH], **more})]
+
+    def _row(self, one: Entity | Relationship) -> dict[str, Any]:
+        return {**list_columns(one), "pk": self._place(one.id), "project": self._project}
 
     def _place(self, id: str) -> str:
         return f"{self._project}\x1f{id}"
@@ -121,28 +163,175 @@ class CypherReading:
         return [self._place(id) for id in dict.fromkeys(ids)]
 
 
-class CypherWriting(CypherReading):
-    """Inside a transaction of its own."""
+# -- Neo4j and Memgraph, through Neo4j's own driver
 
-    def write(self, change: Change) -> None:
-        touched = self._places([*(one.id for one in change.entities), *change.removed_entities])
-        before = {row["key"] for row in self._run_parts(KEYS, "places", touched)}
-        self._run_parts(UNNAME, "places", touched)
-        entities = [{**self._row(one), "name": one.name} for one in change.entities]
-        self._run_parts(PUT_ENTITIES, "rows", entities)
-        names = [{"key": self._place(key), "pk": self._place(one.id)} for one in change.entities for key in one.keys]
-        self._run_parts(PUT_NAMES, "rows", names)
-        self._run_parts(NAME, "rows", names)
-        cut = [*change.removed_relationships, *(one.id for one in change.relationships)]
-        self._run_parts(CUT, "places", self._places(cut))
-        edges = [self._row(one) for one in change.relationships]
-        for row, one in zip(edges, change.relationships, strict=True):
-            row |= {"first": self._place(one.subject), "second": self._place(one.object)}
-            row["valid_from"] = _ALWAYS if row["valid_from"] is None else row["valid_from"]
-            row["valid_to"] = _NEVER if row["valid_to"] is None else row["valid_to"]
-        self._run_parts(RELATE, "rows", edges)
-        self._run_parts(REMOVE, "places", self._places(change.removed_entities))
-        self._run_parts(LONE_NAMES, "keys", sorted(before))
+SCHEMAS = {
+    "neo4j": (
+        "CREATE CONSTRAINT alma_entity IF NOT EXISTS FOR (n:AlmaEntity) REQUIRE n.pk IS UNIQUE",
+        "CREATE CONSTRAINT alma_name IF NOT EXISTS FOR (n:AlmaName) REQUIRE n.pk IS UNIQUE",
+        "CREATE CONSTRAINT alma_graph IF NOT EXISTS FOR (n:AlmaGraph) REQUIRE n.project IS UNIQUE",
+        "CREATE INDEX alma_entity_project IF NOT EXISTS FOR (n:AlmaEntity) ON (n.project)",
+        "CREATE INDEX alma_relates IF NOT EXISTS FOR ()-[r:AlmaRelates]-() ON (r.pk)",
+    ),
+    "memgraph": (
+        "CREATE INDEX ON :AlmaEntity(pk)",
+        "CREATE INDEX ON :AlmaEntity(project)",
+        "CREATE INDEX ON :AlmaName(pk)",
+        "CREATE CONSTRAINT ON (n:AlmaEntity) ASSERT n.pk IS UNIQUE",
+        "CREATE CONSTRAINT ON (n:AlmaName) ASSERT n.pk IS UNIQUE",
+        "CREATE CONSTRAINT ON (n:AlmaGraph) ASSERT n.project IS UNIQUE",
+    ),
+}
+# Every writer touches this node first. Of two at once one waits, or fails and is tried again by the driver.
+_LOCK = "MERGE (g:AlmaGraph {project: $project}) SET g.writes = coalesce(g.writes, 0) + 1"
 
-    def _row(self, one: Entity | Relationship) -> dict[str, Any]:
-        return {**list_columns(one), "pk": self._place(one.id), "project": self._project}
+
+class BoltRows(CypherRows):
+    """The graph in a server that speaks Bolt."""
+
+    def __init__(
+        self,
+        flavour: str,
+        uri: str,
+        project: str,
+        *,
+        username: str = "",
+        password: str = "",
+        database: str | None = None,
+    ) -> None:
+        try:
+            neo4j: Any = import_module("neo4j")
+        except ImportError as error:
+            raise MissingExtraError("neo4j", "neo4j", f"The graph in {flavour}") from error
+        super().__init__(self._read, project)
+        self.place = f"{flavour}:{uri}/{database or ''}"
+        self._flavour = flavour
+        self._database = database
+        self._failures = (neo4j.exceptions.Neo4jError, neo4j.exceptions.DriverError)
+        self._lock = threading.Lock()
+        self._is_prepared = self._is_closed = False
+        try:
+            self._driver = neo4j.GraphDatabase.driver(uri, auth=(username, password) if username else None)
+        except (neo4j.exceptions.ConfigurationError, ValueError) as error:
+            raise StorageError(f"{flavour} at {uri!r} cannot be used: {error}") from error
+
+    def change(self, attempt: Attempt[T]) -> T:
+        def work(transaction: Any) -> T:
+            rows = CypherRows(lambda query, values: transaction.run(query, values).data(), self._project)
+            transaction.run(_LOCK, {"project": self._project}).consume()
+            result, change = attempt(rows)
+            rows.write(change)
+            return result
+
+        with self._open_session() as session:
+            result: T = session.execute_write(work)
+            return result
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._driver.close()
+
+    def _read(self, query: str, values: dict[str, Any]) -> Table:
+        with self._open_session() as session:
+            rows: Table = session.execute_read(lambda each: each.run(query, values).data())
+            return rows
+
+    @contextmanager
+    def _open_session(self) -> Iterator[Any]:
+        if self._is_closed:
+            raise StorageError("this graph is closed")
+        try:
+            with self._driver.session(database=self._database) as session:
+                with self._lock:
+                    if not self._is_prepared:
+                        # Each in a transaction of its own, as both servers want it.
+                        for statement in SCHEMAS[self._flavour]:
+                            session.run(statement).consume()
+                        self._is_prepared = True
+                yield session
+        except self._failures as error:
+            raise StorageError(f"{self._flavour} could not do it: {error}") from error
+
+
+# -- Kùzu, or Ladybug, which carries Kùzu on
+
+_PACKAGES = ("ladybug", "kuzu")
+_TABLES = (
+    """CREATE NODE TABLE IF NOT EXISTS AlmaEntity(pk STRING PRIMARY KEY, project STRING, id STRING, name STRING,
+    type STRING, sources STRING[], created INT64, data STRING)""",
+    "CREATE NODE TABLE IF NOT EXISTS AlmaName(pk STRING PRIMARY KEY)",
+    "CREATE REL TABLE IF NOT EXISTS AlmaNames(FROM AlmaName TO AlmaEntity)",
+    """CREATE REL TABLE IF NOT EXISTS AlmaRelates(FROM AlmaEntity TO AlmaEntity, pk STRING, project STRING, id STRING,
+    type STRING, sources STRING[], valid_from INT64, valid_to INT64, created INT64, data STRING)""",
+)
+
+
+class KuzuEngine:
+    """An open database, which one process at a time opens for writing. Its queries run one after the other."""
+
+    def __init__(self, path: str) -> None:
+        self._package: Any = None
+        for name in _PACKAGES:
+            try:
+                self._package = self._package or import_module(name)
+            except ImportError:
+                continue
+        if self._package is None:
+            raise MissingExtraError(_PACKAGES[0], "kuzu", "The graph in Kùzu")
+        if path != ":memory:":
+            make_private_folder(Path(path).parent)
+        try:
+            self._database = self._package.Database(path)
+            self._connection = self._package.Connection(self._database)
+        except RuntimeError as error:
+            raise StorageError(f"{path} could not be opened: {error}") from error
+        self.lock = threading.RLock()
+        self._is_closed = False
+        for statement in _TABLES:
+            self.run(statement)
+
+    def run(self, query: str, values: dict[str, Any] | None = None) -> Table:
+        with self.lock:
+            if self._is_closed:
+                raise StorageError("this graph is closed")
+            try:
+                cursor = self._connection.execute(query, values or {})
+            except RuntimeError as error:
+                raise StorageError(f"{self._package.__name__} could not do it: {error}") from error
+            names = cursor.get_column_names()
+            rows = []
+            while cursor.has_next():
+                rows.append(dict(zip(names, cursor.get_next(), strict=True)))
+            cursor.close()
+            return rows
+
+    def close(self) -> None:
+        with self.lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._connection.close()
+                self._database.close()
+
+
+class KuzuRows(CypherRows):
+    """The graph in a file, made when it is missing; `:memory:` stores nothing. `engine` is an open database."""
+
+    def __init__(self, path: str, project: str, engine: KuzuEngine | None = None) -> None:
+        self._engine = engine or KuzuEngine(str(path))
+        super().__init__(self._engine.run, project)
+        self.place = f"kuzu:{path}"
+
+    def change(self, attempt: Attempt[T]) -> T:
+        with self._engine.lock:
+            self._engine.run("BEGIN TRANSACTION")
+            try:
+                result, change = attempt(self)
+                self.write(change)
+            except BaseException:
+                self._engine.run("ROLLBACK")
+                raise
+            self._engine.run("COMMIT")
+            return result
+
+    def close(self) -> None:
+        self._engine.close()

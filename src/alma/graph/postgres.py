@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from ..errors import MissingExtraError, StorageError
 from ..types.graph import Entity, Relationship
-from .codec import decode_item, list_columns, to_number
-from .rows import Attempt, Change, EntityFilter, Item, RelationFilter
+from ..types.times import to_micros
+from .rows import Attempt, EntityFilter, Item, RelationFilter, decode_item, list_columns, list_conditions
 
 T = TypeVar("T")
 _TABLES = (
@@ -70,23 +70,20 @@ class PostgresRows:
         self._schema = schema
         self._connection: Any = None
         self._lock = threading.RLock()
-        self._closed = False
+        self._is_closed = False
         parts = psycopg.conninfo.conninfo_to_dict(dsn)
         self.place = "postgres:" + "/".join(str(parts.get(name) or "") for name in ("host", "port", "dbname"))
 
-    # -- reading
-
     def find_entities(self, where: EntityFilter, limit: int | None = None) -> list[Entity]:
-        return self._find(Entity, "entity", where.conditions(), limit)
+        return self._find(Entity, "entity", list_conditions(where), limit)
 
     def find_relationships(self, where: RelationFilter, limit: int | None = None) -> list[Relationship]:
-        return self._find(Relationship, "relation", where.conditions(), limit)
+        return self._find(Relationship, "relation", list_conditions(where), limit)
 
     def _find(self, kind: type[Item], table: str, values: dict[str, Any], limit: int | None) -> list[Item]:
         clauses = ["project = %(project)s", *(_CONDITIONS[name] for name in values)]
         for name, value in values.items():
-            is_single = name in ("type", "source")
-            values[name] = to_number(value) if name == "at" else value if is_single else list(value)
+            values[name] = value if isinstance(value, str | int) else list(value)
         if "pairs" in values:
             pairs = values.pop("pairs")
             values |= {"firsts": [first for first, _ in pairs], "seconds": [second for _, second in pairs]}
@@ -97,42 +94,35 @@ class PostgresRows:
         count = "SELECT type, count(*) FROM {{{table}}} WHERE project = %(project)s GROUP BY type"
         entities, relations = (self._run(count.format(table=table)) for table in ("entity", "relation"))
         current = f"SELECT count(*) FROM {{relation}} WHERE project = %(project)s AND {_HOLDS}"
-        [(number,)] = self._run(current, at=to_number(at))
+        [(number,)] = self._run(current, at=to_micros(at))
         return dict(entities), dict(relations), int(number)
 
-    # -- writing
-
     def change(self, attempt: Attempt[T]) -> T:
-        with self._using() as connection, connection.transaction():
+        with self._connect() as connection, connection.transaction():
             # Held until the transaction ends: what was read is still so when it is written.
             connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCK, self._project))
             result, change = attempt(self)
-            self._write(connection, change)
+            entities = [{**list_columns(one), "keys": list(one.keys)} for one in change.entities]
+            edges = [list_columns(one) for one in change.relationships]
+            with connection.cursor() as cursor:
+                for put, rows in ((_PUT_ENTITY, entities), (_PUT_RELATION, edges)):
+                    if rows:
+                        cursor.executemany(self._sql(put), [{**row, "project": self._project} for row in rows])
+                for table, ids in (("relation", change.removed_relationships), ("entity", change.removed_entities)):
+                    if ids:
+                        erase = f"DELETE FROM {{{table}}} WHERE project = %s AND id = ANY(%s)"
+                        cursor.execute(self._sql(erase), (self._project, list(ids)))
             return result
-
-    def _write(self, connection: Any, change: Change) -> None:
-        entities = [{**list_columns(one), "keys": list(one.keys)} for one in change.entities]
-        edges = [list_columns(one) for one in change.relationships]
-        with connection.cursor() as cursor:
-            for put, rows in ((_PUT_ENTITY, entities), (_PUT_RELATION, edges)):
-                if rows:
-                    cursor.executemany(self._sql(put), [{**row, "project": self._project} for row in rows])
-            for table, ids in (("relation", change.removed_relationships), ("entity", change.removed_entities)):
-                if ids:
-                    erase = f"DELETE FROM {{{table}}} WHERE project = %s AND id = ANY(%s)"
-                    cursor.execute(self._sql(erase), (self._project, list(ids)))
 
     def close(self) -> None:
         with self._lock:
-            self._closed = True
+            self._is_closed = True
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
 
-    # -- the connection
-
     def _run(self, query: str, **values: Any) -> Any:
-        with self._using() as connection:
+        with self._connect() as connection:
             return connection.execute(self._sql(query), {"project": self._project, **values}).fetchall()
 
     def _sql(self, query: str) -> Any:
@@ -142,21 +132,18 @@ class PostgresRows:
         return sql.SQL(query).format(**places)
 
     @contextmanager
-    def _using(self) -> Iterator[Any]:
+    def _connect(self) -> Iterator[Any]:
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise StorageError("this graph is closed")
             try:
-                yield self._open()
+                if self._connection is None or self._connection.closed:
+                    self._connection = self._psycopg.connect(self._dsn, autocommit=True)
+                    with self._connection.transaction():
+                        # Two that make the same tables at once would trip over each other.
+                        self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                        for statement in _TABLES:
+                            self._connection.execute(self._sql(statement))
+                yield self._connection
             except self._psycopg.Error as error:
                 raise StorageError(f"PostgreSQL could not do it: {error}") from error
-
-    def _open(self) -> Any:
-        if self._connection is None or self._connection.closed:
-            self._connection = self._psycopg.connect(self._dsn, autocommit=True)
-            with self._connection.transaction():
-                # Two that make the same tables at once would trip over each other.
-                self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-                for statement in _TABLES:
-                    self._connection.execute(self._sql(statement))
-        return self._connection

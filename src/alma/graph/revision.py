@@ -1,21 +1,24 @@
-"""What statements make of what is stored: the same stated again is confirmed, not doubled."""
+"""What statements make of what is stored, and which entities may be one.
+
+The same stated again is confirmed, not doubled.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from ..engine.admit import clean
 from ..errors import NotFoundError, ValidationError
-from ..types.graph import THING, Direction, Entity, Relationship, name_key, relationship_id
-from .checks import MAX_LIMIT
-from .rows import Change, EntityFilter, Reading, RelationFilter
+from ..types.graph import THING, Direction, Entity, Relationship, Suggestion, name_key, relationship_id
+from .rows import Change, EntityFilter, Item, Reading, RelationFilter
 
-MOST_SOURCES = 200
-"""So many of the records something comes from are remembered, the latest."""
-MOST_ALIASES = 100
+MAX_LIMIT = 10_000
+_MAX_SOURCES = 200  # So many of the records something comes from are stored, the latest.
+_MAX_ALIASES = 100
 _ALWAYS, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -44,7 +47,7 @@ class Revision:
         id = self._ids.setdefault(stated.id, stated.id)
         stored = self.entities.get(id)
         if stored is None:
-            aliases, sources = _list_aliases(stated.name, stated.aliases), stated.sources[-MOST_SOURCES:]
+            aliases, sources = _list_aliases(stated.name, stated.aliases), stated.sources[-_MAX_SOURCES:]
             merged = replace(stated, aliases=aliases, sources=sources, created_at=self._now)
         else:
             merged = merge_entity(stored, stated)
@@ -55,7 +58,13 @@ class Revision:
 
     def add_relationship(self, stated: Relationship, *, supersede: bool = False) -> Relationship | None:
         """Return the relationship as it is stored now, or None where both ends are the same entity."""
-        subject, object = self._find_end(stated.subject), self._find_end(stated.object)
+        ends = []
+        for id in (stated.subject, stated.object):
+            end = self._ids.get(id) or self._ids.get(clean(id))
+            if end is None:
+                raise NotFoundError(f"there is no entity {id!r}; add it before its relationships")
+            ends.append(end)
+        subject, object = ends
         if subject == object:
             return None
         derived = relationship_id(stated.subject, stated.type, stated.object, stated.valid_from)
@@ -63,7 +72,10 @@ class Revision:
         own = stated.id if stated.id != derived else ""
         stated = replace(stated, subject=subject, object=object, id=own)
         if own:
-            self._refuse_other(stated)
+            stored_by_id = {one.id: one for one in self._rows.find_relationships(RelationFilter(ids=[own]))}
+            other = self.relationships.get(own) or stored_by_id.get(own)
+            if other is not None and _name_statement(other) != _name_statement(stated):
+                raise ValidationError(f"{own!r} is the id of another relationship: {other.subject} {other.type}")
         between = [self.relationships.get(one.id, one) for one in self._between[subject, object]]
         same = [one for one in between if one.type == stated.type]
         stored = next((one for one in same if own and one.id == own), None) or _find_match(same, stated, self._now)
@@ -81,18 +93,6 @@ class Revision:
     def to_change(self) -> Change:
         entities = tuple(self.entities[id] for id in self._changed)
         return Change(entities=entities, relationships=tuple(self.relationships.values()))
-
-    def _find_end(self, id: str) -> str:
-        known = self._ids.get(id) or self._ids.get(clean(id))
-        if known is None:
-            raise NotFoundError(f"there is no entity {id!r}; add it before its relationships")
-        return known
-
-    def _refuse_other(self, stated: Relationship) -> None:
-        stored = {one.id: one for one in self._rows.find_relationships(RelationFilter(ids=[stated.id]))}
-        for one in (stored | self.relationships).values():
-            if one.id == stated.id and _name_statement(one) != _name_statement(stated):
-                raise ValidationError(f"{stated.id!r} is the id of another relationship: {one.subject} {one.type}")
 
     def _supersede(self, fresh: Relationship) -> list[Relationship]:
         """End its rivals where the fresh one, which comes last, begins; it ends where a later one began."""
@@ -133,7 +133,7 @@ def merge_entity(stored: Entity, stated: Entity) -> Entity:
         type=stated.type if stored.type == THING else stored.type,
         aliases=_list_aliases(stored.name, (*stored.aliases, stated.name, *stated.aliases)),
         attributes={**stored.attributes, **stated.attributes},
-        sources=tuple(dict.fromkeys((*stored.sources, *stated.sources)))[-MOST_SOURCES:],
+        sources=tuple(dict.fromkeys((*stored.sources, *stated.sources)))[-_MAX_SOURCES:],
         confidence=max(stored.confidence, stated.confidence),
         absorbed=tuple(dict.fromkeys((*stored.absorbed, *stated.absorbed))),
     )
@@ -143,7 +143,7 @@ def _list_aliases(name: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return each once, whatever its spelling."""
     aliases = {name_key(one): one for one in reversed(names)}
     aliases.pop(name_key(name), None)
-    return tuple(reversed(aliases.values()))[-MOST_ALIASES:]
+    return tuple(reversed(aliases.values()))[-_MAX_ALIASES:]
 
 
 def merge_relationship(stored: Relationship, stated: Relationship, others: Sequence[Relationship] = ()) -> Relationship:
@@ -165,7 +165,7 @@ def merge_relationship(stored: Relationship, stated: Relationship, others: Seque
         valid_to=end,
         confidence=max(stored.confidence, stated.confidence),
         attributes={**stored.attributes, **stated.attributes},
-        sources=tuple(dict.fromkeys((*stored.sources, *stated.sources)))[-MOST_SOURCES:],
+        sources=tuple(dict.fromkeys((*stored.sources, *stated.sources)))[-_MAX_SOURCES:],
     )
 
 
@@ -191,7 +191,7 @@ def _begin_relationship(stated: Relationship, same: Sequence[Relationship], now:
         valid_from=start,
         valid_to=_find_earliest([*later, stated.valid_to]),
         created_at=now,
-        sources=stated.sources[-MOST_SOURCES:],
+        sources=stated.sources[-_MAX_SOURCES:],
         span=None,
     )
 
@@ -228,10 +228,13 @@ def merge_entities(rows: Reading, keep: Entity, others: Sequence[Entity]) -> tup
 def remove_source(rows: Reading, source: str, ended_at: datetime | None, keep: Iterable[str]) -> Change:
     """Take a source away. An entity that nothing else speaks of goes too; one that was ended stays for the past."""
     kept = frozenset(keep)
-    entities = rows.find_entities(EntityFilter(source=source))
-    edges = rows.find_relationships(RelationFilter(source=source))
-    entities = [replace(one, sources=_drop(one.sources, source)) for one in entities if one.id not in kept]
-    edges = [replace(one, sources=_drop(one.sources, source)) for one in edges if one.id not in kept]
+
+    def withdraw(items: Iterable[Item]) -> list[Item]:
+        lost = (one for one in items if one.id not in kept)
+        return [replace(one, sources=tuple(each for each in one.sources if each != source)) for one in lost]
+
+    entities = withdraw(rows.find_entities(EntityFilter(source=source)))
+    edges = withdraw(rows.find_relationships(RelationFilter(source=source)))
     if ended_at is not None:
         ends = {
             one.id: min(one.valid_to or _NEVER, max(ended_at, one.valid_from or ended_at))
@@ -253,10 +256,6 @@ def remove_source(rows: Reading, source: str, ended_at: datetime | None, keep: I
     )
 
 
-def _drop(sources: Sequence[str], source: str) -> tuple[str, ...]:
-    return tuple(one for one in sources if one != source)
-
-
 def _name_statement(one: Relationship) -> tuple[str, str, str]:
     return one.subject, one.type, one.object
 
@@ -271,3 +270,85 @@ def _find_start(one: Relationship, other: Relationship) -> datetime | None:
 
 def _find_earliest(moments: Iterable[datetime | None]) -> datetime | None:
     return min(filter(None, moments), default=None)
+
+
+# -- which entities may be one, judged by their names alone
+
+_SHORT_FOR = """abigail abby|alexander alex sasha|alexandra alex sandra|andrew andy drew|anthony tony|barbara barb|
+benjamin ben|catherine cathy kate|charles charlie chuck|christina chris tina|christopher chris|cynthia cindy|
+daniel dan danny|david dave|deborah deb debbie|donald don|dorothy dot|edward ed eddie ted|
+elizabeth liz beth betty eliza|emily em|eugene gene|franklin frank|frederick fred|gabriel gabe|gregory greg|
+henry hank harry|jacob jake|james jim jimmy|janet jan|jeffrey jeff|jennifer jen jenny|jessica jess|
+john jack johnny|jonathan jon|joseph joe joey|joshua josh|judith judy|katherine kate kathy katie|kenneth ken|
+kimberly kim|lawrence larry|leonard leo len|margaret maggie meg peggy|matthew matt|melanie mel|
+michael mike mick|nathaniel nate|nicholas nick|pamela pam|patricia pat trish|patrick pat|peter pete|
+philip phil|raymond ray|rebecca becky|richard rick dick|robert bob rob bobby|ronald ron|samantha sam|
+samuel sam|stephanie steph|stephen steve|steven steve|susan sue|theodore ted theo|theresa terry|
+thomas tom tommy|timothy tim|victoria vicky|vincent vince|walter walt|william bill will billy|zachary zach"""
+_LEGAL = frozenset("inc inc. corp corp. corporation ltd ltd. llc gmbh ag co co. company plc sa bv group".split())
+_PLAIN = re.compile(r"[^\w]+|_")
+_SURE, _LIKELY, _PERHAPS = 0.9, 0.7, 0.4
+
+
+_Pair = tuple[Entity, Entity, str, float]
+
+
+def suggest_merges(entities: Sequence[Entity]) -> list[Suggestion]:
+    """Return pairs that may be one entity, surest first. The one with the longer name is the one to keep."""
+    suggestions: dict[tuple[str, str], Suggestion] = {}
+    for one, other, why, score in (
+        *_compare_spelling(entities),
+        *_compare_people(entities),
+        *_compare_organisations(entities),
+    ):
+        keep, gone = sorted((one, other), key=lambda each: (-len(each.name), each.id))
+        is_alike = one.type == other.type or THING in (one.type, other.type)
+        if one.id != other.id and is_alike:
+            suggestions.setdefault((keep.id, gone.id), Suggestion(keep, gone, why, score))
+    return sorted(suggestions.values(), key=lambda each: (-each.score, each.keep.id, each.other.id))
+
+
+def _compare_spelling(entities: Sequence[Entity]) -> Iterator[_Pair]:
+    """Yield those written with other marks between the letters, or sharing an alias."""
+    groups: dict[str, list[Entity]] = defaultdict(list)
+    for one in entities:
+        groups[_PLAIN.sub("", name_key(one.name))].append(one)
+    for key, some in groups.items():
+        if len(key) > 2:
+            yield from ((some[0], other, "spelled alike", _SURE) for other in some[1:])
+    by_alias: dict[str, Entity] = {}
+    for one in entities:
+        for key in one.keys:
+            if (first := by_alias.setdefault(key, one)) is not one:
+                yield first, one, f"both are called {key!r}", _LIKELY
+
+
+def _compare_people(entities: Sequence[Entity]) -> Iterator[_Pair]:
+    people = [one for one in entities if one.type in ("person", THING)]
+    full = [one for one in people if one.type == "person" and len(name_key(one.name).split()) > 1]
+    short_names = {words[0]: words[1:] for line in _SHORT_FOR.split("|") if (words := line.split())}
+    by_first: dict[str, list[Entity]] = defaultdict(list)
+    for one in full:
+        words = name_key(one.name).split()
+        for short in {words[0], *short_names.get(words[0], ())}:
+            by_first[short].append(one)
+            by_first[f"{short} {words[-1]}"].append(one)
+        by_first[f"{words[0][:1]} {words[-1]}"].append(one)
+    for one in people:
+        called = name_key(one.name).replace(".", "").lstrip("@")
+        same = [other for other in by_first.get(called, ()) if other.id != one.id]
+        for other in same:
+            score = _PERHAPS if len(same) > 1 else _LIKELY if " " not in called else _SURE
+            yield one, other, f"{one.name!r} is short for {other.name!r}", score
+
+
+def _compare_organisations(entities: Sequence[Entity]) -> Iterator[_Pair]:
+    groups: dict[str, list[Entity]] = defaultdict(list)
+    for one in entities:
+        if one.type in ("organisation", THING):
+            words = name_key(one.name).replace(",", "").split()
+            while len(words) > 1 and words[-1] in _LEGAL:
+                words.pop()
+            groups[" ".join(words)].append(one)
+    for group in groups.values():
+        yield from ((group[0], other, "the same but for the legal form", _LIKELY) for other in group[1:])

@@ -8,19 +8,18 @@ from __future__ import annotations
 import json
 import os
 
-from . import journal, log, shown
-from .glance import Glance, Rule, Unreadable
-from .trim import cut
+from . import journal
+from .paths import log_problem, read_settings
+from .privacy import cut_redacted
+from .rules_reader import HostRules, ReadOnlyRules, StoredRule, UnreadableStoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from .account import Call
-    from .claude_md import Items
-    from .place import Place
-    from .settings import Settings
+    from .event_line import HookCall
+    from .paths import DataDir, Settings
 
 MOST_CHARS = 9500
 """The host cuts what is longer than ten thousand."""
@@ -46,8 +45,6 @@ _OBSERVED = (
 _TIMELY = (
     "The user's own rules from earlier sessions that fit here; follow them unless the user says otherwise now:\n\n"
 )
-
-
 _NOTICE = (
     "claude-smart learns from explicit corrections. Claude can also read the others: your own turns that may be"
     " corrections, secrets removed, on your account, at most {calls} calls a day. It is off until you decide:"
@@ -55,131 +52,127 @@ _NOTICE = (
 )
 
 
-class Telling:
-    """A text for the model and the rules that are in it."""
+class Injection:
+    """A text for the model, put together of sections, and the rules that are in it."""
 
     __slots__ = ("rules", "text")
 
-    def __init__(self, text: str, rules: list[Rule]) -> None:
-        self.text = text
-        self.rules = rules
+    def __init__(self) -> None:
+        self.text = ""
+        self.rules: list[StoredRule] = []
+
+    def add_section(self, title: str, rules: Iterable[StoredRule], room: int, *, warn: bool = False) -> None:
+        """Add as many rules as there is room for; a long one may be passed over for a shorter one."""
+        lines: list[str] = []
+        room -= len(title)
+        for rule in rules:
+            line = format_rule(rule)
+            if warn and rule.violations and not rule.is_observation:
+                line = f"{line[:-1]} (shown before and not followed: {rule.violations}×)\n"
+            if rule.line and len(line) <= room:
+                room -= len(line)
+                lines.append(line)
+                self.rules.append(rule)
+        if lines:
+            self.text = f"{self.text}{title}{''.join(lines)}".lstrip()
 
 
-NOTHING = Telling("", [])
+def format_rule(rule: StoredRule) -> str:
+    # The end of an id: enough for a person to name a rule by, and not the part that tells when it was made.
+    return f"- {rule.line} `[{rule.id[-_ID_CHARS:]}]`\n"
 
 
-def short_id(id: str) -> str:
-    """The end of an id: enough for a person to name a rule by, and not the part that tells when it was made."""
-    return id[-_ID_CHARS:]
-
-
-def bullet(rule: Rule) -> str:
-    return f"- {rule.line} `[{short_id(rule.id)}]`\n"
-
-
-def order(rule: Rule) -> tuple[int, int, int, str]:
-    """The most useful first: notes, then what proved itself or had to be said again, then the newest."""
-    metadata = rule.body.get("metadata")
-    repeats = _count(metadata, "repeats")
-    strength = (1 + _count(rule.evidence, "successes") + 2 * repeats).bit_length()
-    doubt = (1 + _count(rule.evidence, "failures")).bit_length()
+def rank_rule(rule: StoredRule) -> tuple[int, int, int, str]:
+    """Return a sort key, the most useful first: notes, then what proved itself or was repeated, then the newest."""
+    repeats = _read_count(rule.body.get("metadata"), "repeats")
+    strength = (1 + _read_count(rule.evidence, "successes") + 2 * repeats).bit_length()
+    doubt = (1 + _read_count(rule.evidence, "failures")).bit_length()
     return (0 if rule.body.get("source") == "note" else 1, doubt - strength, -rule.created_at, rule.id)
 
 
-def _count(counts: object, name: str) -> int:
+def _read_count(counts: object, name: str) -> int:
     value = counts.get(name, 0) if isinstance(counts, dict) else 0
     return max(0, value) if isinstance(value, int) else 0
 
 
-def _fitting(rules: Iterable[Rule], room: int, *, warning: bool = False) -> tuple[str, list[Rule]]:
-    """As many as there is room for; a long one may be passed over for a shorter one."""
-    text, taken = "", []
-    for rule in rules:
-        line = bullet(rule)
-        if warning and rule.violations and not rule.is_observation:
-            line = f"{line[:-1]} (shown before and not followed: {rule.violations}×)\n"
-        if rule.line and len(text) + len(line) <= room:
-            text += line
-            taken.append(rule)
-    return text, taken
-
-
-def playbook(glance: Glance, settings: Settings, sessions: list[str], known: Items) -> Telling:
-    """The rules of the project and of all projects; and of these sessions, where their context was lost.
+def build_playbook(rules: ReadOnlyRules, settings: Settings, sessions: list[str], known: HostRules) -> Injection:
+    """Return the rules of the project and of all projects; and of these sessions, where their context was lost.
 
     Rules that the host reads from CLAUDE.md (`known`) are part of the context without being told.
     """
+    injection = Injection()
     room = min(MOST_CHARS, settings.number("playbook_tokens") * CHARS_A_TOKEN)
-    entries = sorted(glance.playbook(), key=order)
-    standing = [one for one in entries if one in known and not one.is_observation]
-    entries = [one for one in entries if one not in standing]
-    lines, rules = _fitting([one for one in entries if not one.is_observation], room - len(_PLAYBOOK))
-    text = _PLAYBOOK + lines if rules else ""
-    seen = [one for one in entries if one.is_observation][:MOST_OBSERVATIONS]
-    lines, observations = _fitting(seen, room - len(text) - len(_OBSERVED))
-    text = f"{text}{_OBSERVED}{lines}".lstrip() if observations else text
-    room = min(MOST_CHARS - len(text), settings.number("prompt_tokens") * CHARS_A_TOKEN)
-    own = sorted(glance.profile(sessions), key=lambda rule: (-rule.created_at, rule.id)) if sessions else []
-    lines, more = _fitting(own, room - len(_PROFILE))
-    # Newest first when there is no room for all, but told in the order in which they were said.
-    told = "".join(bullet(rule) for rule in reversed(more))
-    return Telling(f"{text}{_PROFILE}{told}".lstrip() if more else text, rules + observations + more[::-1] + standing)
+    entries = sorted(rules.list_newest(), key=rank_rule)
+    taught = [rule for rule in entries if not rule.is_observation]
+    injection.add_section(_PLAYBOOK, (rule for rule in taught if rule not in known), room)
+    observations = [rule for rule in entries if rule.is_observation][:MOST_OBSERVATIONS]
+    injection.add_section(_OBSERVED, observations, room - len(injection.text))
+    if sessions:
+        # The newest that fit, told in the order in which they were taught.
+        own = sorted(rules.list_of_sessions(sessions), key=lambda rule: (-rule.created_at, rule.id))
+        room = min(MOST_CHARS - len(injection.text), settings.number("prompt_tokens") * CHARS_A_TOKEN)
+        fitting = Injection()
+        fitting.add_section(_PROFILE, own, room)
+        injection.add_section(_PROFILE, fitting.rules[::-1], room)
+    injection.rules += [rule for rule in taught if rule in known]
+    return injection
 
 
-def timely(rules: list[Rule], settings: Settings) -> Telling:
-    """Rules and observations for a prompt or a command."""
+def build_reminder(rules: list[StoredRule], settings: Settings) -> Injection:
+    """Return rules and observations for a prompt or a command."""
+    injection = Injection()
     room = min(MOST_CHARS, settings.number("prompt_tokens") * CHARS_A_TOKEN)
-    taught = [one for one in rules[:AT_ONCE] if not one.is_observation]
-    lines, taken = _fitting(taught, room - len(_TIMELY), warning=True)
-    text = _TIMELY + lines if taken else ""
-    seen = [one for one in rules[:AT_ONCE] if one.is_observation]
-    lines, observations = _fitting(seen, room - len(text) - len(_OBSERVED))
-    if not taken and not observations:
-        return NOTHING
-    return Telling(f"{text}{_OBSERVED}{lines}".lstrip() if observations else text, taken + observations)
+    best = rules[:AT_ONCE]
+    injection.add_section(_TIMELY, (rule for rule in best if not rule.is_observation), room, warn=True)
+    injection.add_section(_OBSERVED, (rule for rule in best if rule.is_observation), room - len(injection.text))
+    return injection
 
 
-def playbook_text(place: Place, project: str, session: str, folder: str = "") -> str:
+def playbook_text(data_dir: DataDir, project: str, session: str, folder: str = "") -> str:
     """Return the text that a session in this folder starts with, including the rules of `session` if one is named."""
-    from . import settings
-    from .claude_md import Items
-
-    sessions = [session, *journal.parents(place, session)] if session else []
-    with Glance(place, project) as glance:
-        return playbook(glance, settings.read(place), sessions, Items(folder)).text
+    sessions = [session, *journal.list_parents(data_dir, session)] if session else []
+    with ReadOnlyRules(data_dir, project) as rules:
+        return build_playbook(rules, read_settings(data_dir), sessions, HostRules(folder)).text
 
 
-def tell(call: Call, place: Place, line: Mapping[str, Any], settings: Settings) -> str:
-    """What a hook says to an event, as the host reads it; empty for nothing. What is said is written down first."""
-    telling = _telling(call, place, line, settings)
+def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Settings) -> str:
+    """Return what a hook says to an event, as the host reads it; empty for nothing. It is written down first."""
+    injection = _choose_rules(call, data_dir, line, settings)
+    ids = [rule.id for rule in injection.rules]
     if call.name == "SessionStart":
-        place.make()
-        shown.start(place, call.session, [rule.id for rule in telling.rules])
-    elif telling.rules:
-        ids = [rule.id for rule in telling.rules]
+        data_dir.make()
+        journal.write_shown(data_dir, call.session, ids, is_new=True)
+    elif ids:
+        reminders = []
         if call.name == "PreToolUse":
-            from .relevance import reminder
+            from .relevance import mark_reminder
 
-            ids += [reminder(rule) for rule in telling.rules if rule.violations]
-        shown.add(place, call.session, ids, call.agent_id)
+            reminders = [mark_reminder(rule) for rule in injection.rules if rule.violations]
+        journal.write_shown(data_dir, call.session, ids + reminders, call.agent_id)
     output: dict[str, Any] = {}
-    if telling.rules:
-        journal.append(place, call.session, _event(call, line, telling), settings.number("journal_mb"))
-    if telling.rules and telling.text:
-        output["hookSpecificOutput"] = {"hookEventName": call.name, "additionalContext": telling.text}
-    if call.name == "SessionStart" and (notice := _take_notice(place, settings)):
+    if ids:
+        data = line["data"]
+        asked = data.get("prompt") or data.get("tool_input") or data.get("source") or ""
+        text = asked if isinstance(asked, str) else json.dumps(asked, ensure_ascii=False)
+        about = {"prompt_id": data["prompt_id"]} if "prompt_id" in data else {}
+        shown = {"rules": ids, "where": call.name, "text": cut_redacted(text, _TEXT, 0), **about}
+        event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": shown}
+        journal.append_line(data_dir, call.session, event, settings.number("journal_mb"))
+    if ids and injection.text:
+        output["hookSpecificOutput"] = {"hookEventName": call.name, "additionalContext": injection.text}
+    if call.name == "SessionStart" and (notice := _take_notice(data_dir, settings)):
         output["systemMessage"] = notice
     return json.dumps(output) if output else ""
 
 
-def _take_notice(place: Place, settings: Settings) -> str:
+def _take_notice(data_dir: DataDir, settings: Settings) -> str:
     """Return, once, how a person who was never asked can let Claude read sessions: where the host shows it to them."""
     if settings.text("model") != "ask" or os.environ.get("CLAUDE_CODE_ENTRYPOINT") != "cli":
         return ""
     if os.environ.get("CLAUDE_SMART_USE_LOCAL_CLI") in ("0", "1"):
         return ""
     try:
-        os.close(os.open(place.model_notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.close(os.open(data_dir.model_notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         return ""
     folders = os.environ.get("PATH", "").split(os.pathsep)
@@ -189,70 +182,48 @@ def _take_notice(place: Place, settings: Settings) -> str:
     return _NOTICE.format(calls=settings.number("daily_calls"), command=command)
 
 
-def _telling(call: Call, place: Place, line: Mapping[str, Any], settings: Settings) -> Telling:
-    if not os.path.exists(place.db):
-        return NOTHING
-    if call.name == "UserPromptSubmit" and call.from_a_machine:
-        return NOTHING
+def _choose_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Settings) -> Injection:
+    is_for_nobody = call.name == "UserPromptSubmit" and call.is_from_machine
+    if is_for_nobody or not os.path.exists(data_dir.db):
+        return Injection()
     try:
-        with Glance(place, str(line["project"])) as glance:
+        with ReadOnlyRules(data_dir, str(line["project"])) as rules:
             if call.name == "SessionStart":
-                return _at_start(call, place, glance, settings)
-            return _in_time(call, place, line, glance, settings)
-    except Unreadable as error:
-        log.note(place, call.name, str(error))
-        return NOTHING
+                is_lost = call.text("source") in _LOST_CONTEXT
+                sessions = [call.session, *journal.list_parents(data_dir, call.session)] if is_lost else []
+                return build_playbook(rules, settings, sessions, HostRules(call.cwd))
+            return build_reminder(_find_relevant(call, data_dir, line, rules), settings)
+    except UnreadableStoreError as error:
+        log_problem(data_dir, call.name, str(error))
+        return Injection()
 
 
-def _at_start(call: Call, place: Place, glance: Glance, settings: Settings) -> Telling:
-    from .claude_md import Items
-
-    lost = call.text("source") in _LOST_CONTEXT
-    sessions = [call.session, *journal.parents(place, call.session)] if lost else []
-    return playbook(glance, settings, sessions, Items(call.cwd))
-
-
-def _in_time(call: Call, place: Place, line: Mapping[str, Any], glance: Glance, settings: Settings) -> Telling:
+def _find_relevant(
+    call: HookCall, data_dir: DataDir, line: Mapping[str, Any], rules: ReadOnlyRules
+) -> list[StoredRule]:
     """By what was written down, not by what was given: what is private must not even be looked for."""
-    from . import relevance
+    from .relevance import find_relevant, read_prompt, read_tool_call
 
-    seen = shown.read(place, call.session, call.agent_id)
+    seen = journal.read_shown(data_dir, call.session, call.agent_id)
     data = line["data"]
     if call.name == "PreToolUse":
-        given = data["tool_input"] if isinstance(data["tool_input"], dict) else {}
-        said = relevance.of_tool(data["tool_name"], given, str(line["cwd"]))
-        return timely(relevance.relevant(glance, said, seen, AT_ONCE), settings)
-    found = relevance.relevant(glance, relevance.of_prompt(data["prompt"]), seen, AT_ONCE)
-    if len(found) < AT_ONCE and os.path.exists(place.worker):
-        seen |= {rule.id for rule in found}
-        found += [rule for rule in _recalled(place, line, glance) if rule.id not in seen]
-    return timely(found, settings)
+        arguments = data["tool_input"] if isinstance(data["tool_input"], dict) else {}
+        occasion = read_tool_call(data["tool_name"], arguments, str(line["cwd"]))
+        return find_relevant(rules, occasion, seen, AT_ONCE)
+    relevant = find_relevant(rules, read_prompt(data["prompt"]), seen, AT_ONCE)
+    if len(relevant) < AT_ONCE and os.path.exists(data_dir.worker):
+        from .wake import ask_worker
 
-
-def _recalled(place: Place, line: Mapping[str, Any], glance: Glance) -> list[Rule]:
-    """The rules that the worker finds by meaning; none when it does not answer in time."""
-    from . import wake
-
-    request = {
-        "op": "recall",
-        "project": line["project"],
-        "session": line["session"],
-        "text": line["data"]["prompt"][:_ASKED],
-        "limit": 4 * AT_ONCE,
-    }
-    told = (wake.ask(place, request, _ASK_SECONDS) or {}).get("rules")
-    return glance.named([str(one[0]) for one in told if isinstance(one, list) and one]) if told else []
-
-
-def _event(call: Call, line: Mapping[str, Any], telling: Telling) -> dict[str, Any]:
-    data = line["data"]
-    asked = data.get("prompt") or data.get("tool_input") or data.get("source") or ""
-    text = asked if isinstance(asked, str) else json.dumps(asked, ensure_ascii=False)
-    about = {"prompt_id": data["prompt_id"]} if "prompt_id" in data else {}
-    shown_rules = [rule.id for rule in telling.rules]
-    return {
-        **line,
-        "id": os.urandom(16).hex(),
-        "event": "Shown",
-        "data": {"rules": shown_rules, "where": call.name, "text": cut(text, _TEXT, 0), **about},
-    }
+        # The worker finds rules by meaning; none when it does not answer in time.
+        request = {
+            "op": "recall",
+            "project": line["project"],
+            "session": line["session"],
+            "text": data["prompt"][:_ASKED],
+            "limit": 4 * AT_ONCE,
+        }
+        recalled = (ask_worker(data_dir, request, _ASK_SECONDS) or {}).get("rules") or []
+        seen |= {rule.id for rule in relevant}
+        ids = [str(one[0]) for one in recalled if isinstance(one, list) and one]
+        relevant += [rule for rule in rules.get(ids) if rule.id not in seen]
+    return relevant

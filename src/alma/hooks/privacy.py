@@ -1,4 +1,9 @@
-"""What is nobody's business never reaches the disk: private passages, ignored paths, paused projects."""
+"""What is nobody's business never reaches the disk: secrets, private passages, ignored paths, paused projects.
+
+Long texts are shortened in an order that never leaves half a secret behind. The part that is kept is redacted together
+with a good piece of what is not, and only then cut to its length: a secret that lies across the cut is seen whole.
+Tens of megabytes are cut before anything else looks at them.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,16 @@ import os
 import re
 import sys
 
-from . import log
-from .place import Place
-from .project import MOST_CHARS, Project, own_file, writable
+from .paths import log_problem
+from .project import MOST_CHARS, clean_path, read_own_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
+
+    from .paths import DataDir
+    from .project import Project
 
 # Each letter is spelled in both cases, so that the search can jump from one `<` to the next. Compiled where needed.
 _TAG = r"<\s{0,3}(/?)\s{0,3}[pP][rR][iI][vV][aA][tT][eE](?:\s[^<>]{0,200})?>"
@@ -22,8 +29,8 @@ _MOST = 256 * 1024
 _MOST_PATTERNS = 1000
 
 
-def public(text: str) -> str:
-    """The text without its `<private>…</private>` passages; one that is not closed goes on to the end."""
+def remove_private(text: str) -> str:
+    """Return the text without its `<private>…</private>` passages; one that is not closed goes on to the end."""
     if "<" not in text:
         return text
     kept: list[str] = []
@@ -38,80 +45,174 @@ def public(text: str) -> str:
     return "".join(kept)
 
 
-def mentions_private(raw: bytes) -> bool:
-    """Whether it is worth looking for private passages: of tens of megabytes, this is told much faster."""
-    return b"private" in raw.lower()
+# -- secrets
+
+CUT = " … "
+_MARGIN = 4096
+"""So much of what is left out is looked at: more than the longest keys and tokens take."""
+_BREAKS = " \t\r\n\"'`,;<>(){}[]|"
+_MARK = "[REDACTED:"
+_DEEPEST = 8
+_ITEMS = 200
+_NAME = 100
+
+
+def redact_text(text: str) -> str:
+    if not text:
+        return text
+    from ..engine.redact import redact
+
+    return redact(text).text
+
+
+def redact_and_cut(text: str, head: int, tail: int, *, may_be_private: bool = True) -> str:
+    """Return what may be written of a text: at most about `head` characters of its start and `tail` of its end."""
+    if may_be_private:
+        text = remove_private(text)
+    if len(text) <= head + tail:
+        return redact_text(text)
+    # Without the token that the cut goes through, and without a key block that is not closed.
+    start = text[: head + _MARGIN]
+    opened = start.rfind("-----BEGIN ")
+    if opened >= 0 and "-----END " not in start[opened:]:
+        start = start[:opened]
+    start = start[: max(start.rfind(sign) for sign in _BREAKS) + 1]
+    front = _cut_start(redact_text(start), head)
+    if not tail:
+        return front + CUT
+    rest = text[-(tail + _MARGIN) :]
+    closed, opened = rest.find("-----END "), rest.find("-----BEGIN ")
+    if closed >= 0 and (opened < 0 or closed < opened):
+        rest = rest[closed + len("-----END ") :]
+    breaks = [place for sign in _BREAKS if (place := rest.find(sign)) >= 0]
+    rest = rest[min(breaks) :] if breaks else ""
+    return front + CUT + _cut_end(redact_text(rest), tail)
+
+
+def _cut_start(text: str, most: int) -> str:
+    """A redaction's own mark is not cut in two either: what is left of one would read like a secret's name."""
+    if len(text) <= most:
+        return text
+    mark = text.rfind(_MARK, 0, most + len(_MARK) - 1)
+    end = text.find("]", mark) if mark >= 0 else -1
+    return text[:mark] if end >= most else text[:most]
+
+
+def _cut_end(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    start = len(text) - most
+    mark = text.rfind(_MARK, 0, start + len(_MARK) - 1)
+    end = text.find("]", mark) if mark >= 0 else -1
+    return text[end + 1 :] if end >= start else text[start:]
+
+
+def cut_redacted(text: str, head: int, tail: int) -> str:
+    """Return the start and the end of a text that has no secrets left."""
+    return text if len(text) <= head + tail else _cut_start(text, head) + CUT + _cut_end(text, tail)
+
+
+class Trimmer:
+    """Shortens and redacts JSON values. `room` is what all strings together may still take."""
+
+    __slots__ = ("_may_be_private", "room")
+
+    def __init__(self, room: int, *, may_be_private: bool = True) -> None:
+        self.room = room
+        self._may_be_private = may_be_private
+
+    def trim(self, value: Any, name: str = "", depth: int = 0) -> Any:
+        if isinstance(value, str):
+            return self._trim_text(value, name)
+        if isinstance(value, int | float | None):
+            return value
+        if depth >= _DEEPEST:
+            return CUT
+        if isinstance(value, list):
+            return [self.trim(item, name, depth + 1) for item in value[:_ITEMS]]
+        out: dict[str, Any] = {}
+        for key, item in value.items():
+            if len(out) >= _ITEMS or self.room <= 0:
+                break
+            key = redact_and_cut(key, _NAME, 0, may_be_private=self._may_be_private)
+            self.room -= len(key)
+            out[key] = self.trim(item, key, depth + 1)
+        return out
+
+    def _trim_text(self, text: str, name: str) -> str:
+        if self.room <= 0:
+            return CUT
+        head, tail = min(3000, self.room), min(1000, max(0, self.room - 3000))
+        # `{"password": "hunter2"}` gives itself away only by both together.
+        start = f"{name}=" if name else ""
+        trimmed = redact_and_cut(start + text, head + len(start), tail, may_be_private=self._may_be_private)
+        if not trimmed.startswith(start):
+            trimmed = start + redact_and_cut(text, head, tail, may_be_private=self._may_be_private)
+        self.room -= len(trimmed) - len(start)
+        return trimmed.removeprefix(start)
 
 
 # -- pausing
 
 
-def is_paused(place: Place, key: str, event: str = "") -> bool:
-    """Whether this project is, or all are. A file that cannot be read may have meant this one."""
+def is_paused(data_dir: DataDir, key: str, event: str = "") -> bool:
+    """Return whether this project is paused, or all are. A file that cannot be read may have meant this one."""
     try:
-        with open(place.paused, "rb") as file:
-            told = json.loads(file.read(_MOST))
-        return told.get("everywhere") is True or key in told.get("projects", ())
+        with open(data_dir.paused, "rb") as file:
+            paused = json.loads(file.read(_MOST))
+        return paused.get("everywhere") is True or key in paused.get("projects", ())
     except FileNotFoundError:
         return False
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        log.note(place, event, f"paused.json cannot be read ({type(error).__name__}): nothing is kept until it can be")
+        problem = f"paused.json cannot be read ({type(error).__name__}): nothing is kept until it can be"
+        log_problem(data_dir, event, problem)
         return True
 
 
 # -- ignored paths
 
 
-class Ignored:
+class IgnoreRules:
     """The patterns of all `.claude-smart/ignore` files from the working folder up to the project's root."""
 
     __slots__ = ("_cwd", "_files")
 
-    def __init__(self, cwd: str, files: list[tuple[str, list[Pattern]]]) -> None:
-        self._cwd = cwd
-        self._files = files
+    def __init__(self, project: Project, cwd: str) -> None:
+        self._cwd = os.path.normcase(os.path.realpath(cwd))
+        self._files: list[tuple[str, list[Pattern]]] = []
+        for folder in project.folders:
+            text = read_own_file(folder, "ignore")
+            lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+            if len(lines) > _MOST_PATTERNS or len(text) >= MOST_CHARS:
+                # Nobody wrote so many by hand. To look at them all would hold up every call, and to leave some out
+                # would write down what was to be ignored.
+                lines = ["*"]
+            if lines:
+                self._files.append((folder, [Pattern(line) for line in lines]))
 
     @property
-    def everything(self) -> bool:
-        return any(pattern.everything for _, patterns in self._files for pattern in patterns)
+    def covers_everything(self) -> bool:
+        return any(pattern.covers_everything for _, patterns in self._files for pattern in patterns)
 
     def touches(self, tool_input: Any) -> bool:
-        """Whether a tool's input names an ignored path."""
-        return bool(self._files) and any(self.matches(path) for path in paths(tool_input))
+        """Return whether a tool's input names an ignored path."""
+        return bool(self._files) and any(self.matches(path) for path in find_paths(tool_input))
 
     def matches(self, path: str) -> bool:
-        path = writable(os.path.expanduser(path) if path.startswith("~/") else path)
+        """Return whether a path is ignored. As in git, the last pattern that matches decides."""
+        path = clean_path(os.path.expanduser(path) if path.startswith("~/") else path)
         named = os.path.normcase(os.path.normpath(os.path.join(self._cwd, path)))
-        # A link may lead into what is ignored, and the way to the project may lead over one.
-        meant = {named, os.path.normcase(os.path.realpath(named))}
-        return any(_decided(patterns, folder, full) for folder, patterns in self._files for full in meant)
-
-
-def ignored(project: Project, cwd: str) -> Ignored:
-    files = []
-    for folder in project.folders:
-        text = own_file(folder, "ignore")
-        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-        if len(lines) > _MOST_PATTERNS or len(text) >= MOST_CHARS:
-            # Nobody wrote so many by hand. To look at them all would hold up every call, and to leave some out would
-            # write down what was to be ignored.
-            lines = ["*"]
-        if lines:
-            files.append((folder, [Pattern(line) for line in lines]))
-    return Ignored(os.path.normcase(os.path.realpath(cwd)), files)
-
-
-def _decided(patterns: list[Pattern], folder: str, path: str) -> bool:
-    """As in git the last pattern that matches decides, and what is in an ignored folder is ignored."""
-    below = os.path.relpath(path, folder).replace(os.sep, "/")
-    if below == ".." or below.startswith("../"):
+        for folder, patterns in self._files:
+            # A link may lead into what is ignored, and the way to the project may lead over one.
+            for full in {named, os.path.normcase(os.path.realpath(named))}:
+                below = os.path.relpath(full, folder).replace(os.sep, "/")
+                if below == ".." or below.startswith("../"):
+                    continue
+                names = below.split("/")
+                verdicts = [not pattern.is_negated for pattern in patterns if pattern.fits(names)]
+                if verdicts and verdicts[-1]:
+                    return True
         return False
-    names = below.split("/")
-    verdict = False
-    for pattern in patterns:
-        if pattern.fits(names):
-            verdict = not pattern.negated
-    return verdict
 
 
 class Pattern:
@@ -121,53 +222,51 @@ class Pattern:
     that of the path.
     """
 
-    __slots__ = ("_parts", "everything", "negated")
+    __slots__ = ("_parts", "covers_everything", "is_negated")
 
     def __init__(self, line: str) -> None:
         text = line.strip()
-        self.everything = text == "*"
-        self.negated = text.startswith("!")
-        text = text[1:] if self.negated or text.startswith(("\\#", "\\!")) else text
+        self.covers_everything = text == "*"
+        self.is_negated = text.startswith("!")
+        text = text[1:] if self.is_negated or text.startswith(("\\#", "\\!")) else text
         text = text.rstrip("/")
         parts = text.lstrip("/").split("/")
         parts = parts if "/" in text else ["**", *parts]
         self._parts = [part for i, part in enumerate(parts) if part != "**" or parts[i - 1 : i] != ["**"]]
 
     def fits(self, names: list[str]) -> bool:
-        """Whether it means this path or a folder that holds it.
+        """Return whether it means this path or a folder that holds it.
 
         As in git `**` stands for any number of folders, and at the end for at least one name.
         """
-        open_at = {0}
-        for place, part in enumerate(self._parts):
-            open_at = self._further(names, part, open_at, last=place == len(self._parts) - 1)
-            if not open_at:
+        # How many names of the path may be used up by the parts so far.
+        used = {0}
+        for number, part in enumerate(self._parts, start=1):
+            if part == "**":
+                used = set(range(min(used) + (number == len(self._parts)), len(names) + 1))
+            else:
+                match = _compile(part).match
+                used = {at + 1 for at in used if at < len(names) and match(names[at])}
+            if not used:
                 return False
         return True
 
-    def _further(self, names: list[str], part: str, open_at: set[int], *, last: bool) -> set[int]:
-        """How much of the path may be used up after this part, from what may be used up before it."""
-        if part == "**":
-            return set(range(min(open_at) + last, len(names) + 1))
-        one = _compiled(part).match
-        return {at + 1 for at in open_at if at < len(names) and one(names[at])}
+
+_compiled: dict[str, re.Pattern[str]] = {}
 
 
-_known: dict[str, re.Pattern[str]] = {}
-
-
-def _compiled(part: str) -> re.Pattern[str]:
-    if part not in _known:
-        how = re.S | re.I if sys.platform in ("win32", "darwin") else re.S
+def _compile(part: str) -> re.Pattern[str]:
+    if part not in _compiled:
+        flags = re.S | re.I if sys.platform in ("win32", "darwin") else re.S
         try:
-            _known[part] = re.compile(_translated(part) + "\\Z", how)
+            _compiled[part] = re.compile(_translate(part) + "\\Z", flags)
         except re.error:
             # Such as `[z-a]`: then it means itself.
-            _known[part] = re.compile(re.escape(part) + "\\Z", how)
-    return _known[part]
+            _compiled[part] = re.compile(re.escape(part) + "\\Z", flags)
+    return _compiled[part]
 
 
-def _translated(part: str) -> str:
+def _translate(part: str) -> str:
     """What stands between two stars is looked for once, where it first fits: no other place would fit better."""
     pieces, i = [""], 0
     while i < len(part):
@@ -181,24 +280,20 @@ def _translated(part: str) -> str:
             pieces[-1] += "." if part[i] == "?" else re.escape(part[i])
         i += 1
     first, *rest = pieces
-    if not rest:
-        return first
-    return first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + f".*{rest[-1]}"
+    return first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + "".join(f".*{piece}" for piece in rest[-1:])
 
 
 _WORD = r"[^\s\"'`|&;<>()$={},@]+"
 _NAMES = ("path", "file", "dir", "folder", "uri", "notebook")
 _COMMANDS = frozenset(("command", "commands", "cmd", "script", "code", "args", "arguments", "pattern", "glob"))
-_DEEPEST = 5
-_ITEMS = 1000
 
 
-def paths(value: Any, name: str = "", depth: int = 0) -> Iterator[str]:
-    """What in a tool's input may be a path: fields that say so, and the words of a command."""
-    if isinstance(value, dict | list) and depth < _DEEPEST:
-        named = value.items() if isinstance(value, dict) else ((name, item) for item in value[:_ITEMS])
+def find_paths(value: Any, name: str = "", depth: int = 0) -> Iterator[str]:
+    """Yield what in a tool's input may be a path: fields that say so, and the words of a command."""
+    if isinstance(value, dict | list) and depth < 5:
+        named = value.items() if isinstance(value, dict) else ((name, item) for item in value[:1000])
         for key, item in named:
-            yield from paths(item, str(key).lower(), depth + 1)
+            yield from find_paths(item, str(key).lower(), depth + 1)
     elif isinstance(value, str) and any(part in name for part in _NAMES):
         yield value.removeprefix("file://")[:4096]
     elif isinstance(value, str) and name in _COMMANDS:

@@ -1,20 +1,42 @@
 """Which project a folder belongs to, read from files and never by running git.
 
-Worktrees and clones of one repository share a project; two repositories of the same name do not.
+Worktrees and clones of one repository share a project; two repositories of the same name do not. Rules follow a
+repository when it is moved or gets a remote. For that each working copy has an id of its own in `.git/claude-smart-id`,
+which git never tracks, and an entry `projects/ID.json` in the home: the project's key, the remote and the folder it was
+last seen with. While these agree, the entry is all a hook reads. Otherwise, in this order: a copy that is known by its
+id keeps its project, a copy with the remote of a known one shares that project, and a copy without either that begins
+with the same commit as one that is gone takes its place. Copies that might be the same are kept apart until a person
+says so (`claude-smart project`).
+
+A name out of `.claude-smart/project` comes with a repository, which could name any project. So it is remembered, too,
+as `projects/name-ID.json`: the first working copy of a name has it, and others only if they have its remote.
 """
 
 from __future__ import annotations
 
+import json
 import os
 
-from .place import digest
+from .paths import digest, read_object, write_private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from .paths import DataDir
 
 FOLDER = ".claude-smart"
-_LONGEST = 200
-_HEAD = 150
-_READ = 256 * 1024
-MOST_CHARS = _READ
+MOST_CHARS = 256 * 1024
+ID_FILE = "claude-smart-id"
+_LONGEST_KEY = 200
+_KEY_HEAD = 150
 _USUAL_PORTS = {"22", "443", "80"}
+_ID_CHARS = 32
+_HEX = frozenset("0123456789abcdef")
+_FIELDS = ("key", "path", "remote", "root", "asked")
+_MOVED = "moved.json"
+_NAMED = "name-"
 
 
 class Project:
@@ -23,8 +45,8 @@ class Project:
     __slots__ = ("folders", "git", "is_named", "key", "remote", "start")
 
     def __init__(self, key: str, folders: list[str], git: str = "", remote: str = "", start: str = "") -> None:
-        self.key = key
-        """As the folder alone says it; `identity` remembers which project it belongs to."""
+        self.key = _shorten_key(key)
+        """As the folder alone says it; a WorkingCopy knows which project it belongs to."""
         self.folders = folders
         self.git = git
         """The git directory that all worktrees share; empty without one."""
@@ -34,71 +56,71 @@ class Project:
         self.is_named = False
         """Whether the key is a name out of a file that anybody may have put there."""
 
-    @property
-    def root(self) -> str:
-        return self.folders[-1]
+
+def identify_project(cwd: str, opened: str = "") -> str:
+    """Return the key of a folder's project, as the folder alone says it."""
+    return locate_project(cwd, opened).key
 
 
-def identify(cwd: str, opened: str = "") -> str:
-    return locate(cwd, opened).key
-
-
-def locate(cwd: str, opened: str = "") -> Project:
-    """`opened` is the folder the host was started in: without git, the project of the folders below it."""
-    here = os.path.normcase(os.path.realpath(cwd))
-    above = _above(here)
-    git = next((folder for folder in above if os.path.lexists(os.path.join(folder, ".git"))), "")
-    folders = above[: above.index(git) + 1] if git else above
-    naming, name = next(((folder, name) for folder in above if (name := _override(folder))), ("", ""))
+def locate_project(cwd: str, opened: str = "") -> Project:
+    """Return the project of a folder. `opened` is where the host was started: without git, the project below it."""
+    here = _real_path(cwd)
+    above = _list_above(here)
+    top = next((folder for folder in above if os.path.lexists(os.path.join(folder, ".git"))), "")
+    folders = above[: above.index(top) + 1] if top else above
+    naming, name = next(((folder, name) for folder in above if (name := _read_name(folder))), ("", ""))
     if name:
-        found = _of_git(git, folders) if naming in folders and git else Project("", folders, start=naming)
-        found.key, found.is_named = _short(f"name:{name}"), True
-        return found
-    if git:
-        return _of_git(git, folders)
-    start = os.path.normcase(os.path.realpath(opened)) if opened else here
+        is_inside = bool(top) and naming in folders
+        project = _locate_git(top, folders) if is_inside else Project("", folders, start=naming)
+        project.key, project.is_named = _shorten_key(f"name:{name}"), True
+        return project
+    if top:
+        return _locate_git(top, folders)
+    start = _real_path(opened) if opened else here
     start = start if start in above else here
-    return Project(_short(f"path:{start}"), folders, start=start)
+    return Project(f"path:{start}", folders, start=start)
 
 
-def writable(path: str) -> str:
-    """A path without what no file system takes."""
+def clean_path(path: str) -> str:
+    """Return a path without what no file system takes."""
     return path.replace("\0", "").encode("utf-8", "replace").decode()
 
 
-def _above(path: str) -> list[str]:
-    """The folder and all that hold it, nearest first."""
+def _list_above(path: str) -> list[str]:
+    """Return the folder and all that hold it, nearest first."""
     folders = [path]
     while (parent := os.path.dirname(folders[-1])) != folders[-1]:
         folders.append(parent)
     return folders
 
 
-def _short(key: str) -> str:
+def _shorten_key(key: str) -> str:
     """A folder's name or an address may hold a secret: then what is left of it, and a digest that tells it apart."""
-    from .trim import redacted
+    from .privacy import redact_text
 
-    safe = redacted(key)
-    if safe == key and len(key) <= _LONGEST:
-        return key
-    return f"{safe[:_HEAD]}#{digest(key)}"
+    safe = redact_text(key)
+    return key if safe == key and len(key) <= _LONGEST_KEY else f"{safe[:_KEY_HEAD]}#{digest(key)}"
 
 
-def _read(path: str) -> str:
+def _real_path(path: str) -> str:
+    return os.path.normcase(os.path.realpath(path))
+
+
+def _read_text(path: str) -> str:
     try:
         with open(path, "rb") as file:
-            return file.read(_READ).decode("utf-8", "replace")
+            return file.read(MOST_CHARS).decode("utf-8", "replace")
     except OSError:
         return ""
 
 
-def _first_line(path: str) -> str:
-    lines = (line.strip() for line in _read(path).replace("\0", "").splitlines())
+def _first_line(text: str) -> str:
+    lines = (line.strip() for line in text.replace("\0", "").splitlines())
     return next((line for line in lines if line), "")
 
 
-def own_file(folder: str, name: str) -> str:
-    """The text of a file of ours in a folder of a project; empty when there is none.
+def read_own_file(folder: str, name: str) -> str:
+    """Return the text of a file of ours in a folder of a project; empty when there is none.
 
     It comes with a repository, which is not to be trusted: a link could lead to a file of the person's that is nobody's
     business, and what is no plain file could hold us up.
@@ -111,148 +133,335 @@ def own_file(folder: str, name: str) -> str:
             return ""
     except (OSError, ValueError):
         return ""
-    return _read(path)
+    return _read_text(path)
 
 
-def _override(folder: str) -> str:
-    """The name that a project gives itself. Names are a space of their own: none is the key of another project."""
-    lines = (" ".join(line.split()) for line in own_file(folder, "project").replace("\0", "").splitlines())
-    name = next((line for line in lines if line), "")
+def _read_name(folder: str) -> str:
+    """Return the name that a project gives itself. Names are a space of their own: none is the key of another."""
+    name = " ".join(_first_line(read_own_file(folder, "project")).split())
     return "".join(sign for sign in name if sign.isprintable())
 
 
 # -- git
 
 
-def _of_git(folder: str, folders: list[str]) -> Project:
-    common = _common(os.path.join(folder, ".git"))
+def _locate_git(folder: str, folders: list[str]) -> Project:
+    git = os.path.join(folder, ".git")
+    common = _find_git_directory(git)
     if not common:
-        return Project(_short(f"path:{folder}"), folders, start=folder)
-    url = remote(_read(os.path.join(common, "config")))
-    named = normalised(url, common) if url else ""
-    if named:
-        key = _short(f"git:{named}")
-        return Project(key, folders, common, key.removeprefix("git:"))
-    main = os.path.dirname(common) if os.path.basename(common) == ".git" else common
-    return Project(_short(f"path:{main}"), folders, common)
+        # It leads nowhere, or to a repository of others.
+        return Project(f"path:{folder}", folders, start=folder)
+    if _is_worktree(common, git):
+        common = os.path.dirname(os.path.dirname(common))
+    url = find_remote(_read_text(os.path.join(common, "config")))
+    remote = normalise_remote(url, common) if url else ""
+    if remote:
+        project = Project(f"git:{remote}", folders, common)
+        project.remote = project.key.removeprefix("git:")
+        return project
+    return Project(f"path:{os.path.dirname(common) if os.path.basename(common) == '.git' else common}", folders, common)
 
 
-def _common(git: str) -> str:
-    """The git directory that all worktrees share; empty when `.git` leads nowhere, or to a repository of others."""
-    found = _git_directory(git)
-    if not found or not _is_worktree(found, git):
-        return found
-    return os.path.dirname(os.path.dirname(found))
-
-
-def _git_directory(git: str) -> str:
-    """The git directory that `.git` is or leads to. Anybody can write such a file, so the directory must know of it."""
+def _find_git_directory(git: str) -> str:
+    """Return the directory that `.git` is or leads to. Anybody can write such a file, so the directory must know it."""
     if os.path.islink(git):
         return ""
     if os.path.isdir(git):
-        return _real(git)
-    told = _first_line(git)
-    if not told.startswith("gitdir:"):
+        return _real_path(git)
+    line = _first_line(_read_text(git))
+    if not line.startswith("gitdir:"):
         return ""
-    found = _real(os.path.join(os.path.dirname(git), told.removeprefix("gitdir:").strip()))
+    found = _real_path(os.path.join(os.path.dirname(git), line.removeprefix("gitdir:").strip()))
     return found if os.path.isdir(found) and (_is_worktree(found, git) or _is_submodule(found, git)) else ""
 
 
 def _is_worktree(found: str, git: str) -> bool:
-    """Whether a directory is an entry `worktrees/NAME` of a repository, made for the folder of this `.git`."""
-    back, shared = _first_line(os.path.join(found, "gitdir")), _first_line(os.path.join(found, "commondir"))
+    """Return whether a directory is an entry `worktrees/NAME` of a repository, made for the folder of this `.git`."""
+    back, shared = (_first_line(_read_text(os.path.join(found, name))) for name in ("gitdir", "commondir"))
     common, kept = os.path.split(os.path.dirname(found))
     if kept != "worktrees" or not back or not shared:
         return False
-    return _real(os.path.join(found, back)) == _real(git) and _real(os.path.join(found, shared)) == common
+    return (
+        _real_path(os.path.join(found, back)) == _real_path(git) and _real_path(os.path.join(found, shared)) == common
+    )
 
 
 def _is_submodule(found: str, git: str) -> bool:
-    """Whether a directory lies in the modules of a repository whose folder holds this one."""
-    for folder in _above(os.path.dirname(git))[1:]:
+    """Return whether a directory lies in the modules of a repository whose folder holds this one."""
+    for folder in _list_above(os.path.dirname(git))[1:]:
         outer = os.path.join(folder, ".git")
         if os.path.lexists(outer):
-            modules = os.path.join(_git_directory(outer), "modules", "")
+            modules = os.path.join(_find_git_directory(outer), "modules", "")
             if os.path.isabs(modules) and found.startswith(modules):
                 return True
     return False
 
 
-def _real(path: str) -> str:
-    return os.path.normcase(os.path.realpath(path))
-
-
-def remote(config: str) -> str:
-    """The address of origin, else upstream, else of the first remote by name."""
-    found: dict[str, str] = {}
+def find_remote(config: str) -> str:
+    """Return the address of origin, else upstream, else of the first remote by name, out of a git config."""
+    urls: dict[str, str] = {}
     section = ""
-    for line in config.replace("\\\n", "").splitlines():
-        stripped = line.strip()
-        if stripped.startswith("["):
-            section = _remote_name(stripped)
-        elif section and section not in found:
-            name, _, value = stripped.partition("=")
-            if name.strip().lower() == "url" and _plain(value):
-                found[section] = _plain(value)
-    chosen = next((name for name in ("origin", "upstream", *sorted(found)) if name in found), "")
-    return found.get(chosen, "")
+    for line in map(str.strip, config.replace("\\\n", "").splitlines()):
+        if line.startswith("["):
+            # `[remote "origin"]`
+            kind, _, rest = line[1:].partition('"')
+            section = rest.rpartition('"')[0] if kind.strip().lower() == "remote" else ""
+            continue
+        name, _, value = line.partition("=")
+        # Without quotes and without a comment, as git reads a value.
+        value = value.strip()
+        if value.startswith('"'):
+            value = value[1:].partition('"')[0]
+        else:
+            for sign in (" #", " ;", "\t#", "\t;"):
+                value = value.partition(sign)[0]
+        if section and value.strip() and name.strip().lower() == "url":
+            urls.setdefault(section, value.strip())
+    return next((urls[name] for name in ("origin", "upstream", *sorted(urls)) if name in urls), "")
 
 
-def _remote_name(header: str) -> str:
-    """`[remote "origin"]` → origin; anything else → nothing."""
-    kind, _, rest = header[1:].partition('"')
-    return rest.rpartition('"')[0] if kind.strip().lower() == "remote" else ""
-
-
-def _plain(value: str) -> str:
-    """Without quotes and without a comment, as git reads a value."""
-    value = value.strip()
-    if value.startswith('"'):
-        return value[1:].partition('"')[0].strip()
-    for sign in (" #", " ;", "\t#", "\t;"):
-        value = value.partition(sign)[0]
-    return value.strip()
-
-
-def normalised(url: str, folder: str = "") -> str:
-    """The same for all ways to write one address: `github.com/acme/app`. Never with a user or a password."""
+def normalise_remote(url: str, folder: str = "") -> str:
+    """Return one text for all ways to write an address: `github.com/acme/app`. Never with a user or a password."""
     url = url.replace("\\", "/") if os.name == "nt" else url
     scheme, sign, rest = url.partition("://")
-    if not sign:
-        return _scp_or_path(url, folder)
-    if scheme.lower() == "file":
-        return _local("/" + rest.partition("/")[2], folder)
-    for sign in "?#":
-        # What may stand there names no repository, but perhaps a token.
-        rest = rest.partition(sign)[0]
-    authority, _, path = rest.partition("/")
-    return _joined(_host(authority.rpartition("@")[2]), path)
-
-
-def _scp_or_path(url: str, folder: str) -> str:
-    host, colon, path = url.partition(":")
-    is_drive = len(host) == 1 and host.isalpha()
-    if not colon or "/" in host or is_drive:
-        return _local(url, folder)
-    return _joined(host.rpartition("@")[2].lower(), path)
-
-
-def _host(authority: str) -> str:
-    host, colon, port = authority.rpartition(":")
-    if colon and port.isdigit():
-        return host.lower() if port in _USUAL_PORTS else f"{host.lower()}:{port}"
-    return authority.rstrip(":").lower()
-
-
-def _joined(host: str, path: str) -> str:
+    if sign and scheme.lower() == "file":
+        return _normalise_path("/" + rest.partition("/")[2], folder)
+    if sign:
+        for sign in "?#":
+            # What may stand there names no repository, but perhaps a token.
+            rest = rest.partition(sign)[0]
+        authority, _, path = rest.partition("/")
+        authority = authority.rpartition("@")[2].lower()
+        host, colon, port = authority.rpartition(":")
+        if not colon or not port.isdigit():
+            host = authority.rstrip(":")
+        elif port not in _USUAL_PORTS:
+            host = authority
+    else:
+        # host:path, unless it is a path itself or begins with a drive.
+        host, colon, path = url.partition(":")
+        if not colon or "/" in host or (len(host) == 1 and host.isalpha()):
+            return _normalise_path(url, folder)
+        host = host.rpartition("@")[2].lower()
     parts = [part for part in path.split("/") if part]
-    if not host or not parts:
-        return ""
-    return "/".join([host, *parts]).removesuffix(".git")
+    return "/".join([host, *parts]).removesuffix(".git") if host and parts else ""
 
 
-def _local(path: str, folder: str) -> str:
-    """A repository on this machine; git takes a relative path from the main worktree."""
+def _normalise_path(path: str, folder: str) -> str:
+    """Return the path of a repository on this machine; git takes a relative one from the main worktree."""
     base = os.path.dirname(folder) if os.path.basename(folder) == ".git" else folder
-    found = os.path.normcase(os.path.realpath(os.path.join(base, path)))
-    return found.removesuffix(".git").rstrip("/\\")
+    return _real_path(os.path.join(base, path)).removesuffix(".git").rstrip("/\\")
+
+
+# -- working copies, as they are remembered
+
+
+class WorkingCopy:
+    """A working copy as it is remembered."""
+
+    __slots__ = ("asked", "id", "is_stored", "key", "path", "remote", "root")
+
+    def __init__(self, id: str, key: str, path: str, remote: str = "", root: str = "", asked: str = "") -> None:
+        self.id = id
+        self.key = key
+        """The project it belongs to."""
+        self.path = path
+        """The git directory that its worktrees share; without git, the folder."""
+        self.remote = remote
+        self.root = root
+        """Its first commit, where that is known."""
+        self.asked = asked
+        """The project that it might belong to as well: a person has to say."""
+        self.is_stored = False
+
+    @property
+    def is_named(self) -> bool:
+        return self.id.startswith(_NAMED)
+
+
+def find_project(data_dir: DataDir, project: Project, *, remember: bool = True) -> str:
+    """Return the key of the project that a located folder belongs to; `remember` writes down what is new."""
+    return find_copy(data_dir, project, remember=remember).key
+
+
+def find_copy(data_dir: DataDir, project: Project, *, remember: bool = True) -> WorkingCopy:
+    """Return the working copy that a located folder is in, as it is remembered."""
+    path = project.git or project.start
+    if not path:
+        return WorkingCopy("", project.key, project.folders[-1])
+    id = read_id(path) if project.git else ""
+    if project.is_named:
+        id = _NAMED + digest(project.key, path)
+    # Without git, or where nothing can be written into its folder, a copy is known by its path.
+    stored = read_copy(data_dir, id or digest("path", path))
+    if stored is not None and (stored.path, stored.remote) == (path, project.remote):
+        return stored
+    copy = WorkingCopy(id, project.key, path, project.remote, read_root(project.git))
+    copy = (_settle_named if project.is_named else _settle)(data_dir, copy, stored)
+    if remember:
+        remember_copy(data_dir, project, copy)
+    return copy
+
+
+def remember_copy(data_dir: DataDir, project: Project, copy: WorkingCopy) -> None:
+    """Write down a working copy that is new or has changed."""
+    if not copy.is_stored and (project.git or project.start):
+        copy.id = copy.id or (write_id(copy.path) if project.git else digest("path", copy.path))
+        write_copy(data_dir, copy)
+        copy.is_stored = True
+
+
+def _settle_named(data_dir: DataDir, copy: WorkingCopy, stored: WorkingCopy | None) -> WorkingCopy:
+    """Decide about a copy with a name: it has the name if it is the first, or another clone, or that copy, moved."""
+    others = [one for one in read_copies(data_dir) if one.key == copy.key and one.path != copy.path]
+    if stored is not None:
+        copy.key, copy.asked = stored.key, stored.asked
+    elif others and not any(
+        (copy.remote and copy.remote == one.remote)
+        or ((copy.remote, copy.root) == (one.remote, one.root) and not os.path.exists(one.path))
+        for one in others
+    ):
+        copy.key, copy.asked = _make_key(copy), copy.key
+    return copy
+
+
+def _make_key(copy: WorkingCopy) -> str:
+    """Return a key of its own for a copy whose key another project has."""
+    return f"{copy.key}#{digest(copy.path)[:8]}"
+
+
+def _settle(data_dir: DataDir, copy: WorkingCopy, stored: WorkingCopy | None) -> WorkingCopy:
+    """Decide about a working copy that is new, was moved or copied, or has another remote than before."""
+    others = [one for one in read_copies(data_dir) if one.path != copy.path and not one.is_named]
+    if stored is None:
+        return _join(data_dir, copy, others)
+    if stored.path != copy.path and read_id(stored.path) == copy.id:
+        # The folder was copied with its id: two copies now, of one project only if they have one remote.
+        copy.id = ""
+        return _join(data_dir, copy, others)
+    has_new_remote = stored.remote and copy.remote not in ("", stored.remote)
+    if has_new_remote and any(one.key == stored.key and os.path.exists(one.path) for one in others):
+        # It shared a project by its remote, and has another remote now: a fork, or one of two that were renamed.
+        _join(data_dir, copy, [one for one in others if one.key != stored.key])
+        copy.key = _make_key(copy) if copy.key == stored.key else copy.key
+        copy.asked = stored.key
+        return copy
+    copy.key, copy.root, copy.asked = stored.key, stored.root or copy.root, stored.asked
+    elsewhere = (one.key for one in others if one.remote and one.remote == copy.remote and one.key != copy.key)
+    copy.asked = copy.asked or next(elsewhere, "")
+    return copy
+
+
+def _join(data_dir: DataDir, copy: WorkingCopy, others: list[WorkingCopy]) -> WorkingCopy:
+    """Give a new working copy its project: that of a copy with the same remote, or of one whose place it takes."""
+    same = next((one for one in others if one.remote and one.remote == copy.remote), None)
+    # A folder that became a repository, or a copy that lost its id.
+    before = [read_copy(data_dir, digest("path", os.path.dirname(copy.path)))]
+    before += [one for one in read_copies(data_dir) if one.path == copy.path and not one.is_named]
+    here = next((one for one in before if one is not None and _may_be_same(one, copy)), None)
+    rooted = [one for one in others if copy.root and one.root == copy.root]
+    moved = [one for one in rooted if not os.path.exists(one.path) and _may_be_same(one, copy)]
+    if known := same or here or (moved[0] if len(moved) == 1 else None):
+        copy.key, copy.asked = known.key, known.asked
+        return copy
+    if any(one.key == copy.key for one in others):
+        copy.key = _make_key(copy)
+    copy.asked = rooted[0].key if rooted else ""
+    return copy
+
+
+def _may_be_same(one: WorkingCopy, other: WorkingCopy) -> bool:
+    """Return whether nothing tells two entries apart: neither their remotes nor their first commits differ."""
+    return all(not a or not b or a == b for a, b in ((one.remote, other.remote), (one.root, other.root)))
+
+
+def find_moved(data_dir: DataDir, key: str) -> str:
+    """Return the project that another one was joined to by its person; the same key when it was not."""
+    return str(read_object(os.path.join(data_dir.projects, _MOVED)).get(key, key))
+
+
+def join_projects(data_dir: DataDir, key: str, other: str) -> None:
+    """Let all working copies of the project `key`, and the sessions recorded in them, belong to `other` from now on."""
+    for copy in read_copies(data_dir):
+        if copy.key == key:
+            copy.key, copy.asked = other, ""
+            write_copy(data_dir, copy)
+    keys = {one.key for one in read_copies(data_dir)} | {key}
+    moved = {one: find_moved(data_dir, one) for one in keys} | {key: other}
+    _write_entry(data_dir, _MOVED, {one: to for one, to in moved.items() if one != to})
+
+
+def forget_copies(data_dir: DataDir, key: str = "") -> None:
+    """Forget the working copies of a project, or of all; their ids are taken out of their git directories."""
+    gone = [] if key else [os.path.join(data_dir.projects, _MOVED)]
+    for copy in read_copies(data_dir):
+        if key in ("", copy.key):
+            gone += [os.path.join(copy.path, ID_FILE)] if read_id(copy.path) == copy.id else []
+            gone.append(os.path.join(data_dir.projects, f"{copy.id}.json"))
+    for path in gone:
+        try:
+            os.remove(path)
+        except OSError:
+            continue
+
+
+def read_id(git: str) -> str:
+    """Return the id in a git directory; empty when there is none, or not one that we wrote."""
+    path = os.path.join(git, ID_FILE)
+    try:
+        if os.path.islink(path):
+            return ""
+        with open(path, "rb") as file:
+            id = file.read(_ID_CHARS + 1).strip().decode("ascii")
+    except (OSError, ValueError):
+        return ""
+    return id if len(id) == _ID_CHARS and _HEX.issuperset(id) else ""
+
+
+def write_id(git: str) -> str:
+    """Give a working copy an id; the digest of its path, where nothing can be written."""
+    id = os.urandom(_ID_CHARS // 2).hex()
+    try:
+        write_private(os.path.join(git, ID_FILE), id.encode() + b"\n")
+    except OSError:
+        return digest("path", git)
+    return id
+
+
+def read_root(git: str) -> str:
+    """Return the first commit of a repository that was begun here, as its log of HEAD has it; empty for a clone."""
+    try:
+        with open(os.path.join(git, "logs", "HEAD"), "rb") as file:
+            first = file.readline(1000).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    commits, _, action = first.partition("\t")
+    return commits.split()[1] if action.startswith("commit (initial)") and len(commits.split()) > 1 else ""
+
+
+def read_copy(data_dir: DataDir, id: str) -> WorkingCopy | None:
+    entry = read_object(os.path.join(data_dir.projects, f"{id}.json"))
+    if not all(name in entry for name in _FIELDS):
+        return None
+    copy = WorkingCopy(id, *(str(entry[name]) for name in _FIELDS))
+    copy.is_stored = True
+    return copy
+
+
+def read_copies(data_dir: DataDir) -> list[WorkingCopy]:
+    try:
+        names = sorted(os.listdir(data_dir.projects))
+    except OSError:
+        return []
+    ids = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return [copy for id in ids if (copy := read_copy(data_dir, id)) is not None]
+
+
+def write_copy(data_dir: DataDir, copy: WorkingCopy) -> None:
+    _write_entry(data_dir, f"{copy.id}.json", {name: getattr(copy, name) for name in _FIELDS})
+
+
+def _write_entry(data_dir: DataDir, name: str, value: Mapping[str, Any]) -> None:
+    for folder in (data_dir.home, data_dir.projects):
+        os.makedirs(folder, 0o700, exist_ok=True)
+    write_private(os.path.join(data_dir.projects, name), json.dumps(value).encode("utf-8", "replace"))

@@ -11,16 +11,11 @@ import os
 import sys
 import time
 
-from . import log
-from .place import NoPlace, Place, find
+from .paths import DataDir, NoHomeError, describe_error, find_data_dir, log_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from .account import Call
-    from .settings import Settings
+    from .event_line import HookCall
 
 SECONDS = 5.0
 """A hook that takes longer gives up."""
@@ -31,143 +26,119 @@ _WAKING = frozenset(("Stop", "SessionEnd", "PreCompact", "SessionStart"))
 
 def main() -> None:
     """Does not return: the process ends here, and skips what an interpreter does at leisure before it ends."""
-    named = sys.argv[1] if len(sys.argv) > 1 else ""
-    place = None
+    event = sys.argv[1] if len(sys.argv) > 1 else ""
+    data_dir = None
     try:
-        place = find(os.environ)
-        _thread.start_new_thread(_give_up, (place, named, SECONDS))
-        raw = _stdin()
-        answered = answer(raw, place, named)
-        if answered.text:
-            _say(answered.text)
-        if answered.wakes:
+        data_dir = find_data_dir(os.environ)
+        _thread.start_new_thread(_give_up, (data_dir, event, SECONDS))
+        # All of stdin, so that the host can finish writing; what is too much is not kept.
+        pieces, size = [], 0
+        while piece := os.read(0, 1 << 20):
+            if size <= MOST_BYTES:
+                pieces.append(piece)
+            size += len(piece)
+        text, wake_reason = answer_event(b"".join(pieces), data_dir, event)
+        output = text.encode()
+        while output:
+            output = output[os.write(1, output) :]
+        if wake_reason:
             from .wake import wake
 
-            wake(place, answered.wakes)
-    except NoPlace:
+            wake(data_dir, wake_reason)
+    except NoHomeError:
         pass
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the process boundary
-        if place is not None:
+        if data_dir is not None:
             # The system's own messages name files and reasons, which helps; others might quote what was said.
-            log.note(place, named, f"{log.where(error)}: {error}" if isinstance(error, OSError) else log.where(error))
+            message = f": {error}" if isinstance(error, OSError) else ""
+            log_problem(data_dir, event, describe_error(error) + message)
     os._exit(0)
 
 
-def _give_up(place: Place, named: str, seconds: float) -> None:
+def _give_up(data_dir: DataDir, event: str, seconds: float) -> None:
     time.sleep(seconds)
     # On its own: a disk that hangs would hold up the log as well.
-    _thread.start_new_thread(log.note, (place, named, f"gave up after {seconds:.0f} s"))
+    _thread.start_new_thread(log_problem, (data_dir, event, f"gave up after {seconds:.0f} s"))
     time.sleep(0.2)
     os._exit(0)
 
 
-def _stdin() -> bytes:
-    """All of it, so that the host can finish writing; what is too much is not kept."""
-    pieces, size = [], 0
-    while piece := os.read(0, 1 << 20):
-        if size <= MOST_BYTES:
-            pieces.append(piece)
-        size += len(piece)
-    return b"".join(pieces)
-
-
-def _say(text: str) -> None:
-    data = text.encode()
-    while data:
-        data = data[os.write(1, data) :]
-
-
-class Answer:
-    """What is said on stdout, and why the drainer is to be woken; either may be empty."""
-
-    __slots__ = ("text", "wakes")
-
-    def __init__(self, text: str = "", wakes: str = "") -> None:
-        self.text = text
-        self.wakes = wakes
-
-
-class Unheard(Exception):
+class BadEventError(Exception):
     """Stdin held no event that we know."""
 
 
-def answer(raw: bytes, place: Place, named: str = "") -> Answer:
-    """Write down one event and find what to say to it."""
-    from .account import as_expansion
+def answer_event(raw: bytes, data_dir: DataDir, event: str = "") -> tuple[str, str]:
+    """Write down one event; return what is said to it on stdout and why the drainer is woken. Both may be empty."""
+    from .event_line import expand_own_command
 
     try:
-        call = _heard(raw, named)
-    except Unheard as problem:
-        log.note(place, named, str(problem))
-        return Answer()
-    if not call.whole:
-        log.note(place, call.name, "stdin is not all UTF-8: what is not was replaced, and nothing is said to it")
-    return _answered(as_expansion(call), place)
+        call = _read_call(raw, event)
+    except BadEventError as problem:
+        log_problem(data_dir, event, str(problem))
+        return "", ""
+    if not call.is_whole:
+        message = "stdin is not all UTF-8: what is not was replaced, and nothing is said to it"
+        log_problem(data_dir, call.name, message)
+    return _record(expand_own_command(call), data_dir)
 
 
-def _heard(raw: bytes, named: str) -> Call:
-    from .account import EVENTS, Call
-    from .privacy import mentions_private
-
-    given, whole = _parsed(raw)
-    event = given.get("hook_event_name")
-    name = event if isinstance(event, str) and event else named
-    if name not in EVENTS:
-        raise Unheard(f"unknown event {name[:60]!r}")
-    call = Call(given, name, hiding=len(raw) < _LARGE or mentions_private(raw), whole=whole)
-    if not call.session:
-        raise Unheard(f"{name} without a session_id")
-    return call
-
-
-def _parsed(raw: bytes) -> tuple[Mapping[str, Any], bool]:
-    """The object on stdin, and whether all of it could be read."""
+def _read_call(raw: bytes, event: str) -> HookCall:
     import json
 
+    from .event_line import EVENTS, HookCall
+
     if len(raw) > MOST_BYTES:
-        raise Unheard(f"more than {MOST_BYTES >> 20} MB on stdin")
+        raise BadEventError(f"more than {MOST_BYTES >> 20} MB on stdin")
     try:
-        text, whole = raw.decode("utf-8-sig"), True
+        text, is_whole = raw.decode("utf-8-sig"), True
     except UnicodeDecodeError:
-        text, whole = raw.decode("utf-8-sig", "replace"), False
+        text, is_whole = raw.decode("utf-8-sig", "replace"), False
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unheard(f"stdin is not JSON ({type(error).__name__}, {len(raw)} bytes)") from error
+        raise BadEventError(f"stdin is not JSON ({type(error).__name__}, {len(raw)} bytes)") from error
     if not isinstance(given, dict):
-        raise Unheard("stdin is not a JSON object")
-    return given, whole
+        raise BadEventError("stdin is not a JSON object")
+    name = given.get("hook_event_name")
+    name = name if isinstance(name, str) and name else event
+    if name not in EVENTS:
+        raise BadEventError(f"unknown event {name[:60]!r}")
+    # In tens of megabytes a mere search tells much faster whether a passage may be private.
+    may_be_private = len(raw) < _LARGE or b"private" in raw.lower()
+    call = HookCall(given, name, may_be_private=may_be_private, is_whole=is_whole)
+    if not call.session:
+        raise BadEventError(f"{name} without a session_id")
+    return call
 
 
-def _answered(call: Call, place: Place) -> Answer:
-    from . import account, cleared, identity, journal, privacy, project, settings
+def _record(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
+    from . import journal, privacy, project
+    from .event_line import TOOL_EVENTS, build_line
+    from .paths import load_settings
 
     call.cwd = call.cwd or os.getcwd()
-    found = project.locate(call.cwd, os.environ.get("CLAUDE_PROJECT_DIR", ""))
-    ignored = privacy.ignored(found, call.cwd)
-    if ignored.everything:
-        return Answer()
-    copy = identity.find_copy(place, found, remember=False)
-    if privacy.is_paused(place, copy.key, call.name):
-        return Answer()
-    identity.remember_copy(place, found, copy)
-    config = settings.load(place, call.name)
+    located = project.locate_project(call.cwd, os.environ.get("CLAUDE_PROJECT_DIR", ""))
+    ignored = privacy.IgnoreRules(located, call.cwd)
+    if ignored.covers_everything:
+        return "", ""
+    copy = project.find_copy(data_dir, located, remember=False)
+    if privacy.is_paused(data_dir, copy.key, call.name):
+        return "", ""
+    project.remember_copy(data_dir, located, copy)
+    settings = load_settings(data_dir, call.name)
     if call.name == "SessionStart" and call.text("source") == "clear":
-        call.given = {**call.given, "parent": cleared.adopted(place, call.cwd, call.session) or None}
-    hidden = call.name in account.TOOL_EVENTS and ignored.touches(call.given.get("tool_input"))
-    line = account.line(call, copy.key, time.time(), ignored=hidden)
-    journal.append(place, call.session, line, config.number("journal_mb"))
+        parent = journal.find_cleared(data_dir, call.cwd, call.session)
+        call.given = {**call.given, "parent": parent or None}
+    is_ignored = call.name in TOOL_EVENTS and ignored.touches(call.given.get("tool_input"))
+    line = build_line(call, copy.key, time.time(), is_ignored=is_ignored)
+    journal.append_line(data_dir, call.session, line, settings.number("journal_mb"))
     if call.name == "SessionEnd" and call.text("reason") == "clear":
-        cleared.remember(place, call.cwd, call.session)
-    text = _text(call, place, line, config) if call.whole and not hidden else ""
-    return Answer(text, call.name if call.name in _WAKING else "")
-
-
-def _text(call: Call, place: Place, line: Mapping[str, Any], config: Settings) -> str:
-    """What is said on stdout."""
+        journal.remember_cleared(data_dir, call.cwd, call.session)
+    text = ""
     # Our own commands are answered where they are expanded.
-    if call.own_command or call.name not in ("SessionStart", "UserPromptSubmit", "PreToolUse"):
-        return ""
-    from .inject import tell
+    may_answer = call.name in ("SessionStart", "UserPromptSubmit", "PreToolUse") and not call.own_command
+    if may_answer and call.is_whole and not is_ignored:
+        from .inject import inject_rules
 
-    return tell(call, place, line, config)
+        text = inject_rules(call, data_dir, line, settings)
+    return text, call.name if call.name in _WAKING else ""

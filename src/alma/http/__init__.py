@@ -1,5 +1,5 @@
 """The memory as an HTTP service, and the client that speaks to one.
 
-`alma.http.serving` is what `alma serve` runs, `alma.http.tokens` what `alma token` changes, and
+`alma.http.server` is what `alma serve` runs, `alma.http.tokens` what `alma token` changes, and
 `ALMA.connect(url, token)` gives an `alma.http.client.RemoteALMA`. Nothing is loaded before it is used.
 """

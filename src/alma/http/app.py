@@ -1,268 +1,511 @@
-"""The service: each operation under `/v1`, done in a thread, and what is around them."""
+"""The service: a FastAPI application with one route for each operation, run in a thread.
+
+FastAPI describes the operations from their parameters and results (`/openapi.json`); arguments are checked by the
+operation itself, as in every other face.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+import re
+import types
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import cached_property, partial
-from typing import Any, TypeVar
+from dataclasses import is_dataclass
+from enum import Enum
+from functools import cache, partial
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from urllib.parse import unquote
 
 import anyio
 import anyio.to_thread
-from fastapi import FastAPI
+from fastapi import FastAPI, Header, Request, Response, Security
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.responses import JSONResponse, PlainTextResponse
 
-from ..api import Effect, Operation, operations
-from ..api.checking import checked
+from alma import __version__
+
+from ..api import Effect, Operation, Parameter, operations
+from ..api.checking import DEEPEST, checked
 from ..api.elsewhere import from_elsewhere, relay_sources
 from ..api.plain import plain
 from ..api.projects import Projects
 from ..api.schema import RESULT, is_object
 from ..api.vouching import refuse_vouching
 from ..errors import ALMAError, ValidationError
-from . import logs
-from .arguments import decoded, project
-from .gate import CALL, PROJECT, App, Call, Finder, Gate, Rules, Watcher
-from .gate import Route as Known
-from .metrics import CONTENT_TYPE, Metrics
-from .openapi import document
-from .refusal import Refusal, because, plainly
-from .tokens import NEEDED, Scope
+from .gate import CALL, PROBLEM, PROJECT, App, Call, Gate, Refusal, Rules, Watcher
+from .gate import Route as KnownRoute
+from .log import log_failure, log_not_ready, log_unexpected
+from .tokens import NEEDED, Scope, Tokens
 
 T = TypeVar("T")
+Handler = Callable[["Service", Request], Coroutine[Any, Any, Response]]
 
 _AT_ONCE = 16
-"""So many operations run at the same time; others wait for their turn."""
+"""The number of operations that run at the same time; others wait for their turn."""
 _AT_ONCE_PER_TOKEN = 4
-"""So many operations of one token run at the same time, so that its slow calls leave room for other clients."""
-_JSON = "application/json"
-_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"]
+"""The number of operations of one token that run at the same time, so that slow calls leave room for other clients."""
 _PREFIX = "/v1/"
-_UNKNOWN = "(unknown)"
 _OPEN = ("/health", "/ready")
-"""What a load balancer asks, which has no token. The answers say nothing of what is remembered or where."""
+"""For load balancers, which have no token. The answers say nothing of what is remembered or where."""
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_PROJECT_NAME = r"(?:[A-Za-z0-9._~@:+-]|%[0-9A-Fa-f]{2}){1,600}"
+_DESCRIPTION = """Memory that learns from what worked. Every operation is a POST of its arguments.
+
+A refusal is a problem (RFC 9457) whose `detail` says why. 400: an argument or the request is not valid; 401: the token
+is missing, unknown or expired; 403: the token may not do this, or not in this project, or the calling page is foreign;
+404: not found; 408: the body did not arrive in time; 409: changed by somebody else meanwhile; 413: too large; 415: not
+application/json; 421: another host was asked for; 429: too many requests, or a budget is used up; 500: it failed
+inside; 503: the store is busy, try again."""
 
 
-def build(projects: Projects, tokens: Finder, rules: Rules, watchers: Iterable[Watcher] = ()) -> App:
-    """The ASGI application, behind its gate. The memories are closed when it is shut down."""
+class Problem(BaseModel):
+    """Why a request was refused (RFC 9457)."""
+
+    type: str = Field(examples=["urn:alma:error:ValidationError"])
+    title: str = Field(examples=["Bad Request"])
+    status: int = Field(examples=[400])
+    detail: str = Field(examples=["unknown argument 'agnet'. Valid: agent, task"])
+    request_id: str
+
+
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    "default": {"model": Problem, "description": "Refused; `detail` says why."}
+}
+
+
+class Status(BaseModel):
+    status: Literal["ok"]
+
+
+class Ready(BaseModel):
+    ready: bool
+
+
+class OperationEntry(BaseModel):
+    name: str
+    summary: str
+    group: str
+    effect: Effect
+    idempotent: bool
+    scope: Scope
+
+
+class OperationList(BaseModel):
+    operations: list[OperationEntry]
+
+
+def build(projects: Projects, tokens: Tokens, rules: Rules, watchers: Iterable[Watcher] = ()) -> App:
+    """Return the ASGI application, behind its gate. The memories are closed when it is shut down."""
     service = Service(projects, rules.body_seconds)
-    return Gate(service.app, rules, tokens, service.route, (service.metrics, *watchers))
+    return Gate(service.app, rules, tokens, service.find_route, (service.metrics, *watchers))
 
 
-def offered() -> dict[str, Operation]:
-    """What can be asked from elsewhere: all but what works on files of this machine."""
+@cache
+def list_offered() -> dict[str, Operation]:
+    """Return what can be called over the network: all operations but those on files of this machine."""
     return {name: one for name, one in operations().items() if not one.on_files}
 
 
+class Metrics:
+    """Figures for Prometheus. Names of operations and statuses are the only labels: no token, no text."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        info = Gauge("alma_info", "the version that runs", ["version"], registry=self.registry)
+        info.labels(__version__).set(1)
+        self._requests = Counter(
+            "alma_http_requests", "requests by operation and status", ["operation", "status"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "alma_http_request_seconds", "duration", ["operation"], buckets=_BUCKETS, registry=self.registry
+        )
+        self._running = Gauge("alma_http_requests_in_flight", "requests that run now", registry=self.registry)
+
+    def begin(self, call: Call) -> None:
+        self._running.inc()
+
+    def end(self, call: Call) -> None:
+        name = call.operation or call.path or "unknown"
+        self._running.dec()
+        self._requests.labels(name, call.status).inc()
+        self._seconds.labels(name).observe(call.seconds)
+
+    def render(self, project: str, memories: Mapping[str, int]) -> bytes:
+        """`memories`: how many the project holds, by type."""
+        family = GaugeMetricFamily("alma_memories", "memories in use, by type", labels=["project", "type"])
+        for kind, count in memories.items():
+            family.add_metric([project, kind], count)
+        held = CollectorRegistry()
+        held.register(_Collected([family]))
+        return generate_latest(self.registry) + generate_latest(held)
+
+
+class _Collected:
+    """Families of metrics that were computed for one answer."""
+
+    def __init__(self, families: list[GaugeMetricFamily]) -> None:
+        self._families = families
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        return self._families
+
+
+class _Route(APIRoute):
+    """A route that FastAPI describes by the signature of its endpoint; `endpoint.handle` answers the whole request."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle: Handler = self.endpoint.handle  # type: ignore[attr-defined]
+        return partial(_answer, handle)
+
+
+class _Application(FastAPI):
+    """Describes refusals under their own media type, and pairs as lists."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        for path in document["paths"].values():
+            for described in path.values():
+                refusal = described["responses"]["default"]
+                refusal["content"] = {PROBLEM: next(iter(refusal["content"].values()))}
+        for model in document["components"]["schemas"].values():
+            for member in model.get("properties", {}).values():
+                # Many clients know no positions: a pair of numbers is described as two numbers.
+                positions = member.get("prefixItems", ())
+                if positions and all(one == positions[0] for one in positions):
+                    member["items"] = member.pop("prefixItems")[0]
+        return document
+
+
 class Service:
+    """The application behind the gate."""
+
     def __init__(self, projects: Projects, body_seconds: float) -> None:
         self._projects = projects
         self._body_seconds = body_seconds
-        self._operations = offered()
         self.metrics = Metrics()
-        self._token_limiters: dict[str, anyio.CapacityLimiter] = {}
-        self._around: Mapping[str, Callable[[Request], Any]] = {
-            "/health": self._health,
-            "/ready": self._ready,
-            "/metrics": self._metrics,
-            "/openapi.json": self._openapi,
-            "/v1/operations": self._listed,
-        }
+        self._limiters: dict[str, anyio.CapacityLimiter] = {}
+        self.app = self._make_app()
 
-    @cached_property
-    def app(self) -> FastAPI:
-        around = [Route(path, _answering(work, "GET"), methods=_METHODS) for path, work in self._around.items()]
-        every = Route(_PREFIX + "{operation}", _answering(self._call, "POST"), methods=_METHODS)
-        # Its own pages load scripts from elsewhere, and its own document would know no operation.
-        return FastAPI(
-            routes=[*around, every],
-            openapi_url=None,
+    def _make_app(self) -> FastAPI:
+        @asynccontextmanager
+        async def close_memories(app: FastAPI) -> AsyncIterator[None]:
+            try:
+                yield
+            finally:
+                await anyio.to_thread.run_sync(self._projects.close)
+
+        app = _Application(
+            title="ALMA memory",
+            version=__version__,
+            description=_DESCRIPTION,
+            # Its pages would load scripts from elsewhere.
             docs_url=None,
             redoc_url=None,
             redirect_slashes=False,
-            lifespan=self._open,
-            exception_handlers={HTTPException: _not_routed},
+            lifespan=close_memories,
+            exception_handlers={HTTPException: _refuse_unrouted},
         )
+        app.state.service = self
+        app.router.routes += list_routes()
+        return app
 
-    @asynccontextmanager
-    async def _open(self, app: FastAPI) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await anyio.to_thread.run_sync(self._projects.close)
-
-    def route(self, path: str) -> Known:
-        name = path.removeprefix(_PREFIX)
-        operation = self._operations.get(name) if path.startswith(_PREFIX) else None
+    def find_route(self, path: str) -> KnownRoute:
+        operation = list_offered().get(path.removeprefix(_PREFIX)) if path.startswith(_PREFIX) else None
         if operation is not None:
-            return path, name, NEEDED[operation.effect]
-        return (path if path in self._around else _UNKNOWN), "", None if path in _OPEN else Scope.READ
+            return path, operation.name, NEEDED[operation.effect]
+        known = (*_OPEN, "/metrics", "/openapi.json", "/v1/operations")
+        return (path if path in known else "(unknown)"), "", None if path in _OPEN else Scope.READ
 
-    # -- operations
-
-    async def _call(self, request: Request) -> Response:
-        operation = self._operations.get(request.path_params["operation"])
-        if operation is None:
-            raise Refusal(404, "NotFound", "there is no such operation; GET /v1/operations lists them")
-        if request.method != "POST":
-            raise plainly(405, {"allow": "POST"})
-        arguments = from_elsewhere(operation, checked(operation, decoded(await self._body(request))))
+    async def answer_call(self, request: Request, operation: Operation) -> Response:
         call: Call = request.scope[CALL]
-        if not _may_approve(call):
+        arguments = from_elsewhere(operation, checked(operation, await self._read_body(request)))
+        if not call.may_approve:
             arguments = refuse_vouching(operation, relay_sources(operation, arguments))
-        async with self._limit_token(call):
-            return _json(await self._aside(partial(self._done, call, _wanted(request), operation, arguments)))
+        project = _read_project(request)
 
-    async def _body(self, request: Request) -> bytes:
+        def run() -> bytes:
+            alma = self._open_project(call, project)
+            result = plain(operation.run(alma, **arguments))
+            if operation.group == "domains" and operation.effect is not Effect.READS:
+                self._projects.renew(alma.project_id)
+            return _write_json(result if is_object(operation.returns) else {RESULT: result})
+
+        assert call.token is not None
+        async with self._limit(call.token.name, _AT_ONCE_PER_TOKEN):
+            return Response(await self._run_in_thread(run), media_type="application/json")
+
+    async def _read_body(self, request: Request) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self._body_seconds):
                 body = await request.body()
         except TimeoutError:
-            told = f"the body did not arrive within {self._body_seconds:g} s"
-            raise Refusal(408, "TooSlow", told, {"connection": "close"}) from None
-        if body and request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
-            raise Refusal(415, "UnsupportedMediaType", f"the body must be {_JSON}")
-        return body
+            message = f"the body did not arrive within {self._body_seconds:g} s"
+            raise Refusal(408, "TooSlow", message, {"connection": "close"}) from None
+        if body and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise Refusal(415, "UnsupportedMediaType", "the body must be application/json")
+        return decode_body(body)
 
-    def _done(self, call: Call, project: str | None, operation: Operation, arguments: Mapping[str, Any]) -> bytes:
+    def _open_project(self, call: Call, project: str | None) -> Any:
+        """Open the named project, else the token's only one, else the one that is configured."""
         assert call.token is not None
         bounds = call.token.projects
-        alma = self._projects.get(self._chosen(project, bounds), bounds, may_approve=_may_approve(call))
-        made = plain(operation.run(alma, **arguments))
-        if operation.group == "domains" and operation.effect is not Effect.READS:
-            self._projects.renew(alma.project_id)
-        return _written(made if is_object(operation.returns) else {RESULT: made})
+        if project is None and bounds is not None and (len(bounds) == 1 or self._projects.configured not in bounds):
+            if len(bounds) > 1:
+                raise ValidationError(f"name a project in the header Alma-Project: {', '.join(sorted(bounds))}")
+            [project] = bounds
+        return self._projects.get(project, bounds, may_approve=call.may_approve)
 
-    def _chosen(self, wanted: str | None, bounds: frozenset[str] | None) -> str | None:
-        """The one that was named, else the only one there is for the token, else the one that is configured."""
-        if wanted is not None or bounds is None:
-            return wanted
-        if len(bounds) == 1:
-            return next(iter(bounds))
-        if self._projects.configured in bounds:
-            return None
-        raise ValidationError(f"name a project in the header Alma-Project: {', '.join(sorted(bounds))}")
-
-    async def _listed(self, request: Request) -> Response:
-        listed = [
-            {
-                "name": one.name,
-                "summary": one.summary,
-                "group": one.group,
-                "effect": str(one.effect),
-                "idempotent": one.idempotent,
-                "scope": str(NEEDED[one.effect]),
-            }
-            for one in self._operations.values()
+    async def answer_operations(self, request: Request) -> Response:
+        entries = [
+            OperationEntry(
+                name=one.name,
+                summary=one.summary,
+                group=one.group,
+                effect=one.effect,
+                idempotent=one.idempotent,
+                scope=NEEDED[one.effect],
+            )
+            for one in list_offered().values()
         ]
-        return _json(_written({"operations": listed}))
+        return JSONResponse(OperationList(operations=entries).model_dump(mode="json"))
 
-    # -- around them
+    async def answer_health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
 
-    async def _health(self, request: Request) -> Response:
-        return _json(_written({"status": "ok"}))
+    async def answer_ready(self, request: Request) -> Response:
+        def is_ready() -> bool:
+            try:
+                return bool(list_offered()["health"].run(self._projects.get()).ok)
+            except ALMAError as error:
+                log_not_ready(error)
+                return False
 
-    async def _ready(self, request: Request) -> Response:
-        """The memory is opened and read."""
-        if not await self._aside(self._is_well):
-            raise Refusal(503, "NotReady", "the memory is not well; POST /v1/health says why", {"retry-after": "5"})
-        return _json(_written({"ready": True}))
+        if not await self._run_in_thread(is_ready):
+            message = "the memory has a problem; POST /v1/health says which"
+            raise Refusal(503, "NotReady", message, {"retry-after": "5"})
+        return JSONResponse({"ready": True})
 
-    def _is_well(self) -> bool:
-        try:
-            return bool(self._operations["health"].run(self._projects.get()).ok)
-        except ALMAError as error:
-            logs.not_ready(error)
-            return False
+    async def answer_metrics(self, request: Request) -> Response:
+        project = _read_project(request)
 
-    async def _metrics(self, request: Request) -> Response:
-        call: Call = request.scope[CALL]
-        text = await self._aside(partial(self._figures, call, _wanted(request)))
-        return Response(text, headers={"content-type": CONTENT_TYPE})
+        def render() -> bytes:
+            alma = self._open_project(request.scope[CALL], project)
+            return self.metrics.render(alma.project_id, alma.get_stats()["by_type"])
 
-    def _figures(self, call: Call, project: str | None) -> str:
-        assert call.token is not None
-        alma = self._projects.get(self._chosen(project, call.token.projects), call.token.projects)
-        return self.metrics.text(alma.project_id, alma.get_stats()["by_type"])
+        return Response(await self._run_in_thread(render), media_type=CONTENT_TYPE_LATEST)
 
-    async def _openapi(self, request: Request) -> Response:
-        return _json(self._document)
+    def _limit(self, name: str, most: int) -> anyio.CapacityLimiter:
+        if name not in self._limiters:
+            self._limiters[name] = anyio.CapacityLimiter(most)
+        return self._limiters[name]
 
-    @cached_property
-    def _document(self) -> bytes:
-        return _written(document(self._operations))
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
+        """Let others be served meanwhile. What has begun is finished, whether or not the caller still waits."""
+        return await anyio.to_thread.run_sync(work, limiter=self._limit("", _AT_ONCE))
 
-    @cached_property
-    def _limiter(self) -> anyio.CapacityLimiter:
-        return anyio.CapacityLimiter(_AT_ONCE)
 
-    def _limit_token(self, call: Call) -> anyio.CapacityLimiter:
-        assert call.token is not None
-        name = call.token.name
-        if name not in self._token_limiters:
-            self._token_limiters[name] = anyio.CapacityLimiter(_AT_ONCE_PER_TOKEN)
-        return self._token_limiters[name]
+# -- descriptions
 
-    async def _aside(self, work: Callable[[], T]) -> T:
-        """In a thread, so that others are served meanwhile. What has begun is finished, whoever waits for it."""
-        return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+Project = Annotated[
+    str | None,
+    Header(
+        alias="Alma-Project",
+        pattern=f"^{_PROJECT_NAME}$",
+        description="The project, percent-encoded. Default: the token's only one, else the configured one.",
+    ),
+]
+
+
+@cache
+def list_routes() -> list[APIRoute]:
+    """Return the routes of every service: described once, because that takes a while."""
+    token = [Security(HTTPBearer(auto_error=False, scheme_name="token"))]
+    routes: list[APIRoute] = [
+        _Route(
+            path,
+            _describe_endpoint(handle, {"project": Project} if result is None else {}),
+            methods=["GET"],
+            operation_id="health_check" if path == "/health" else path.rpartition("/")[2],
+            summary=summary,
+            response_model=result,
+            response_class=PlainTextResponse if result is None else JSONResponse,
+            dependencies=[] if path in _OPEN else token,
+            responses=_REFUSED,
+        )
+        for path, handle, result, summary in (
+            ("/health", Service.answer_health, Status, "Whether the service runs. Needs no token."),
+            ("/ready", Service.answer_ready, Ready, "Whether the memory can be read. Needs no token."),
+            ("/metrics", Service.answer_metrics, None, "Figures for Prometheus."),
+            ("/v1/operations", Service.answer_operations, OperationList, "All operations."),
+        )
+    ]
+    for operation in list_offered().values():
+        handle = partial(Service.answer_call, operation=operation)
+        routes.append(
+            _Route(
+                _PREFIX + operation.name,
+                _describe_endpoint(handle, {"body": describe_arguments(operation), "project": Project}),
+                methods=["POST"],
+                operation_id=operation.name,
+                tags=[operation.group],
+                summary=operation.summary,
+                description=f"{operation.description}\n\nNeeds a token that may {NEEDED[operation.effect]}.",
+                response_model=describe_result(operation),
+                response_description="Done.",
+                dependencies=token,
+                responses=_REFUSED,
+                openapi_extra={
+                    "x-effect": str(operation.effect),
+                    "x-idempotent": operation.idempotent,
+                    "requestBody": {"required": any(one.needed for one in operation.parameters)},
+                },
+            )
+        )
+    return routes
+
+
+def _describe_endpoint(handle: Handler, parameters: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return an endpoint with these parameters, for FastAPI to describe; requests are answered by `handle`."""
+
+    async def endpoint() -> None: ...
+
+    kinds = inspect.Parameter.KEYWORD_ONLY
+    endpoint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                name, kinds, annotation=kind, default=None if kind is Project else inspect.Parameter.empty
+            )
+            for name, kind in parameters.items()
+        ]
+    )
+    endpoint.handle = handle  # type: ignore[attr-defined]
+    return endpoint
+
+
+def describe_arguments(operation: Operation) -> Any:
+    """Return the model of a request's body, for the OpenAPI document."""
+    fields: dict[str, Any] = {one.name: _describe_parameter(one) for one in operation.parameters}
+    name = f"{operation.name.title().replace('_', '')}Arguments"
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _describe_parameter(parameter: Parameter) -> tuple[Any, Any]:
+    about = parameter.about
+    if about.local and not about.uri:
+        return None, Field(None, description=f"{about.text}. Not over the network.")
+    kind = _limit_choices(parameter.type, about.choices) if about.choices else parameter.type
+    pattern = r"^(https?|s3|gs)://[!-~]+$" if about.local else None
+    if parameter.needed:
+        return kind, Field(description=about.text, pattern=pattern)
+    # What has a default may be null as well, which means the default.
+    default = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default
+    return kind | None, Field(None if about.local else default, description=about.text, pattern=pattern)
+
+
+def _limit_choices(kind: Any, choices: tuple[str, ...]) -> Any:
+    """Return the type with every string in it limited to these choices."""
+    if kind is str:
+        return Literal[tuple(str(one) for one in choices)]
+    if get_origin(kind) in (Union, types.UnionType):
+        return Union[tuple(_limit_choices(one, choices) for one in get_args(kind))]  # noqa: UP007 - made from a list
+    return list[_limit_choices(get_args(kind)[0], choices)] if get_origin(kind) is list else kind  # type: ignore[misc]
+
+
+def describe_result(operation: Operation) -> Any:
+    """Return the model of an answer: what is not an object is in one."""
+    if is_dataclass(operation.returns):
+        return operation.returns
+    # pydantic does not read the TypedDict of Python 3.11.
+    members = get_type_hints(operation.returns) if is_object(operation.returns) else {RESULT: operation.returns}
+    fields: dict[str, Any] = {name: (kind, ...) for name, kind in members.items()}
+    return create_model(f"{operation.name.title().replace('_', '')}Result", **fields)
 
 
 # -- requests and answers
 
 
-def _may_approve(call: Call) -> bool:
-    return call.token is not None and call.token.scope.holds(Scope.APPROVE)
+async def _answer(handle: Handler, request: Request) -> Response:
+    """Answer a request. Whatever goes wrong is an answer too, and reveals nothing of what is inside."""
+    call: Call = request.scope[CALL]
+    try:
+        return await handle(request.app.state.service, request)
+    except Refusal as refusal:
+        return _refuse(call, refusal)
+    except ALMAError as error:
+        if error.neutral:
+            log_failure(call, error)
+        return _refuse(call, Refusal.from_error(error))
+    except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client gets an answer
+        log_unexpected(call, error)
+        message = f"it failed inside alma; the log says more under the request id {call.id}"
+        return _refuse(call, Refusal(500, "InternalError", message))
 
 
-def _answering(work: Callable[[Request], Any], method: str) -> Callable[[Request], Any]:
-    """Whatever goes wrong is an answer too, and tells nothing of what is inside."""
-
-    async def answering(request: Request) -> Response:
-        call: Call = request.scope[CALL]
-        try:
-            if method == "GET" and request.method != method:
-                raise plainly(405, {"allow": method})
-            answer: Response = await work(request)
-            return answer
-        except Refusal as refusal:
-            return _refused(call, refusal)
-        except ALMAError as error:
-            if error.neutral:
-                logs.failed(call, error)
-            return _refused(call, because(error))
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client gets an answer
-            logs.unexpected(call, error)
-            told = f"it failed inside alma; the log says more under the request id {call.id}"
-            return _refused(call, Refusal(500, "InternalError", told))
-
-    return answering
+async def _refuse_unrouted(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    refusal = Refusal.from_status(error.status_code, {name.lower(): one for name, one in (error.headers or {}).items()})
+    if error.status_code == 404 and request.url.path.startswith(_PREFIX):
+        refusal = Refusal(404, "NotFound", "there is no such operation; GET /v1/operations lists them")
+    return _refuse(request.scope[CALL], refusal)
 
 
-async def _not_routed(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    return _refused(request.scope[CALL], plainly(status))
+def _refuse(call: Call, refusal: Refusal) -> Response:
+    return Response(refusal.body(call.id), refusal.status, refusal.headers, media_type=PROBLEM)
 
 
-def _refused(call: Call, refusal: Refusal) -> Response:
-    return Response(refusal.body(call.id), refusal.status, refusal.headers, media_type=_JSON)
-
-
-def _wanted(request: Request) -> str | None:
-    given = request.headers.getlist(PROJECT)
-    if len(given) > 1:
+def _read_project(request: Request) -> str | None:
+    names = request.headers.getlist(PROJECT)
+    if len(names) > 1:
         raise ValidationError("the header Alma-Project is there twice; name one project")
-    return project(given[0]) if given else None
+    if names and not re.fullmatch(_PROJECT_NAME, names[0]):
+        raise ValidationError("the header Alma-Project must be a project's name, percent-encoded")
+    try:
+        return unquote(names[0], errors="strict") if names else None
+    except UnicodeDecodeError:
+        raise ValidationError("the header Alma-Project is not percent-encoded UTF-8") from None
 
 
-def _written(value: Any) -> bytes:
+def decode_body(body: bytes) -> dict[str, Any]:
+    """Return the arguments in a request's body; no body means none."""
+
+    def read_number(kind: type[int] | type[float], text: str) -> float:
+        if abs(float(text)) == float("inf"):
+            raise ValidationError("a number is too large")
+        return kind(text)
+
+    def refuse_constant(name: str) -> None:
+        raise ValueError(f"{name} is no number in JSON")
+
+    try:
+        value = json.loads(
+            (body or b"{}").decode("utf-8"),
+            parse_constant=refuse_constant,
+            parse_int=partial(read_number, int),
+            parse_float=partial(read_number, float),
+        )
+        _write_json(value)
+    except UnicodeDecodeError as error:
+        raise ValidationError(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
+    except UnicodeEncodeError:
+        raise ValidationError("a text holds half a character (a lone surrogate)") from None
+    except RecursionError:
+        raise ValidationError(f"the body is nested deeper than {DEEPEST} levels") from None
+    except ValidationError:
+        raise
+    except ValueError as error:
+        raise ValidationError(f"the body is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValidationError('the body must be a JSON object of arguments, such as {"agent": "dev"}')
+    return value
+
+
+def _write_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
-
-
-def _json(body: bytes) -> Response:
-    return Response(body, media_type=_JSON)

@@ -122,14 +122,12 @@ def _pause(answer: httpx.Response, least: float) -> float:
 
 
 def _kind(told: Mapping[str, Any]) -> str:
-    error = told.get("error")
-    return str(error.get("type", "")) if isinstance(error, dict) else ""
+    return str(told.get("type", "")).removeprefix("urn:alma:error:")
 
 
 def _raised(answer: httpx.Response, told: Mapping[str, Any]) -> ALMAError:
     """The same kind of error that was raised on the other side."""
-    error = told.get("error")
-    message = str(error.get("message")) if isinstance(error, dict) else f"{answer.url} answered {answer.status_code}"
+    message = str(told.get("detail") or f"{answer.url} answered {answer.status_code}")
     named = getattr(errors, _kind(told), None)
     if isinstance(named, type) and issubclass(named, ALMAError) and not issubclass(named, MissingExtraError):
         return named(message)

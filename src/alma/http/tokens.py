@@ -14,7 +14,6 @@ import json
 import os
 import re
 import secrets
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from ..api import Effect
-from ..errors import ConfigError, NotFoundError, ValidationError, unknown
-from ..files import keep_out_of_git
+from ..errors import ConfigError, NotFoundError, StorageError, ValidationError, unknown
+from ..files import keep_out_of_git, lock_file, write_atomic
 from ..trust_register import record_created_files
 from ..types.times import from_iso, now, to_iso
 
@@ -32,9 +31,7 @@ FILE = "http-tokens.json"
 FIRST_FILE = "http-token"
 FIRST = "admin"
 _PREFIX = "alma_"
-_PRIVATE = 0o600
 _PATIENCE = 5.0
-_ABANDONED = 30.0
 _MAX_NAME = 100
 _DURATION = re.compile(r"(\d{1,5})([hdwy])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
@@ -100,8 +97,8 @@ def add(
 
     `expires` is a duration such as '30d' or '12h', or a date or time in ISO 8601; without it the token does not expire.
     """
-    secret, made = _made(name, scope, projects, None if expires is None else parse_expiry(expires))
-    with _alone(path):
+    secret, made = _make_token(name, scope, projects, None if expires is None else parse_expiry(expires))
+    with _lock(path):
         held = listed(path)
         if any(one.name == made.name for one in held):
             raise ValidationError(f"there is a token {made.name!r} already; revoke it first, or choose another name")
@@ -111,7 +108,7 @@ def add(
 
 def revoke(path: Path, name: str) -> Token:
     """From now on it opens nothing, in a running server too."""
-    with _alone(path):
+    with _lock(path):
         held = listed(path)
         gone = [one for one in held if one.name == name]
         if not gone:
@@ -139,10 +136,10 @@ def ready(path: Path) -> Path | None:
 def _first(path: Path) -> Path | None:
     """None when another server has made it in the meantime."""
     first = path.with_name(FIRST_FILE)
-    with _alone(path):
+    with _lock(path):
         if path.exists():
             return None
-        secret, made = _made(FIRST, Scope.ADMIN)
+        secret, made = _make_token(FIRST, Scope.ADMIN)
         # In this order: a token that counts can be read by its owner, whenever this is cut short.
         _put(first, f"{secret}\n")
         _write(path, [made])
@@ -165,30 +162,27 @@ def parse_expiry(given: str) -> datetime:
     return end
 
 
-def _made(name: str, scope: str, projects: Iterable[str] = (), expires_at: datetime | None = None) -> tuple[str, Token]:
+def _make_token(
+    name: str, scope: str, projects: Iterable[str] = (), expires_at: datetime | None = None
+) -> tuple[str, Token]:
+    if scope not in list(Scope):
+        raise ValidationError(unknown("scope", scope, list(Scope)))
     secret = _PREFIX + secrets.token_urlsafe(32)
-    made = Token(
+    token = Token(
         name=_name("name", name),
         digest=_digest(secret),
-        scope=_scope(scope),
+        scope=Scope(scope),
         projects=frozenset(_name("project", one) for one in projects) or None,
         created_at=now(),
         expires_at=expires_at,
     )
-    return secret, made
+    return secret, token
 
 
 def _name(label: str, given: object) -> str:
     if not isinstance(given, str) or not given.strip() or len(given) > _MAX_NAME or not given.isprintable():
         raise ValidationError(f"{label} must be up to {_MAX_NAME} visible characters, not {given!r}")
     return given.strip()
-
-
-def _scope(given: str) -> Scope:
-    try:
-        return Scope(given)
-    except ValueError:
-        raise ValidationError(unknown("scope", given, list(Scope))) from None
 
 
 def _digest(secret: str) -> str:
@@ -274,49 +268,20 @@ def _write(path: Path, tokens: list[Token]) -> None:
 
 
 def _put(path: Path, text: str) -> None:
-    """Whole or not at all, and never readable by others, not for a moment."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     if not path.exists():
         record_created_files(path)
         keep_out_of_git(path.parent)
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        write_atomic(path, text, sync=True)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One at a time, so that no change is lost. A lock that somebody left behind is taken over."""
-    lock = path.with_name(f".{path.name}.lock")
-    end = time.monotonic() + _PATIENCE
-    while not _locked(lock):
-        if time.monotonic() > end:
-            raise ConfigError(f"somebody else is changing {path}; if nobody is, remove {lock}")
-        time.sleep(0.02)
+def _lock(path: Path) -> Iterator[None]:
+    """Let one process at a time change the file, so that no change is lost."""
     try:
-        yield
-    finally:
-        lock.unlink(missing_ok=True)
-
-
-def _locked(lock: Path) -> bool:
-    try:
-        os.close(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE))
-    except (FileExistsError, PermissionError) as error:
-        # Windows says the second of a file that is being removed.
-        if isinstance(error, PermissionError) and not lock.exists():
-            raise ConfigError(f"{lock.parent} cannot be written: {error.strerror}") from error
-        with contextlib.suppress(OSError):
-            if time.time() - lock.stat().st_mtime > _ABANDONED:
-                lock.unlink()
-        return False
-    except OSError as error:
-        raise ConfigError(f"{lock.parent} cannot be written: {error.strerror}") from error
-    return True
+        with lock_file(path.with_name(f".{path.name}.lock"), _PATIENCE):
+            yield
+    except StorageError as error:
+        raise ConfigError(f"{path} cannot be changed: {error}") from error

@@ -1,4 +1,4 @@
-"""What is already written: project documents and chats with any assistant, read once and kept as typed memories.
+"""Reads project documents and chats with any assistant into typed memories.
 
 from alma.ingestion import ingest_conversations, ingest_directory
 
@@ -9,8 +9,9 @@ result = ingest_conversations("path/to/chats", agent="dev", project_id="myapp")
 from __future__ import annotations
 
 from .catalogue import Wanted
+from .formats import Format
 from .intake import ingest, ingest_conversation, ingest_conversations, ingest_directory, ingest_file, plan
-from .types import Damage, Format, IngestResult, Plan, Planned, Progress, Skipped
+from .types import Damage, IngestResult, Plan, Planned, Progress, Skipped
 
 __all__ = [
     "Damage",

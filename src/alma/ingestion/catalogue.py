@@ -1,69 +1,74 @@
-"""What there is to read below a path: files and members of archives, what each is, and why the others are not read.
+"""Which files below a path are read, as what, and why the others are not.
 
-No link is followed, and nothing is opened that is no plain file.
+No link is followed, and only plain files are opened. Tools' folders, generated files and what git ignores are left
+out. The patterns of `.gitignore` files are matched here and not by pathspec, because they come with foreign folders:
+there a pattern of eight stars takes minutes for one name.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import NamedTuple
 
 from ..errors import ValidationError
-from . import ignoring
-from .formats.detect import Detected, Unknown, detect
-from .ignoring import Ignored
-from .reading.archive import Archive, ArchiveError
-from .reading.sources import Head, Source, head, of_file
-from .types import Format, Plan, Planned, Skipped
+from .formats import IN_PROJECTS, FormatReader, detect_format
+from .sources import Archive, ArchiveError, Head, Source, open_file, read_head
+from .types import Plan, Planned, Skipped
 
 DOCUMENT_BYTES = 2 * 1024 * 1024
-_DEEPEST = 64
+_MAX_DEPTH = 64
+_MAX_IGNORE_BYTES = 256 * 1024
 _DOCUMENTS = (".md", ".markdown", ".mdx", ".txt", ".text", ".rst", ".adoc", ".asciidoc", ".org")
 _NAMELESS = frozenset({"readme", "changelog", "contributing", "authors", "notes", "todo", "decisions", "history"})
 _CHATS = (".json", ".jsonl", ".ndjson", ".md", ".markdown", ".txt", ".log", ".zip", ".vscdb")
 _REPOSITORY = (".git", ".hg", ".svn", ".jj")
+# What a project has, also when it was unpacked from an archive, without its history.
 _PROJECT = (
-    *_REPOSITORY, ".gitignore", ".github", "package.json", "pyproject.toml", "setup.py", "Cargo.toml", "go.mod",
-    "pom.xml", "build.gradle", "Gemfile", "composer.json", "CMakeLists.txt", "Makefile",
-)  # fmt: skip
-"""Also as it is unpacked from an archive, without its history."""
-_IN_REPOSITORIES = frozenset({Format.AIDER, Format.SPECSTORY, Format.CURSOR, Format.CHAT, Format.CLAUDE_CODE})
+    *_REPOSITORY,
+    *(".gitignore .github package.json pyproject.toml setup.py Cargo.toml go.mod pom.xml build.gradle Gemfile".split()),
+    *("composer.json CMakeLists.txt Makefile".split()),
+)
+_TOOL_FOLDERS = frozenset(
+    """node_modules bower_components jspm_packages __pycache__ venv env virtualenv site-packages vendor third_party
+    thirdparty dist build out target bin obj coverage htmlcov _build _site tmp temp logs cache egg-info
+    DerivedData Pods""".split()
+)
+_HISTORIES = frozenset({".specstory", ".aider.chat.history.md"})  # Hidden, but somebody's conversations.
+_HOSTS = frozenset({".claude", ".codex", ".gemini", ".cursor", ".qwen"})  # Here hosts store conversations.
+_TOOL_FILES = re.compile(
+    r"(?:.*[-.]lock|.*lock\.(?:json|ya?ml)|requirements.*\.txt|constraints.*\.txt|cmakelists\.txt|robots\.txt|.*\.min\..*"
+    r"|(?:licen[cs]e|copying|notice|unlicense)(?:[-._].*)?|third[-_]party.*|.*\.(?:map|snap|pyc|svg))",
+    re.I,
+)
+_GENERATED = re.compile(
+    r"@generated\b|\bauto-?generated\b|\bgenerated (?:by|from|file)\b.*\bdo not edit\b|\bdo not edit\b", re.I
+)
 
 
 class Wanted(StrEnum):
     """What of a folder is read. A file that is named itself is always read."""
 
     EVERYTHING = "everything"
-    DOCUMENTS = "documents"
-    """A project's documents, and the histories of conversations that lie in it."""
+    DOCUMENTS = "documents"  # A project's documents, and the histories of conversations that lie in it.
     CHATS = "chats"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
+    """A file to read."""
+
     source: Source
-    detected: Detected
+    reader: FormatReader
     own: bool
-    known_as: str
-    """What a document is called: its path within the folder asked for."""
-
-    @property
-    def planned(self) -> Planned:
-        return Planned(self.source.name, self.detected.format, self.source.size, self.own)
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError as error:
-        raise ValidationError(f"no file can have this name: {error.strerror}") from None
+    known_as: str  # The name of a document: its path within the folder asked for.
 
 
 class Catalogue:
@@ -77,103 +82,109 @@ class Catalogue:
         own: bool | None = None,
         max_file_bytes: int = DOCUMENT_BYTES,
     ) -> None:
-        self.root = Path(path).expanduser()
+        root = Path(path).expanduser()
         self.skipped: list[Skipped] = []
         self._wanted = wanted
         self._own = own
-        self._most = max_file_bytes
+        self._max_bytes = max_file_bytes
         self._archives: list[Archive] = []
-        self._holds = lru_cache(maxsize=4096)(_holds)
-        if not _is_there(self.root):
-            raise ValidationError(f"there is nothing at {self.root}")
-        self.root = self.root.resolve()
-        self.entries = tuple(self._all())
+        self._has_any = lru_cache(maxsize=4096)(lambda folder, names: any((folder / one).exists() for one in names))
+        try:
+            exists = root.exists()
+        except OSError as error:
+            raise ValidationError(f"no file can have this name: {error.strerror}") from None
+        if not exists:
+            raise ValidationError(f"there is nothing at {root}")
+        self.root = root.resolve()
+        is_folder = self.root.is_dir()
+        self.entries = tuple(self._walk(self.root, (), ()) if is_folder else self._look_at(self.root, is_named=True))
 
     @property
     def plan(self) -> Plan:
-        return Plan(str(self.root), tuple(one.planned for one in self.entries), tuple(self.skipped))
+        files = (Planned(one.source.name, one.reader.format, one.source.size, one.own) for one in self.entries)
+        return Plan(str(self.root), tuple(files), tuple(self.skipped))
 
-    def beside(self, source: Source, name: str) -> Source | None:
-        """The file of that name beside the folder that a source is in, or in it."""
+    def close(self) -> None:
+        for archive in self._archives:
+            archive.close()
+
+    def find_beside(self, source: Source, name: str) -> Source | None:
+        """Return the file of that name beside the folder that a source is in, or in it."""
         if source.path is not None:
             near = (source.path.parent.parent / name, source.path.parent / name)
-            return next((of_file(one) for one in near if one.is_file() and not one.is_symlink()), None)
-        place = source.name.rsplit("/", 2)
-        wished = {f"{place[0]}/{name}", f"{place[0]}/{place[1]}/{name}" if len(place) == 3 else ""}
+            return next((open_file(one) for one in near if one.is_file() and not one.is_symlink()), None)
+        folders = source.name.rsplit("/", 2)
+        wished = {f"{folders[0]}/{name}", f"{folders[0]}/{folders[1]}/{name}" if len(folders) == 3 else ""}
         return next((one for archive in self._archives for one in archive.members if one.name in wished), None)
 
-    # -- looking
+    def _skip(self, name: str, reason: str) -> None:
+        self.skipped.append(Skipped(name, reason))
 
-    def _all(self) -> Iterator[Entry]:
-        if self.root.is_dir():
-            yield from self._folder(self.root, None, 0, set())
-        else:
-            yield from self._file(self.root, named=True)
-
-    def _folder(self, folder: Path, above: Ignored | None, depth: int, seen: set[tuple[int, int]]) -> Iterator[Entry]:
+    def _walk(
+        self, folder: Path, ignores: tuple[_IgnoreRule, ...], above: tuple[tuple[int, int], ...]
+    ) -> Iterator[Entry]:
         try:
             place = folder.stat()
             listed = sorted(os.scandir(folder), key=lambda one: one.name)
         except OSError as error:
             return self._skip(str(folder), f"it cannot be entered: {error.strerror}")
-        if depth > _DEEPEST or ((place.st_dev, place.st_ino) in seen and place.st_ino):
+        key = (place.st_dev, place.st_ino)
+        if len(above) > _MAX_DEPTH or (key in above and place.st_ino):
             return self._skip(str(folder), "too deep, or entered already")
-        seen = seen | {(place.st_dev, place.st_ino)}
-        ignored = Ignored(folder, above)
+        ignores += tuple(_read_ignore_rules(folder))
         for one in listed:
             path = Path(one.path)
+            is_folder = one.is_dir(follow_symlinks=False)
             if one.is_symlink():
                 self._skip(one.path, "a link; links are not followed")
-            elif one.is_dir(follow_symlinks=False):
-                reason = self._passed_over(path, ignored, is_folder=True)
-                if reason:
-                    self._skip(one.path, reason)
-                else:
-                    yield from self._folder(path, ignored, depth + 1, seen)
-            elif reason := self._passed_over(path, ignored, is_folder=False):
+            elif reason := self._pass_over(path, ignores, is_folder):
                 self._skip(one.path, reason)
+            elif is_folder:
+                yield from self._walk(path, ignores, (*above, key))
             else:
-                yield from self._file(path, named=False)
+                yield from self._look_at(path, is_named=False)
 
-    def _passed_over(self, path: Path, ignored: Ignored, *, is_folder: bool) -> str:
-        """Why it is not looked at; empty when it is."""
+    def _pass_over(self, path: Path, ignores: tuple[_IgnoreRule, ...], is_folder: bool) -> str:
+        """Return why a file or folder is not looked at; empty when it is."""
         name = path.name
-        if name in ignoring.HISTORIES or (is_folder and path.parent.name in ignoring.HOSTS and name == "tmp"):
+        if name in _HISTORIES or (is_folder and path.parent.name in _HOSTS and name == "tmp"):
             return ""
-        if self._wanted is Wanted.CHATS:
-            return _no_place_of_chats(name, is_folder=is_folder)
-        reason = ignoring.folder(name) if is_folder else ignoring.file(name)
-        if not reason and ignored.leaves_out(path, is_folder=is_folder):
-            return "left out by .gitignore"
-        return reason
+        is_chats = self._wanted is Wanted.CHATS
+        tools = ("node_modules", "__pycache__", "site-packages") if is_chats else _TOOL_FOLDERS
+        if is_folder and (name in tools or (not is_chats and name.endswith(".egg-info"))):
+            return "a folder of tools or of what they made"
+        if name.startswith(".") and not (is_folder and is_chats and name in _HOSTS):
+            return "hidden"
+        if is_chats:
+            return ""
+        if not is_folder and _TOOL_FILES.fullmatch(name):
+            return "a lock file, a licence or a list for tools"
+        verdicts = [rule.is_ignored for rule in ignores if rule.accepts(path, is_folder)]
+        return "left out by .gitignore" if verdicts and verdicts[-1] else ""
 
-    def _file(self, path: Path, *, named: bool) -> Iterator[Entry]:
+    def _look_at(self, path: Path, *, is_named: bool) -> Iterator[Entry]:
         try:
-            mode = path.stat().st_mode
-            if not stat.S_ISREG(mode):
+            if not stat.S_ISREG(path.stat().st_mode):
                 return self._skip(str(path), "no plain file")
-            source = of_file(path)
-            if not named and not self._promising(path):
+            if not is_named and not self._is_promising(path.name.lower()):
                 return self._skip(str(path), "neither a document nor a chat, by its name")
-            beginning = head(source)
-            if beginning.is_zip:
-                yield from self._archive(path)
+            source = open_file(path)
+            head = read_head(source)
+            if head.binary == "an archive":
+                yield from self._look_into(path)
             else:
-                yield from self._entry(source, beginning, named, self._known_as(path))
+                known_as = path.name if path == self.root else path.relative_to(self.root).as_posix()
+                yield from self._detect(source, head, is_named, known_as)
         except OSError as error:
             self._skip(str(path), f"it cannot be read: {error.strerror or error}")
 
-    def _promising(self, path: Path) -> bool:
-        name = path.name.lower()
-        document = name.endswith(_DOCUMENTS) or name in _NAMELESS or name in ignoring.HISTORIES
+    def _is_promising(self, name: str) -> bool:
+        is_document = name.endswith(_DOCUMENTS) or name in _NAMELESS or name in _HISTORIES
         if self._wanted is Wanted.DOCUMENTS:
-            return document
-        return name.endswith(_CHATS) or (document and self._wanted is Wanted.EVERYTHING)
+            return is_document
+        return name.endswith(_CHATS) or (is_document and self._wanted is Wanted.EVERYTHING)
 
-    def _known_as(self, path: Path) -> str:
-        return path.name if path == self.root else path.relative_to(self.root).as_posix()
-
-    def _archive(self, path: Path) -> Iterator[Entry]:
+    def _look_into(self, path: Path) -> Iterator[Entry]:
         try:
             archive = Archive(path, self._skip)
         except ArchiveError as error:
@@ -184,77 +195,89 @@ class Catalogue:
                 self._skip(member.name, "neither a document nor a chat, by its name")
                 continue
             try:
-                beginning = head(member)
+                head = read_head(member)
             except OSError as error:
                 self._skip(member.name, str(error))
                 continue
-            if beginning.is_zip:
+            if head.binary == "an archive":
                 self._skip(member.name, "an archive in an archive; unpack it first")
             else:
-                yield from self._entry(member, beginning, False, member.name.partition("!/")[2])
+                yield from self._detect(member, head, False, member.name.partition("!/")[2])
 
-    def _entry(self, source: Source, beginning: Head, named: bool, known_as: str) -> Iterator[Entry]:
-        found = detect(source, beginning)
-        if isinstance(found, Unknown):
-            return self._skip(source.name, found.reason)
-        if reason := self._unwanted(found.format, source, beginning, named):
+    def _detect(self, source: Source, head: Head, is_named: bool, known_as: str) -> Iterator[Entry]:
+        reader = detect_format(source, head)
+        if isinstance(reader, str):
+            return self._skip(source.name, reader)
+        if not is_named and (reason := self._refuse(reader, source, head)):
             return self._skip(source.name, reason)
-        yield Entry(source, found, self._is_own(found.format, source, named), known_as)
+        own = self._own
+        if own is None:
+            # A repository brings whatever its authors put into it, conversations too.
+            is_possible = not reader.format.is_document and self._wanted is not Wanted.DOCUMENTS
+            own = is_possible and (self._wanted is Wanted.CHATS or is_named or not self._is_in_project(source))
+        yield Entry(source, reader, own, known_as)
 
-    def _unwanted(self, format: Format, source: Source, beginning: Head, named: bool) -> str:
-        if named:
-            return ""
-        if not format.is_document:
-            chats = format in _IN_REPOSITORIES or self._wanted is not Wanted.DOCUMENTS
-            return "" if chats else "a chat; ingest_conversations reads it"
+    def _refuse(self, reader: FormatReader, source: Source, head: Head) -> str:
+        """Return why a file is not read that was found and not named; empty when it is."""
+        if not reader.format.is_document:
+            is_wanted = reader.format in IN_PROJECTS or self._wanted is not Wanted.DOCUMENTS
+            return "" if is_wanted else "a chat; ingest_conversations reads it"
         if self._wanted is Wanted.CHATS:
             return "no conversation; ingest_directory reads documents"
-        if source.size > self._most:
-            return f"larger than {self._most:,} bytes"
-        return "made by a program, as it says itself" if ignoring.generated(beginning.text) else ""
+        if source.size > self._max_bytes:
+            return f"larger than {self._max_bytes:,} bytes"
+        is_generated = _GENERATED.search("\n".join(head.text[:1_000].split("\n")[:5]))
+        return "made by a program, as it says itself" if is_generated else ""
 
-    def _is_own(self, format: Format, source: Source, named: bool) -> bool:
-        """Whether what a person says in it is taken for the owner's words. A repository brings whatever its authors
-        put into it, conversations too."""
-        if self._own is not None:
-            return self._own
-        if format.is_document or self._wanted is Wanted.DOCUMENTS:
-            return False
-        return self._wanted is Wanted.CHATS or named or not self._in_project(source)
-
-    def _in_project(self, source: Source) -> bool:
+    def _is_in_project(self, source: Source) -> bool:
         """Whether it lies in a repository, or below the path asked for in what looks like somebody's project."""
         if source.path is None and any(one.leaf in _PROJECT for one in self._archives[-1].members):
             return True
-        place = (source.path or self._archives[-1].path).parent
+        folder = (source.path or self._archives[-1].path).parent
         return any(
-            self._holds(folder, _PROJECT if folder.is_relative_to(self.root) else _REPOSITORY)
-            for folder in (place, *place.parents)
+            self._has_any(one, _PROJECT if one.is_relative_to(self.root) else _REPOSITORY)
+            for one in (folder, *folder.parents)
         )
 
-    def _skip(self, name: str, reason: str) -> None:
-        self.skipped.append(Skipped(name, reason))
 
-    def close(self) -> None:
-        for archive in self._archives:
-            archive.close()
+class _IgnoreRule(NamedTuple):
+    """A line of a `.gitignore`."""
 
-    def __enter__(self) -> Self:
-        return self
+    folder: Path
+    pattern: re.Pattern[str]
+    is_ignored: bool
+    is_for_folders: bool
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def accepts(self, path: Path, is_folder: bool) -> bool:
+        inside = path.relative_to(self.folder).as_posix()
+        return (is_folder or not self.is_for_folders) and self.pattern.fullmatch(inside) is not None
 
 
-def _no_place_of_chats(name: str, *, is_folder: bool) -> str:
-    if not is_folder:
-        return "hidden" if name.startswith(".") else ""
-    if name in ("node_modules", "__pycache__", "site-packages"):
-        return "a folder of tools or of what they made"
-    return "hidden" if name.startswith(".") and name not in ignoring.HOSTS else ""
+def _read_ignore_rules(folder: Path) -> Iterator[_IgnoreRule]:
+    file = folder / ".gitignore"
+    try:
+        if file.is_symlink() or not file.is_file() or file.stat().st_size > _MAX_IGNORE_BYTES:
+            return
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        rule = line.rstrip().removeprefix("!")
+        if rule and not rule.startswith("#"):
+            is_ignored, is_anchored = not line.startswith("!"), "/" in rule.rstrip("/")
+            yield _IgnoreRule(folder, _compile_rule(rule.strip("/"), is_anchored), is_ignored, rule.endswith("/"))
 
 
-def _holds(folder: Path, names: tuple[str, ...]) -> bool:
-    return any((folder / name).exists() for name in names)
+@lru_cache(maxsize=2048)
+def _compile_rule(rule: str, is_anchored: bool) -> re.Pattern[str]:
+    """As git reads it: `*` stays within a name, `**` does not, and a pattern without a slash matches at any depth."""
+    pieces = []
+    for piece in rule.split("/"):
+        if piece == "**":
+            pieces.append("(?:[^/]+/)*")
+        else:
+            # `translate` wraps what it makes into groups of its own; only its `.` may cross a slash.
+            inner = translate(piece).removeprefix("(?s:").removesuffix(r")\Z").removesuffix(r")\z")
+            pieces.append(inner.replace(".*", "[^/]*") + "/")
+    pattern = "".join(pieces).removesuffix("/")
+    return re.compile(pattern if is_anchored else f"(?:[^/]+/)*{pattern}", re.S)

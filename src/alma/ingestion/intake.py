@@ -1,60 +1,88 @@
 """Files, folders and exports into memory.
 
-from alma.ingestion import ingest_conversations, ingest_directory
-
-result = ingest_directory("path/to/project", agent="dev", project_id="myapp")
-result = ingest_conversations("path/to/chats", agent="dev", project_id="myapp")
+What is read becomes episodes, then memories, then markers that it was stored. The markers come last, so that whatever
+is interrupted is done again. Doing it again adds nothing, because turns are recognised by their words and findings by
+the turns they came from: a marker only saves the work.
 """
 
 from __future__ import annotations
 
 import copy
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from ..engine import validate
-from ..errors import ValidationError, unknown
+from ..engine import episodes, validate
+from ..engine.admit import clean
+from ..engine.episodes import Conversation, Said
+from ..engine.inject.escape import suspicious
+from ..engine.transaction import Transaction, write
+from ..engine.view import view
+from ..errors import ValidationError
+from ..extraction import Extracted, Kind, extract_conversation, extract_text, find_known_memories, keep
+from ..extraction.learner import LISTS
 from ..ports import Model
-from ..text import digest
+from ..text import digest, replace_surrogates
+from ..types.kinds import Episode
+from ..types.record import Origin, Provenance, Record, Status, Trust
 from .catalogue import DOCUMENT_BYTES, Catalogue, Entry, Wanted
-from .formats import cursor, plain, slack
-from .formats.shape import Asked, Told, session_of
-from .keeping import Keeper, Whose
-from .reading.sources import Reading, survey
-from .types import SHOWN, Chat, Format, IngestResult, Message, Piece, Plan, Progress, Voice
+from .formats import Format
+from .formats.common import Chat, Document, Message, Piece, Reading, Voice, name_session
+from .sources import survey
+from .types import SHOWN, IngestResult, Plan, Progress
 
 if TYPE_CHECKING:
     from ..core import ALMA
 
 Path = str | os.PathLike[str]
-Watching = Callable[[Progress], None]
+
+_VERSION = "1"  # Of how things are read: with another one everything is looked at again.
+_BATCH_PIECES = 64
+_BATCH_CHARS = 500_000
+_TURN_CHARS = 20_000
+_SECTION_CHARS = 1_500
+_NAME_CHARS = 120
+_TITLE_CHARS = 300
+_MODEL_FAILURES = 3  # After so many failures in a row a run does not ask the model again.
+_ROLES = {
+    **dict.fromkeys(("assistant", "ai", "model", "bot", "agent"), Voice.ASSISTANT),
+    **dict.fromkeys(("system", "developer", "tool", "function"), Voice.TOOL),
+}
+_USER_NAMES = re.compile(r"(?i)\b(?:user|human|me|you|person|owner|operator|admin|developer|system)s?\b|^\W*$")
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
+_HEADING = re.compile(r"(?m)^(?=#{1,6}\s|=+ \S)")
+_PARAGRAPH = re.compile(r"\n[ \t]*\n")
+_LISTS: Mapping[Kind, str] = {
+    Kind.OUTCOME: "outcomes",
+    Kind.PREFERENCE: "user_preferences",
+    Kind.CORRECTION: "rules",
+    Kind.DECISION: "domain_knowledge",
+    Kind.FACT: "domain_knowledge",
+    Kind.ANTI_PATTERN: "anti_patterns",
+    Kind.HEURISTIC: "heuristics",
+    Kind.WORK_ITEM: "work_items",
+}
 
 
 class Options(TypedDict, total=False):
     """What all ways of ingesting take."""
 
-    alma: ALMA | None
-    """The memory; without one that which is configured here is opened, and closed again."""
+    alma: ALMA | None  # The memory; without one the configured one is opened, and closed again.
+    # Whose preferences are learned. In Slack what the user of that name, id or address wrote counts as theirs.
     user_id: str | None
-    """Whose preferences are learned. In Slack what the user of that name, id or address wrote counts as theirs."""
-    model: Model | None
-    """The language model that reads conversations and documents; None: the configured one, if there is one."""
+    model: Model | None  # The language model that reads; without one the configured one, if any.
+    # Whether the person's own words are read: those are learned from, others' wait for a person. None: chats are,
+    # unless they lie in a git repository; documents are not.
     own: bool | None
-    """Whether it is the person's own words that are read: those are learned from, others' wait for a person. None:
-    chats are, unless they lie in a git repository; documents are not."""
-    branches: bool
-    """Whether abandoned branches of conversations are kept, too, as conversations of their own."""
-    max_file_bytes: int
-    """Documents found in a folder that are larger are skipped."""
-    progress: Watching | None
-    dry_run: bool
-    """Read everything, keep nothing, and count what is found."""
-    resume: bool
-    """Pass over what was kept before; False looks at everything again."""
+    branches: bool  # Whether abandoned branches of conversations are kept, as conversations of their own.
+    max_file_bytes: int  # Larger documents that are found in a folder are skipped.
+    progress: Callable[[Progress], None] | None
+    dry_run: bool  # Read everything, store nothing, and count what is found.
+    resume: bool  # Skip what was stored before; False looks at everything again.
 
 
 def plan(
@@ -64,8 +92,8 @@ def plan(
     own: bool | None = None,
     max_file_bytes: int = DOCUMENT_BYTES,
 ) -> Plan:
-    """What would be read below a path, as what, and what would not be, and why. Only beginnings of files are read."""
-    with Catalogue(path, _wanted(wanted), own=own, max_file_bytes=_most(max_file_bytes)) as catalogue:
+    """Return what would be read below a path, as what, and what would not be, and why. Only beginnings are read."""
+    with _list_files(path, wanted, {"own": own, "max_file_bytes": max_file_bytes}) as catalogue:
         return catalogue.plan
 
 
@@ -77,24 +105,20 @@ def ingest(
     wanted: Wanted | str = Wanted.EVERYTHING,
     **options: Unpack[Options],
 ) -> IngestResult:
-    """Read a file, a folder or an export, whatever it is, and keep what it says."""
-    most = _most(options.get("max_file_bytes", DOCUMENT_BYTES))
-    with (
-        Catalogue(path, _wanted(wanted), own=options.get("own"), max_file_bytes=most) as catalogue,
-        _open_memory(options.get("alma"), project_id) as alma,
-    ):
-        return _Run(catalogue, alma, agent, options).all()
+    """Read a file, a folder or an export, whatever it is, and store what it says."""
+    with _list_files(path, wanted, options) as catalogue, _open_memory(options.get("alma"), project_id) as alma:
+        return _Ingestion(alma, agent, options).read_all(catalogue)
 
 
 def ingest_file(path: Path, agent: str, project_id: str | None = None, **options: Unpack[Options]) -> IngestResult:
-    """One file of any format that is known; a document is kept as untrusted unless `own` says it is the person's."""
+    """Read one file of any known format. A document is stored as untrusted unless `own` says it is the person's."""
     if os.path.isdir(path):
         raise ValidationError(f"{os.fspath(path)} is a folder; ingest_directory and ingest_conversations read folders")
     return ingest(path, agent, project_id, **options)
 
 
 def ingest_directory(path: Path, agent: str, project_id: str | None = None, **options: Unpack[Options]) -> IngestResult:
-    """The documents of a project, and the histories of conversations that lie in it.
+    """Read the documents of a project, and the histories of conversations that lie in it.
 
     They are the words of whoever wrote the project: they are quoted, and what is found in them waits for a person,
     unless `own` says that they are the person's own.
@@ -107,7 +131,7 @@ def ingest_directory(path: Path, agent: str, project_id: str | None = None, **op
 def ingest_conversations(
     path: Path, agent: str, project_id: str | None = None, **options: Unpack[Options]
 ) -> IngestResult:
-    """Chats: an export, a transcript, or a folder of them. What the person said in them is learned from."""
+    """Read chats: an export, a transcript, or a folder of them. What the person said in them is learned from."""
     return ingest(path, agent, project_id, wanted=Wanted.CHATS, **options)
 
 
@@ -120,180 +144,44 @@ def ingest_conversation(
     title: str = "",
     **options: Unpack[Options],
 ) -> IngestResult:
-    """One conversation: a file, or its messages, each a mapping with role and content (or speaker and text)."""
+    """Read one conversation: a file, or its messages, each a mapping with role and content (or speaker and text)."""
     if isinstance(conversation, str | os.PathLike):
         return ingest_conversations(conversation, agent, project_id, **options)
-    spoken = [_told(f"messages[{at}]", one) for at, one in enumerate(validate.many("messages", conversation))]
-    first = spoken[0].text if spoken else ""
-    chat = Chat(
-        format=Format.CHAT,
-        session=session_of(Format.CHAT, session_id, title, first),
-        messages=spoken,
-        title=title,
-        part="1",
-    )
-    with _open_memory(options.get("alma"), project_id) as alma:
-        result = IngestResult(dry_run=options.get("dry_run", False))
-        keeper = Keeper(alma, _whose(agent, options), result)
-        result.count("conversations", bool(spoken))
-        keeper.take(chat, own=options.get("own") is not False)
-        keeper.flush()
-        return result
-
-
-def _told(label: str, given: Mapping[str, Any]) -> Message:
-    if not isinstance(given, Mapping):
-        raise ValidationError(f"{label} must be a mapping with role and content, not {type(given).__name__}")
-    speaker = validate.name(f"{label} role", given.get("role") or given.get("speaker"))
-    words = given.get("content") if given.get("content") is not None else given.get("text")
-    machine = speaker.casefold() in ("assistant", "ai", "model", "bot", "agent")
-    tool = speaker.casefold() in ("system", "developer", "tool", "function")
-    return Message(
-        speaker=speaker,
-        text=validate.output(f"{label} content", words) or "",
-        voice=Voice.ASSISTANT if machine else Voice.TOOL if tool else Voice.PERSON,
-        at=validate.moment(f"{label} at", given.get("at", given.get("timestamp"))),
-        id=validate.optional_text(f"{label} id", given.get("id")) or "",
-    )
-
-
-class _Run:
-    """One pass over a catalogue."""
-
-    def __init__(self, catalogue: Catalogue, alma: ALMA, agent: str, options: Options) -> None:
-        self._catalogue = catalogue
-        self._watching = options.get("progress")
-        self._asked = Asked(options.get("user_id") or "", options.get("branches", False))
-        self.result = IngestResult(dry_run=options.get("dry_run", False))
-        self._keeper = Keeper(alma, _whose(agent, options), self.result)
-        self._bytes = self._done = 0
-        self._total = catalogue.plan.bytes
-        self._sessions: set[str] = set()
-        self._rosters = lru_cache(maxsize=4)(self._roster)
-
-    def all(self) -> IngestResult:
-        for skipped in self._catalogue.skipped:
-            self.result.skip(skipped.path, skipped.reason)
-        for entry in self._catalogue.entries:
-            self._one(entry)
-        self._keeper.flush()
-        self._tell("", 0)
-        return self.result
-
-    def _one(self, entry: Entry) -> None:
-        name = entry.source.name
-        try:
-            if entry.detected.format is Format.CURSOR and entry.detected.read is None:
-                self._database(entry)
-            else:
-                self._text(entry)
-        except OSError as error:
-            # It is gone, or became unreadable: what was read of it before is kept.
-            self.result.damage(name, "", f"it could not be read further: {error.strerror or error}")
-        self._done += 1
-        self._bytes += entry.source.size
-        self._tell(name, 0)
-
-    def _text(self, entry: Entry) -> None:
-        source = entry.source
-        surveyed = survey(source)
-        known = digest(surveyed.digest, str(entry.own))
-        self._seen(entry)
-        if self._keeper.has_read(source.name, known):
-            self.result.count("files unchanged")
-            return
-        if surveyed.note:
-            self.result.note(surveyed.note)
-        reading = Reading(source, surveyed)
-        for piece in self._pieces(entry, reading):
-            self._take(piece, entry, reading.read)
-        if reading.finish():
-            self._keeper.read(source.name, known)
-
-    def _database(self, entry: Entry) -> None:
-        self._seen(entry)
-        if entry.source.path is not None:
-            for piece in cursor.read(entry.source.path, entry.source.name, self._telling(entry)):
-                self._take(piece, entry, 0)
-
-    def _pieces(self, entry: Entry, reading: Reading) -> Iterator[Piece]:
-        told = self._telling(entry)
-        if entry.detected.read is not None:
-            return entry.detected.read(reading, told)
-        if entry.detected.format is Format.SLACK:
-            users = self._catalogue.beside(entry.source, "users.json")
-            return slack.read(reading, told, self._rosters(users.name if users else "", entry))
-        voice = Voice.PERSON if entry.own else Voice.OTHER
-        return plain.read(reading, entry.detected.format, entry.known_as, voice)
-
-    def _roster(self, name: str, entry: Entry) -> slack.Roster:
-        return slack.roster(self._catalogue.beside(entry.source, "users.json") if name else None, self._asked.user)
-
-    def _take(self, piece: Piece, entry: Entry, read: int) -> None:
-        self.result.count("conversations" if isinstance(piece, Chat) else "documents", self._is_first(piece))
-        if self._keeper.take(piece, own=entry.own):
-            self._tell(entry.source.name, read)
-
-    def _is_first(self, piece: Piece) -> bool:
-        """The parts of one conversation follow each other, so that little has to be remembered."""
-        if piece.session in self._sessions:
-            return False
-        if len(self._sessions) > SHOWN:
-            self._sessions.clear()
-        self._sessions.add(piece.session)
-        return True
-
-    def _seen(self, entry: Entry) -> None:
-        self.result.count("files")
-        if len(self.result.files) < SHOWN:
-            self.result.files[entry.source.name] = str(entry.detected.format)
-
-    def _telling(self, entry: Entry) -> Told:
-        name = entry.source.name
-        return Told(lambda place, reason: self.result.damage(name, place, reason), self.result.leave, self._asked)
-
-    def _tell(self, name: str, read: int) -> None:
-        if self._watching is not None:
-            counts = self.result.counts
-            self._watching(
-                Progress(
-                    name,
-                    self._done,
-                    len(self._catalogue.entries),
-                    min(self._bytes + read, self._total),
-                    self._total,
-                    counts.get("conversations", 0),
-                    counts.get("messages", 0),
-                )
+    messages = []
+    for at, given in enumerate(validate.many("messages", conversation)):
+        label = f"messages[{at}]"
+        if not isinstance(given, Mapping):
+            raise ValidationError(f"{label} must be a mapping with role and content, not {type(given).__name__}")
+        speaker = validate.name(f"{label} role", given.get("role") or given.get("speaker"))
+        text = given.get("content") if given.get("content") is not None else given.get("text")
+        messages.append(
+            Message(
+                speaker=speaker,
+                text=validate.output(f"{label} content", text) or "",
+                voice=_ROLES.get(speaker.casefold(), Voice.PERSON),
+                at=validate.moment(f"{label} at", given.get("at", given.get("timestamp"))),
+                id=validate.optional_text(f"{label} id", given.get("id")) or "",
             )
+        )
+    session = name_session(Format.CHAT, session_id, title, messages[0].text if messages else "")
+    chat = Chat(format=Format.CHAT, session=session, messages=messages, title=title, part="1")
+    with _open_memory(options.get("alma"), project_id) as alma:
+        ingestion = _Ingestion(alma, agent, options)
+        ingestion.result.increment("conversations", bool(messages))
+        ingestion.add(chat, own=options.get("own") is not False)
+        ingestion.flush()
+        return ingestion.result
 
 
-def _whose(agent: str, options: Options) -> Whose:
-    user = options.get("user_id")
-    return Whose(
-        agent=agent,
-        user="" if user is None else validate.name("user_id", user),
-        model=options.get("model"),
-        resume=options.get("resume", True),
-        dry_run=options.get("dry_run", False),
-        how=f"branches={options.get('branches', False)}",
-    )
-
-
-def _most(given: int) -> int:
-    return validate.whole("max_file_bytes", given, 1, 2**50)
-
-
-def _wanted(given: Wanted | str) -> Wanted:
-    try:
-        return Wanted(given)
-    except ValueError:
-        raise ValidationError(unknown("wanted", given, list(Wanted))) from None
+def _list_files(path: Path, wanted: Wanted | str, options: Options) -> closing[Catalogue]:
+    chosen = validate.choice("wanted", wanted, Wanted)
+    most = validate.whole("max_file_bytes", options.get("max_file_bytes", DOCUMENT_BYTES), 1, 2**50)
+    return closing(Catalogue(path, chosen, own=options.get("own"), max_file_bytes=most))
 
 
 @contextmanager
 def _open_memory(alma: ALMA | None, project_id: str | None) -> Iterator[ALMA]:
-    """The memory to write to: the one given, seen as that project's, or the configured one for as long as it takes."""
+    """Give the memory to write to: the given one, seen as that project's, or the configured one, closed afterwards."""
     project = None if project_id is None else validate.name("project_id", project_id)
     if alma is None:
         from ..app import open_default
@@ -305,3 +193,315 @@ def _open_memory(alma: ALMA | None, project_id: str | None) -> Iterator[ALMA]:
         alma = copy.copy(alma)
         alma.engine = replace(alma.engine, project=project)
     yield alma
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A piece in the form in which it is stored."""
+
+    piece: Piece
+    turns: tuple[Message, ...]  # Their ids are such that the same words in the same place are recognised.
+    marker: str
+    content: str  # What the marker says once this is stored.
+
+
+class _Ingestion:
+    """Reads pieces and stores them batch by batch."""
+
+    def __init__(self, alma: ALMA, agent: str, options: Options) -> None:
+        user = options.get("user_id")
+        self._alma = alma
+        self._engine = alma.engine
+        self._agent = alma.engine.agent(validate.name("agent", agent))
+        self._user = "" if user is None else validate.name("user_id", user)
+        self._model = options.get("model") or alma.model
+        self._options = options
+        self.result = IngestResult(dry_run=options.get("dry_run", False))
+        self._batch: dict[str, _Prepared] = {}
+        self._size = 0
+        self._files: dict[str, str] = {}
+        self._failures = 0
+        self._failed: set[str] = set()  # The markers of what the model could not read: the next run reads it again.
+
+    # -- reading
+
+    def read_all(self, catalogue: Catalogue) -> IngestResult:
+        result, shared, total = self.result, dict[str, Any](), catalogue.plan.bytes
+        for one in catalogue.skipped:
+            result.add("skipped", one)
+        sessions: set[str] = set()
+        done = 0
+
+        def report(path: str, files: int, read: int) -> None:
+            if progress := self._options.get("progress"):
+                counts = (result.counts.get("conversations", 0), result.counts.get("messages", 0))
+                progress(Progress(path, files, len(catalogue.entries), min(done + read, total), total, *counts))
+
+        for number, entry in enumerate(catalogue.entries):
+            name = entry.source.name
+            try:
+                for piece, read in self._read_file(entry, catalogue, shared):
+                    # The parts of one conversation follow each other, so that few sessions have to be remembered.
+                    is_first = piece.session not in sessions
+                    result.increment("conversations" if isinstance(piece, Chat) else "documents", is_first)
+                    if len(sessions) > SHOWN:
+                        sessions.clear()
+                    sessions.add(piece.session)
+                    if self.add(piece, own=entry.own):
+                        report(name, number, read)
+            except OSError as error:
+                # It is gone, or became unreadable: what was read of it before is stored.
+                result.damage(name, "", f"it could not be read further: {error.strerror or error}")
+            done += entry.source.size
+            report(name, number + 1, 0)
+        self.flush()
+        report("", len(catalogue.entries), 0)
+        return result
+
+    def _read_file(self, entry: Entry, catalogue: Catalogue, shared: dict[str, Any]) -> Iterator[tuple[Piece, int]]:
+        """Yield the pieces of a file, unless all of it was stored before, with how many bytes were read by then."""
+        source, format = entry.source, entry.reader.format
+        is_database = entry.reader.is_database is not None
+        surveyed = None if is_database else survey(source)
+        content = digest(surveyed.digest, str(entry.own)) if surveyed else ""
+        self.result.increment("files")
+        if len(self.result.files) < SHOWN:
+            self.result.files[source.name] = str(format)
+        marker = f"mrk_read_{digest(self._engine.project, self._agent, self._user, source.name)}"
+        if surveyed and self._find_stored([marker]).get(marker) == self._sign(content):
+            self.result.increment("files unchanged")
+            return
+        reading = Reading(
+            source,
+            format,
+            self.result,
+            encoding=surveyed.encoding if surveyed else "utf-8",
+            known_as=entry.known_as,
+            voice=Voice.PERSON if entry.own else Voice.OTHER,
+            user=self._options.get("user_id") or "",
+            branches=self._options.get("branches", False),
+            find_beside=lambda name: catalogue.find_beside(source, name),
+            shared=shared,
+        )
+        self.result.note(surveyed.note if surveyed else "")
+        for piece in entry.reader.read(reading):
+            yield piece, reading.bytes_read
+        if surveyed and reading.finish() == surveyed.digest:
+            self._files[marker] = self._sign(content)
+            if len(self._files) >= _BATCH_PIECES:
+                self.flush()
+
+    # -- storing
+
+    def add(self, piece: Piece, *, own: bool) -> bool:
+        """Store a piece with the next batch; return whether that was written now."""
+        piece = piece if own else _disown(piece)
+        turns = tuple(_make_turns(piece) if isinstance(piece, Chat) else _make_sections(piece))
+        if not turns:
+            return False
+        content = digest(*(f"{turn.id}\x1e{turn.voice}\x1e{turn.at}" for turn in turns), piece.title)
+        # A part of a conversation is marked by its name, so that it is marked anew when it grows; a document by its
+        # content.
+        name = (piece.session, piece.part) if isinstance(piece, Chat) else ("document", content)
+        marker = f"mrk_ingested_{digest(self._engine.project, self._agent, self._user, *name)}"
+        self.result.increment("unchanged", marker in self._batch)
+        self._batch[marker] = _Prepared(piece, turns, marker, self._sign(content))
+        self._size += sum(len(turn.text) for turn in turns)
+        if len(self._batch) < _BATCH_PIECES and self._size < _BATCH_CHARS:
+            return False
+        self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Store the batch: episodes, then what is found in them, then the markers."""
+        batch, self._batch, self._size = self._batch, {}, 0
+        files, self._files = self._files, {}
+        stored = self._find_stored(list(batch))
+        fresh = [one for one in batch.values() if stored.get(one.marker) != one.content]
+        self.result.increment("unchanged", len(batch) - len(fresh))
+        for one in fresh:
+            self.result.increment("messages" if isinstance(one.piece, Chat) else "sections", len(one.turns))
+        if self.result.dry_run:
+            for one in fresh:
+                believed, doubted = self._extract(one)
+                for item in (*believed, *doubted):
+                    self.result.increment(_LISTS[item.kind])
+                self.result.increment("waiting", len(doubted))
+                self.result.increment("episodes")
+            return
+        for one, episode in zip(fresh, self._record_episodes(fresh), strict=True):
+            if episode.status is Status.RETIRED:
+                self.result.leave_out("conversations that were deleted here")
+            else:
+                self._learn(one, episode)
+        markers = {one.marker: one.content for one in batch.values() if one.marker not in self._failed}
+        markers |= {} if self._failed else files
+
+        def mark(tx: Transaction) -> None:
+            values = {record.id: record.body["value"] for record in tx.get(markers)}
+            for id, value in markers.items():
+                if values.get(id) != value:
+                    tx.set_marker(id, {"value": value})
+
+        write(self._engine, mark)
+
+    def _sign(self, content: str) -> str:
+        """Return what a marker says: the content, and what else decides what is stored of it."""
+        how = f"branches={self._options.get('branches', False)}"
+        return digest(_VERSION, how, self._model.name if self._model else "", content)
+
+    def _find_stored(self, markers: list[str]) -> dict[str, str]:
+        """Return what these markers say; nothing when everything is to be looked at again."""
+        is_asked = markers and self._options.get("resume", True)
+        return {record.id: record.body["value"] for record in self._engine.store.get(markers)} if is_asked else {}
+
+    def _record_episodes(self, fresh: Sequence[_Prepared]) -> list[Record]:
+        started = self._engine.clock()
+        conversations = [_make_conversation(one, self._agent, self._user) for one in fresh]
+        records = episodes.record(self._engine, conversations) if fresh else []
+        known = {one.id for one in self.result.episodes}
+        for record in {one.id: one for one in records}.values():
+            is_changed = record.updated_at >= started and record.id not in known
+            if is_changed and record.status is not Status.RETIRED:
+                episode = view(record, started)
+                assert isinstance(episode, Episode)
+                self.result.add("episodes", episode)
+        return records
+
+    def _extract(self, one: _Prepared) -> tuple[list[Extracted], list[Extracted]]:
+        """Return what a piece says that may be learned, and what waits for a person."""
+        piece, has_stopped = one.piece, self._failures >= _MODEL_FAILURES
+        model = None if has_stopped else self._model
+        # What programs said teaches nothing.
+        turns = [turn for turn in one.turns if turn.voice is not Voice.TOOL]
+        if isinstance(piece, Document):
+            extraction = extract_text(piece.text.replace("\0", ""), model=model, name=piece.name)
+        else:
+            messages = [{"speaker": each.speaker, "text": each.text, "at": each.at, "id": each.id} for each in turns]
+            texts = [turn.text for turn in turns if turn.voice is Voice.PERSON]
+            known = find_known_memories(self._engine, self._agent, self._user or None, texts) if model else []
+            extraction = extract_conversation(messages, model=model, known=known)
+        if model is not None:
+            self._failures = self._failures + 1 if extraction.failed else 0
+        if extraction.failed:
+            self.result.note(f"the model was not used everywhere: {extraction.failed}")
+        if extraction.failed or has_stopped:
+            self._failed.add(one.marker)
+        found = extraction.found
+        if isinstance(piece, Document):
+            doubted = () if piece.voice is Voice.PERSON else found
+        else:
+            is_doubted = {
+                at: turns[at].voice is Voice.OTHER or suspicious(turns[at].text[:_TURN_CHARS])
+                for at in {item.turn for item in found}
+            }
+            doubted = tuple(item for item in found if is_doubted[item.turn])
+        return [item for item in found if item not in doubted], list(doubted)
+
+    def _learn(self, one: _Prepared, episode: Record) -> None:
+        """Store what a piece says, and count it."""
+        result = self.result
+        for findings, is_trusted in zip(self._extract(one), (True, False), strict=True):
+            if not findings:
+                continue
+            kept = keep(
+                self._alma,
+                findings,
+                agent=self._agent,
+                user_id=self._user or None,
+                source=str(one.piece.format),
+                episode=episode.id,
+                session_id=one.piece.session,
+                trusted=is_trusted,
+            )
+            for name in LISTS:
+                for memory in getattr(kept, name):
+                    result.add(name, memory)
+                    result.increment("waiting", getattr(memory, "status", "") == Status.CANDIDATE)
+            result.increment("known", kept.known)
+            result.known += kept.known
+            result.superseded = [*result.superseded, *kept.superseded][:SHOWN]
+            for reason in kept.refused:
+                result.add("refused", reason)
+
+
+# -- pieces as they are stored
+
+
+def _disown(piece: Piece) -> Piece:
+    """Return the same as somebody else's words: a prompt that quotes them does not say that it was the user."""
+    if isinstance(piece, Document):
+        return replace(piece, voice=Voice.OTHER)
+    messages = []
+    for one in piece.messages:
+        is_user = one.voice is Voice.PERSON and _USER_NAMES.search(one.speaker)
+        voice = one.voice if one.voice is Voice.TOOL else Voice.OTHER
+        messages.append(replace(one, voice=voice, speaker="somebody else" if is_user else one.speaker))
+    return replace(piece, messages=messages)
+
+
+def _make_turns(chat: Chat) -> Iterator[Message]:
+    seen: Counter[tuple[str, str]] = Counter()
+    for message in chat.messages:
+        speaker, words = _clean_name(message.speaker, _NAME_CHARS) or "unknown", replace_surrogates(message.text)
+        seen[speaker, words] += 1
+        # Without an id of its own a message is recognised by its place among equal ones.
+        key = ("id", message.id) if message.id else ("said", chat.part, str(seen[speaker, words]))
+        for number, text in enumerate(_cut_text(clean(words), _TURN_CHARS)):
+            yield replace(message, speaker=speaker, text=text, id=digest(*key, speaker, words, str(number)))
+
+
+def _make_sections(document: Document) -> Iterator[Message]:
+    """Yield a document as turns of its own name: what stands under a heading, in pieces that can be quoted."""
+    seen: Counter[str] = Counter()
+    speaker = _clean_name(document.name, _NAME_CHARS) or "unknown"
+    for section in _HEADING.split(clean(replace_surrogates(document.text))):
+        for text in _cut_text(section.strip(), _SECTION_CHARS):
+            seen[text] += 1
+            id = digest("section", text, str(seen[text]))
+            yield Message(speaker=speaker, text=text, voice=document.voice, at=document.at, id=id)
+
+
+def _cut_text(text: str, most: int) -> Iterator[str]:
+    """Yield pieces that are not longer, cut between paragraphs, lines, sentences or words where there are any."""
+    while text:
+        cut = len(text)
+        if cut > most:
+            ends = [match.end() for match in _PARAGRAPH.finditer(text, 0, most)][-1:]
+            for sign in ("\n", ". ", " "):
+                if not ends and (at := text.rfind(sign, most // 2, most)) >= 0:
+                    ends = [at + len(sign)]
+            cut = max([*ends, 1]) if ends else most
+        piece, text = text[:cut], text[cut:]
+        visible = validate.output("text", piece) if _UNSEEN.sub("", piece).strip() else None
+        if visible is not None:
+            yield visible.strip("\n")
+
+
+def _clean_name(name: str, most: int) -> str:
+    return " ".join(_UNSEEN.sub(" ", clean(name)).split())[:most].strip()
+
+
+def _make_conversation(one: _Prepared, agent: str, user: str) -> Conversation:
+    """Return a piece as the engine stores it: that it was said is certain, and it is only ever quoted.
+
+    What somebody else wrote for a model waits for a person, and a title that reads like an instruction is left out.
+    """
+    source = str(one.piece.format)
+    learned = Provenance(Origin.IMPORT, Trust.LEARNED, source=source)
+    untrusted = Provenance(Origin.CONTENT, Trust.UNTRUSTED, source=source)
+    turns = []
+    for turn in one.turns:
+        is_doubted = turn.voice in (Voice.OTHER, Voice.TOOL) and suspicious(turn.text)
+        provenance = untrusted if is_doubted else learned
+        turns.append(Said(speaker=turn.speaker, text=turn.text, at=turn.at, id=turn.id, provenance=provenance))
+    title = _clean_name(one.piece.title, _TITLE_CHARS)
+    return Conversation(
+        agent=agent,
+        session=one.piece.session,
+        turns=tuple(turns),
+        user=user,
+        title="" if suspicious(title) else title,
+        provenance=learned,
+        tags=(source,),
+    )

@@ -7,20 +7,17 @@ out. What would be changed can be looked at first.
 
 from __future__ import annotations
 
-import contextlib
-import difflib
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
 from .. import jsonc
-from ..errors import ALMAError, ConfigError, unknown
-from ..files import FileChange, read_content, resolve_link
+from ..errors import ConfigError, unknown
+from ..files import FileChange, apply_changes, read_content, resolve_link
 from . import tomltext
 
 NAME = "alma"
@@ -153,20 +150,6 @@ class Copy(Enum):
 class Change(FileChange):
     copy: Copy = Copy.LEFT
 
-    def __bool__(self) -> bool:
-        return self.before != self.after
-
-    def difference(self) -> str:
-        """What changes, as a unified diff."""
-        before, after = (_lines(content) for content in (self.before, self.after))
-        old, new = (str(self.path) if content is not None else os.devnull for content in (self.before, self.after))
-        lines = difflib.unified_diff(before, after, old, new)
-        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
-def _lines(content: bytes | None) -> list[str]:
-    return (content or b"").decode("utf-8", "replace").splitlines(keepends=True)
-
 
 def install(client: Client, scope: str, command: Sequence[str], machine: Machine) -> Change:
     """The change that puts the server in, or brings its entry up to date. Nothing is written yet."""
@@ -178,7 +161,7 @@ def install(client: Client, scope: str, command: Sequence[str], machine: Machine
         return Change(path, before, before)
     after = client.form.put(text, (client.holder, NAME), entry)
     _expect(client, path, after, {**data, client.holder: {**data.get(client.holder, {}), NAME: entry}})
-    return Change(path, before, after.encode(), Copy.LEFT if _entry(client, data) else Copy.MADE)
+    return Change(path, before, after.encode(), copy=Copy.LEFT if _entry(client, data) else Copy.MADE)
 
 
 def uninstall(client: Client, scope: str, machine: Machine) -> Change:
@@ -194,7 +177,7 @@ def uninstall(client: Client, scope: str, machine: Machine) -> Change:
     earlier = read_content(_kept(path))
     was, known = _read(client, _kept(path), earlier)
     if client.form.put(was, (client.holder, NAME), entry) == text:
-        return Change(path, before, earlier, Copy.GONE)
+        return Change(path, before, earlier, copy=Copy.GONE)
     after = client.form.drop(text, (client.holder, NAME))
     left = {name: value for name, value in data[client.holder].items() if name != NAME}
     rest = {**data, client.holder: left}
@@ -202,26 +185,18 @@ def uninstall(client: Client, scope: str, machine: Machine) -> Change:
         after = client.form.drop(after, (client.holder,))
         del rest[client.holder]
     _expect(client, path, after, rest)
-    return Change(path, before, after.encode() if rest or earlier is not None else None, Copy.GONE)
+    return Change(path, before, after.encode() if rest or earlier is not None else None, copy=Copy.GONE)
 
 
 def carry_out(change: Change) -> None:
     """Write it, whole or not at all."""
-    if read_content(change.path) != change.before:
-        raise ConfigError(f"{change.path} was changed by somebody else in the meantime; run the command again")
-    kept = _kept(change.path)
-    try:
-        change.path.parent.mkdir(parents=True, exist_ok=True)
-        if change.copy is Copy.MADE and change.before is not None:
-            _write(kept, change.before, change.path)
-        if change.after is None:
-            change.path.unlink()
-        else:
-            _write(change.path, change.after, change.path)
-        if change.copy is Copy.GONE or (change.copy is Copy.MADE and change.before is None):
-            kept.unlink(missing_ok=True)
-    except OSError as error:
-        raise ALMAError(f"{change.path} could not be written ({error.strerror}); nothing was changed") from error
+    kept, had_file = _kept(change.path), change.before is not None
+    is_kept = change.copy is Copy.MADE and had_file
+    mode = change.path.stat().st_mode & 0o777 if had_file else _find_folder(change.path).stat().st_mode & 0o666
+    changes: list[FileChange] = [replace(change, mode=mode)]
+    if change.copy is not Copy.LEFT:
+        changes.append(FileChange(kept, read_content(kept), change.before if is_kept else None, mode))
+    apply_changes(changes[::-1] if is_kept else changes)
 
 
 def _entry(client: Client, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,17 +231,6 @@ def _read(client: Client, path: Path, content: bytes | None) -> tuple[str, dict[
     return text, client.form.load(text, str(path))
 
 
-def _write(path: Path, content: bytes, like: Path) -> None:
-    """Beside its place first, with the permissions of the file `like`; a new one is as private as its folder."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, (like if like.exists() else path.parent).stat().st_mode & (0o777 if like.exists() else 0o666))
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+def _find_folder(path: Path) -> Path:
+    """Return the folder that a new file goes to, or the one above it that exists: the file is as private as that."""
+    return next(folder for folder in path.parents if folder.exists())

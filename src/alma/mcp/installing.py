@@ -108,7 +108,7 @@ class _Telling:
     def shown(self, change: Change) -> None:
         if not self._as_json:
             self._say(f"{change.verb} {change.path}")
-            self._say(change.difference().rstrip("\n"))
+            self._say(change.diff().rstrip("\n"))
 
     def nothing(self, change: Change, action: str, client: Client) -> None:
         if self._as_json:
@@ -124,4 +124,4 @@ class _Telling:
 
     def _object(self, change: Change, *, done: bool) -> None:
         made = {"path": str(change.path), "change": change.verb if change else None, "done": done}
-        self._say(json.dumps({**made, "difference": change.difference()}, ensure_ascii=False))
+        self._say(json.dumps({**made, "difference": change.diff()}, ensure_ascii=False))

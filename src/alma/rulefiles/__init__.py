@@ -8,10 +8,9 @@ import_(alma, "AGENTS.md")
 
 from __future__ import annotations
 
-from .exporting import export
-from .importing import Side, import_, plan
+from .exports import ExportReport, LeftOut, export
+from .imports import Change, ImportReport, Side, Verb, import_, plan
 from .targets import TARGETS, Host, Limit, Target, Unit, is_rule_file
-from .types import Change, ExportReport, ImportReport, LeftOut, Verb
 
 __all__ = [
     "TARGETS",

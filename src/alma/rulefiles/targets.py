@@ -1,14 +1,20 @@
-"""The files that coding agents read their rules from: where they are, what they begin with, and how much is read."""
+"""The files that coding agents read their rules from: where they are, what they begin with, and how much is read.
+
+A file is read and written inside its repository, and never outside of it.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import PurePath
+from os import PathLike
+from pathlib import Path, PurePath
 
 from ..engine import validate
-from ..errors import ValidationError
+from ..errors import ALMAError, ValidationError
+from ..files import FileChange, apply_changes
 
 NAME = "project-rules"
 _DESCRIPTION = "What was learned about working in this project: its conventions, corrections and pitfalls."
@@ -102,12 +108,8 @@ def is_rule_file(path: PurePath) -> bool:
     return _RULE_FILES.fullmatch("/".join(parts[at:])) is not None
 
 
-def target(given: object) -> Target:
-    return TARGETS[validate.choice("target", given, Host)]
-
-
-def file_name(given: str) -> str:
-    """A name for a file or a skill: small letters, digits and single hyphens, at most 64 of them."""
+def check_name(given: str) -> str:
+    """Return a name for a file or a skill: small letters, digits and single hyphens, at most 64 of them."""
     name = validate.name("name", given)
     if not _SKILL_NAME.fullmatch(name) or len(name) > _SKILL_NAME_CHARS:
         raise ValidationError(
@@ -117,6 +119,82 @@ def file_name(given: str) -> str:
     return name
 
 
-def skill_name(path: PurePath, name: str) -> str:
-    """A skill is called what its folder is called."""
-    return file_name(path.parent.name) if path.name == "SKILL.md" else name
+# -- a file in a repository
+
+MOST_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """A file in a repository."""
+
+    path: Path
+    """As it was named."""
+    root: Path
+    real: Path
+    """Where it really is, links followed."""
+
+    @property
+    def name(self) -> str:
+        """Below the root, with slashes, the same on every machine."""
+        return self.real.relative_to(self.root).as_posix()
+
+
+def find_repository(folder: Path) -> Path:
+    """Return the root of the repository that a folder is in; or the folder itself."""
+    here = folder.resolve()
+    return next((above for above in (here, *here.parents) if (above / ".git").exists()), here)
+
+
+def find_file(path: str | PathLike[str] | None, root: str | PathLike[str] | None, usual: str) -> RuleFile:
+    """Find a file by its path, which may be a folder; without a path, the usual one at the root of the repository."""
+    try:
+        if root is not None and not Path(root).is_dir():
+            raise ValidationError(f"root must be a folder, and {os.fspath(root)!r} is none")
+        base = None if root is None else Path(root).resolve()
+        named = Path(path) if path is not None else (base or find_repository(Path.cwd())) / usual
+        if path is not None and (named.is_dir() or os.fspath(path).endswith(("/", os.sep))):
+            named = named / Path(usual).name
+        if base is not None and not named.is_absolute():
+            named = base / named
+        top, real = base or _find_top(named), named.resolve()
+        is_other = real.exists() and not real.is_file()
+    except (OSError, RuntimeError, UnicodeEncodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValidationError(f"no file can have this name: {reason}") from None
+    if not real.is_relative_to(top):
+        raise ValidationError(f"{named} lies outside of {top}; a link must not lead out of the repository")
+    if is_other:
+        raise ValidationError(f"{named} is not a file")
+    return RuleFile(named, top, real)
+
+
+def _find_top(named: Path) -> Path:
+    """Return the repository that a file is in by its name: where links on the way lead is checked against it."""
+    here, folder = find_repository(Path.cwd()), named.parent.absolute()
+    if Path(os.path.normpath(Path.cwd() / named)).is_relative_to(here):
+        return here
+    return find_repository(next((above for above in (folder, *folder.parents) if above.is_dir()), folder))
+
+
+def read_file(file: RuleFile) -> str | None:
+    """Return what the file holds, every line break as it is; None when there is none."""
+    try:
+        if file.real.stat().st_size > MOST_BYTES:
+            raise ValidationError(f"{file.path} has more than {MOST_BYTES:,} bytes; that is no file of rules")
+        return file.real.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise ValidationError(f"{file.path} is not UTF-8 (byte {error.start}); save it as UTF-8 first") from None
+    except OSError as error:
+        raise ValidationError(f"{file.path} cannot be read: {error.strerror or error}") from error
+
+
+def change_file(file: RuleFile, text: str | None, before: str | None) -> None:
+    """Put the text in place of `before`, all of it or nothing; None deletes the file."""
+    old, new = (None if one is None else one.encode("utf-8") for one in (before, text))
+    try:
+        apply_changes([FileChange(file.real, old, new, mode=0o644)])
+    except ALMAError as error:
+        raise ValidationError(str(error)) from error

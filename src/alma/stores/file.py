@@ -13,19 +13,16 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
 from ..errors import CorruptStoreError, ReadOnlyError, StorageError, StorageFullError, ValidationError
-from ..files import make_private_folder
+from ..files import make_new_file, make_private_folder, sync_folder
 from ..forks import hold_at_fork
-from ..types.query import Hit, Where
 from ..types.record import Record, from_json, to_json
-from ..types.vector import Vector
-from . import _plain
-from ._fresh import appearing
+from .memory import DictStore
 
 if sys.platform == "win32":
     import msvcrt
@@ -55,7 +52,7 @@ _MARK = 64
 """So many bytes before the place reached tell that it is still the same file."""
 
 
-class FileStore:
+class FileStore(DictStore):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).expanduser()
         self._mutex = hold_at_fork(threading.RLock())
@@ -66,54 +63,26 @@ class FileStore:
                 if not self.path.exists():
                     make_private_folder(self.path.parent)
                 os.close(_private(self.path, os.O_APPEND | os.O_WRONLY))
-                _sync_folder(self.path.parent)
+                sync_folder(self.path.parent)
             except OSError as error:
                 # Where it cannot be written it can still be read.
                 if error.errno not in _READ_ONLY or not self.path.exists():
                     raise
-        with self._reading():
+        with self._open():
             pass
-
-    def put(self, records: Sequence[Record]) -> None:
-        fresh = [_plain.owned(record) for record in records]
-        with self._writing() as held:
-            changed = {record.id: held[record.id] for record in fresh if record.id in held}
-            for record in fresh:
-                _plain.accept(changed, record)
-            if fresh:
-                self._append([to_json(record) for _, record in sorted(changed.items())])
-
-    def get(self, ids: Sequence[str]) -> list[Record]:
-        with self._reading() as held:
-            return [_plain.copied(held[id]) for id in ids if id in held]
-
-    def delete(self, ids: Sequence[str]) -> int:
-        with self._writing() as held:
-            gone = sorted({id for id in ids if id in held})
-            if gone:
-                self._append([{"deleted": id} for id in gone])
-            return len(gone)
-
-    def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
-        with self._reading() as held:
-            return map(_plain.copied, _plain.scan(held.values(), where, limit))
-
-    def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
-        with self._reading() as held:
-            return _plain.nearest(held.values(), vector, where, limit)
 
     def backup(self, target: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
         """Copy what the file holds at this moment to a new file."""
-        with self._reading() as held:
+        with self._open() as held:
             data = b"".join(_line([to_json(record)]) for record in held.values())
-        with _translated(Path(target)), appearing(Path(target)) as part, part.open("r+b") as file:
+        with _translated(Path(target)), make_new_file(Path(target)) as part, part.open("r+b") as file:
             _write_through(file, data)
         if progress is not None:
             progress(1, 1)
 
     def vacuum(self) -> None:
         """Write the file anew without deleted records and old versions."""
-        with self._writing():
+        with self._open(to_write=True):
             self._compact()
 
     def close(self) -> None:
@@ -130,17 +99,12 @@ class FileStore:
         self._entries = 0
 
     @contextmanager
-    def _reading(self) -> Iterator[dict[str, Record]]:
-        with self._mutex, _translated(self.path):
+    def _open(self, *, to_write: bool = False) -> Iterator[dict[str, Record]]:
+        with self._mutex, _translated(self.path), _locked(self.path) if to_write else nullcontext():
             if self._closed:
                 raise StorageError(f"{self.path} is closed; open the store again")
             self._catch_up()
             yield self._records
-
-    @contextmanager
-    def _writing(self) -> Iterator[dict[str, Record]]:
-        with self._mutex, _translated(self.path), _locked(self.path), self._reading() as held:
-            yield held
 
     def _catch_up(self) -> None:
         """Read what was appended since; from the start if it is another file now."""
@@ -181,8 +145,8 @@ class FileStore:
         self._offset += len(line)
         self._mark = line[-_MARK:]
 
-    def _append(self, entries: list[dict[str, Any]]) -> None:
-        line = _line(entries)
+    def _keep(self, records: Mapping[str, Record | None]) -> None:
+        line = _line([{"deleted": id} if record is None else to_json(record) for id, record in sorted(records.items())])
         with self.path.open("r+b") as file:
             file.truncate(self._offset)
             file.seek(self._offset)
@@ -202,7 +166,7 @@ class FileStore:
         with open(_private(fresh, os.O_TRUNC | os.O_WRONLY), "wb") as file:
             _write_through(file, b"".join(_line([to_json(record)]) for record in self._records.values()))
         os.replace(fresh, self.path)
-        _sync_folder(self.path.parent)
+        sync_folder(self.path.parent)
         self._forget()
         self._catch_up()
 
@@ -216,16 +180,6 @@ def _write_through(file: IO[bytes], data: bytes) -> None:
     file.write(data)
     file.flush()
     os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """A name given to a file is on disk only when its folder is. Windows has no such call and needs none."""
-    if sys.platform != "win32":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _private(path: Path, flags: int) -> int:
@@ -249,12 +203,9 @@ def _translated(path: Path) -> Iterator[None]:
     except UnicodeEncodeError as error:
         raise ValidationError(f"a value cannot be stored: {error}") from error
     except OSError as error:
-        raise _translate(error, path) from error
-
-
-def _translate(error: OSError, path: Path) -> StorageError:
-    if error.errno in _READ_ONLY:
-        return ReadOnlyError(f"{path} cannot be written ({error.strerror}); check its owner and mode")
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageFullError(f"no room left to write {path}; nothing was changed; free some space and try again")
-    return StorageError(f"{path}: {error.strerror}")
+        if error.errno in _READ_ONLY:
+            raise ReadOnlyError(f"{path} cannot be written ({error.strerror}); check its owner and mode") from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            problem = f"no room left to write {path}; nothing was changed; free some space and try again"
+            raise StorageFullError(problem) from error
+        raise StorageError(f"{path}: {error.strerror}") from error

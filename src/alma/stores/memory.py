@@ -2,54 +2,120 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import threading
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from heapq import nlargest, nsmallest
 
-from ..errors import StorageError
+from ..errors import ConflictError, StorageError, ValidationError
 from ..forks import hold_at_fork
 from ..types.query import Hit, Where
-from ..types.record import Record
-from ..types.vector import Vector
-from . import _plain
+from ..types.record import Record, to_json
+from ..types.times import utc
+from ..types.vector import Vector, cosine
 
 
-class MemoryStore:
+class DictStore(ABC):
+    """What a store means, over records that are held in a dict."""
+
+    @abstractmethod
+    def _open(self, *, to_write: bool = False) -> AbstractContextManager[dict[str, Record]]:
+        """The records as they are now; nobody changes them inside, and with `to_write` nobody else stores any."""
+
+    @abstractmethod
+    def _keep(self, records: Mapping[str, Record | None]) -> None:
+        """Store all of these, or none; None deletes a record. Called inside `_open(to_write=True)`."""
+
+    def put(self, records: Sequence[Record]) -> None:
+        fresh = [_own(record) for record in records]
+        with self._open(to_write=True) as held:
+            changed: dict[str, Record] = {}
+            for record in fresh:
+                present = changed.get(record.id) or held.get(record.id)
+                if present is not None and record.version <= present.version:
+                    raise refuse_version(record, present.version)
+                changed[record.id] = record
+            if changed:
+                self._keep(changed)
+
+    def get(self, ids: Sequence[str]) -> list[Record]:
+        with self._open() as held:
+            return [_copy(held[id]) for id in ids if id in held]
+
+    def delete(self, ids: Sequence[str]) -> int:
+        with self._open(to_write=True) as held:
+            gone = {id: None for id in ids if id in held}
+            if gone:
+                self._keep(gone)
+            return len(gone)
+
+    def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
+        with self._open() as held:
+            found = [record for record in held.values() if where.accepts(record)]
+            most = len(found) if limit is None else limit
+            return map(_copy, nlargest(most, found, key=lambda record: (record.created_at, record.id)))
+
+    def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        hits = []
+        with self._open() as held:
+            for record in held.values():
+                scores = [cosine(vector, other) for other in record.vectors if len(other) == len(vector)]
+                if scores and where.accepts(record):
+                    hits.append(Hit(record.id, max(scores)))
+        return nsmallest(limit, hits, key=lambda hit: (-hit.score, hit.id))
+
+
+class MemoryStore(DictStore):
     def __init__(self) -> None:
         self._records: dict[str, Record] | None = {}
         self._lock = hold_at_fork(threading.RLock())
-
-    def put(self, records: Sequence[Record]) -> None:
-        fresh = [_plain.owned(record) for record in records]
-        with self._lock:
-            held = self._held()
-            changed = {record.id: held[record.id] for record in fresh if record.id in held}
-            for record in fresh:
-                _plain.accept(changed, record)
-            held.update(changed)
-
-    def get(self, ids: Sequence[str]) -> list[Record]:
-        with self._lock:
-            held = self._held()
-            return [_plain.copied(held[id]) for id in ids if id in held]
-
-    def delete(self, ids: Sequence[str]) -> int:
-        with self._lock:
-            held = self._held()
-            return sum(held.pop(id, None) is not None for id in set(ids))
-
-    def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
-        with self._lock:
-            return map(_plain.copied, _plain.scan(self._held().values(), where, limit))
-
-    def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
-        with self._lock:
-            return _plain.nearest(self._held().values(), vector, where, limit)
 
     def close(self) -> None:
         with self._lock:
             self._records = None
 
-    def _held(self) -> dict[str, Record]:
-        if self._records is None:
-            raise StorageError("the store is closed; open it again")
-        return self._records
+    @contextmanager
+    def _open(self, *, to_write: bool = False) -> Iterator[dict[str, Record]]:
+        with self._lock:
+            if self._records is None:
+                raise StorageError("the store is closed; open it again")
+            yield self._records
+
+    def _keep(self, records: Mapping[str, Record | None]) -> None:
+        with self._open() as held:
+            for id, record in records.items():
+                if record is None:
+                    del held[id]
+                else:
+                    held[id] = record
+
+
+def refuse_version(record: Record, version: int) -> ConflictError:
+    return ConflictError(
+        f"{record.id}: version {record.version} was put, but version {version} is held; read it again and retry"
+    )
+
+
+def refuse_record(record: Record, problem: object) -> ValidationError:
+    return ValidationError(f"{record.id!r} cannot be stored: {problem}")
+
+
+def _own(record: Record) -> Record:
+    """Return a copy that no caller can change, or ValidationError if it holds something no store could keep."""
+    try:
+        for moment in (record.created_at, record.updated_at, record.valid_from, record.valid_to):
+            if moment is not None:
+                utc(moment)
+        text = json.dumps(to_json(record), ensure_ascii=False, allow_nan=False)
+        text.encode()
+        return replace(record, body=json.loads(text)["body"])
+    except (TypeError, ValueError) as problem:
+        raise refuse_record(record, problem) from problem
+
+
+def _copy(record: Record) -> Record:
+    return replace(record, body=copy.deepcopy(record.body)) if record.body else record

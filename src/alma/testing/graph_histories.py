@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from ..errors import ALMAError
-from ..graph.graph import Graph
+from ..graph import Graph
 from ..graph.memory import MemoryRows
 from ..types.graph import Entity, Relationship
 from .fakes import MOMENT, FrozenClock
@@ -89,14 +89,6 @@ def steps() -> SearchStrategy[Step]:
 def _nth(graph: Graph, at: int) -> str:
     held = sorted(one.id for one in graph.relationships(history=True))
     return held[at % len(held)] if held else "rel_none"
-
-
-def _end(graph: Graph, at: int, moment: object) -> object:
-    return graph.end_relationship(_nth(graph, at), moment)  # type: ignore[arg-type]
-
-
-def _drop(graph: Graph, at: int) -> object:
-    return graph.delete_relationship(_nth(graph, at))
 
 
 def seen(graph: Graph) -> list[object]:

@@ -1,1 +1,149 @@
-"""The formats that are understood: how each is told by its content, and how it is read."""
+"""The formats that are understood: how each is recognised by its content, and how it is read.
+
+How to add a format
+-------------------
+1. Write `formats/NAME.py` with a function that recognises the format and one that reads it: it takes a `Reading` and
+   yields `Chat`s or `Document`s. `chat.py` is a short example. `common.py` has what most formats need:
+   `reading.objects()` (JSON Lines), `reading.items()` (a JSON text), `reading.lines()`, `make_message`, `ChatParts`.
+2. Here, add its name to `Format` and a `FormatReader` to `FORMATS`.
+3. Add a sample conversation to `benchmarks/_chat_formats.py`: `tests/ingestion/test_format_laws.py` then checks it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from ..sources import Head, Source
+from ..streams import JsonStream, parse_json
+from . import agents, chat, cursor, exports, slack, texts
+from .common import Piece, Reading
+
+
+class Format(StrEnum):
+    CLAUDE_CODE = "claude-code"
+    CHATGPT = "chatgpt"
+    CLAUDE_AI = "claude-ai"
+    CODEX = "codex"
+    SLACK = "slack"
+    GEMINI = "gemini-cli"
+    CURSOR = "cursor"
+    AIDER = "aider"
+    SPECSTORY = "specstory"
+    CHAT = "chat"  # Roles and contents, as model APIs take them, or a text in which each line begins with who speaks.
+    MARKDOWN = "markdown"
+    TEXT = "text"
+
+    @property
+    def is_document(self) -> bool:
+        return self in (Format.MARKDOWN, Format.TEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class FormatReader:
+    """Reads one format, and recognises it by one of the functions that begin with `is_`."""
+
+    format: Format
+    read: Callable[[Reading], Iterator[Piece]]
+    is_line: Callable[[dict[str, Any]], bool] | None = None  # An object of a file of JSON lines.
+    is_value: Callable[[dict[str, Any]], bool] | None = None  # An element of a JSON list, or a whole JSON object.
+    is_text: Callable[[str], bool] | None = None  # The beginning of a text that is not JSON.
+    is_database: Callable[[Path], bool] | None = None  # An SQLite database.
+    sign: re.Pattern[str] | None = None  # How a line or value begins that is too long to be looked at as a whole.
+    reason: str = ""  # Why a file of this kind is not read by itself.
+
+
+FORMATS = (
+    FormatReader(Format.CLAUDE_CODE, agents.read_claude_code, is_line=agents.is_claude_code, sign=agents.CLAUDE_SIGN),
+    FormatReader(Format.CODEX, agents.read_codex, is_line=agents.is_codex, sign=agents.CODEX_SIGN),
+    FormatReader(Format.GEMINI, agents.read_gemini_lines, is_line=agents.is_gemini_line),
+    FormatReader(Format.CHATGPT, exports.read_chatgpt, is_value=exports.is_chatgpt, sign=exports.CHATGPT_SIGN),
+    FormatReader(Format.CLAUDE_AI, exports.read_claude_ai, is_value=exports.is_claude_ai, sign=exports.CLAUDE_AI_SIGN),
+    FormatReader(Format.SLACK, slack.read, is_value=slack.is_user, reason=slack.USERS_REASON),
+    FormatReader(Format.SLACK, slack.read, is_value=slack.is_message),
+    FormatReader(Format.GEMINI, agents.read_gemini, is_value=agents.is_gemini_element),
+    FormatReader(Format.CHAT, chat.read_lines, is_line=chat.is_message, sign=chat.SIGN),
+    FormatReader(Format.CHAT, chat.read, is_value=chat.is_message),
+    FormatReader(Format.GEMINI, agents.read_gemini, is_value=agents.is_gemini_recording),
+    FormatReader(Format.CURSOR, cursor.read, is_database=cursor.is_database),
+    FormatReader(Format.AIDER, texts.read_aider, is_text=texts.is_aider),
+    FormatReader(Format.SPECSTORY, texts.read_specstory, is_text=texts.is_specstory),
+    FormatReader(Format.CURSOR, texts.read_cursor, is_text=texts.is_cursor),
+    FormatReader(Format.CHAT, texts.read_labelled, is_text=texts.is_labelled),
+)
+MARKDOWN = FormatReader(Format.MARKDOWN, texts.read_document)
+TEXT = FormatReader(Format.TEXT, texts.read_document)
+# The conversations that people store in the folders of projects.
+IN_PROJECTS = frozenset({Format.AIDER, Format.SPECSTORY, Format.CURSOR, Format.CHAT, Format.CLAUDE_CODE})
+
+_LINES = 50
+_ELEMENTS = 8
+_LISTS = frozenset({"conversations", "projects", "messages", "history", "items", "data", "turns"})
+_MARKDOWN_NAMES = (".md", ".markdown", ".mdx", ".rst", ".adoc", ".asciidoc")
+
+
+def detect_format(source: Source, head: Head) -> FormatReader | str:
+    """Return the reader of a file by what it holds, or why there is none. Names only tell Markdown from plain text."""
+    if head.binary == "a database":
+        known = (one for one in FORMATS if source.path and one.is_database and one.is_database(source.path))
+        return next(known, "a database, but none of Cursor's")
+    if head.binary:
+        return head.binary
+    start = head.text.lstrip("\ufeff \t\r\n")
+    if not start.strip("\0 \t\r\n"):
+        return "empty"
+    if start[0] in "[{":
+        reader = _detect_lines(start, head.is_whole) if start[0] == "{" else None
+        reader = reader or _detect_value(start) or _detect_sign(start, head.is_whole)
+        if reader is not None:
+            return reader.reason or reader
+        if _is_json(start, head.is_whole, source.leaf):
+            return "JSON, but no conversation in a format that is known"
+    reader = next((one for one in FORMATS if one.is_text and one.is_text(head.text)), None)
+    return reader or (MARKDOWN if source.leaf.lower().endswith(_MARKDOWN_NAMES) else TEXT)
+
+
+def _detect_lines(start: str, is_whole: bool) -> FormatReader | None:
+    lines = start.split("\n")
+    if not is_whole:
+        # The last is most likely cut.
+        lines = lines[:-1] or lines
+    values = [parse_json(line.strip())[0] for line in lines[:_LINES] if line.strip()]
+    objects = [one for one in values if isinstance(one, dict)]
+    names = ("mapping", "chat_messages", *_LISTS)
+    if len(objects) == 1 and any(isinstance(objects[0].get(name), list | dict) for name in names):
+        # A single line that is a whole conversation rather than one line of one.
+        return None
+    return next((one for one in FORMATS if one.is_line and any(map(one.is_line, objects))), None)
+
+
+def _detect_value(start: str) -> FormatReader | None:
+    whole: dict[str, Any] = {}
+    values: list[dict[str, Any]] = [whole]
+    for number, item in enumerate(JsonStream([start], lambda *_: None).read(_LISTS), 1):
+        whole[item.key] = item.value if item.number < 0 else [item.value]
+        if isinstance(item.value, dict):
+            values.append(item.value)
+        if number >= _ELEMENTS and item.number >= 0:
+            break
+    return next((one for one in FORMATS if one.is_value and any(map(one.is_value, values))), None)
+
+
+def _detect_sign(start: str, is_whole: bool) -> FormatReader | None:
+    """Find the format of a file whose first value is longer than the beginning that is looked at."""
+    is_long_line = start[0] == "{" and not is_whole and "\n" not in start
+    signed = (one for one in FORMATS if one.sign and (one.is_value or is_long_line))
+    return next((one for one in signed if one.sign and one.sign.search(start)), None)
+
+
+def _is_json(start: str, is_whole: bool, leaf: str) -> bool:
+    """Whether a text that begins with a bracket is data, and not a note that begins with one."""
+    if leaf.lower().endswith((".json", ".jsonl", ".ndjson")) or (is_whole and not parse_json(start)[1]):
+        return True
+    damages: list[str] = []
+    items = list(JsonStream([start], lambda place, _: damages.append(place)).read())
+    return len(items) > 1 and len(damages) <= 1

@@ -1,4 +1,4 @@
-"""Conversations in no host's own format: roles and contents as model APIs take them, or text with names before it."""
+"""Conversations in no host's own format: messages with roles and contents, as model APIs take them."""
 
 from __future__ import annotations
 
@@ -6,116 +6,62 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..reading.elements import Elements
-from ..reading.lines import lines, objects
-from ..reading.sources import Reading
-from ..types import Format, Message, Piece
-from .shape import Gathering, Lines, Told, assistant, dicts, mapping, moment, said, session_of, split_chat, text, user
+from ..streams import as_dict, get_dicts, get_text, join_blocks, parse_time
+from .common import Chat, ChatParts, Message, Reading, make_message
 
-_LISTS = frozenset({"messages", "turns", "conversations"})
-_PERSONS = frozenset({"user", "human", "me", "you"})
-_ASSISTANTS = frozenset({"assistant", "ai", "model", "bot", "claude", "chatgpt", "gpt", "gemini", "copilot", "agent"})
-LABEL = re.compile(
-    r"(?:\*\*|__)?(user|human|me|you|assistant|ai|claude|chatgpt|gpt|gemini|copilot|bot)(?:\*\*|__)?\s?:(?:\*\*|__)?"
-    r"(?:[ \t]+(.*)|[ \t]*)",
-    re.I,
-)
+SIGN = re.compile(r'\A\{\s*"(?:role|speaker)"\s*:\s*"[^"]{1,80}"\s*,')
 
 
-def recognised(value: object) -> bool:
-    if not isinstance(value, dict):
-        return False
-    who, what = value.get("role") or value.get("speaker"), value.get("content") or value.get("text")
-    if isinstance(who, str) and isinstance(what, str | list):
+def is_message(value: dict[str, Any]) -> bool:
+    """Whether it is a message, or a conversation that begins with one."""
+    speaker, content = value.get("role") or value.get("speaker"), value.get("content") or value.get("text")
+    if isinstance(speaker, str) and isinstance(content, str | list):
         return True
-    listed = dicts(value.get("messages")) or dicts(value.get("turns"))
-    return bool(listed) and recognised(listed[0])
+    messages = get_dicts(value, "messages") or get_dicts(value, "turns")
+    return bool(messages) and is_message(messages[0])
 
 
-def labelled(head: str) -> bool:
-    """Whether a text is a conversation: two speakers or more, one of them first."""
-    found = [LABEL.fullmatch(line.strip()) for line in head.split("\n") if line.strip()]
-    if not found or found[0] is None:
-        return False
-    speakers = [one[1].lower() for one in found if one]
-    return len(speakers) >= 2 and any(one in _PERSONS for one in speakers) and any(o in _ASSISTANTS for o in speakers)
+def read(reading: Reading) -> Iterator[Chat]:
+    """Read a JSON text: a list of messages, or of conversations that have them."""
+    parts = ChatParts(reading)
+    for item in reading.items("messages", "turns", "conversations"):
+        if item.number >= 0:
+            yield from _read_element(as_dict(item.value), parts, item.number, item.place, reading)
+        elif isinstance(item.value, str) and item.key in ("id", "session_id"):
+            parts.session = item.value
+        elif isinstance(item.value, str) and item.key == "title":
+            parts.title = item.value
+    yield from parts.end()
 
 
-def read(reading: Reading, told: Told) -> Iterator[Piece]:
-    """A JSON text: a list of messages, or of conversations that have them."""
-    gathering = Gathering(Format.CHAT, reading.source.stem)
-    for item in Elements(reading.chunks, told.damaged).read(_LISTS):
-        if item.number < 0:
-            if item.key in ("id", "session_id"):
-                gathering.session = text(item.value)
-            elif item.key == "title":
-                gathering.title = text(item.value)
-        else:
-            place = f"element {item.number} (character {item.at:,})"
-            yield from _element(mapping(item.value), gathering, f"{reading.source.stem}:{item.number}", place, told)
-    yield from gathering.end()
+def read_lines(reading: Reading) -> Iterator[Chat]:
+    parts = ChatParts(reading)
+    for number, line in reading.objects():
+        yield from _read_element(line, parts, number, f"line {number:,}", reading)
+    yield from parts.end()
 
 
-def read_lines(reading: Reading, told: Told) -> Iterator[Piece]:
-    gathering = Gathering(Format.CHAT, reading.source.stem)
-    for number, line in objects(reading.chunks, told.damaged):
-        yield from _element(line, gathering, f"{reading.source.stem}:{number}", f"line {number:,}", told)
-    yield from gathering.end()
+def _read_element(
+    values: dict[str, Any], parts: ChatParts, number: int, place: str, reading: Reading
+) -> Iterator[Chat]:
+    """Read a conversation, or a message of the one that is collected."""
+    if listed := get_dicts(values, "messages") or get_dicts(values, "turns"):
+        messages = [one for one in (_read_message(each, reading) for each in listed) if one]
+        native = get_text(values, "id", "session_id", "conversation_id")
+        first = messages[0].text if messages else ""
+        session = reading.name_session(native, f"{reading.source.stem}:{number}", first)
+        yield from reading.split_chat(session, messages, get_text(values, "title"))
+    elif (message := _read_message(values, reading)) is not None:
+        yield from parts.add(message)
+    elif not is_message(values):
+        reading.damage(place, "no message")
 
 
-def _element(found: dict[str, Any], gathering: Gathering, fallback: str, place: str, told: Told) -> Iterator[Piece]:
-    """A conversation, or a message of the one that is gathered."""
-    if listed := dicts(found.get("messages")) or dicts(found.get("turns")):
-        messages = [message for one in listed if (message := _message(one, told)) is not None]
-        native = text(found.get("id")) or text(found.get("session_id")) or text(found.get("conversation_id"))
-        session = session_of(Format.CHAT, native, fallback, messages[0].text if messages else "")
-        yield from split_chat(Format.CHAT, session, messages, text(found.get("title")))
-    elif (message := _message(found, told)) is not None:
-        yield from gathering.add(message)
-    elif not recognised(found):
-        told.damaged(place, "no message")
-
-
-def _message(found: dict[str, Any], told: Told) -> Message | None:
-    who = text(found.get("role")) or text(found.get("speaker"))
-    words = _words(found.get("content") if found.get("content") is not None else found.get("text"))
-    at, id = moment(found.get("at") or found.get("timestamp") or found.get("created_at")), text(found.get("id"))
-    if not said(words) or not who:
-        return None
-    if who.casefold() in _PERSONS:
-        return user(words, at, id)
-    if who.casefold() in _ASSISTANTS:
-        return assistant(words, at, id)
-    told.left("calls and outputs of tools, and lines of the host")
-    return None
-
-
-def _words(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    spoken = [text(one.get("text")) for one in dicts(content) if one.get("type", "text") == "text"]
-    return "\n".join(filter(said, spoken))
-
-
-def read_text(reading: Reading, told: Told) -> Iterator[Piece]:
-    """A text in which each turn begins with who speaks."""
-    gathering = Gathering(Format.CHAT, reading.source.stem)
-    who, held = "", Lines()
-    for _, line in lines(reading.chunks, told.damaged):
-        found = LABEL.fullmatch(line)
-        if found is not None or held.full:
-            if (message := _spoken(who, held)) is not None:
-                yield from gathering.add(message)
-            who, held = (found[1].lower(), Lines(found[2] or "")) if found else (who, Lines(line))
-        else:
-            held.add(line)
-    if (message := _spoken(who, held)) is not None:
-        yield from gathering.add(message)
-    yield from gathering.end()
-
-
-def _spoken(who: str, held: Lines) -> Message | None:
-    words = held.text()
-    if not who or not said(words):
-        return None
-    return user(words) if who in _PERSONS else assistant(words)
+def _read_message(values: dict[str, Any], reading: Reading) -> Message | None:
+    role = get_text(values, "role", "speaker")
+    text = join_blocks(values.get("content") if values.get("content") is not None else values.get("text"))
+    at = parse_time(values.get("at") or values.get("timestamp") or values.get("created_at"))
+    message = make_message(role, text, at, get_text(values, "id"))
+    if message is None and role and text.strip():
+        reading.leave_out("calls and outputs of tools, and lines of the host")
+    return message

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..reading.elements import Elements
-from ..reading.sources import Reading, Source
-from ..types import Chat, Format, Message, Piece, Voice
-from .shape import PART_CHARS, PART_MESSAGES, Told, dicts, mapping, moment, said, session_of, text
+from ..streams import JsonStream, as_dict, as_dicts, get_dict, get_text, parse_time
+from .common import PART_CHARS, PART_MESSAGES, Chat, Message, Reading, Voice
 
-ROSTER_BYTES = 64 * 1024 * 1024
+USERS_REASON = "Slack's list of users, read together with its channels"
+USERS_BYTES = 64 * 1024 * 1024
 _TITLE_CHARS = 80
 _SPOKEN = frozenset(
     {"", "thread_broadcast", "me_message", "file_share", "file_comment", "bot_message", "reply_broadcast"}
@@ -25,148 +24,138 @@ _SPOKEN = frozenset(
 _REFERENCE = re.compile(r"<([@#!]?)([^<>|]{1,500})(?:\|([^<>]{0,500}))?>")
 
 
-@dataclass(frozen=True, slots=True)
-class Roster:
-    """Who is who."""
-
-    names: Mapping[str, str] = field(default_factory=dict)
-    mine: frozenset[str] = frozenset()
-    """The ids of the asked user."""
+@dataclass(slots=True)
+class Users:
+    names: dict[str, str] = field(default_factory=dict)
+    own: set[str] = field(default_factory=set)  # The ids of the asked user.
 
 
-def recognised(value: object) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("ts"), str):
+def is_message(value: dict[str, Any]) -> bool:
+    if not isinstance(value.get("ts"), str):
         return False
     return value.get("type", "message") == "message" and ("text" in value or "subtype" in value or "user" in value)
 
 
-def is_roster(value: object) -> bool:
-    """An entry of users.json."""
-    return isinstance(value, dict) and "id" in value and "profile" in value and "team_id" in value
+def is_user(value: dict[str, Any]) -> bool:
+    """Whether it is an entry of users.json."""
+    return "id" in value and "profile" in value and "team_id" in value
 
 
-def roster(source: Source | None, asked: str) -> Roster:
-    """The users that an export lists; without a list everybody is called by their id."""
-    if source is None or source.size > ROSTER_BYTES:
-        return Roster()
-    names: dict[str, str] = {}
-    mine: set[str] = set()
-    with source.opening() as file:
-        listed = file.read(ROSTER_BYTES).decode("utf-8", "replace")
-    for item in Elements([listed], lambda *_: None).read():
-        one = mapping(item.value)
-        profile = mapping(one.get("profile"))
-        known = [text(one.get("id")), text(one.get("name")), text(one.get("real_name"))]
-        known += [text(profile.get(name)) for name in ("display_name", "real_name", "email")]
-        if known[0]:
-            shown = (profile.get("display_name"), one.get("real_name"), profile.get("real_name"), one.get("name"))
-            names[known[0]] = next((name for name in map(text, shown) if said(name)), known[0])
-            if asked and asked.casefold() in {name.casefold() for name in known if name}:
-                mine.add(known[0])
-    return Roster(names, frozenset(mine))
-
-
-def read(reading: Reading, told: Told, who: Roster) -> Iterator[Piece]:
-    place = reading.source.name
-    folders = place.replace("\\", "/").rsplit("/", 2)
-    day = _Day(folders[-2] if len(folders) > 1 else "", reading.source.stem)
-    for item in Elements(reading.chunks, told.damaged).read(frozenset({"messages"})):
+def read(reading: Reading) -> Iterator[Chat]:
+    folders = reading.source.name.replace("\\", "/").rsplit("/", 2)
+    channel, day = folders[-2] if len(folders) > 1 else "", reading.source.stem
+    users = _load_users(reading)
+    threads: dict[str, list[Message]] = {}
+    count = size = part = 0
+    for item in reading.items("messages"):
         if not isinstance(item.value, dict):
-            told.damaged(f"element {item.number} (character {item.at:,})", "no message")
+            reading.damage(item.place, "no message")
             continue
-        message = _message(item.value, told, who)
-        if message is not None:
-            yield from day.add(message, item.value)
-    yield from day.end()
+        message = _read_message(item.value, reading, users)
+        if message is None:
+            continue
+        thread = get_text(item.value, "thread_ts")
+        has_replies = item.value.get("reply_count") or item.value.get("replies")
+        if thread == item.value.get("ts") and not has_replies:
+            thread = ""
+        threads.setdefault(thread, []).append(message)
+        count, size = count + 1, size + len(message.text)
+        if count >= PART_MESSAGES or size >= PART_CHARS:
+            part += 1
+            yield from _make_chats(reading, channel, day, part, threads)
+            threads, count, size = {}, 0, 0
+    yield from _make_chats(reading, channel, day, part + 1, threads)
 
 
-class _Day:
-    """What was said in a channel on one day: by thread, and the rest."""
-
-    def __init__(self, channel: str, day: str) -> None:
-        self._channel, self._day = channel, day
-        self._held: dict[str, list[Message]] = {}
-        self._count = self._size = self._part = 0
-
-    def add(self, message: Message, found: Mapping[str, Any]) -> Iterator[Piece]:
-        thread = text(found.get("thread_ts"))
-        alone = thread == text(found.get("ts")) and not found.get("reply_count") and not found.get("replies")
-        self._held.setdefault("" if alone else thread, []).append(message)
-        self._count += 1
-        self._size += len(message.text)
-        if self._count >= PART_MESSAGES or self._size >= PART_CHARS:
-            yield from self.end()
-
-    def end(self) -> Iterator[Piece]:
-        held, self._held = self._held, {}
-        self._count = self._size = 0
-        self._part += 1
-        for thread, messages in held.items():
-            native = f"{self._channel}:thread:{thread}" if thread else f"{self._channel}:{self._day}"
-            about = " ".join(messages[0].text.split())[:_TITLE_CHARS] if thread else self._day
-            yield Chat(
-                format=Format.SLACK,
-                session=session_of(Format.SLACK, native),
-                messages=messages,
-                title=f"#{self._channel}: {about}" if self._channel else about,
-                part=f"{self._day}:{self._part}",
-            )
+def _make_chats(
+    reading: Reading, channel: str, day: str, part: int, threads: dict[str, list[Message]]
+) -> Iterator[Chat]:
+    for thread, messages in threads.items():
+        about = " ".join(messages[0].text.split())[:_TITLE_CHARS] if thread else day
+        yield Chat(
+            format=reading.format,
+            session=reading.name_session(f"{channel}:thread:{thread}" if thread else f"{channel}:{day}"),
+            messages=messages,
+            title=f"#{channel}: {about}" if channel else about,
+            part=f"{day}:{part}",
+        )
 
 
-def _message(found: dict[str, Any], told: Told, who: Roster) -> Message | None:
-    subtype = text(found.get("subtype"))
+def _load_users(reading: Reading) -> Users:
+    """Read the users that an export lists, once in a run; without a list everybody is called by their id."""
+    source = reading.find_beside("users.json")
+    if source is None or source.size > USERS_BYTES:
+        return Users()
+    key = f"slack:{source.name}"
+    if key in reading.shared:
+        users: Users = reading.shared[key]
+        return users
+    users = reading.shared[key] = Users()
+    text = source.read_start(USERS_BYTES).decode("utf-8", "replace")
+    for item in JsonStream([text], lambda *_: None).read():
+        one = as_dict(item.value)
+        profile = get_dict(one, "profile")
+        id = get_text(one, "id")
+        if not id:
+            continue
+        shown = (get_text(profile, "display_name"), get_text(one, "real_name"), get_text(profile, "real_name"))
+        users.names[id] = next((name for name in (*shown, get_text(one, "name")) if name.strip()), id)
+        known = {*shown, id, get_text(one, "name"), get_text(profile, "email")}
+        if reading.user and reading.user.casefold() in {name.casefold() for name in known}:
+            users.own.add(id)
+    return users
+
+
+def _read_message(values: dict[str, Any], reading: Reading, users: Users) -> Message | None:
+    subtype = get_text(values, "subtype")
     if subtype == "message_changed":
-        return _message({**mapping(found.get("message")), "ts": found.get("ts")}, told, who)
+        return _read_message({**get_dict(values, "message"), "ts": values.get("ts")}, reading, users)
     if subtype not in _SPOKEN:
-        told.left("notices of Slack")
+        reading.leave_out("notices of Slack")
         return None
-    words = _plain(text(found.get("text")), who) or _plain(_rich(found.get("blocks")), who)
-    if not said(words):
-        told.left("messages without words")
+    text = _spell_out(get_text(values, "text"), users) or _spell_out(_join_rich(values.get("blocks")), users)
+    if not text.strip():
+        reading.leave_out("messages without words")
         return None
-    speaker, voice = _speaker(found, who)
-    edited = text(mapping(found.get("edited")).get("ts"))
-    id = f"{text(found.get('ts'))}{'~' + edited if edited else ''}"
-    return Message(speaker=speaker, text=words, voice=voice, at=moment(found.get("ts")), id=id)
+    user = get_text(values, "user")
+    if not user or subtype == "bot_message" or (values.get("bot_id") and user not in users.names):
+        name = get_text(values, "username") or get_text(get_dict(values, "bot_profile"), "name")
+        speaker, voice = f"{name} (bot)" if name and name != "bot" else "bot", Voice.TOOL
+    else:
+        profile = get_dict(values, "user_profile")
+        speaker = users.names.get(user) or get_text(profile, "display_name", "real_name") or user
+        voice = Voice.PERSON if user in users.own else Voice.OTHER
+    edited = get_text(get_dict(values, "edited"), "ts")
+    id = get_text(values, "ts") + (f"~{edited}" if edited else "")
+    return Message(speaker=speaker, text=text, voice=voice, at=parse_time(values.get("ts")), id=id)
 
 
-def _speaker(found: Mapping[str, Any], who: Roster) -> tuple[str, Voice]:
-    id = text(found.get("user"))
-    profile = mapping(found.get("user_profile"))
-    if not id or found.get("subtype") == "bot_message" or (found.get("bot_id") and id not in who.names):
-        name = text(found.get("username")) or text(mapping(found.get("bot_profile")).get("name")) or "bot"
-        return (name if name == "bot" else f"{name} (bot)"), Voice.TOOL
-    name = who.names.get(id) or text(profile.get("display_name")) or text(profile.get("real_name")) or id
-    return name, Voice.PERSON if id in who.mine else Voice.OTHER
+def _spell_out(text: str, users: Users) -> str:
+    """Return the text as people read it: names for ids, links spelled out."""
 
-
-def _plain(words: str, who: Roster) -> str:
-    """The text as people read it: names for ids, links spelled out."""
-
-    def spelled(match: re.Match[str]) -> str:
+    def spell(match: re.Match[str]) -> str:
         sign, target, label = match[1], match[2], match[3]
         if sign == "@":
-            return f"@{who.names.get(target) or label or target}"
+            return f"@{users.names.get(target) or label or target}"
         if sign == "#":
             return f"#{label or target}"
         if sign == "!":
             return f"@{label or target.partition('^')[0]}".replace("@@", "@")
         return f"{label} ({target})" if label and label != target else target
 
-    return html.unescape(_REFERENCE.sub(spelled, words))
+    return html.unescape(_REFERENCE.sub(spell, text))
 
 
-def _rich(blocks: object, depth: int = 0) -> str:
-    """The words of a message that has blocks instead of a text."""
+def _join_rich(blocks: object, depth: int = 0) -> str:
+    """Return the words of a message that has blocks instead of a text."""
     if depth > 8:
         return ""
-    found = []
-    for block in dicts(blocks):
-        inner = block.get("text")
-        own = text(inner) if isinstance(inner, str) else text(mapping(inner).get("text"))
+    texts = []
+    for block in as_dicts(blocks):
+        text = get_text(block, "text") or get_text(get_dict(block, "text"), "text")
         if block.get("type") == "user":
-            own = f"<@{text(block.get('user_id'))}>"
+            text = f"<@{get_text(block, 'user_id')}>"
         elif block.get("type") == "link":
-            own = own or text(block.get("url"))
-        found.append(own + _rich(block.get("elements"), depth + 1))
-    return "".join(found) if depth else "\n".join(filter(said, found))
+            text = text or get_text(block, "url")
+        texts.append(text + _join_rich(block.get("elements"), depth + 1))
+    return "".join(texts) if depth else "\n".join(text for text in texts if text.strip())

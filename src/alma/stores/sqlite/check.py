@@ -1,4 +1,4 @@
-"""Looking for damage, and figures about the file."""
+"""Looking for damage, figures about the file, and a copy of it taken while others go on writing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ...errors import CorruptStoreError
+from ...files import make_new_file
 from . import vectors
 from .database import is_damage
+
+_PAGES = 2048
+"""So many are copied before it is told how far the copy is."""
+
+Progress = Callable[[int, int], None]
 
 
 def problems(db: sqlite3.Connection, path: Path, *, can_write: bool) -> list[str]:
@@ -122,3 +129,24 @@ def stats(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
         "vectors": vector_count,
         "vectors_waiting": waiting,
     }
+
+
+def copy_file(uri: str, source: Path, target: Path, progress: Progress | None = None) -> None:
+    """Copy what the file at `uri` holds at one moment, whole and checked; `source` is its path, for messages."""
+    with make_new_file(target) as part:
+        reading = sqlite3.connect(uri, uri=True, isolation_level=None)
+        writing = sqlite3.connect(part, isolation_level=None)
+        try:
+            # Without a transaction the copy would begin anew whenever another process writes in between.
+            reading.execute("BEGIN")
+            reading.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            report = (lambda _, left, total: progress(total - left, total)) if progress is not None else None
+            reading.backup(writing, pages=_PAGES, progress=report)
+            # One file and nothing beside it, until somebody opens it for writing.
+            writing.execute("PRAGMA journal_mode = DELETE")
+            [(verdict,)] = writing.execute("PRAGMA quick_check(1)").fetchall()
+        finally:
+            writing.close()
+            reading.close()
+        if verdict != "ok":
+            raise CorruptStoreError(f"{source} is damaged ({verdict}), so no backup was made; run `alma doctor`")

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...types.query import Where
-from .. import _sql
-from .._sql import Clause, both
+from .. import sql
+from ..sql import Clause, both
 
-DIALECT = _sql.SQLite()
+DIALECT = sql.SQLite()
 _SELECTIVE = {
     "keys": ("record", "key"),
     "linked": ("link", "target"),
@@ -67,9 +67,9 @@ class Filter(NamedTuple):
 def compiled(where: Where) -> Filter:
     shortcut = _shortcut(where)
     if not shortcut.sql:
-        return Filter(*_sql.compile_where(where, DIALECT))
-    scope, record = _sql.compile_where(replace(where, statuses=None), DIALECT)
-    return Filter(scope, both(record, _sql.among("+r.status", where.statuses, DIALECT)), shortcut)
+        return Filter(*sql.compile_where(where, DIALECT))
+    scope, record = sql.compile_where(replace(where, statuses=None), DIALECT)
+    return Filter(scope, both(record, sql.among("+r.status", where.statuses, DIALECT)), shortcut)
 
 
 def _shortcut(where: Where) -> Clause:
@@ -77,6 +77,6 @@ def _shortcut(where: Where) -> Clause:
     for name, (table, column) in _SELECTIVE.items():
         names = getattr(where, name)
         if names is not None and "" not in names:
-            asked = _sql.among(column, names, DIALECT)
+            asked = sql.among(column, names, DIALECT)
             return Clause(f"SELECT n FROM {table} WHERE {asked.sql} AND {column} <> ''", asked.params)
     return Clause()

@@ -2,36 +2,63 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import lru_cache
 from heapq import nlargest
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...errors import BusyError, ReadOnlyError
+from ...errors import BusyError, CorruptStoreError, ReadOnlyError
+from ...types import evidence
+from ...types.evidence import Evidence
 from ...types.kinds import KINDS
 from ...types.query import Hit, Where
-from ...types.record import Record
+from ...types.record import Provenance, Record, Status
+from ...types.times import from_micros, to_micros
 from ...types.vector import Vector
-from .. import _sql
-from .._plain import conflict
-from . import backup, check, filters, rows, vectors
+from .. import sql
+from ..memory import refuse_record, refuse_version
+from . import check, filters, vectors
 from . import words as index
 from .cache import Cache
+from .check import Progress
 from .database import Database
-from .rows import Row, Scope
 
 _PAGE = 256
 _FEW_CELLS = 128
 _MANY_SCOPES = 200
 """More scopes than this are not looked for in the index of words."""
+
+Scope = tuple[str, str, str, str, str]
+"""kind, project, agent, user, embedder"""
+
+PLACE = ("session", "status", "key", "created_at")
+"""Columns that some index is made of: an update that leaves them out leaves the indexes alone."""
+CONTENT = (
+    "version",
+    "updated_at",
+    "valid_from",
+    "valid_to",
+    "superseded_by",
+    "v_hash",
+    "evidence",
+    "provenance",
+    "text",
+    "body",
+)
+_NAMES = ("id", *PLACE, *CONTENT)
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_STATUSES = {str(status): status for status in Status}
 
 
 class Held(NamedTuple):
@@ -87,7 +114,7 @@ class SQLiteStore:
         self._forget(0)
 
     def put(self, records: Sequence[Record]) -> None:
-        fresh = [rows.to_row(record) for record in records]
+        fresh = [_to_row(record) for record in records]
         if not fresh:
             return
         with self._db.write(passing=all(_passing(record) for record in records)) as db:
@@ -96,7 +123,7 @@ class SQLiteStore:
     def get(self, ids: Sequence[str]) -> list[Record]:
         with self._db.read() as db:
             numbers = dict(_by_ids(db, "SELECT id, n FROM record", ids))
-            found = rows.read(db, numbers.values())
+            found = _read_rows(db, numbers.values())
         return [found[numbers[id]] for id in ids if id in numbers]
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -119,7 +146,7 @@ class SQLiteStore:
         for start in range(0, len(numbers), _PAGE):
             page = numbers[start : start + _PAGE]
             with self._db.read() as db:
-                found = rows.read(db, page)
+                found = _read_rows(db, page)
             for n in page:
                 # It may have been deleted or changed since the scan began.
                 if n in found and where.accepts(found[n]):
@@ -142,7 +169,7 @@ class SQLiteStore:
             return index.match(db, self._frequencies, words, asked, limit, _MANY_SCOPES)
 
     def count(self, where: Where) -> dict[tuple[str, str, str], int]:
-        clause = _sql.both(*_sql.compile_where(where, filters.DIALECT))
+        clause = sql.both(*sql.compile_where(where, filters.DIALECT))
         select = (
             "SELECT s.kind, s.agent, r.status, count(*) FROM record r JOIN scope s ON s.id = r.scope"
             f"{clause.after('WHERE')} GROUP BY s.kind, s.agent, r.status"
@@ -179,12 +206,12 @@ class SQLiteStore:
                 f"another process reads {self.path}, so its log still holds old content; vacuum again later"
             )
 
-    def backup(self, target: str | os.PathLike[str], progress: backup.Progress | None = None) -> None:
+    def backup(self, target: str | os.PathLike[str], progress: Progress | None = None) -> None:
         """Copy what the file holds at this moment to a new file, while others read and write."""
         with self._db.read():
             pass
         with self._db.translated():
-            backup.copy(self._db.reading_uri, self.path, Path(target), progress)
+            check.copy_file(self._db.reading_uri, self.path, Path(target), progress)
 
     def close(self) -> None:
         self._db.close()
@@ -216,23 +243,23 @@ def _newest(db: sqlite3.Connection, where: Where, limit: int | None) -> Sequence
     return array("q", (n for (n,) in found))
 
 
-def _cells(db: sqlite3.Connection, where: Where) -> list[_sql.Clause]:
+def _cells(db: sqlite3.Connection, where: Where) -> list[sql.Clause]:
     """Conditions, at most one of which holds for a record: within each some index has the newest first."""
     scopes = filters.compiled(where).scopes(db)
     if scopes is None:
         scopes = [id for (id,) in db.execute("SELECT id FROM scope LIMIT ?", (_FEW_CELLS + 1,))]
     if where.statuses is None:
-        return [_sql.Clause("r.scope = ?", (scope,)) for scope in scopes]
+        return [sql.Clause("r.scope = ?", (scope,)) for scope in scopes]
     statuses = sorted({str.__str__(status) for status in where.statuses})
-    return [_sql.Clause("r.scope = ? AND r.status = ?", cell) for cell in product(scopes, statuses)]
+    return [sql.Clause("r.scope = ? AND r.status = ?", cell) for cell in product(scopes, statuses)]
 
 
-def _newest_of_each(db: sqlite3.Connection, cells: list[_sql.Clause], where: Where, limit: int) -> Sequence[int]:
+def _newest_of_each(db: sqlite3.Connection, cells: list[sql.Clause], where: Where, limit: int) -> Sequence[int]:
     """Within one cell the newest are found by walking an index; over several all would have to be sorted."""
-    rest = _sql.compile_where(where, filters.DIALECT).record
+    rest = sql.compile_where(where, filters.DIALECT).record
     found: list[tuple[int, str, int]] = []
     for cell in cells:
-        clause = _sql.both(cell, rest)
+        clause = sql.both(cell, rest)
         select = (
             f"SELECT r.created_at, r.id, r.n FROM record r WHERE {clause.sql}"
             " ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
@@ -242,7 +269,7 @@ def _newest_of_each(db: sqlite3.Connection, cells: list[_sql.Clause], where: Whe
 
 
 def _by_ids(db: sqlite3.Connection, select: str, ids: Collection[str]) -> sqlite3.Cursor:
-    clause = _sql.among("id", ids, filters.DIALECT)
+    clause = sql.among("id", ids, filters.DIALECT)
     return db.execute(f"{select}{clause.after('WHERE')}", clause.params)
 
 
@@ -261,7 +288,7 @@ def _changes(db: sqlite3.Connection, fresh: list[Row]) -> list[Change]:
         if before is None and record.id in held:
             before = held[record.id].version
         if before is not None and record.version <= before:
-            raise conflict(record, before)
+            raise refuse_version(record, before)
         taken[record.id] = row
     scopes = _intern(db, {row.scope for row in taken.values()})
     (last,) = db.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'record'").fetchone()
@@ -280,10 +307,10 @@ def _intern(db: sqlite3.Connection, scopes: set[Scope]) -> dict[Scope, int]:
     return {scope: db.execute(select, scope).fetchone()[0] for scope in scopes}
 
 
-_COLUMNS = ("n", "id", "scope", *rows.PLACE, "v_first", "v_count", *rows.CONTENT)
+_COLUMNS = ("n", "id", "scope", *PLACE, "v_first", "v_count", *CONTENT)
 _INSERT = f"INSERT INTO record ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-_UPDATE = f"UPDATE record SET {', '.join(f'{name} = ?' for name in rows.CONTENT)} WHERE n = ?"
-_MOVED = ("scope", *rows.PLACE, "v_first", "v_count")
+_UPDATE = f"UPDATE record SET {', '.join(f'{name} = ?' for name in CONTENT)} WHERE n = ?"
+_MOVED = ("scope", *PLACE, "v_first", "v_count")
 _MOVE = f"UPDATE record SET {', '.join(f'{name} = ?' for name in _MOVED)} WHERE n = ?"
 
 
@@ -363,4 +390,121 @@ def _forget_scopes(db: sqlite3.Connection, scopes: set[int]) -> None:
     db.executemany(
         "DELETE FROM scope WHERE id = ? AND NOT EXISTS (SELECT 1 FROM record WHERE record.scope = scope.id)",
         [(scope,) for scope in scopes],
+    )
+
+
+# -- a record as a row, and back
+
+
+class Row(NamedTuple):
+    """What is written of a record, made before the write lock is taken."""
+
+    record: Record
+    scope: Scope
+    place: tuple[Any, ...]
+    v_hash: str
+    content: tuple[Any, ...]
+
+
+def _to_row(record: Record) -> Row:
+    try:
+        place = (record.session, str(record.status), record.key, to_micros(record.created_at))
+        v_hash = _hash_vectors(record.vectors)
+        content = (
+            record.version,
+            to_micros(record.updated_at),
+            None if record.valid_from is None else to_micros(record.valid_from),
+            None if record.valid_to is None else to_micros(record.valid_to),
+            record.superseded_by,
+            v_hash,
+            "{}" if record.evidence is evidence.NONE else _encode(record.evidence.to_json()),
+            _dump_provenance(record.provenance),
+            record.text,
+            _encode(dict(record.body)),
+        )
+    except (TypeError, ValueError) as problem:
+        raise refuse_record(record, problem) from problem
+    scope = (record.kind, record.project, record.agent, record.user, record.embedder)
+    return Row(record, scope, place, v_hash, content)
+
+
+def _hash_vectors(codes: Sequence[Vector]) -> str:
+    """Tells whether a record's vectors changed without reading them."""
+    if not codes:
+        return ""
+    digest = hashlib.blake2b(",".join(str(len(vector)) for vector in codes).encode(), digest_size=8)
+    for vector in codes:
+        digest.update(vector)
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=256)
+def _dump_provenance(provenance: Provenance) -> str:
+    return _encode(provenance.to_json())
+
+
+@lru_cache(maxsize=256)
+def _load_provenance(text: str) -> Provenance:
+    return Provenance.from_json(json.loads(text))
+
+
+_SELECT = (
+    "SELECT r.n, r.v_first, r.v_count, s.kind, s.project, s.agent, s.user, s.embedder,"
+    f" {', '.join('r.' + name for name in _NAMES)} FROM record r JOIN scope s ON s.id = r.scope"
+    " WHERE r.n IN (SELECT value FROM json_each(?))"
+)
+
+
+def _read_rows(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Record]:
+    """The records with these numbers, by number; those that are gone are left out."""
+    wanted = json.dumps(list(numbers))
+    rows = db.execute(_SELECT, (wanted,)).fetchall()
+    links = _read_side(db, "SELECT n, target FROM link", wanted)
+    tags = _read_side(db, "SELECT n, name FROM tag", wanted)
+    codes = vectors.read(db, {row[0]: (row[1], row[2]) for row in rows if row[2]})
+    try:
+        return {
+            row[0]: _to_record(row[3:], links.get(row[0], ()), tags.get(row[0], ()), codes.get(row[0], ()))
+            for row in rows
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptStoreError("a record is damaged; restore a backup or run `alma doctor`") from error
+
+
+def _read_side(db: sqlite3.Connection, select: str, wanted: str) -> Mapping[int, tuple[str, ...]]:
+    found: dict[int, tuple[str, ...]] = {}
+    for n, value in db.execute(f"{select} WHERE n IN (SELECT value FROM json_each(?)) ORDER BY n, i", (wanted,)):
+        found[n] = (*found.get(n, ()), value)
+    return found
+
+
+def _to_record(
+    row: tuple[Any, ...], links: tuple[str, ...], tags: tuple[str, ...], codes: tuple[Vector, ...]
+) -> Record:
+    kind, project, agent, user, embedder, id, session, status, key, created_at, *content = row
+    version, updated_at, valid_from, valid_to, superseded_by, _, held_evidence, provenance, text, body = content
+    created = from_micros(created_at)
+    return Record(
+        id=id,
+        kind=kind,
+        project=project,
+        agent=agent,
+        user=user,
+        session=session,
+        status=_STATUSES[status],
+        key=key,
+        text=text,
+        body=json.loads(body),
+        evidence=evidence.NONE if held_evidence == "{}" else Evidence.from_json(json.loads(held_evidence)),
+        provenance=_load_provenance(provenance),
+        links=links,
+        tags=tags,
+        created_at=created,
+        updated_at=created if updated_at == created_at else from_micros(updated_at),
+        valid_from=None if valid_from is None else from_micros(valid_from),
+        valid_to=None if valid_to is None else from_micros(valid_to),
+        version=version,
+        superseded_by=superseded_by,
+        embedder=embedder,
+        vectors=codes,
     )

@@ -20,7 +20,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ...types.query import Hit
-from .._sql import Clause
+from ..sql import Clause
 from .filters import Filter
 from .schema import TOKENIZER
 

@@ -1,0 +1,402 @@
+"""What a session's events tell: who said what, what the agent did, and where the person said it was wrong.
+
+The session is a fold over its events: each event adds what follows from it and from those before it, at its own
+offset. So reading a longer journal yields the same entries for its beginning, and a drain can go on from a mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .calls import (
+    FailureTracker,
+    RepairedCommand,
+    ToolCall,
+    describe_call,
+    diff_edit,
+    extract_reason,
+    find_own_answers,
+    find_subject,
+    is_refusal,
+    read_call,
+)
+from .events import Attendance, Event
+from .prompts import SlashCommand, cut_text, extract_note, extract_spoken, has_content, parse_command
+
+_BEFORE_CHARS = 4000
+_ACCOUNT_CHARS = 1500
+_SHORT_CHARS = 160
+_COMMANDS = 8
+_FILES = 12
+_ABOUT_CHARS = 4000
+_OPEN_CALLS = 200
+NOTED = "noted"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTurn:
+    """Something that was said: by the "user", the "assistant" or a "subagent"."""
+
+    id: str
+    speaker: str
+    text: str
+    at: float
+    offset: int
+    heard: str = ""
+    """The person's own words, where they may hold a wish; empty for the turns of others."""
+    before: str = ""
+    """What the assistant had said and done before them."""
+    attendance: Attendance = Attendance.UNKNOWN
+    cut_in: bool = False
+    """The person spoke before the assistant was done: stopped it, refused a call, or wrote while it worked."""
+    is_typed: bool = True
+    """False for words that stand in what a tool answered, where a program may have put them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Something other than a prompt that shows what the person wants: noted, edited, denied, interrupted or rejected.
+
+    A note without a text flags what the person had said before (`what`).
+    """
+
+    name: str
+    text: str
+    at: float
+    offset: int
+    id: str
+    attendance: Attendance = Attendance.UNKNOWN
+    what: str = ""
+    """The command or the file, or what was talked about, that it is about."""
+    tool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRules:
+    """Rules that were put before the assistant."""
+
+    rules: tuple[str, ...]
+    where: str
+    text: str
+    at: float
+    offset: int
+
+
+@dataclass(slots=True)
+class CodingSession:
+    """All that the events of one session tell."""
+
+    session: str = ""
+    project: str = ""
+    parent: str = ""
+    started_at: float = 0.0
+    ended: bool = False
+    transcript_path: str = ""
+    turns: list[SessionTurn] = field(default_factory=list)
+    repairs: list[RepairedCommand] = field(default_factory=list)
+    signals: list[Signal] = field(default_factory=list)
+    shown: list[ShownRules] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    """The commands that were run and the files that were edited."""
+
+    @property
+    def heard(self) -> list[SessionTurn]:
+        """The turns in which a person may have said what they want."""
+        return [turn for turn in self.turns if turn.heard]
+
+
+def build_session(events: Iterable[Event]) -> CodingSession:
+    """Return what the events of a session tell."""
+    builder = SessionBuilder()
+    for event in events:
+        builder.add(event)
+    return builder.session
+
+
+class _Reply:
+    """What the assistant said and did since the person last spoke, as far as the person could see it."""
+
+    def __init__(self, last: str = "") -> None:
+        self.last = last
+        """The last words, also of an earlier reply."""
+        self.said = ""
+        self.commands: list[str] = []
+        self.files: list[str] = []
+        self.begun: dict[str, str] = {}
+
+    def add_call(self, call: ToolCall) -> None:
+        if call.is_shell and call.command:
+            failed = "" if call.ok else ", which was stopped" if call.is_stopped else ", which failed"
+            self.commands.append(f"`{cut_text(' '.join(call.command.split()), _SHORT_CHARS)}`{failed}")
+        elif call.is_edit and call.ok and call.command and call.command not in self.files:
+            self.files.append(call.command)
+
+    def describe(self) -> str:
+        """Return what the next words of the person may be about."""
+        done = []
+        for verb, separator, items, most in (
+            ("ran", "; ", self.commands, _COMMANDS),
+            ("edited", ", ", self.files, _FILES),
+            ("was about to", "; ", list(self.begun.values()), _COMMANDS),
+        ):
+            if items:
+                newest = items if len(items) <= most else ["…", *items[-most:]]
+                done.append(f"{verb} {separator.join(newest)}")
+        account = cut_text(f"[{'. '.join(done)}]", _ACCOUNT_CHARS) if done else ""
+        said = self.said or ("" if done else self.last)
+        return "\n".join(filter(None, (cut_text(said, _BEFORE_CHARS - len(account) - 1), account)))
+
+
+class SessionBuilder:
+    """Folds the events of a session, one after the other, into `session`."""
+
+    def __init__(self) -> None:
+        self.session = CodingSession()
+        self._known: set[str] = set()
+        self._failures = FailureTracker()
+        self._reply = _Reply()
+        self._has_spoken = False
+        self._is_done = True
+        self._stops: list[tuple[str, str]] = []
+        self._subagent_replies: set[tuple[str, str]] = set()
+        self._last_prompt = ("", "", "")
+        self._proposed: dict[str, Event] = {}
+        self._settled: set[tuple[str, bool]] = set()
+        self._last_said = ""
+        self._attendance = Attendance.UNKNOWN
+        self._handlers = {
+            "SessionStart": self._start_session,
+            "UserPromptSubmit": self._add_prompt,
+            "UserPromptExpansion": self._add_prompt,
+            "PreToolUse": self._begin_call,
+            "PostToolUse": self._end_call,
+            "PostToolUseFailure": self._end_call,
+            "PermissionDenied": self._add_denial,
+            "Stop": self._add_reply,
+            "SubagentStop": self._add_subagent_reply,
+            "Interrupted": self._add_interruption,
+            "Rejected": self._add_refusal,
+            "Remarked": self._add_remark,
+            "Shown": self._add_shown,
+        }
+
+    def add(self, event: Event) -> None:
+        if event.id in self._known:
+            return
+        if not self._known:
+            self.session.started_at = event.at
+        self._known.add(event.id)
+        self.session.session = self.session.session or event.session
+        self.session.project = self.session.project or event.project
+        # A session may be begun by a program and taken up by a person; what is added from a transcript does not say.
+        self._attendance = event.attendance or self._attendance
+        if event.name == "SessionEnd":
+            self.session.ended = True
+        elif handle := self._handlers.get(event.name):
+            handle(event)
+
+    def _start_session(self, event: Event) -> None:
+        self.session.ended = False
+        self.session.parent = self.session.parent or event.text("parent")
+        self.session.transcript_path = event.text("transcript_path") or self.session.transcript_path
+        # A run that was killed left no Stop; who comes back to it did not cut in.
+        self._is_done = True
+
+    # -- what was said
+
+    def _add_prompt(self, event: Event) -> None:
+        """Add a prompt of the person, or one that the host made. A command comes twice: as typed and as expanded."""
+        is_expansion = event.name == "UserPromptExpansion"
+        prompt, name = event.text("prompt"), event.text("command_name").lstrip("/")
+        typed = f"/{name} {event.text('command_args')}".strip() if name else ""
+        # The prompt of an expanded command may be the text of the command's file: only what was typed is a person's.
+        words = typed if is_expansion else prompt or typed
+        compared = (prompt if prompt.lstrip().startswith("/") else words).strip()
+        if command := parse_command(compared):
+            # It is the same command with and without the name of its plug-in.
+            compared = f"/{command.name.rpartition(':')[2]} {command.words}"
+        last, self._last_prompt = self._last_prompt, (event.name, event.text("prompt_id"), compared)
+        is_repeated = last[1:] == self._last_prompt[1:] and "UserPromptExpansion" in (last[0], event.name)
+        # A hook may tell of both as expanded, and a host may not number prompts.
+        if is_repeated and (last[0] != event.name or not last[1]):
+            self._last_prompt = ("", "", "")
+            return
+        if event.agent_id:
+            return
+        self._stops.clear()
+        said = extract_spoken(words, event.text("source"))
+        if not said:
+            return
+        command = parse_command(said)
+        if command is None:
+            self._add_user_turn(event, said, said if has_content(said) else "")
+        elif command.is_ours:
+            self._add_note(event, command, said)
+        elif command.is_worth_keeping:
+            self._add_user_turn(event, said, command.words if command.is_worth_hearing else "")
+
+    def _add_user_turn(self, event: Event, said: str, heard: str) -> None:
+        """Add what the person said to the assistant; `heard` of it may hold a wish."""
+        self._add_turn(event, "user", said, heard, self._reply.describe(), self._has_spoken and not self._is_done)
+        self._last_said = said
+        self._failures.count_turn()
+        self._reply = _Reply(self._reply.last)
+        self._has_spoken, self._is_done = True, False
+
+    def _add_turn(
+        self,
+        event: Event,
+        speaker: str,
+        said: str,
+        heard: str = "",
+        before: str = "",
+        cut_in: bool = False,
+        is_typed: bool = True,
+    ) -> None:
+        context = (cut_text(before, _BEFORE_CHARS), self._attendance, cut_in, is_typed) if heard else ()
+        self.session.turns.append(SessionTurn(event.id, speaker, said, event.at, event.offset, heard, *context))
+
+    def _add_note(self, event: Event, command: SlashCommand, said: str) -> None:
+        note = extract_note(command.words)
+        is_flag = command.name == "tag" and not command.words and bool(self._last_said)
+        if command.name not in ("tag", "learn") or not (note or is_flag):
+            return
+        if note:
+            self._add_turn(event, "user", said)
+        about = self._reply.last or self._last_said if note else self._last_said
+        self._add_signal(NOTED, event, note, cut_text(about, _ABOUT_CHARS))
+
+    def _add_reply(self, event: Event) -> None:
+        if event.agent_id:
+            self._add_subagent_reply(event)
+            return
+        self._is_done = True
+        self._last_prompt = ("", "", "")
+        # A call that never ended by now is none that the person could mean.
+        self._reply.begun.clear()
+        said, prompt_id = event.text("last_assistant_message").strip(), event.text("prompt_id")
+        is_hooked = event.data.get("stop_hook_active") is True
+        # The same words again with no prompt in between. What a Stop hook of somebody else's made it add is new.
+        is_repeated = any(
+            (said == known or (is_hooked and said in known)) and (not prompt_id or known_id in ("", prompt_id))
+            for known_id, known in self._stops
+        )
+        if said and not is_repeated:
+            self._stops.append((prompt_id, said))
+            self._reply.said = self._reply.last = said
+            self._add_turn(event, "assistant", said)
+
+    def _add_subagent_reply(self, event: Event) -> None:
+        agent = event.agent_id or event.text("agent_id")
+        said = event.text("last_assistant_message").strip()
+        # The host's own helpers (what summarises for a compaction) have no type.
+        if said and event.data.get("agent_type") != "" and (agent, said) not in self._subagent_replies:
+            self._subagent_replies.add((agent, said))
+            self._add_turn(event, "subagent", said)
+
+    # -- what was done
+
+    def _begin_call(self, event: Event) -> None:
+        call_id = event.text("tool_use_id")
+        if not call_id:
+            return
+        if len(self._proposed) >= _OPEN_CALLS:
+            del self._proposed[next(iter(self._proposed))]
+        self._proposed[call_id] = event
+        if not event.agent_id:
+            self._reply.begun[call_id] = describe_call(event.text("tool_name"), event.tool_input)
+
+    def _close_call(self, event: Event) -> Event | None:
+        """Forget a call that ended; return the event that began it."""
+        self._reply.begun.pop(event.text("tool_use_id"), None)
+        return self._proposed.pop(event.text("tool_use_id"), None)
+
+    def _end_call(self, event: Event) -> None:
+        if event.name == "PostToolUseFailure" and is_refusal(event.text("error")):
+            # The text alone says so, and any tool can fail with such a text.
+            self._refuse(event, extract_reason(event.text("error")), is_typed=False)
+            return
+        call = read_call(event)
+        proposed = self._close_call(event)
+        self.session.repairs += self._failures.add_call(event, call)
+        if (call.is_shell or call.is_edit) and call.command:
+            self.session.calls.append(call)
+        if not event.agent_id:
+            self._reply.add_call(call)
+        if call.is_stopped:
+            self._interrupt(event)
+        elif event.data.get("user_modified") is True:
+            change = diff_edit((proposed or event).tool_input, event.tool_input, event.text("written"))
+            text = f"The person changed what was proposed for {call.command or 'a file'}"
+            self._add_signal("edited", event, f"{text}:\n{change}" if change else text, call.command, call.tool)
+        asked, own = find_own_answers(event)
+        if own:
+            self._add_turn(event, "user", own, own, f"[asked: {asked}]", is_typed=False)
+
+    def _add_denial(self, event: Event) -> None:
+        self._close_call(event)
+        tool, arguments = event.text("tool_name"), event.tool_input
+        text = ": ".join(filter(None, (describe_call(tool, arguments), event.text("reason").strip())))
+        self._add_signal("denied", event, text, find_subject(tool, arguments), tool)
+
+    def _add_interruption(self, event: Event) -> None:
+        said = event.text("said").strip()
+        if said and not self._reply.said and not self._is_done:
+            self._reply.said = said
+        self._interrupt(event)
+
+    def _interrupt(self, event: Event) -> None:
+        if self._settle(event):
+            tool, arguments, text = self._find_call(event)
+            self._add_signal("interrupted", event, text, find_subject(tool, arguments), tool)
+
+    def _add_refusal(self, event: Event) -> None:
+        self._refuse(event, event.text("text").strip(), is_typed=event.data.get("marked") is True)
+
+    def _refuse(self, event: Event, said: str, *, is_typed: bool) -> None:
+        if not self._settle(event):
+            return
+        tool, arguments, doing = self._find_call(event)
+        self._add_signal("rejected", event, ": ".join(filter(None, (doing, said))), find_subject(tool, arguments), tool)
+        if said:
+            self._close_call(event)
+            refused = f"[was about to {doing}, and was refused]" if doing else ""
+            before = "\n".join(filter(None, (event.text("said").strip(), refused)))
+            self._add_turn(event, "user", said, said if has_content(said) else "", before, True, is_typed)
+
+    def _settle(self, event: Event) -> bool:
+        """Return whether a stopped call is news: a hook and the transcript may both report it, and the first counts."""
+        call_id, is_late = event.text("tool_use_id"), event.name in ("Interrupted", "Rejected")
+        if (call_id, not is_late) in self._settled:
+            self._settled.remove((call_id, not is_late))
+            return False
+        if call_id:
+            self._settled.add((call_id, is_late))
+        return True
+
+    def _add_remark(self, event: Event) -> None:
+        """Add words that the person put beside a call as they let it pass.
+
+        They may be known late, so what is being talked about now stays as it is.
+        """
+        said, doing = extract_spoken(event.text("text")), self._find_call(event)[2]
+        if said:
+            heard = said if has_content(said) else ""
+            self._add_turn(event, "user", said, heard, f"[was allowed to {doing}]" if doing else "", True)
+
+    def _find_call(self, event: Event) -> tuple[str, Mapping[str, Any], str]:
+        """Return the tool and arguments of the call that an event is about, and the call in words if it is known."""
+        call_id = event.text("tool_use_id")
+        source = event if event.text("tool_name") else self._proposed.get(call_id, event) if call_id else event
+        tool, arguments = source.text("tool_name"), source.tool_input
+        return tool, arguments, describe_call(tool, arguments) if tool else ""
+
+    def _add_signal(self, name: str, event: Event, text: str, what: str, tool: str = "") -> None:
+        self.session.signals.append(Signal(name, text, event.at, event.offset, event.id, self._attendance, what, tool))
+
+    def _add_shown(self, event: Event) -> None:
+        rules = event.data.get("rules")
+        ids = tuple(rule for rule in rules if isinstance(rule, str)) if isinstance(rules, list) else ()
+        self.session.shown.append(ShownRules(ids, event.text("where"), event.text("text"), event.at, event.offset))

@@ -1,0 +1,289 @@
+"""The transcripts of coding agents in terminals: Claude Code, Codex and Gemini CLI.
+
+What a person typed and what the assistant said is kept. What tools printed, what the host wrote in the person's name,
+and the talk of sub-agents is only counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from ...coding.calls import extract_reason, is_refusal
+from ...coding.prompts import extract_spoken, parse_command, restore_typed
+from ..streams import as_dict, as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
+from .common import Chat, ChatParts, Message, Reading, make_message
+
+# -- Claude Code: one JSON object a line
+
+_CLAUDE_TYPES = frozenset(
+    "user assistant system summary attachment file-history-snapshot queue-operation progress ai-title custom-title "
+    "agent-name pr-link last-prompt permission-mode tag".split()
+)
+CLAUDE_SIGN = re.compile(
+    r'\A\{(?:[^{]*"(?:parentUuid|isSidechain)"\s*:|\s*"type"\s*:\s*"(?:user|assistant)"\s*,\s*"message"\s*:\s*\{)'
+)
+_HOST_SIGNS = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
+_TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
+
+
+def is_claude_code(line: dict[str, Any]) -> bool:
+    kind = get_text(line, "type")
+    if kind in ("user", "assistant") and isinstance(line.get("message"), dict):
+        return True
+    return kind in _CLAUDE_TYPES and any(name in line for name in ("sessionId", "uuid", "leafUuid", "messageId"))
+
+
+def read_claude_code(reading: Reading) -> Iterator[Chat]:
+    parts = ChatParts(reading)
+    for _, line in reading.objects():
+        kind = get_text(line, "type")
+        parts.title = get_text(line, _TITLES.get(kind, "")).strip() or parts.title
+        parts.session = parts.session or get_text(line, "sessionId")
+        if kind not in _CLAUDE_TYPES:
+            reading.leave_out("lines of unknown types")
+        elif line.get("isSidechain") is True:
+            reading.leave_out("lines of sub-agents")
+        else:
+            for message in _read_claude_line(kind, line, reading):
+                yield from parts.add(message)
+    yield from parts.end()
+
+
+def _read_claude_line(kind: str, line: dict[str, Any], reading: Reading) -> Iterator[Message | None]:
+    at, id = parse_time(line.get("timestamp")), get_text(line, "uuid")
+    content = get_dict(line, "message").get("content")
+    if kind == "assistant" and line.get("isApiErrorMessage") is True:
+        reading.leave_out("errors of the host")
+    elif kind == "assistant":
+        reading.leave_out("calls of tools", sum(one.get("type") == "tool_use" for one in as_dicts(content)))
+        yield make_message("assistant", join_blocks(content), at, id)
+    elif kind == "user":
+        for one in as_dicts(content):
+            if one.get("type") == "tool_result":
+                reading.leave_out("outputs of tools")
+                yield make_message("user", _find_refusal(line, one), at, f"{id}:{get_text(one, 'tool_use_id')}")
+        is_host = any(line.get(sign) is True for sign in _HOST_SIGNS)
+        written = join_blocks(content)
+        typed = "" if is_host else _find_typed(written, line)
+        if is_host or (written.strip() and not typed.strip()):
+            reading.leave_out("lines of the host")
+        yield make_message("user", typed, at, id)
+    elif kind == "attachment":
+        # A prompt that was sent while the assistant was working.
+        attached = get_dict(line, "attachment")
+        is_prompt = attached.get("type") == "queued_command" and attached.get("commandMode", "prompt") == "prompt"
+        if is_prompt and attached.get("isMeta") is not True:
+            yield make_message("user", _find_typed(join_blocks(attached.get("prompt")), attached), at, id)
+
+
+def _find_typed(written: str, line: dict[str, Any]) -> str:
+    """Return what the person wrote; nothing when the host did."""
+    if get_text(get_dict(line, "origin"), "kind") not in ("", "human"):
+        return ""
+    command = parse_command(restore_typed(written))
+    if command is not None:
+        return f"/{command.name} {command.words}".strip() if command.is_worth_keeping else ""
+    return extract_spoken(written)
+
+
+def _find_refusal(line: dict[str, Any], result: dict[str, Any]) -> str:
+    """Return what a person wrote when they did not allow a call."""
+    printed = join_blocks(result.get("content"))
+    denied = get_text(line, "toolDenialKind")
+    is_refused = denied == "user-rejected" or (not denied and is_refusal(printed))
+    if result.get("is_error") is not True or not is_refused:
+        return ""
+    return get_text(line, "userFeedback").strip() or extract_reason(printed)
+
+
+# -- Codex: rollouts of all ages, the stream of `codex exec --json`, and the history of prompts
+
+_ENVELOPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
+_ITEMS = frozenset(
+    "message reasoning function_call function_call_output custom_tool_call local_shell_call custom_tool_call_output "
+    "web_search_call ghost_snapshot compaction tool_search_call tool_search_output image_generation_call "
+    "compaction_summary context_compaction other".split()
+)
+CODEX_SIGN = re.compile(r'\A\{\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"type"\s*:\s*"\w+"\s*,\s*"payload"\s*:')
+_STREAM = re.compile(r"(?:thread|turn|item)\.[a-z_]+|error")
+_MADE_BY_HOST = re.compile(
+    r"\s*(?:<(?:user_instructions|environment_context|turn_aborted|permissions[ _]instructions|INSTRUCTIONS"
+    r"|user_shell_command|skill|collaboration_mode|subagent_notification|ENVIRONMENT_CONTEXT|personality_spec)\b"
+    r"|\#\ AGENTS\.md\ instructions)",
+    re.VERBOSE,
+)
+_REQUEST = re.compile(r"\A# Context from my IDE setup:.*?^## My request for Codex:\s*", re.DOTALL | re.MULTILINE)
+_PROMPT = {"session_id", "ts", "text"}  # The members of a line in the history of prompts.
+
+
+def is_codex(line: dict[str, Any]) -> bool:
+    kind = line.get("type")
+    if not isinstance(kind, str):
+        is_header = {"id", "timestamp", "instructions"} <= line.keys()
+        return line.get("record_type") == "state" or is_header or line.keys() >= _PROMPT
+    if kind in _ENVELOPES:
+        return isinstance(line.get("payload"), dict)
+    is_streamed = "thread_id" in line or "item" in line or kind.startswith("turn.")
+    is_item = kind in _ITEMS and ("role" in line or kind != "message")
+    return is_item or (is_streamed and bool(_STREAM.fullmatch(kind)))
+
+
+def read_codex(reading: Reading) -> Iterator[Chat]:
+    """Read a session. A rollout reports most messages twice, as items and as events: each is taken once."""
+    parts = ChatParts(reading)
+    recent: deque[tuple[str, str, str]] = deque(maxlen=12)
+    for _, line in reading.objects():
+        if line.keys() >= _PROMPT:
+            session = get_text(line, "session_id")
+            if session != parts.session:
+                yield from parts.end()
+                parts = ChatParts(reading)
+                parts.session = session
+            yield from parts.add(make_message("user", get_text(line, "text"), parse_time(line["ts"])))
+            continue
+        kind, payload = get_text(line, "type"), get_dict(line, "payload")
+        if kind == "session_meta":
+            parts.session = parts.session or get_text(payload, "id")
+        elif kind == "thread.started" or (not kind and "instructions" in line):
+            parts.session = parts.session or get_text(line, "thread_id", "id")
+        if not is_codex(line):
+            reading.leave_out("lines of unknown types")
+            continue
+        channel, role, text, id = _read_codex_line(kind, payload or line, reading)
+        at = parse_time(line.get("timestamp"))
+        echo = next((one for one in recent if one[0] != channel and one[1:] == (role, text.strip())), None)
+        if echo is not None:
+            recent.remove(echo)
+        elif text.strip():
+            recent.append((channel, role, text.strip()))
+            yield from parts.add(make_message(role, text, at, id))
+    yield from parts.end()
+
+
+def _read_codex_line(kind: str, values: dict[str, Any], reading: Reading) -> tuple[str, str, str, str]:
+    """Return the channel, the role, the words and the id of a message; empty words when the line has none."""
+    channel = role = text = id = ""
+    item = get_dict(values, "item") if kind == "item.completed" else values
+    item_kind = get_text(item, "type")
+    if kind == "compacted":
+        reading.leave_out("summaries of the host")
+    elif kind == "item.completed" and item_kind == "agent_message":
+        channel, role, text, id = "stream", "assistant", get_text(item, "text"), get_text(item, "id")
+    elif kind == "item.completed":
+        reading.leave_out("calls of tools")
+    elif kind == "event_msg" and item_kind in ("user_message", "agent_message"):
+        channel, role = "event", "user" if item_kind == "user_message" else "assistant"
+        text = get_text(item, "message")
+    elif kind in ("response_item", "message") and item_kind == "message" and item.get("role") in ("user", "assistant"):
+        channel, role = "item", item["role"]
+        text = join_blocks(item.get("content"), ("input_text", "output_text", "text"))
+        id = get_text(item, "id") if role == "assistant" else ""
+    elif kind == "response_item" or kind in _ITEMS:
+        is_call = "call" in item_kind
+        notes = "lines of the host" if item_kind == "message" else "thoughts and notes of the host"
+        reading.leave_out("calls and outputs of tools" if is_call else notes)
+    if role == "user" and _MADE_BY_HOST.match(text):
+        reading.leave_out("lines of the host")
+        return channel, role, "", ""
+    return channel, role, _REQUEST.sub("", text) if role == "user" else text, id
+
+
+# -- Gemini CLI: recorded chats (an object, or lines that are added to), checkpoints, and the log of prompts
+
+_SETUP = re.compile(r"\s*This is the Gemini CLI\. We are setting up the context for our chat\.")
+_REPLY = "Got it. Thanks for the context!"
+_WAITING_CHARS = 8_000_000
+
+
+def is_gemini_element(value: dict[str, Any]) -> bool:
+    """Whether it is an element of a checkpoint or of the log."""
+    is_content = value.get("role") in ("user", "model") and isinstance(value.get("parts"), list)
+    return is_content or {"sessionId", "messageId", "message"} <= value.keys()
+
+
+def is_gemini_recording(value: dict[str, Any]) -> bool:
+    return "history" in value or ("sessionId" in value and ("messages" in value or "projectHash" in value))
+
+
+def is_gemini_line(line: dict[str, Any]) -> bool:
+    if "$set" in line or "$rewindTo" in line or {"sessionId", "projectHash"} <= line.keys():
+        return True
+    is_typed = line.get("type") in ("user", "gemini", "info", "error", "warning")
+    return is_typed and "id" in line and "message" not in line
+
+
+def read_gemini(reading: Reading) -> Iterator[Chat]:
+    """Read a recorded chat, a checkpoint or the log."""
+    parts = ChatParts(reading)
+    for item in reading.items("messages", "history"):
+        if item.number < 0:
+            value = item.value if isinstance(item.value, str) else ""
+            parts.session = value if item.key == "sessionId" else parts.session
+            parts.title = value if item.key == "summary" else parts.title
+            continue
+        element = as_dict(item.value)
+        session = get_text(element, "sessionId")
+        if "messageId" in element and session != parts.session:
+            yield from parts.end()
+            parts = ChatParts(reading)
+            parts.session = session
+        yield from parts.add(_read_gemini_message(element, reading))
+    yield from parts.end()
+
+
+def read_gemini_lines(reading: Reading) -> Iterator[Chat]:
+    """Read the newer recording: a message is written again in full whenever something is added to it.
+
+    Messages wait until the end, because they may be written again or taken back; of very many the oldest are done.
+    """
+    parts = ChatParts(reading)
+    waiting: dict[str, Message | None] = {}
+    done: set[str] = set()
+    size = 0
+    for _, line in reading.objects():
+        if "$rewindTo" in line:
+            ids = list(waiting)
+            target = get_text(line, "$rewindTo")
+            taken = [waiting.pop(id) for id in (ids[ids.index(target) :] if target in waiting else [])]
+            reading.leave_out("messages taken back", sum(one is not None for one in taken))
+            size -= sum(len(one.text) for one in taken if one)
+            continue
+        patch = get_dict(line, "$set") or (line if "type" not in line else {})
+        parts.session = parts.session or get_text(patch, "sessionId")
+        parts.title = get_text(patch, "summary") or parts.title
+        for one in [*get_dicts(patch, "messages"), *([line] if "type" in line else [])]:
+            id, message = get_text(one, "id") or f"#{len(waiting)}", _read_gemini_message(one, reading)
+            if id not in done:
+                former = waiting.get(id)
+                size += (len(message.text) if message else 0) - (len(former.text) if former else 0)
+                waiting[id] = message
+        while size > _WAITING_CHARS:
+            oldest = next(iter(waiting))
+            done.add(oldest)
+            if (message := waiting.pop(oldest)) is not None:
+                size -= len(message.text)
+                yield from parts.add(message)
+    for message in waiting.values():
+        yield from parts.add(message)
+    yield from parts.end()
+
+
+def _read_gemini_message(values: dict[str, Any], reading: Reading) -> Message | None:
+    content = values.get("parts") if "parts" in values else values.get("content", values.get("message"))
+    blocks = content if isinstance(content, list) else [content]
+    called = sum("functionCall" in one or "functionResponse" in one for one in as_dicts(blocks))
+    reading.leave_out("calls and outputs of tools", called)
+    reading.leave_out("calls of tools", len(get_dicts(values, "toolCalls")))
+    texts = [get_text(one, "text") for one in as_dicts(blocks) if not one.get("thought")]
+    text = "\n".join(one for one in (*texts, *(one for one in blocks if isinstance(one, str))) if one.strip())
+    role = get_text(values, "role", "type")
+    is_host = role not in ("user", "gemini", "model", "assistant") or text.strip() == _REPLY
+    if role == "user":
+        is_host = bool(_SETUP.match(text) or parse_command(text.strip()))
+    if is_host and text.strip():
+        reading.leave_out("lines of the host")
+    id = get_text(values, "id") or str(values.get("messageId", ""))
+    return None if is_host else make_message(role, text, parse_time(values.get("timestamp")), id)

@@ -1,0 +1,212 @@
+"""What all formats share: the file that is read, and the messages that it holds."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from ...text import digest
+from ..sources import CHUNK, Source
+from ..streams import Item, JsonStream, read_lines, read_objects
+
+if TYPE_CHECKING:
+    from ..types import IngestResult
+    from . import Format
+
+PART_MESSAGES = 200
+PART_CHARS = 500_000  # A longer conversation is stored part by part, so that no more of it is in memory.
+PERSONS = frozenset({"user", "human", "me", "you"})
+ASSISTANTS = frozenset({"assistant", "ai", "model", "bot", "claude", "chatgpt", "gpt", "gemini", "copilot", "agent"})
+
+_PLAIN_ID = re.compile(r"(?!\.)[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,119}")
+
+
+class Voice(StrEnum):
+    """Whose words they are, which decides what may be learned from them."""
+
+    PERSON = "person"  # The one whose memory this is.
+    ASSISTANT = "assistant"
+    OTHER = "other"  # Somebody else: a colleague, a document, a page.
+    TOOL = "tool"  # A program or a bot.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    speaker: str
+    text: str
+    voice: Voice
+    at: datetime | None = None
+    id: str = ""  # The host's own, if it has one.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """A conversation, or a part of a long one. The parts of one have the same session."""
+
+    format: Format
+    session: str
+    messages: Sequence[Message]
+    title: str = ""
+    part: str = ""  # The same part has the same name when it is read again.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A text, or a part of a long one."""
+
+    format: Format
+    session: str
+    name: str
+    text: str
+    title: str = ""
+    part: str = ""
+    at: datetime | None = None
+    voice: Voice = Voice.OTHER
+
+
+Piece = Chat | Document
+
+
+@dataclass(slots=True)
+class Reading:
+    """One pass over one file: its text, what the caller asked for, and where to report what is not kept."""
+
+    source: Source
+    format: Format
+    result: IngestResult
+    encoding: str = "utf-8"
+    known_as: str = ""  # The name of a document: the same when it is read again, wherever its folder then is.
+    voice: Voice = Voice.OTHER  # Whose words a document is.
+    user: str = ""  # A name, id or address: what a person of that name wrote among others is theirs.
+    branches: bool = False  # Whether abandoned branches of a conversation are kept too.
+    find_beside: Callable[[str], Source | None] = lambda name: None  # Finds a file beside this one.
+    shared: dict[str, Any] = field(default_factory=dict)  # For what the files of one run have in common.
+    chunks: Iterator[str] = field(init=False)
+    bytes_read: int = 0
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        self.chunks = self._decode()
+
+    def _decode(self) -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder(self.encoding)("replace")
+        hasher = hashlib.sha256()
+        is_first = True
+        for block in self.source.read_blocks(CHUNK):
+            self.bytes_read += len(block)
+            hasher.update(block)
+            text = decoder.decode(block)
+            yield text.removeprefix("\ufeff") if is_first else text
+            is_first = False
+        self.digest = hasher.hexdigest()
+        if last := decoder.decode(b"", True):
+            yield last
+
+    def finish(self) -> str:
+        """Read what is left and return the digest of all bytes: the file may have changed since it was surveyed."""
+        for _ in self.chunks:
+            pass
+        return self.digest
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        return read_lines(self.chunks, self.damage)
+
+    def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the JSON object of each line with its number."""
+        return read_objects(self.chunks, self.damage)
+
+    def items(self, *lists: str) -> Iterator[Item]:
+        """Yield the elements of a JSON list; of an object its members, and of those named by `lists` the elements."""
+        return JsonStream(self.chunks, self.damage).read(frozenset(lists))
+
+    def conversations(
+        self, lists: Sequence[str], is_known: Callable[[dict[str, Any]], bool], complaint: str
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the known objects of an export: in a list, in a list of an object, or one that stands alone."""
+        members: dict[str, Any] = {}
+        for item in self.items(*lists):
+            if isinstance(item.value, dict) and is_known(item.value):
+                yield item.value
+            elif item.number >= 0:
+                self.damage(item.place, complaint)
+            else:
+                members[item.key] = item.value
+        if is_known(members):
+            yield members
+
+    def name_session(self, native: str, *otherwise: str) -> str:
+        return name_session(self.format, native, *otherwise)
+
+    def split_chat(self, session: str, messages: Iterable[Message | None], title: str) -> Iterator[Chat]:
+        """Yield a conversation in parts of a size that can be written at once."""
+        parts = ChatParts(self, name=session, title=title)
+        for message in messages:
+            yield from parts.add(message)
+        yield from parts.end()
+
+    def make_document(self, session: str, name: str, text: str, **fields: Any) -> Document:
+        return Document(format=self.format, session=session, name=name, text=text, **{"title": name, **fields})
+
+    def damage(self, place: str, reason: str) -> None:
+        self.result.damage(self.source.name, place, reason)
+
+    def leave_out(self, what: str, by: int = 1) -> None:
+        """Count what is deliberately not kept."""
+        self.result.leave_out(what, by)
+
+
+def name_session(format: str, native: object, *otherwise: str) -> str:
+    """Name a conversation: by the host's id, or by a digest when there is none or it could mean a path."""
+    name = native.strip() if isinstance(native, str) else ""
+    if not name:
+        return f"{format}:{digest(*otherwise)}"
+    is_plain = _PLAIN_ID.fullmatch(name) and ".." not in name
+    return f"{format}:{name if is_plain else digest(name)}"
+
+
+def make_message(role: object, text: str, at: datetime | None = None, id: str = "") -> Message | None:
+    """Return what a person or an assistant said; None when neither did, or when there are no words."""
+    speaker = role.casefold() if isinstance(role, str) else ""
+    if not text.strip() or speaker not in PERSONS | ASSISTANTS:
+        return None
+    is_person = speaker in PERSONS
+    voice = Voice.PERSON if is_person else Voice.ASSISTANT
+    return Message(speaker="user" if is_person else "assistant", text=text, voice=voice, at=at, id=id)
+
+
+class ChatParts:
+    """The messages of one conversation as they come. Full parts are yielded on the way."""
+
+    def __init__(self, reading: Reading, *, name: str = "", title: str = "", fallback: str | None = None) -> None:
+        self.session = ""  # The host's id of it, once it is known.
+        self.title = title
+        self._name = name
+        self._format = reading.format
+        self._fallback = reading.source.stem if fallback is None else fallback
+        self._first = ""
+        self._messages: list[Message] = []
+        self._size = 0
+        self._part = 0
+
+    def add(self, message: Message | None) -> Iterator[Chat]:
+        if message is None or not message.text.strip():
+            return
+        self._first = self._first or digest(message.speaker, message.text, str(message.at))
+        self._messages.append(message)
+        self._size += len(message.text)
+        if len(self._messages) >= PART_MESSAGES or self._size >= PART_CHARS:
+            yield from self.end()
+
+    def end(self) -> Iterator[Chat]:
+        if not self._messages:
+            return
+        messages, self._messages, self._size = self._messages, [], 0
+        self._part += 1
+        session = self._name or name_session(self._format, self.session, self._fallback, self._first)
+        yield Chat(format=self._format, session=session, messages=messages, title=self.title, part=str(self._part))

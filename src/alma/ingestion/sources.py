@@ -1,0 +1,250 @@
+"""Where bytes come from, a file or a member of an archive, and how they are encoded.
+
+Archives are read without unpacking them to the disk. Neither the size nor the name of a member is believed: reading
+stops where the member says it ends, and members that would grow beyond what text does, or whose names lead elsewhere,
+are skipped.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import ALMAError
+
+CHUNK = 256 * 1024
+HEAD = 256 * 1024  # So much of a file is looked at to find its format.
+MAX_RATIO = 200  # Text shrinks to a twentieth, seldom to a hundredth; a bomb to a thousandth and less.
+MAX_BYTES = 64 * 1024**3
+MAX_MEMBERS = 200_000
+_SMALL = 1024 * 1024
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_LATIN = "cp1252"
+_CONTROL = bytes(set(range(1, 32)) - {7, 8, 9, 10, 12, 13, 27}) + b"\x7f"
+_MAX_CONTROL = 0.05
+_MAX_ZEROS = 0.5  # A file that was being written when the machine stopped has whole blocks of them.
+_BINARY = {
+    b"SQLite format 3\x00": "a database",
+    b"PK\x03\x04": "an archive",
+    b"PK\x05\x06": "an archive",
+    b"%PDF-": "a PDF",
+    b"\x89PNG": "an image",
+    b"\xff\xd8\xff": "an image",
+    b"GIF8": "an image",
+    b"\x1f\x8b": "packed with gzip; unpack it first",
+    b"7z\xbc\xaf\x27\x1c": "packed with 7-Zip; unpack it first",
+    b"\xfd7zXZ\x00": "packed with xz; unpack it first",
+    b"BZh": "packed with bzip2; unpack it first",
+    b"Rar!\x1a\x07": "packed with RAR; unpack it first",
+    b"\x7fELF": "a program",
+    b"MZ": "a program",
+}
+
+Blocks = Callable[[int], Generator[bytes, None, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Bytes that can be read again and again."""
+
+    name: str  # For a person: a path, or `archive.zip!/member`.
+    size: int
+    read_blocks: Blocks  # Yields all bytes in blocks of that size; raises OSError.
+    modified: datetime | None = None
+    path: Path | None = None  # The file on the disk, when it is one.
+
+    @property
+    def leaf(self) -> str:
+        return self.name.replace("\\", "/").rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        return self.leaf.rpartition(".")[0] or self.leaf
+
+    def read_start(self, size: int) -> bytes:
+        with closing(self.read_blocks(size)) as blocks:
+            return next(blocks, b"")
+
+
+def open_file(path: Path) -> Source:
+    def read_blocks(size: int) -> Generator[bytes, None, None]:
+        with path.open("rb") as file:
+            while block := file.read(size):
+                yield block
+
+    stat = path.stat()
+    try:
+        modified = datetime.fromtimestamp(stat.st_mtime, UTC)
+    except (OverflowError, OSError, ValueError):
+        modified = None
+    return Source(str(path), stat.st_size, read_blocks, modified, path)
+
+
+class ArchiveError(ALMAError):
+    """An archive that cannot or must not be read."""
+
+
+class Archive:
+    """An open zip archive and those of its members that may be read."""
+
+    def __init__(self, path: Path, skip: Callable[[str, str], None]) -> None:
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+            raise ArchiveError(f"{path} is no whole zip archive: {error}") from error
+        self.path = path
+        self.members: list[Source] = []
+        infos = [one for one in self._zip.infolist() if not one.is_dir()]
+        size, packed = sum(one.file_size for one in infos), max(path.stat().st_size, 1)
+        complaint = ""
+        if len(infos) > MAX_MEMBERS:
+            complaint = f"{path} has {len(infos):,} members; at most {MAX_MEMBERS:,} are read"
+        elif size > MAX_BYTES or (size > _SMALL and size > MAX_RATIO * packed):
+            complaint = (
+                f"{path} would grow from {packed:,} to {size:,} bytes, as no archive of texts does: it is not read"
+            )
+        if complaint:
+            self.close()
+            raise ArchiveError(complaint)
+        for info in infos:
+            name = f"{path}!/{info.filename}"
+            if reason := _forbid_member(info):
+                skip(name, reason)
+            else:
+                self.members.append(Source(name, info.file_size, self._open_member(info), _find_time(info)))
+
+    def _open_member(self, info: zipfile.ZipInfo) -> Blocks:
+        def read_blocks(size: int) -> Generator[bytes, None, None]:
+            left = info.file_size
+            try:
+                with self._zip.open(info) as file:
+                    while block := file.read(min(size, left + 1)):
+                        left -= len(block)
+                        if left < 0:
+                            raise OSError("this member is larger than the archive says")
+                        yield block
+            except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
+                raise OSError(f"this member is damaged or cannot be unpacked: {error}") from error
+
+        return read_blocks
+
+    def close(self) -> None:
+        self._zip.close()
+
+
+def _forbid_member(info: zipfile.ZipInfo) -> str:
+    """Return why a member is not read; empty when it is."""
+    name = info.filename.replace("\\", "/")
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts or ":" in parts[0] or "\0" in name:
+        return "its name leads out of the archive"
+    if info.flag_bits & 1:
+        return "it is encrypted"
+    if info.file_size > _SMALL and info.file_size > MAX_RATIO * max(info.compress_size, 1):
+        return f"it would grow from {info.compress_size:,} to {info.file_size:,} bytes"
+    return ""
+
+
+def _find_time(info: zipfile.ZipInfo) -> datetime | None:
+    try:
+        return datetime(*info.date_time, tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+class Head(NamedTuple):
+    """The beginning of a file."""
+
+    text: str  # Decoded as far as it goes; empty when it is not text.
+    is_whole: bool  # Whether that is all of the file.
+    binary: str  # What it is instead of text; empty when it is text.
+
+
+def read_head(source: Source) -> Head:
+    start = source.read_start(HEAD)
+    binary = next((what for magic, what in _BINARY.items() if start.startswith(magic)), "")
+    encoding, errors = _guess_encoding(start)
+    if not binary and not encoding.startswith(("utf-16", "utf-32")):
+        control = len(start) - len(start.translate(None, _CONTROL))
+        is_strange = control > _MAX_CONTROL * len(start) or start.count(0) > _MAX_ZEROS * len(start)
+        binary = "not text" if start and is_strange else ""
+    text = "" if binary else codecs.getincrementaldecoder(encoding)(errors).decode(start).removeprefix("\ufeff")
+    return Head(text, len(start) < HEAD, binary)
+
+
+def _guess_encoding(start: bytes) -> tuple[str, str]:
+    """Return the encoding, and "strict" when all bytes fit it."""
+    marked = next((encoding for bom, encoding in _BOMS if start.startswith(bom)), "")
+    if marked:
+        return marked, "replace"
+    # UTF-16 without its mark: every other byte of Latin text is zero.
+    sample = start[:4096]
+    half = len(sample) // 2
+    even, odd = sample[0::2].count(0), sample[1::2].count(0)
+    if half >= 8 and odd > 0.6 * half and even < 0.1 * half:
+        return "utf-16-le", "replace"
+    if half >= 8 and even > 0.6 * half and odd < 0.1 * half:
+        return "utf-16-be", "replace"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return (_LATIN if _is_latin(start) else "utf-8"), "replace"
+    return "utf-8", "strict"
+
+
+def _is_latin(content: bytes) -> bool:
+    """Whether it is rather an old one-byte encoding than UTF-8 in which a few bytes are damaged."""
+    text = content.decode("utf-8", "replace")
+    bad = text.count("\ufffd")
+    good = sum(1 for one in text if one > "\x7f") - bad
+    return bad > 3 and bad > good // 4
+
+
+class Survey(NamedTuple):
+    """What one look at every byte gives."""
+
+    digest: str
+    encoding: str
+    note: str = ""
+
+
+def survey(source: Source) -> Survey:
+    """Read all of it: the digest by which it is recognised, and the encoding that fits every byte."""
+    hasher = hashlib.sha256()
+    decoder: codecs.IncrementalDecoder | None = codecs.getincrementaldecoder("utf-8")()
+    first, torn = b"", b""
+    for block in chain(source.read_blocks(4 * CHUNK), [b""]):
+        first = first or block
+        hasher.update(block)
+        if decoder is not None:
+            try:
+                decoder.decode(block, not block)
+            except UnicodeDecodeError:
+                decoder, torn = None, block
+    encoding, errors = _guess_encoding(first)
+    if encoding == "utf-8" and decoder is None:
+        encoding, errors = (_LATIN if _is_latin(torn) else "utf-8"), "replace"
+    note = ""
+    if encoding == _LATIN:
+        note = f"{source.name}: not UTF-8; read as Windows-1252 (Latin-1)"
+    elif encoding == "utf-8" and errors == "replace":
+        note = f"{source.name}: some bytes are not UTF-8 and were replaced"
+    elif encoding.startswith(("utf-16", "utf-32")):
+        note = f"{source.name}: read as {encoding.upper()}"
+    return Survey(hasher.hexdigest(), encoding, note)

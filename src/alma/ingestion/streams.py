@@ -1,0 +1,328 @@
+"""Lines and JSON values of files of any size, read in bounded memory, and values of foreign JSON taken with care.
+
+`JsonStream` is written by hand because a streaming parser such as ijson stops at the first damaged value. Here a value
+is read by the standard decoder from a window that grows until the value is whole. Where one is damaged or too long,
+reading continues at the next place that looks as its neighbours begin: `{"title": …, "create_time":`. Inside a string
+there is no such place, because its quotes would be escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from ..text import replace_surrogates
+
+LIMIT = 16 * 1024 * 1024  # The longest line or value that is read, in characters.
+Damaged = Callable[[str, str], None]  # Receives the place and the reason.
+
+_SPACE = re.compile(r"[ \t\r\n\ufeff]*")
+_SCALAR = r'(?:"(?:[^"\\]|\\.){0,2000}"|[^\s,{}\[\]":]{1,60})'
+_BEGINNING = re.compile(
+    rf'\{{\s*"((?:[^"\\]|\\.){{1,200}})"\s*:\s*(?:{_SCALAR}\s*,\s*"((?:[^"\\]|\\.){{1,200}})"\s*:)?'
+)
+_MARGIN = 16  # An error this close to the end of the window may be due to that end.
+_OVERLAP = 8_192
+_MAX_DAMAGES = 1_000
+_MAX_WASTE = 64  # So many times the limit may be read in vain before the rest is given up.
+_DECODER = json.JSONDecoder(
+    strict=False,
+    # A number with thousands of digits means nothing here, and takes long to read.
+    parse_int=lambda digits: int(digits) if len(digits) <= 40 else digits,
+    parse_constant=lambda _: None,
+)
+
+
+def read_lines(chunks: Iterable[str], damaged: Damaged, limit: int = LIMIT) -> Iterator[tuple[int, str]]:
+    """Yield each line with its number, without its end. Lines that are too long are reported and skipped."""
+    number, size = 1, 0
+    parts: list[str] = []
+    for chunk in chunks:
+        for at, part in enumerate(chunk.split("\n")):
+            if at:
+                if size > limit:
+                    damaged(f"line {number:,}", f"longer than {limit:,} characters; passed over")
+                else:
+                    yield number, "".join(parts).removesuffix("\r")
+                number, size, parts = number + 1, 0, []
+            size += len(part)
+            if size <= limit:
+                parts.append(part)
+            else:
+                parts.clear()
+    if size > limit:
+        damaged(f"line {number:,}", f"longer than {limit:,} characters; passed over")
+    elif size:
+        yield number, "".join(parts).removesuffix("\r")
+
+
+def read_objects(chunks: Iterable[str], damaged: Damaged, limit: int = LIMIT) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the JSON object of each line with its number."""
+    for number, line in read_lines(chunks, damaged, limit):
+        if stripped := line.strip(" \t\r\ufeff"):
+            value, reason = parse_json(stripped)
+            if isinstance(value, dict):
+                yield number, value
+            else:
+                damaged(f"line {number:,}", reason or "not a JSON object")
+
+
+def parse_json(text: str) -> tuple[Any, str]:
+    """Return the value and an empty string, or None and why there is none."""
+    try:
+        value = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        return None, f"not whole JSON: {error.msg} at character {error.pos:,}"
+    except RecursionError:
+        return None, "nested too deep"
+    return replace_surrogates(value) if "\\ud" in text.lower() else value, ""
+
+
+# -- values of foreign JSON
+
+
+def as_dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def as_dicts(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def get_dict(values: dict[str, Any], *path: str) -> dict[str, Any]:
+    """Return the object that a path of members leads to; empty when there is none."""
+    for name in path:
+        values = as_dict(values.get(name))
+    return values
+
+
+def get_dicts(values: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return as_dicts(values.get(name))
+
+
+def get_text(values: dict[str, Any], *names: str) -> str:
+    """Return the first of these members that is text and not empty."""
+    return next((value for name in names if isinstance(value := values.get(name), str) and value), "")
+
+
+def join_blocks(content: object, types: Iterable[str] = ("text",), separator: str = "\n") -> str:
+    """Return the text of a message: a string, or its text blocks."""
+    if isinstance(content, str):
+        return content
+    blocks = [get_text(one, "text") for one in as_dicts(content) if one.get("type", "text") in types]
+    return separator.join(block for block in blocks if block.strip())
+
+
+def parse_time(value: object) -> datetime | None:
+    """Return a time given as ISO 8601 text or as seconds, milli- or microseconds since 1970; None for others."""
+    if isinstance(value, str) and re.fullmatch(r"\d{9,17}(?:\.\d{1,9})?", value.strip()):
+        value = float(value)
+    try:
+        if isinstance(value, str):
+            moment = datetime.fromisoformat(value.strip())
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            unit = next((unit for unit in (1e6, 1e3) if abs(value) > 1e8 * unit), 1.0)
+            moment = datetime.fromtimestamp(value / unit, UTC)
+        else:
+            return None
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment if 1000 <= moment.year <= 2999 else None
+
+
+# -- JSON texts of any size
+
+
+class Item(NamedTuple):
+    key: str  # The name of the member, or of the list it is in; empty in a list that is the whole text.
+    number: int  # Its number in the list; -1 for a member.
+    value: Any
+    at: int  # The character it begins at.
+
+    @property
+    def place(self) -> str:
+        return f"element {self.number} (character {self.at:,})"
+
+
+class _BrokenError(Exception):
+    pass
+
+
+class JsonStream:
+    """Reads one JSON text, or several that follow each other."""
+
+    def __init__(self, chunks: Iterable[str], damaged: Damaged, limit: int = LIMIT) -> None:
+        self._chunks = iter(chunks)
+        self._damaged = damaged
+        self._limit = limit
+        self._window, self._pos, self._before = "", 0, 0
+        self._has_ended = self._gave_up = False
+        self._sibling: re.Pattern[str] | None = None
+        self._damages = self._wasted = 0
+
+    def read(self, enter: frozenset[str] = frozenset()) -> Iterator[Item]:
+        """Yield the elements of a list, or the members of an object; of members in `enter` the elements."""
+        while opening := self._peek():
+            if opening == "[":
+                yield from self._read_list("")
+            elif opening == "{":
+                yield from self._read_object(enter)
+            else:
+                self._damaged(self._place(), "neither a list nor an object begins here; the rest was not read")
+                self._give_up()
+
+    def _read_list(self, key: str) -> Iterator[Item]:
+        self._pos += 1
+        index = 0
+        self._sibling = None
+        while following := self._peek():
+            if following == "]" and self._closes_list(key):
+                return
+            at = self._before + self._pos
+            try:
+                if following in ",]}":
+                    raise _BrokenError("a comma or a bracket where an element should be")
+                self._sibling = self._sibling or self._describe_beginning()
+                yield Item(key, index, self._read_value(), at)
+                index += 1
+                self._read_comma("]", "no comma after an element", "it ends in the middle")
+            except _BrokenError as error:
+                self._damaged(f"element {index} (character {at:,})", str(error))
+                index += 1
+                if not self._skip_damage():
+                    return self._give_up()
+        self._damaged(self._place(), "the list is not closed: the file ends in the middle")
+        self._give_up()
+
+    def _closes_list(self, key: str) -> bool:
+        """Whether a bracket ends this list: after a damaged place it may be that of a list inside an element."""
+        start = self._pos
+        self._pos += 1
+        if self._peek() in (("", "[", "{") if not key else (",", "}", "")):
+            return True
+        self._pos = start
+        return False
+
+    def _read_object(self, enter: frozenset[str]) -> Iterator[Item]:
+        self._pos += 1
+        at = self._before + self._pos
+        try:
+            while (following := self._peek()) != "}":
+                at = self._before + self._pos
+                if not following:
+                    raise _BrokenError("the object is not closed: the file ends in the middle")
+                key = self._read_value()
+                if not isinstance(key, str) or self._peek() != ":":
+                    raise _BrokenError("a member without a name")
+                self._pos += 1
+                opening = self._peek()
+                at = self._before + self._pos
+                if opening == "[" and key in enter:
+                    yield from self._read_list(key)
+                    if self._gave_up:
+                        return
+                else:
+                    yield Item(key, -1, self._read_value(), at)
+                self._read_comma("}", "no comma after a member", "the file ends in the middle")
+            self._pos += 1
+        except _BrokenError as error:
+            self._damaged(f"character {at:,}", str(error))
+            # The lists asked for may stand after the damaged member.
+            name = re.compile(rf'"({"|".join(map(re.escape, sorted(enter)))})"\s*:\s*(?=\[)')
+            while enter and (match := self._search(name)):
+                self._pos = match.end()
+                yield from self._read_list(match[1])
+            self._give_up()
+
+    def _read_comma(self, end: str, reason: str, reason_at_end: str) -> None:
+        following = self._peek()
+        if following == ",":
+            self._pos += 1
+        elif following != end:
+            raise _BrokenError(reason if following else reason_at_end)
+
+    def _read_value(self) -> Any:
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._window, self._pos)
+            except json.JSONDecodeError as error:
+                near_end = error.pos >= len(self._window) - _MARGIN
+                is_cut = near_end or error.msg.startswith("Unterminated string")
+                if self._has_ended or not is_cut:
+                    raise _BrokenError("it ends in the middle" if is_cut else error.msg) from None
+            except RecursionError:
+                raise _BrokenError("nested too deep") from None
+            else:
+                # A number may go on after the end of the window, and one such as `1.5e` ends early before it.
+                room = _MARGIN if isinstance(value, int | float) else 0
+                is_whole = self._has_ended or end + room < len(self._window)
+                if is_whole and end - self._pos <= self._limit:
+                    start, self._pos = self._pos, end
+                    return replace_surrogates(value) if self._window.find("\\u", start, end) >= 0 else value
+            if len(self._window) - self._pos > self._limit:
+                raise _BrokenError(f"longer than {self._limit:,} characters; passed over")
+            self._grow(min(2 * (len(self._window) - self._pos), self._limit + 1))
+
+    def _describe_beginning(self) -> re.Pattern[str] | None:
+        """Return how the elements of this list begin."""
+        if len(self._window) - self._pos < _OVERLAP:
+            self._grow(2 * _OVERLAP)
+        match = _BEGINNING.match(self._window, self._pos)
+        if match is None:
+            return None
+        second = rf'\s*{_SCALAR}\s*,\s*"{re.escape(match[2])}"\s*:' if match[2] else ""
+        return re.compile(rf'\{{\s*"{re.escape(match[1])}"\s*:' + second)
+
+    def _skip_damage(self) -> bool:
+        """Move to the next element that looks like one; False when there is none."""
+        self._damages += 1
+        self._wasted += len(self._window) - self._pos
+        if self._damages >= _MAX_DAMAGES or self._wasted > _MAX_WASTE * self._limit:
+            self._damaged(self._place(), "too much is damaged; the rest was not read")
+            return False
+        self._pos += 1
+        return self._sibling is not None and self._search(self._sibling) is not None
+
+    def _search(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        while True:
+            if match := pattern.search(self._window, self._pos):
+                self._pos = match.start()
+                return match
+            self._pos = len(self._window) if self._has_ended else max(self._pos, len(self._window) - _OVERLAP)
+            if self._has_ended:
+                return None
+            self._grow(2 * _OVERLAP)
+
+    def _give_up(self) -> None:
+        self._window, self._pos, self._has_ended, self._gave_up = "", 0, True, True
+
+    def _peek(self) -> str:
+        """Return the next character that is not space; empty at the end."""
+        while True:
+            space = _SPACE.match(self._window, self._pos)
+            self._pos = space.end() if space else self._pos
+            if self._pos < len(self._window):
+                return self._window[self._pos]
+            if self._has_ended:
+                return ""
+            self._grow(1)
+
+    def _grow(self, wanted: int) -> None:
+        pieces = [self._window[self._pos :]]
+        size = len(pieces[0])
+        while size < max(wanted, 1) or len(pieces) == 1:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self._has_ended = True
+                break
+            pieces.append(chunk)
+            size += len(chunk)
+        self._before += self._pos
+        self._window, self._pos = "".join(pieces), 0
+
+    def _place(self) -> str:
+        return f"character {self._before + self._pos:,}"

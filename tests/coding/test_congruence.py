@@ -1,0 +1,54 @@
+"""A session as its hooks told it, with what no hook reports, and as the host's own transcript tells it: one story."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from alma.coding import events, transcript
+from alma.coding.session import CodingSession, build_session
+
+DATA = Path(__file__).parent / "data"
+
+
+def by_hooks(name: str) -> CodingSession:
+    reported, damaged = events.parse_journal((DATA / f"{name}.journal").read_bytes())
+    assert damaged == []
+    late = transcript.find_unreported((DATA / f"{name}.jsonl").read_bytes().splitlines(keepends=True), ())
+    end = reported[-1].offset
+    return build_session(
+        [*reported, *(replace(event, offset=end + place) for place, event in enumerate(late, start=1))]
+    )
+
+
+def by_transcript(name: str) -> CodingSession:
+    with (DATA / f"{name}.jsonl").open("rb") as file:
+        return build_session(transcript.read_transcript(transcript.read_lines(file)))
+
+
+def said(story: CodingSession) -> list[tuple[str, str]]:
+    # A subagent has a transcript of its own.
+    return sorted((turn.speaker, turn.text.strip()) for turn in story.turns if turn.speaker != "subagent")
+
+
+def test_the_same_was_said_at_the_terminal() -> None:
+    hooks, host = by_hooks("at_the_terminal"), by_transcript("at_the_terminal")
+    assert said(hooks) == said(host)
+    assert sorted(one.heard for one in hooks.heard) == sorted(one.heard for one in host.heard)
+    assert {one.heard for one in hooks.heard if one.cut_in} == {one.heard for one in host.heard if one.cut_in}
+
+
+def test_the_same_was_done_at_the_terminal() -> None:
+    hooks, host = by_hooks("at_the_terminal"), by_transcript("at_the_terminal")
+    assert [(one.command, one.ok) for one in hooks.calls] == [(one.command, one.ok) for one in host.calls]
+    assert [(one.name, one.what, one.tool) for one in hooks.signals] == [
+        (one.name, one.what, one.tool) for one in host.signals
+    ]
+
+
+def test_the_same_was_said_before_and_after_resuming() -> None:
+    hooks, host = by_hooks("resumed"), by_transcript("resumed")
+    assert said(hooks) == said(host)
+    assert [(one.text, one.what) for one in hooks.signals] == [(one.text, one.what) for one in host.signals]
+    assert [(one.heard, one.before) for one in hooks.heard] == [(one.heard, one.before) for one in host.heard]
+    assert hooks.ended

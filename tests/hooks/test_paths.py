@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alma.hooks.paths import DataDir, NoHomeError, digest, file_name, find_data_dir
+
+
+def test_home_is_a_folder_of_the_person(tmp_path: Path) -> None:
+    place = find_data_dir({"HOME": str(tmp_path)})
+    assert place.home == str(tmp_path / ".claude-smart")
+    assert place.sessions == str(tmp_path / ".claude-smart" / "sessions")
+
+
+def test_both_folders_can_be_set(tmp_path: Path) -> None:
+    place = find_data_dir({"HOME": "/h", "CLAUDE_SMART_HOME": "~/x", "CLAUDE_SMART_STATE_DIR": str(tmp_path)})
+    assert place.home == "/h/x"
+    assert place.sessions == str(tmp_path)
+
+
+def test_without_home_the_system_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "expanduser", lambda path: "/found")
+    assert find_data_dir({}).home == "/found/.claude-smart"
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    with pytest.raises(NoHomeError):
+        find_data_dir({})
+
+
+@pytest.mark.parametrize("session", ["3f2a-77", "A.b_c-d", "x" * 100])
+def test_a_plain_session_id_is_its_file_name(session: str) -> None:
+    assert DataDir("/h").journal(session) == f"/h/sessions/{session}.jsonl"
+
+
+@pytest.mark.parametrize(
+    "session",
+    ["../../etc/passwd", "/abs", "a/b", "a\\b", "", ".hidden", "-rf", "con", "NUL.x", "com1", "x" * 101, "a\0b", "ä"],
+)
+def test_any_other_is_replaced_by_its_digest(session: str) -> None:
+    assert file_name(session) == f"x-{hashlib.sha256(session.encode()).hexdigest()[:32]}"
+
+
+@given(st.text())
+def test_a_journal_is_always_in_the_sessions_folder(session: str) -> None:
+    place = DataDir("/h")
+    assert os.path.dirname(os.path.abspath(place.journal(session))) == place.sessions
+    assert os.path.dirname(os.path.abspath(place.shown(session))) == place.sessions
+
+
+def test_a_digest_tells_its_parts_apart() -> None:
+    assert len(digest("a")) == 32
+    assert digest("ab", "c") != digest("a", "bc")
+
+
+def test_folders_are_made_for_their_owner(tmp_path: Path) -> None:
+    place = DataDir(str(tmp_path / "a" / "home"))
+    place.make()
+    assert Path(place.home).stat().st_mode & 0o777 == 0o700
+    assert Path(place.sessions).stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,271 @@
+"""The worker in a thread of this process: what it answers, what it survives, and when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from alma.files import try_lock
+from alma.hooks import wake, worker
+from alma.hooks.paths import DataDir
+from alma.hooks.worker import Worker
+
+
+@pytest.fixture
+def place(tmp_path):
+    place = DataDir(str(tmp_path / "home"))
+    place.make()
+    return place
+
+
+def until(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def logged(place):
+    path = Path(place.log)
+    return path.read_text() if path.exists() else ""
+
+
+class Fake:
+    def __init__(self):
+        self.drains = 0
+        self.tidied = 0
+        self.unread = False
+        self.reading = lambda: None
+
+    def drain(self):
+        self.drains += 1
+        return True
+
+    def tidy(self):
+        self.tidied += 1
+
+    def has_unread(self):
+        return self.unread
+
+    def read_sessions(self):
+        self.unread = False
+        self.reading()
+
+    def recall(self, project, session, text, limit):
+        if text == "raise":
+            raise RuntimeError("a recall that fails")
+        return [("rul_1", text)] * limit
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def run_worker(place, monkeypatch):
+    # It runs inside the process of the tests here, which may well be larger than a worker should be.
+    monkeypatch.setattr(worker, "MOST_RSS", 1 << 60)
+    running = []
+
+    def run(idle=60.0):
+        made = Worker(place, Fake(), __file__, idle_seconds=idle)
+        thread = threading.Thread(target=made.run)
+        thread.start()
+        running.append((made, thread))
+        return made, thread
+
+    yield run
+    for made, thread in running:
+        made.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def raw(place, *lines):
+    """What the worker answers to lines sent as they are."""
+    info = json.loads(Path(place.worker).read_text())
+    family = socket.AF_UNIX if info["kind"] == "unix" else socket.AF_INET
+    with socket.socket(family) as connection:
+        connection.settimeout(5)
+        connection.connect(info["address"] if info["kind"] == "unix" else ("127.0.0.1", info["address"]))
+        for line in lines:
+            connection.sendall(line)
+        try:
+            return connection.recv(65536)
+        except ConnectionResetError:
+            return b""
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+def test_a_wrong_token_is_refused(place, run_worker, kind, monkeypatch):
+    if kind == "tcp":
+        monkeypatch.setattr(worker, "LONGEST_SOCKET_PATH", 0)
+    made, _ = run_worker()
+    for token in ("", "wrong", None, 3):
+        answer = json.loads(raw(place, json.dumps({"op": "stop", "token": token}).encode() + b"\n"))
+        assert answer == {"ok": False, "error": "wrong token"}
+    assert json.loads(raw(place, b'{"op": "stop"}\n')) == {"ok": False, "error": "wrong token"}
+    assert not made._is_over.is_set()
+    assert wake.ask_worker(place, {"op": "status"}, 2.0)["handled"] == 1
+
+
+@pytest.mark.parametrize("nonsense", [b"\n", b"[]\n", b"nonsense\n", b"\xff\xfe\n", b'{"op": "hello"}\n[]\n'])
+def test_nonsense_is_survived(place, run_worker, nonsense):
+    run_worker()
+    raw(place, nonsense)
+    assert wake.ask_worker(place, {"op": "status"}, 2.0)["ok"]
+
+
+def test_a_flood_is_cut_off(place, run_worker):
+    run_worker()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        raw(place, b"x" * 2_000_000)
+    assert wake.ask_worker(place, {"op": "status"}, 2.0)["ok"]
+
+
+def test_many_silent_guests_do_not_keep_others_out_for_long(place, run_worker):
+    run_worker()
+    info = json.loads(Path(place.worker).read_text())
+    guests = []
+    for _ in range(30):
+        guest = socket.socket(socket.AF_UNIX)
+        guest.connect(info["address"])
+        guests.append(guest)
+    until(lambda: wake.ask_worker(place, {"op": "status"}, 1.0), 10)
+    for guest in guests:
+        guest.close()
+
+
+def test_an_unknown_request_names_the_valid_ones(place, run_worker):
+    run_worker()
+    answer = wake.ask_worker(place, {"op": "recal"}, 2.0)
+    assert answer == {
+        "ok": False,
+        "error": "unknown request 'recal'. Did you mean 'recall'? Valid: drain, recall, status, stop.",
+    }
+
+
+@pytest.mark.parametrize("wrong", [{}, {"project": "p", "session": "s", "text": 3}, {"project": None}])
+def test_a_recall_of_the_wrong_shape_is_refused(place, run_worker, wrong):
+    run_worker()
+    answer = wake.ask_worker(place, {"op": "recall", **wrong}, 2.0)
+    assert answer["error"] == "recall takes the texts project, session and text, and the number limit"
+
+
+def test_a_recall_has_a_limit(place, run_worker):
+    run_worker()
+    asked = {"op": "recall", "project": "p", "session": "s", "text": "t"}
+    assert len(wake.ask_worker(place, {**asked, "limit": 10**9}, 2.0)["rules"]) == 50
+    assert len(wake.ask_worker(place, {**asked, "limit": -1}, 2.0)["rules"]) == 1
+
+
+def test_a_recall_that_fails_is_survived_and_its_text_is_not_logged(place, run_worker):
+    run_worker()
+    assert wake.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "raise"}, 2.0) is None
+    until(lambda: "Worker request: RuntimeError in test_worker_service.py" in logged(place))
+    assert "a recall that fails" not in logged(place)
+    assert wake.ask_worker(place, {"op": "status"}, 2.0)["ok"]
+
+
+def test_the_status_says_who_and_how_large(place, run_worker):
+    run_worker()
+    told = wake.ask_worker(place, {"op": "status"}, 2.0)
+    assert told["pid"] == os.getpid()
+    assert told["handled"] == 1
+    assert abs(told["since"] - time.time()) < 30
+    assert told["rss"] > 10_000_000 or sys.platform != "linux"
+
+
+def test_now_and_then_it_drains_unasked(place, run_worker, monkeypatch):
+    monkeypatch.setattr(worker, "ROUND_SECONDS", 0.2)
+    made, _ = run_worker(idle=15.0)
+    until(lambda: made._drainer.drains >= 3)
+    assert made._drainer.tidied >= 2
+
+
+def test_a_wake_up_that_reached_nobody_is_found(place, run_worker):
+    made, _ = run_worker(idle=2.0)
+    until(lambda: made._drainer.drains == 1)
+    wake.request_drain(place)
+    until(lambda: made._drainer.drains == 2, 3)
+
+
+def test_a_large_one_ends(place, run_worker, monkeypatch):
+    monkeypatch.setattr(worker, "measure_memory", lambda: 1 << 62)
+    monkeypatch.setattr(worker, "TICK_SECONDS", 0.1)
+    _, thread = run_worker()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_its_own_drains_do_not_keep_it_alive(place, run_worker, monkeypatch):
+    monkeypatch.setattr(worker, "ROUND_SECONDS", 0.05)
+    made, thread = run_worker(idle=1.0)
+    thread.join(10)
+    assert not thread.is_alive()
+    assert made._drainer.drains > 3
+
+
+def test_requests_of_hooks_keep_it_alive(place, run_worker, monkeypatch):
+    _, thread = run_worker(idle=1.0)
+    for _ in range(10):
+        time.sleep(0.2)
+        assert wake.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "t"}, 2.0)["ok"]
+    assert thread.is_alive()
+
+
+def test_what_belongs_to_another_is_left_alone(place, run_worker):
+    _, thread = run_worker(idle=1.0)
+    other = {"kind": "unix", "address": "elsewhere", "token": "of another"}
+    Path(place.worker).write_text(json.dumps(other))
+    thread.join(10)
+    assert not thread.is_alive()
+    assert json.loads(Path(place.worker).read_text()) == other
+
+
+# --- the daily tidying ---
+
+
+def test_it_tidies_once_a_day(place, monkeypatch):
+    calls = []
+    monkeypatch.setattr("alma.hooks.drain.tidy", lambda place, memory: calls.append(place))
+    duties = worker.Drainer(place)
+    monkeypatch.setattr(duties, "_open", lambda: None)
+    duties.tidy()
+    duties.tidy()
+    assert len(calls) == 1
+    yesterday = time.time() - 90_000
+    os.utime(os.path.join(place.home, "tidied"), (yesterday, yesterday))
+    with try_lock(place.drain_lock):
+        duties.tidy()
+        assert len(calls) == 1, "not while somebody drains"
+    duties.tidy()
+    assert len(calls) == 2
+
+
+def test_a_model_that_takes_its_time_holds_up_no_drain(place):
+    duties, answered = Fake(), threading.Event()
+    duties.unread, duties.reading = True, lambda: answered.wait(20)
+    made = Worker(place, duties, __file__, idle_seconds=0.2)
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    try:
+        until(lambda: made._read_thread.is_alive())
+        before = duties.drains
+        assert wake.notify_worker(place, __file__)
+        wake.request_drain(place)
+        until(lambda: duties.drains > before)
+        # It does not end as idle while a model is being asked.
+        time.sleep(0.6)
+        assert thread.is_alive()
+    finally:
+        answered.set()
+        thread.join(10)
+    assert not thread.is_alive()
