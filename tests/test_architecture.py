@@ -57,11 +57,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "retry_after": set(),
     "embedders": {"forks", "retry_after", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
+    # From records to the values of features.
+    "codec": {"types"},
     "engine": {"forks", "text", "reading", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
     "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
-    "progress": {"opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
+    "progress": {"codec", "opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
     "session": {
+        "codec",
         "opening",
         "reading",
         "engine",
@@ -75,7 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "app",
     },
     "harness": {"opening", "engine", "types", "errors", "core", "app", "domains"},
-    "workflow": {"opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
+    "workflow": {"codec", "opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
     "context": {"engine", "types", "errors", "arguments", "core"},
     "confidence": {"engine", "ports", "types", "errors", "arguments", "core"},
     "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "arguments", "progress", "core", "app"},

@@ -10,8 +10,7 @@ from typing import get_args
 import pytest
 
 from alma import ALMA
-from alma.confidence import ConfidenceEngine, ConfidenceSignal, OpportunitySignal, RiskSignal
-from alma.confidence.types import Recommendation
+from alma.confidence import ConfidenceEngine, ConfidenceSignal, OpportunitySignal, Recommendation, RiskSignal
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ScopeError, ValidationError
 from alma.stores.sqlite import SQLiteStore

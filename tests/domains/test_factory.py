@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from alma import ALMA, domains
-from alma.domains import DomainMemoryFactory, get_research_schema, get_sales_schema, schema_of
-from alma.domains.schema import PRESETS
+from alma.domains import PRESETS, DomainMemoryFactory, get_research_schema, get_sales_schema, schema_of
 from alma.errors import NotFoundError, ScopeError, ValidationError
 from alma.progress import ProgressTracker
 from alma.stores.memory import MemoryStore

@@ -4,8 +4,16 @@ from typing import Any
 
 import pytest
 
-from alma.domains import DomainMemoryFactory, DomainSchema, EntityType, RelationshipType
-from alma.domains.schema import PRESETS, from_json, preset, to_json
+from alma.domains import (
+    PRESETS,
+    DomainMemoryFactory,
+    DomainSchema,
+    EntityType,
+    RelationshipType,
+    from_json,
+    preset,
+    to_json,
+)
 from alma.errors import ValidationError
 
 create_schema = DomainMemoryFactory.create_schema

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from alma import ALMA
 from alma.errors import NotFoundError, ValidationError
 from alma.progress import ProgressTracker, Status, WorkItem
-from alma.progress.plan import AHEAD, TRANSITIONS
+from alma.progress.items import AHEAD, TRANSITIONS
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 
@@ -113,9 +113,9 @@ def test_the_table_of_moves_is_the_one_that_holds(alma: ALMA) -> None:
 
 
 def test_the_table_in_the_words_is_the_table() -> None:
-    from alma.progress import plan
+    from alma.progress import items
 
-    rows = [line.split("|")[1:3] for line in str(plan.__doc__).splitlines() if line.startswith("| ")][1:]
+    rows = [line.split("|")[1:3] for line in str(items.__doc__).splitlines() if line.startswith("| ")][1:]
     told = {Status(row[0].strip()): tuple(Status(one.strip()) for one in row[1].split(",")) for row in rows}
     assert told == TRANSITIONS
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from alma.session import _checks, _git, codebase
+from alma.session import codebase
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -83,7 +83,7 @@ def test_a_repository_without_commits_or_on_no_branch(tmp_path: Path, repository
 @needs_git
 def test_a_rename_is_told_by_its_new_name(repository: Path) -> None:
     git(repository, "mv", "src/cart.py", "src/basket.py")
-    found = _git.read_repository(repository, 5)
+    found = codebase.read_repository(repository, 5)
     assert found is not None
     assert found["changed_files"] == ["src/basket.py"]
 
@@ -95,7 +95,7 @@ def test_nothing_that_a_repository_names_is_run(repository: Path, tmp_path: Path
     monitor.write_text(f"#!/bin/sh\ntouch {marker}\n")
     monitor.chmod(monitor.stat().st_mode | stat.S_IXUSR)
     git(repository, "config", "core.fsmonitor", str(monitor))
-    assert _git.read_repository(repository, 5) is not None
+    assert codebase.read_repository(repository, 5) is not None
     assert not marker.exists()
 
 
@@ -189,7 +189,7 @@ def test_how_tests_are_run(tmp_path: Path, files: dict[str, str], expected: list
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert [one["command"] for one in _checks.find_commands(tmp_path)] == expected
+    assert [one["command"] for one in codebase.find_test_commands(tmp_path)] == expected
 
 
 @needs_git

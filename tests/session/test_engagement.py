@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from alma import ALMA
-from alma.session.engagement import Engagement, engagement, is_gate
+from alma.session.manager import Engagement, find_engagement, is_gate
 from alma.types.scope import MemoryScope
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ HELENA = MemoryScope(
 
 
 def of(alma: ALMA, user: str | None = None) -> Engagement:
-    return engagement(alma.engine, "helena", alma.engine.scope("helena"), user)
+    return find_engagement(alma.engine, "helena", alma.engine.scope("helena"), user)
 
 
 def test_a_scope_says_what_may_be_learned_and_what_not(open_alma: Opener) -> None:

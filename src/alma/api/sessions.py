@@ -8,9 +8,9 @@ from typing import Annotated
 from .. import words
 from ..context import MemoryStack
 from ..core import ALMA
-from ..progress.types import WorkItem
+from ..progress import WorkItem
 from ..session import SessionInitializer, SessionManager
-from ..session.types import LastOutcome, Session, SessionContext, SessionHandoff
+from ..session.handoff import LastOutcome, Session, SessionContext, SessionHandoff
 from ..types.kinds import Memory
 from .operation import About, Effect, operation
 

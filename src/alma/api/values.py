@@ -6,10 +6,10 @@ from ..confidence import Bin, ConfidenceSignal, OpportunitySignal, Report, RiskS
 from ..domains import DomainSchema
 from ..engine.judge import FeedbackReport
 from ..engine.stats import Stats
-from ..progress.types import ItemChange, ProgressLog, ProgressSummary, WorkItem
+from ..progress import ItemChange, ProgressLog, ProgressSummary, WorkItem
 from ..rulefiles import ExportReport
-from ..session.types import Session, SessionContext, SessionHandoff
-from ..workflow.types import Artifact, Checkpoint, Run
+from ..session.handoff import Session, SessionContext, SessionHandoff
+from ..workflow.memory import Artifact, Checkpoint, Run
 
 __all__ = [
     "Artifact",

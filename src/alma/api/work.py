@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 from .. import words
 from ..core import ALMA
-from ..progress import ProgressTracker
-from ..progress.plan import LEASE_SECONDS
-from ..progress.types import ItemChange, ProgressLog, ProgressSummary, Status, Strategy, WorkItem
+from ..progress import ItemChange, ProgressLog, ProgressSummary, ProgressTracker, Status, Strategy, WorkItem
+from ..progress.items import LEASE_SECONDS
 from .operation import About, Effect, operation
 
 ItemId = Annotated[str, About("the work item's id")]

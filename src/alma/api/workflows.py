@@ -11,7 +11,7 @@ from ..answers import to_found as found
 from ..core import ALMA
 from ..types.kinds import Outcome
 from ..workflow import WorkflowMemory
-from ..workflow.types import MAIN, Artifact, Checkpoint, Run, RunStatus, Scope
+from ..workflow.memory import MAIN, Artifact, Checkpoint, Run, RunStatus, Scope
 from .operation import About, Effect, operation
 
 RunId = Annotated[str, About("the run's name")]

@@ -10,7 +10,16 @@ next_item = tracker.get_next_item(strategy="priority")
 
 from __future__ import annotations
 
+from .items import LEASE_SECONDS, ItemChange, ProgressLog, ProgressSummary, Status, Strategy, WorkItem
 from .tracker import ProgressTracker
-from .types import ItemChange, ProgressLog, ProgressSummary, Status, Strategy, WorkItem
 
-__all__ = ["ItemChange", "ProgressLog", "ProgressSummary", "ProgressTracker", "Status", "Strategy", "WorkItem"]
+__all__ = [
+    "LEASE_SECONDS",
+    "ItemChange",
+    "ProgressLog",
+    "ProgressSummary",
+    "ProgressTracker",
+    "Status",
+    "Strategy",
+    "WorkItem",
+]

@@ -9,8 +9,8 @@ manager.create_handoff("Helena", context.session_id, last_action="completed_oaut
 
 from __future__ import annotations
 
+from .handoff import InitializationResult, LastOutcome, Session, SessionContext, SessionHandoff, SessionState
 from .manager import SessionManager
-from .types import InitializationResult, LastOutcome, Session, SessionContext, SessionHandoff, SessionState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

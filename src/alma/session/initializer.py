@@ -24,9 +24,8 @@ from ..types.ids import new_id
 from ..types.kinds import KINDS
 from ..types.scope import MemoryScope
 from . import codebase
-from .engagement import engagement
-from .manager import SessionManager
-from .types import Bearings, InitializationResult, SessionContext, SessionHandoff, WorkItems
+from .handoff import InitializationResult, Ready, SessionContext, SessionHandoff
+from .manager import SessionManager, find_engagement
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -47,6 +46,17 @@ _PRIORITIES = {
 }
 _NAMED = "|".join(_PRIORITIES)
 _LABEL = re.compile(rf"\W*({_NAMED})(?:[:\])]|\s[–-]\s)|.*[(\[]({_NAMED})[)\]]\W*$", re.IGNORECASE)
+
+
+class WorkItems(list["WorkItem"], Ready):
+    """Work items that may be awaited."""
+
+    planned_by = ""
+    """The reader that planned them."""
+
+
+class Bearings(dict[str, Any], Ready):
+    """What is known of a codebase; it may be awaited."""
 
 
 class SessionInitializer:
@@ -96,7 +106,7 @@ class SessionInitializer:
         context = manager.start_session(name, shorten(goal, _GOAL_CHARS), user_id=user, orient=False)
         items = _keep_items(tracker, _make_items(plan.tasks, domain, name, context.session_id))
         code = dict(self.orient_to_codebase()) or None
-        rules = engagement(engine, name, engine.scope(name), user)
+        rules = find_engagement(engine, name, engine.scope(name), user)
         request = {"task": prompt[:_QUERY_CHARS], "agent": name, "user_id": user, "mode": "default", "level": "session"}
         free = [item for item in items if item.status in ("pending", "in_progress")]
         return InitializationResult(
@@ -143,7 +153,7 @@ class SessionInitializer:
         engine = self.alma.engine
         name = arguments.agent(engine, agent)
         user = None if user_id is None else validate.name("user_id", user_id)
-        return tuple(engagement(engine, name, scope or engine.scope(name), user))  # type: ignore[return-value]
+        return tuple(find_engagement(engine, name, scope or engine.scope(name), user))  # type: ignore[return-value]
 
     def _find_parts(self, project_id: str | None) -> tuple[SessionManager, ProgressTracker]:
         """The session manager and the tracker of one project."""

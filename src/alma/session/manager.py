@@ -1,29 +1,41 @@
-"""`SessionManager`: begin where the last session left off, note what happens, and hand over."""
+"""`SessionManager`: begin where the last session left off, note what happens, and hand over.
+
+A session begins with rules of engagement: what an agent may do, what it may not, and what must hold before something is
+done. They come from the agent's scope and from what people taught: rules, preferences, and ways that were seen to fail.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import arguments
 from ..engine import things, validate
 from ..engine.context import Engine
+from ..engine.evidence import believe
+from ..engine.rule_lines import describe_occasion
+from ..engine.rules import is_old_fix
+from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ValidationError
 from ..opening import Holder
-from ..types.kinds import Heuristic, MemoryType, Outcome
-from ..types.query import visible_users
-from ..types.record import Status
+from ..text import shorten
+from ..types.kinds import Heuristic, MemoryType, Outcome, quoted_why
+from ..types.query import Where, visible_users
+from ..types.record import Record, Status, Trust
+from ..types.rules import EVERYWHERE
+from ..types.scope import MemoryScope
 from ..types.times import to_iso
-from . import _process, ledger, notes
-from .engagement import engagement
-from .types import LastOutcome, Session, SessionContext, SessionHandoff, read_handoff, read_session
+from . import handoff
+from .handoff import LastOutcome, Session, SessionContext, SessionHandoff, read_handoff, read_session
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -80,20 +92,25 @@ class SessionManager(Holder):
     ) -> SessionContext:
         """Begin a session with all that its agent should know; `orient=False` does not look at the code."""
         engine, name, user = self._find_engine(project_id, agent, user_id)
-        aim = notes.read_goal("goal", goal)
-        going_on = ledger.settle_sessions(engine, name, self.alive_for)
-        latest = ledger.find_latest(engine, name, user)
-        previous = None if latest is None else read_handoff(latest)
+        aim = handoff.read_goal("goal", goal)
+        alive = []
+        for record in handoff.list_open(engine, name):
+            if handoff.is_alive(engine, record, self.alive_for):
+                alive.append(record)
+            else:
+                write(engine, partial(handoff.interrupt_session, agent=name, id=record.id, alive_for=self.alive_for))
+        previous = handoff.find_latest(engine, name, user)
         heuristics, retrieval = _find_heuristics(engine, name, user, aim or (previous.current_goal if previous else ""))
         progress, code = self.tracker(engine.project).get_progress_summary(), None
         if orient and self.workspace is not None:
             from .codebase import orient as orient_in
 
             code = orient_in(self.workspace, _ORIENT_SECONDS)
-        focus, rules = self._find_focus(name, progress), engagement(engine, name, engine.scope(name), user)
-        recent = _list_outcomes(engine, name, user)
+        focus, rules = self._find_focus(name, progress), find_engagement(engine, name, engine.scope(name), user)
+        seen, now = visible_users(user), engine.clock()
+        outcomes = things.scan(engine, "outcome", _RECENT, agents={name}, users=seen, statuses={Status.ACTIVE})
         # Begun last: should anything go wrong before, no session is left open.
-        begun = ledger.begin_session(engine, name, aim, self._owner(), user)
+        begun = write(engine, lambda tx: handoff.begin_session(tx, name, aim, self._owner(), user))
         return SessionContext(
             session_id=begun.id,
             project_id=engine.project,
@@ -102,13 +119,13 @@ class SessionManager(Holder):
             started_at=begun.created_at,
             previous_handoff=previous,
             progress=progress,
-            recent_outcomes=recent,
+            recent_outcomes=[one for one in (view(each, now) for each in outcomes) if isinstance(one, Outcome)],
             relevant_heuristics=heuristics,
             codebase_state=code,
             environment_state=_describe_environment(),
             suggested_focus=focus,
             rules_of_engagement=[rule for sort in rules for rule in sort],
-            open_sessions=[read_session(one) for one in going_on if one.user in visible_users(user)],
+            open_sessions=[read_session(one) for one in alive if one.user in seen],
             retrieval_id=retrieval,
         )
 
@@ -152,21 +169,21 @@ class SessionManager(Holder):
         engine, name, _ = self._find_engine(project_id, agent)
         now = engine.clock()
         at = to_iso(now)
-        done = [{"what": one, "outcome": "", "at": at} for one in notes.read_lines("actions", actions)]
+        done = [{"what": one, "outcome": "", "at": at} for one in handoff.read_lines("actions", actions)]
         if action is not None:
             result = "" if outcome is None else str(validate.choice("outcome", outcome, LastOutcome))
-            done.append({"what": notes.read_line("action", action), "outcome": result, "at": at})
+            done.append({"what": handoff.read_line("action", action), "outcome": result, "at": at})
         elif outcome is not None:
             raise ValidationError("outcome says how an action went: pass `action` with it")
-        taken = notes.read_decisions(decisions, now)
-        noted = {**notes.read_notes(given), "actions": done, "decisions": taken}
-        id = validate.name("session_id", session_id)
-        return read_session(ledger.note_session(engine, name, id, noted, self._owner()))
+        taken = handoff.read_decisions(decisions, now)
+        noted = {**handoff.read_notes(given), "actions": done, "decisions": taken}
+        id, owner = validate.name("session_id", session_id), self._owner()
+        return read_session(write(engine, lambda tx: handoff.note_session(tx, name, id, noted, owner)))
 
     def get_session(self, agent: str, session_id: str, *, project_id: str | None = None) -> Session:
         """A session as it stands."""
         engine, name, _ = self._find_engine(project_id, agent)
-        return read_session(ledger.find_session(engine, name, validate.name("session_id", session_id)))
+        return read_session(handoff.find_session(engine, name, validate.name("session_id", session_id)))
 
     # -- the end
 
@@ -211,9 +228,10 @@ class SessionManager(Holder):
     ) -> SessionHandoff:
         """The same, with only what there is to say: how the last noted or learned thing went stands for the outcome,
         and 'success' when nothing is known."""
-        closing = notes.read_notes(locals())
+        closing = handoff.read_notes(locals())
         engine, name, _ = self._find_engine(project_id, agent)
-        return read_handoff(ledger.end_session(engine, name, validate.name("session_id", session_id), closing))
+        id = validate.name("session_id", session_id)
+        return read_handoff(write(engine, lambda tx: handoff.end_session(tx, name, id, closing)))
 
     # -- looking back
 
@@ -223,12 +241,12 @@ class SessionManager(Holder):
         """The handoffs of the latest sessions, the last one first."""
         engine, name, _ = self._find_engine(project_id, agent)
         most = validate.whole("limit", limit, 1, 1000)
-        return [read_handoff(one) for one in ledger.list_handoffs(engine, name, most)]
+        return [read_handoff(one) for one in handoff.list_handoffs(engine, name, most)]
 
     def get_open_sessions(self, agent: str, *, project_id: str | None = None) -> list[Session]:
         """Sessions that have not ended, those of dead processes too."""
         engine, name, _ = self._find_engine(project_id, agent)
-        return [read_session(one) for one in ledger.list_open(engine, name)]
+        return [read_session(one) for one in handoff.list_open(engine, name)]
 
     def get_quick_reload(
         self, agent: str, *, max_tokens: int = 400, project_id: str | None = None, user_id: str | None = None
@@ -238,21 +256,14 @@ class SessionManager(Holder):
         Sessions of other users than `user_id` are left out.
         """
         # Loaded here: its patterns take a while to compile.
-        from .reload import LEAST, MOST, Known, reload
+        from .prompt import RELOAD_TOKENS, write_reload
 
-        budget = validate.whole("max_tokens", max_tokens, LEAST, MOST)
+        budget = validate.whole("max_tokens", max_tokens, *RELOAD_TOKENS)
         engine, name, user = self._find_engine(project_id, agent, user_id)
         progress = self.tracker(engine.project).get_progress_summary()
-        latest = ledger.find_latest(engine, name, user)
-        known = Known(
-            agent=name,
-            project_id=engine.project,
-            handoff=None if latest is None else read_handoff(latest),
-            going_on=[read_session(one) for one in ledger.list_open(engine, name) if one.user in visible_users(user)],
-            progress=progress,
-            focus=self._find_focus(name, progress),
-        )
-        return reload(known, budget)
+        latest, focus = handoff.find_latest(engine, name, user), self._find_focus(name, progress)
+        records = [one for one in handoff.list_open(engine, name) if one.user in visible_users(user)]
+        return write_reload(name, latest, [read_session(one) for one in records], progress, focus, budget)
 
     # -- shared steps
 
@@ -267,18 +278,12 @@ class SessionManager(Holder):
         return engine, arguments.agent(engine, agent), user
 
     def _owner(self) -> dict[str, Any] | None:
-        return _process.mark() if self._held else None
+        return handoff.mark_process() if self._held else None
 
     def _find_focus(self, agent: str, progress: ProgressSummary) -> WorkItem | None:
         """Return what the agent has begun; else what comes next."""
         begun = [item for item in progress.current if agent in (item.agent, item.claimed_by)]
         return begun[0] if begun else self.tracker(progress.project_id).get_next_item(agent=agent, strategy="priority")
-
-
-def _list_outcomes(engine: Engine, agent: str, user: str | None) -> list[Outcome]:
-    users, now = visible_users(user), engine.clock()
-    records = things.scan(engine, "outcome", _RECENT, agents={agent}, users=users, statuses={Status.ACTIVE})
-    return [one for one in (view(record, now) for record in records) if isinstance(one, Outcome)]
 
 
 def _find_heuristics(engine: Engine, agent: str, user: str | None, goal: str) -> tuple[list[Heuristic], str | None]:
@@ -303,3 +308,83 @@ def _describe_environment() -> dict[str, Any]:
         "virtual_environment": sys.prefix if sys.prefix != sys.base_prefix else None,
         "ci": bool(os.environ.get("CI")),
     }
+
+
+# -- rules of engagement
+
+_READ = 200
+_RULES = 12
+_WARNINGS = 5
+_CHARS = 240
+
+# What is asked for before something counts as done, and what must be true then.
+_GATE = re.compile(
+    r"\b(?:before (?:you )?(?:commit\w*|merg\w+|push\w*|releas\w+|deploy\w*|finish\w*|clos\w+|mark\w*|call\w*|say\w*"
+    r"|ship\w*|submit\w*|send\w*|publish\w*|done|opening a pr|(?:a|the|each|every|any) (?:commit|merge|push"
+    r"|release|pr))"
+    r"|(?:after|on) (?:each|every|any) (?:change|edit|commit)"
+    r"|must (?:pass|succeed|hold|be (?:green|reviewed|approved|tested|covered|cited))"
+    r"|(?:tests?|lint\w*|type ?checks?|ci|build) (?:must|should|have to|has to|needs? to) "
+    r"|(?:is|are) (?:only|not) done (?:when|until|before)"
+    r"|definition of done|acceptance criteri\w+)",
+    re.I,
+)
+
+
+class Engagement(NamedTuple):
+    scope_rules: list[str]
+    constraints: list[str]
+    quality_gates: list[str]
+
+
+def find_engagement(engine: Engine, agent: str, scope: MemoryScope, user: str | None = None) -> Engagement:
+    """Return what the agent may do, what it may not, and what must hold before something is done."""
+    everywhere = {engine.project, EVERYWHERE}
+    # What was said for one session holds in no other.
+    rules = _list_believed(engine, agent, user, MemoryType.RULE, projects=everywhere, sessions={""})
+    taught = [_describe_rule(rule) for rule in rules if not is_old_fix(rule)]
+    if user is not None:
+        wishes = _list_believed(engine, None, user, MemoryType.USER_PREFERENCE, users={user})
+        taught += [f"{wish.user} wants: {wish.body['preference']}" for wish in wishes]
+    # Ways that failed whatever the task was; those of one sort of task come when that task does.
+    failed = [one for one in _list_believed(engine, agent, user, MemoryType.ANTI_PATTERN) if not one.body["condition"]]
+    reasons = [f" ({quoted_why(one)})" if one.body["why_bad"] else "" for one in failed]
+    warnings = [f"Not: {one.body['pattern']}{why}" for one, why in zip(failed, reasons, strict=True)]
+    lines = [shorten(text, _CHARS) for text in taught]
+    bounds = [text for text in lines if not is_gate(text)][:_RULES]
+    bounds += [shorten(text, _CHARS) for text in warnings[:_WARNINGS]]
+    excluded = [f"{scope.agent_name} must not learn about {category}." for category in scope.cannot_learn]
+    gates = [text for text in lines if is_gate(text)][:_RULES]
+    return Engagement(_describe_scope(scope), [*excluded, *bounds], gates)
+
+
+def is_gate(text: str) -> bool:
+    return bool(_GATE.search(text))
+
+
+def _describe_scope(scope: MemoryScope) -> list[str]:
+    name = scope.agent_name
+    lines = [f"{name} works in the domain {scope.domain}."] if scope.domain else []
+    if scope.can_learn:
+        lines += [f"{name} may learn about {category}." for category in scope.can_learn if scope.is_allowed(category)]
+    else:
+        lines.append(f"{name} may learn about anything{' that is not excluded' if scope.cannot_learn else ''}.")
+    return lines + [f"{name} may read what {other} shares." for other in scope.inherit_from]
+
+
+def _describe_rule(rule: Record) -> str:
+    occasion = describe_occasion(rule.body["trigger"], rule.body["rule"])
+    return f"{occasion}: {rule.body['rule']}" if occasion else str(rule.body["rule"])
+
+
+def _list_believed(
+    engine: Engine, agent: str | None, user: str | None, kind: MemoryType, **conditions: Any
+) -> list[Record]:
+    """Return the active memories of a kind, the best believed first."""
+    now = engine.clock()
+    agents = None if agent is None else engine.scopes.readable(agent)
+    seen = {"projects": {engine.project}, "agents": agents, "users": visible_users(user), **conditions}
+    records = engine.store.scan(Where(kinds={kind}, statuses={Status.ACTIVE}, valid_at=now, **seen), _READ)
+    # These lines are instructions, and the text of programs and files is none.
+    trusted = [one for one in records if one.provenance.trust is not Trust.UNTRUSTED or kind == MemoryType.RULE]
+    return sorted(trusted, key=lambda one: (-round(believe(one, now).mean, 6), one.id))

@@ -9,9 +9,8 @@ workflow.resume("run-7").state
 
 from __future__ import annotations
 
-from .memory import WorkflowMemory
+from .memory import Artifact, Checkpoint, Run, RunStatus, Scope, WorkflowMemory
 from .states import MAX_STATE_BYTES, REDUCERS, merge_states
-from .types import Artifact, Checkpoint, Run, RunStatus, Scope
 
 __all__ = [
     "MAX_STATE_BYTES",

@@ -1,0 +1,419 @@
+"""How likely a strategy is to work in the context at hand, and how far such predictions can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from random import Random
+from typing import Literal, Protocol
+
+from .engine import validate
+from .engine.context import Engine
+from .engine.evidence import FAILS, WORKS
+from .engine.predict import Ground, Trial, forecast, ground, survey
+from .engine.predict.weigh import likeness
+from .errors import ValidationError
+from .text import shorten
+from .types.kinds import Heuristic, MemoryType, Result
+from .types.query import Where
+from .types.quoting import quote_output
+from .types.record import Status
+
+__all__ = [
+    "Bin",
+    "ConfidenceEngine",
+    "ConfidenceSignal",
+    "OpportunitySignal",
+    "Report",
+    "RiskSignal",
+    "calibration",
+]
+
+_LEAN = 0.15
+"""Of two equal predictions the surer one comes first."""
+_SURELY_WORKS, _SURE = 0.75, 0.5
+_SURELY_FAILS, _UNSURE = 0.25, 0.5
+_SOURCES = 8
+_TELLING = 0.01
+_SIMILAR = 0.55
+"""From here on a task is spoken of as a similar one."""
+_THE_SAME = 0.9
+_PROVEN = 3
+_CITED = 5
+_RECENT_DAYS = 30.0
+_TASK_CHARS = 120
+_BINS = 10
+_NEWEST = 500
+
+
+Recommendation = Literal["strong_yes", "yes", "neutral", "caution", "avoid"]
+
+
+@dataclass(frozen=True, slots=True)
+class RiskSignal:
+    """Why it may go wrong."""
+
+    signal_type: str
+    """'similar_to_failure', 'recent_failure', 'poor_record', 'warned_against', 'untested_context' or
+    'high_complexity'."""
+    description: str
+    severity: float
+    """From 0 to 1."""
+    source: str
+    """The ids of the memories it comes from, with commas between; empty when it comes from there being none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpportunitySignal:
+    """Why it may go well."""
+
+    signal_type: str
+    """'proven_pattern', 'high_similarity', 'recent_success' or 'recommended'."""
+    description: str
+    strength: float
+    """From 0 to 1."""
+    source: str
+    """The ids of the memories it comes from, with commas between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfidenceSignal:
+    """How sure it is that a strategy will work in a context."""
+
+    heuristic_id: str | None
+    strategy: str
+    context: str
+
+    historical_success_rate: float
+    """Looking back: the share of successes wherever it was tried; 0 when it never was."""
+    occurrence_count: int
+
+    predicted_success: float
+    """Looking forward: the chance of success in this context."""
+    uncertainty: float
+    """The width of the interval."""
+    context_similarity: float
+    """How like this context is to the most similar one it succeeded in; 0 when it never did."""
+
+    risk_signals: list[RiskSignal] = field(default_factory=list)
+    opportunity_signals: list[OpportunitySignal] = field(default_factory=list)
+
+    confidence_score: float
+    """The predicted success, leaning a little to the low end of the interval."""
+    recommendation: Recommendation
+
+    interval: tuple[float, float]
+    """What holds nine tenths of the belief about the chance."""
+    sources: list[str] = field(default_factory=list)
+    """The ids of the memories that weighed most."""
+
+
+class Memory(Protocol):
+    """What is needed of an `ALMA`."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+
+class ConfidenceEngine:
+    """Looks forward from the outcomes an agent has learned. It keeps nothing and changes nothing.
+
+    What other users than `user_id` did is left out; without `user_id` only what belongs to nobody in particular counts.
+
+    `seed` makes repeatable how `explore` decides between equals.
+    """
+
+    def __init__(self, alma: Memory, seed: int | None = None) -> None:
+        self._engine = alma.engine
+        self._random = Random(seed)
+
+    def assess_strategy(
+        self,
+        strategy: str,
+        context: str,
+        agent: str,
+        heuristic: Heuristic | None = None,
+        user_id: str | None = None,
+    ) -> ConfidenceSignal:
+        """How sure it is that the strategy will work in this context.
+
+        A heuristic that is given says how the strategy did so far; else its outcomes do.
+        """
+        if heuristic is not None and not isinstance(heuristic, Heuristic):
+            raise ValidationError(f"heuristic must be a Heuristic or None, got {type(heuristic).__name__}")
+        return self._look(strategy, context, agent, user_id).make_signal(heuristic)
+
+    def rank_strategies(
+        self,
+        strategies: Sequence[str],
+        context: str,
+        agent: str,
+        explore: bool = False,
+        user_id: str | None = None,
+    ) -> list[tuple[str, ConfidenceSignal]]:
+        """The strategies with their signals, best first; one that is named twice stands once.
+
+        With `explore` they stand by what they may well turn out to be worth: what was tried little gets its turn, what
+        is known to fail does not.
+        """
+        if isinstance(strategies, str) or not isinstance(strategies, Iterable):
+            given = "one text" if isinstance(strategies, str) else repr(strategies)
+            raise ValidationError(f"strategies must be a list of texts, not {given}")
+        named = list(dict.fromkeys(validate.text("strategy", one) for one in strategies))
+        if not named:
+            return []
+        common = self._ground(context, agent, user_id)
+        common.meanings(named)
+        looks = [_Look(common, name) for name in named]
+        places = [look.forecast.promise(self._random) if explore else look.score for look in looks]
+        order = sorted(range(len(looks)), key=lambda at: -places[at])
+        return [(looks[at].strategy, looks[at].make_signal()) for at in order]
+
+    def detect_risks(self, strategy: str, context: str, agent: str, user_id: str | None = None) -> list[RiskSignal]:
+        """Why the strategy may go wrong in this context, the gravest reason first."""
+        return self._look(strategy, context, agent, user_id).find_risks()
+
+    def detect_opportunities(
+        self, strategy: str, context: str, agent: str, user_id: str | None = None
+    ) -> list[OpportunitySignal]:
+        """Why the strategy may go well in this context, the strongest reason first."""
+        return self._look(strategy, context, agent, user_id).find_opportunities()
+
+    def _ground(self, context: str, agent: str, user_id: str | None) -> Ground:
+        name = self._engine.agent(validate.name("agent", agent))
+        user = None if user_id is None else validate.name("user_id", user_id)
+        return ground(self._engine, name, validate.text("context", context), user=user)
+
+    def _look(self, strategy: str, context: str, agent: str, user_id: str | None) -> _Look:
+        return _Look(self._ground(context, agent, user_id), validate.text("strategy", strategy))
+
+
+class _Look:
+    """One strategy seen from one context: its trials, those of other strategies, and what people said."""
+
+    def __init__(self, ground: Ground, strategy: str) -> None:
+        self.strategy = strategy
+        self.context = ground.task
+        self.survey = survey(ground, strategy)
+        self.forecast = forecast(self.survey.trials)
+        self.interval = self.forecast.belief.interval()
+        self.score = self.forecast.mean - _LEAN * (self.forecast.mean - self.interval[0])
+        # The most similar tasks first.
+        tried = [one for one in self.survey.trials if not one.said]
+        tried.sort(key=lambda one: (-one.alike, one.days, one.id))
+        self.own = [one for one in tried if one.own and one.alike >= _SIMILAR]
+        self.elsewhere = [one for one in tried if one.own and one.alike < _SIMILAR]
+        self.others = [one for one in tried if not one.own and one.alike >= _SIMILAR]
+        self.said = [one for one in self.survey.trials if one.said and one.alike >= _SIMILAR]
+        self.latest = sorted(self.own, key=lambda one: (one.days, one.id))
+
+    def make_signal(self, heuristic: Heuristic | None = None) -> ConfidenceSignal:
+        tried, worked, trials = self.survey.tried, self.survey.worked, self.survey.trials
+        rate = worked / tried if tried else 0.0
+        known = next((one.id for one in self.survey.lessons if one.kind == MemoryType.HEURISTIC), None)
+        alike = [one.alike for one in trials if one.own and one.value > 0.5 and not one.said]
+        # By how much each weighed: the strategy's own trials before those of others.
+        weighed = sorted(trials, key=lambda one: (-one.own - one.said, -likeness(one.alike), one.days))
+        sources = [one.id for one in weighed if one.id and (one.own or likeness(one.alike) > _TELLING)]
+        low, high = self.interval
+        return ConfidenceSignal(
+            heuristic_id=known if heuristic is None else heuristic.id,
+            strategy=self.strategy,
+            context=self.context,
+            historical_success_rate=rate if heuristic is None else heuristic.success_rate,
+            occurrence_count=tried if heuristic is None else heuristic.occurrence_count,
+            predicted_success=self.forecast.mean,
+            uncertainty=high - low,
+            context_similarity=max((0.0, *alike)),
+            risk_signals=self.find_risks(),
+            opportunity_signals=self.find_opportunities(),
+            confidence_score=self.score,
+            recommendation=self._recommend(),
+            interval=self.interval,
+            sources=list(dict.fromkeys(sources))[:_SOURCES],
+        )
+
+    def _recommend(self) -> Recommendation:
+        low, high = self.interval
+        if self.score >= WORKS:
+            return "strong_yes" if self.score >= _SURELY_WORKS and low >= _SURE else "yes"
+        if self.score <= FAILS and self.survey.trials:
+            return "avoid" if self.score <= _SURELY_FAILS and high <= _UNSURE else "caution"
+        return "neutral"
+
+    def find_risks(self) -> list[RiskSignal]:
+        """Return why the strategy may go wrong, the gravest reason first."""
+        risks = []
+        rate = _rate(self.own)
+        failed = _select_failed(self.own)
+        if failed and rate <= WORKS:
+            error = next((one.error for one in failed if one.error), "")
+            text = f"failed {len(failed)} of {len(self.own)} times on similar tasks"
+            text += f"; {quote_output(error)}" if error else ""
+            risks.append(RiskSignal("similar_to_failure", text, _weigh(1.0 - rate, len(self.own)), _cite(failed)))
+        # Only where it used to work: else its failures are reported already.
+        row = list(takewhile(lambda one: one.value < 0.5, self.latest))
+        if row and rate > WORKS:
+            text = f"it used to work here, but the last {_count_times(len(row))} it failed"
+            risks.append(RiskSignal("recent_failure", text, _weigh(1.0, len(row)), _cite(row)))
+        if not self.own and len(self.elsewhere) >= 2 and _rate(self.elsewhere) <= FAILS:
+            severity = 0.7 * _weigh(1.0 - _rate(self.elsewhere), len(self.elsewhere))
+            text = f"worked {_show_share(self.elsewhere)} on other tasks"
+            risks.append(RiskSignal("poor_record", text, severity, _cite(_select_failed(self.elsewhere))))
+        if warned := _select_failed(self.said):
+            risks.append(RiskSignal("warned_against", "a person warned against it", 0.8, _cite(warned)))
+        if not self.own and not self.elsewhere:
+            risks.append(RiskSignal("untested_context", "it was never tried", 0.6, ""))
+        elif not self.own:
+            nearest = self.elsewhere[0]
+            text = f"it was never tried on a similar task; the nearest was {shorten(nearest.task, _TASK_CHARS)!r}"
+            risks.append(RiskSignal("untested_context", text, 0.6 * (1.0 - max(0.0, nearest.alike)), nearest.id))
+        if len(self.others) >= 2 and _rate(self.others) <= FAILS:
+            text = f"other strategies worked {_show_share(self.others)} on similar tasks"
+            severity = _weigh(1.0 - _rate(self.others), len(self.others))
+            risks.append(RiskSignal("high_complexity", text, severity, _cite(_select_failed(self.others))))
+        return sorted(risks, key=lambda signal: -signal.severity)
+
+    def find_opportunities(self) -> list[OpportunitySignal]:
+        """Return why the strategy may go well, the strongest reason first."""
+        chances = []
+        rate = _rate(self.own)
+        worked = [one for one in self.own if one.value > 0.5]
+        if len(self.own) >= _PROVEN and rate >= WORKS:
+            text = f"worked {_show_share(self.own)} on similar tasks"
+            chances.append(OpportunitySignal("proven_pattern", text, _weigh(rate, len(self.own)), _cite(worked)))
+        close = [one for one in worked if one.alike >= _THE_SAME]
+        if close and rate > FAILS:
+            text = f"it worked on a task much like this one: {shorten(close[0].task, _TASK_CHARS)!r}"
+            chances.append(OpportunitySignal("high_similarity", text, 0.8 * close[0].alike, _cite(close)))
+        row = list(takewhile(lambda one: one.value > 0.5, self.latest))
+        if row and row[0].days <= _RECENT_DAYS:
+            text = f"the last {_count_times(len(row))} it worked on a similar task"
+            chances.append(OpportunitySignal("recent_success", text, _weigh(1.0, len(row)), _cite(row)))
+        if advised := [one for one in self.said if one.value > 0.5]:
+            chances.append(OpportunitySignal("recommended", "a person recommended it", 0.6, _cite(advised)))
+        return sorted(chances, key=lambda signal: -signal.strength)
+
+
+def _select_failed(trials: Sequence[Trial]) -> list[Trial]:
+    return [one for one in trials if one.value < 0.5]
+
+
+def _rate(trials: Sequence[Trial]) -> float:
+    return sum(one.value for one in trials) / len(trials) if trials else 0.0
+
+
+def _weigh(share: float, count: int) -> float:
+    """A share of one trial says less than the same share of ten."""
+    return share * count / (count + 1.0)
+
+
+def _show_share(trials: Sequence[Trial]) -> str:
+    return f"{sum(one.value > 0.5 for one in trials)} of {len(trials)} times"
+
+
+def _count_times(count: int) -> str:
+    return "time" if count == 1 else f"{count} times"
+
+
+def _cite(trials: Sequence[Trial]) -> str:
+    return ", ".join(list(dict.fromkeys(one.id for one in trials if one.id))[:_CITED])
+
+
+# -- were the predictions right? each outcome of the past is predicted from what was known before it
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The predictions between two tenths, and what became of them."""
+
+    low: float
+    high: float
+    count: int
+    predicted: float
+    """Their mean."""
+    observed: float
+    """The share that succeeded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    count: int
+    """How many outcomes were predicted."""
+    brier: float
+    """The mean square of the error: 0 is perfect, 0.25 is what always saying one half gives."""
+    calibration_error: float
+    """How far the predictions lie from what happened, over the bins."""
+    accuracy: float
+    """The share of outcomes on the side of one half where they were predicted."""
+    running_rate_brier: float
+    """The same for the share of successes so far, which knows nothing of tasks and strategies."""
+    running_rate_calibration_error: float
+    bins: tuple[Bin, ...]
+    """Those that hold any prediction, lowest first."""
+
+
+Progress = Callable[[int, int], None]
+Pair = tuple[float, float]
+"""What was predicted, and what happened."""
+
+
+def calibration(
+    engine: Engine, agent: str | None = None, limit: int = _NEWEST, progress: Progress | None = None
+) -> Report:
+    """Predict the newest `limit` outcomes of one agent or of all, each from what was known before it.
+
+    What went half well counts as half a success. `progress` is told how many are done, and of how many.
+    """
+    name = None if agent is None else engine.agent(validate.name("agent", agent))
+    where = Where(
+        kinds={MemoryType.OUTCOME},
+        projects={engine.project},
+        agents=None if name is None else {name},
+        statuses={Status.ACTIVE},
+    )
+    records = list(engine.store.scan(where, validate.whole("limit", limit, 1, 1_000_000)))[::-1]
+    pairs: list[Pair] = []
+    running: list[Pair] = []
+    good = 0.0
+    for at, record in enumerate(records):
+        known = ground(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)
+        value = Result(record.body["outcome"]).value_of
+        pairs.append((forecast(survey(known, record.body["strategy"]).trials).mean, value))
+        running.append(((1.0 + good) / (2.0 + at), value))
+        good += value
+        if progress is not None:
+            progress(at + 1, len(records))
+    return Report(
+        count=len(pairs),
+        brier=_mean_square(pairs),
+        calibration_error=_measure_error(pairs),
+        accuracy=_mean([float((chance >= 0.5) == (value >= 0.5)) for chance, value in pairs]),
+        running_rate_brier=_mean_square(running),
+        running_rate_calibration_error=_measure_error(running),
+        bins=_fill_bins(pairs),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _mean_square(pairs: Sequence[Pair]) -> float:
+    return _mean([(chance - value) ** 2 for chance, value in pairs])
+
+
+def _fill_bins(pairs: Sequence[Pair]) -> tuple[Bin, ...]:
+    bins = []
+    for at in range(_BINS):
+        inside = [pair for pair in pairs if min(_BINS - 1, int(pair[0] * _BINS)) == at]
+        if inside:
+            predicted, observed = (_mean(values) for values in zip(*inside, strict=True))
+            bins.append(Bin(at / _BINS, (at + 1) / _BINS, len(inside), predicted, observed))
+    return tuple(bins)
+
+
+def _measure_error(pairs: Sequence[Pair]) -> float:
+    gaps = (one.count * abs(one.predicted - one.observed) for one in _fill_bins(pairs))
+    return sum(gaps) / len(pairs) if pairs else 0.0

@@ -1,0 +1,234 @@
+"""Only as much memory as is needed: four layers, each within its budget.
+
+from alma.context import MemoryStack
+
+stack = MemoryStack(alma, agent="helena")
+prompt = stack.wake_up()
+
+| layer           | about        | when                                    |
+|-----------------|--------------|-----------------------------------------|
+| identity        | 100 tokens   | at wake-up                              |
+| essential story | 800 tokens   | at wake-up                              |
+| on demand       | 600 tokens   | when a topic comes up                   |
+| deep            | 3,000 tokens | when everything about something matters |
+
+The first two read what is held and rank it by what is known of each memory; nothing is searched and nothing is written,
+so the text stays the same, byte by byte, while nothing changes. The other two are retrievals.
+
+In the essential story each sort of memory has its place, and lines are taken in turns, so that many long ones of one
+sort leave room for the others. Within a sort the strongest come first: what is believed, and was confirmed or used
+lately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any
+
+from . import arguments
+from .engine import things, validate
+from .engine.context import Engine
+from .engine.evidence import strength
+from .engine.inject.escape import escape
+from .engine.inject.prompt import tokens
+from .engine.inject.quote import quote_data
+from .engine.retrieve.pipeline import retrieve
+from .engine.rule_lines import describe_occasion
+from .engine.rules import is_old_fix
+from .text import shorten
+from .types.kinds import MemoryType, Result, quoted_why
+from .types.query import Where, visible_users
+from .types.record import Record, Status
+from .types.rules import EVERYWHERE
+from .types.sources import QUOTED
+
+if TYPE_CHECKING:
+    from .core import ALMA
+
+__all__ = ["MemoryStack"]
+
+IDENTITY, ESSENTIAL, ON_DEMAND, DEEP = 100, 800, 600, 3000
+LEAST, MOST = 30, 100_000
+_WIDE = 30
+_NAMES = 6
+_NAME_CHARS = 40
+_WEIGHED = 10_000
+"""So many of each sort are weighed, the newest: some 40 µs each."""
+_TOLD = 40
+"""Of each sort at most so many lines."""
+_LINE_CHARS = 220
+
+
+class MemoryStack:
+    """The memory of one agent, perhaps as it serves one user, in layers."""
+
+    def __init__(
+        self,
+        alma: ALMA,
+        agent: str,
+        user: str | None = None,
+        *,
+        identity_tokens: int = IDENTITY,
+        essential_tokens: int = ESSENTIAL,
+        on_demand_tokens: int = ON_DEMAND,
+        deep_tokens: int = DEEP,
+    ) -> None:
+        self._engine: Engine = alma.engine
+        self.agent = arguments.agent(alma.engine, agent)
+        self.user = None if user is None else validate.name("user", user)
+        self._identity = validate.whole("identity_tokens", identity_tokens, LEAST, MOST)
+        self._essential = validate.whole("essential_tokens", essential_tokens, LEAST, MOST)
+        self._on_demand = validate.whole("on_demand_tokens", on_demand_tokens, LEAST, MOST)
+        self._deep = validate.whole("deep_tokens", deep_tokens, LEAST, MOST)
+
+    def identity(self) -> str:
+        """Who the agent is, where it works, for whom, and what it may learn: the sentences there is room for."""
+        scope = self._engine.scope(self.agent)
+        learns = [one for one in scope.can_learn if scope.is_allowed(one)]
+        sentences = [f"You are {_list_names([self.agent])}, in the project {_list_names([self._engine.project])}."]
+        sentences += [f"You work for {_list_names([self.user])}."] if self.user is not None else []
+        sentences += [f"Your domain is {_list_names([scope.domain])}."] if scope.domain else []
+        sentences += [f"You do not learn about {_list_names(scope.cannot_learn)}."] if scope.cannot_learn else []
+        sentences += [f"You learn about {_list_names(learns)}."] if learns else []
+        lines: list[str] = []
+        for sentence in sentences:
+            if tokens("\n".join([*lines, sentence])) <= self._identity:
+                lines.append(sentence)
+        return "\n".join(lines)
+
+    def essential(self) -> str:
+        """What matters most of all that is remembered."""
+        return _write_story(self._engine, self.agent, self.user, self._essential)
+
+    def wake_up(self) -> str:
+        """The first two layers: what a prompt begins with."""
+        # The line between the two is paid for by the second.
+        return f"{self.identity()}\n{_write_story(self._engine, self.agent, self.user, self._essential - 1)}"
+
+    def on_demand(self, topic: str) -> str:
+        """What is known about a topic."""
+        return self._recall(validate.text("topic", topic), "default", None, self._on_demand)
+
+    def deep(self, query: str) -> str:
+        """All that has to do with a question, far-fetched things too."""
+        return self._recall(validate.text("query", query), "broad", _WIDE, self._deep)
+
+    def _recall(self, about: str, mode: str, top_k: int | None, max_tokens: int) -> str:
+        given = {"task": about, "agent": self.agent, "user_id": self.user, "mode": mode, "level": "session"}
+        memories = retrieve(self._engine, arguments.request(self._engine, {**given, "top_k": top_k}))
+        nothing = f"Nothing is remembered about: {escape(shorten(about, 80))}"
+        fits = tokens(nothing) <= max_tokens
+        return memories.to_prompt(max_tokens) or (nothing if fits else "Nothing is remembered about this.")
+
+
+def _list_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(escape(shorten(name, _NAME_CHARS)) for name in names[:_NAMES]) + more
+
+
+# -- the essential story
+
+
+def _write_story(engine: Engine, agent: str, user: str | None, max_tokens: int) -> str:
+    """Return the lines there is room for; what cannot be told any shorter is left out."""
+    sorts = _list_sorts(engine, agent, user)
+    taken: dict[str, list[str]] = {heading: [] for heading, _, _ in sorts}
+    turns = [
+        (heading, line)
+        for start in range(_TOLD)
+        for heading, each, lines in sorts
+        for line in lines[start * each : (start + 1) * each]
+    ]
+    room = max_tokens
+    for heading, line in turns:
+        # Each with the line break after it.
+        cost = tokens(f"- {line}\n") + (0 if taken[heading] else tokens(f"## {heading}\n"))
+        if cost <= room:
+            taken[heading].append(f"- {line}")
+            room -= cost
+    parts = [f"## {heading}\n" + "\n".join(lines) for heading, lines in taken.items() if lines]
+    return "\n".join(parts) or "Nothing is remembered yet."
+
+
+def _list_sorts(engine: Engine, agent: str, user: str | None) -> list[tuple[str, int, list[str]]]:
+    """Return each sort of memory: its heading, how many lines it gets in each round, and its lines."""
+    seen = visible_users(user)
+    shared = {"agents": engine.scopes.readable(agent), "users": seen}
+    # What was said for one session holds in no other.
+    taught = {**shared, "projects": {engine.project, EVERYWHERE}, "sessions": {""}}
+    wishes = []
+    if user:
+        wishes = _rank_lines(engine, MemoryType.USER_PREFERENCE, lambda one: one.body["preference"], users={user})
+    facts = _rank_lines(engine, MemoryType.DOMAIN_KNOWLEDGE, lambda one: one.body["fact"], **shared)
+    recent = things.scan(engine, MemoryType.OUTCOME, 10, agents={agent}, users=seen, statuses={Status.ACTIVE})
+    return [
+        ("Where you left off", 4, _describe_handoff(engine, agent, user)),
+        ("What your user wants", 2, wishes),
+        ("What you were taught", 2, _rank_lines(engine, MemoryType.RULE, _describe_rule, **taught)),
+        ("What works", 2, _rank_lines(engine, MemoryType.HEURISTIC, _describe_strategy, **shared)),
+        ("What to avoid", 1, _rank_lines(engine, MemoryType.ANTI_PATTERN, _describe_warning, **shared)),
+        ("What you know", 1, facts),
+        ("What happened last", 1, list(dict.fromkeys(_write_line(_describe_outcome(one)) for one in recent))),
+    ]
+
+
+def _rank_lines(engine: Engine, kind: MemoryType, describe: Callable[[Record], str], **conditions: Any) -> list[str]:
+    """Return the lines of the strongest memories of a kind, ties by id."""
+    now = engine.clock()
+    # A day is as fine as it has to be; with the very moment in it, ties would be broken another way each time.
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    where = {"projects": {engine.project}, "statuses": {Status.ACTIVE}, "valid_at": now, **conditions}
+    records = engine.store.scan(Where(kinds={kind}, **where), _WEIGHED)
+    held = (one for one in records if not is_old_fix(one))
+    ranked = nsmallest(_TOLD, held, key=lambda one: (-round(strength(one, day), 6), one.id))
+    lines: dict[str, None] = {}
+    for one in ranked:
+        origin = one.provenance.canonical_source
+        # What comes from programs and files is quoted; a rule from there was accepted by a person.
+        is_quoted = origin in QUOTED and kind != MemoryType.RULE
+        lines[quote_data(describe(one), origin, _LINE_CHARS) if is_quoted else _write_line(describe(one))] = None
+    return list(lines)
+
+
+def _write_line(text: str) -> str:
+    return escape(shorten(text, _LINE_CHARS))
+
+
+def _add_condition(condition: str, text: str) -> str:
+    return f"{shorten(condition, _LINE_CHARS // 2)}: {text}" if condition else text
+
+
+def _describe_rule(record: Record) -> str:
+    return _add_condition(describe_occasion(record.body["trigger"], record.body["rule"]), record.body["rule"])
+
+
+def _describe_strategy(record: Record) -> str:
+    seen = record.evidence
+    proof = f" (worked {seen.successes} of {seen.results} times)" if seen.results else ""
+    strategy = shorten(record.body["strategy"], _LINE_CHARS // 2 - len(proof))
+    return _add_condition(record.body["condition"], strategy) + proof
+
+
+def _describe_warning(record: Record) -> str:
+    why = f" ({quoted_why(record)})" if record.body["why_bad"] else ""
+    return _add_condition(record.body["condition"], f"not {shorten(record.body['pattern'], _LINE_CHARS // 2)}{why}")
+
+
+def _describe_outcome(record: Record) -> str:
+    body = record.body
+    return f"{record.created_at:%Y-%m-%d}, {Result(body['outcome'])}: {body['task']}: {body['strategy']}"
+
+
+def _describe_handoff(engine: Engine, agent: str, user: str | None) -> list[str]:
+    """Return the last handoff in four lines."""
+    users = visible_users(user)
+    handoffs = things.scan(engine, "handoff", 20, agents={agent}, users=users, statuses={Status.ACTIVE})
+    if not handoffs:
+        return []
+    body = max(handoffs, key=lambda one: (one.body["ended_at"], one.id)).body
+    lines = [f"{body['ended_at'][:10]}, {body['last_outcome']}: {body['last_action']}"]
+    lines += [f"Goal: {body['goal']}"] if body["goal"] else []
+    lines += [f"Blocked by: {'; '.join(body['blockers'][:3])}"] if body["blockers"] else []
+    lines += [f"Next: {'; '.join(body['next_steps'][:3])}"] if body["next_steps"] else []
+    return [_write_line(line) for line in lines]

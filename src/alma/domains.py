@@ -1,0 +1,616 @@
+"""Memory for any domain: what there is in it, what its agents may learn, and how fast what was learned fades.
+
+from alma.domains import DomainMemoryFactory, get_research_schema
+
+factory = DomainMemoryFactory()
+alma = factory.create_alma(get_research_schema(), "my-research-project")
+
+A schema that somebody wrote is kept once for all projects of a store, under its name. The one that a project is
+governed by is kept with the project.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from functools import lru_cache, partial, update_wrapper
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from .engine import things, validate
+from .engine.admit import clean
+from .engine.context import Engine
+from .engine.transaction import Transaction, write
+from .errors import ConfigError, NotFoundError, ValidationError, unknown
+from .text import digest
+from .types import times
+from .types.ids import new_id
+from .types.record import Status
+from .types.rules import EVERYWHERE
+from .types.scope import MemoryScope, Scopes, plain
+
+if TYPE_CHECKING:
+    from .core import ALMA
+    from .ports import Embedder, Store
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SCHEMA_KIND = "domain_schema"
+PRESETS = ("coding", "research", "sales", "general", "customer_support", "content_creation")
+_LOG = logging.getLogger("alma")
+_MAX_VALUE = 10_000
+_MAX_NAMES = 1000
+_STORE_NAMES = ("sqlite", "memory", "file", "postgres", "qdrant", "pinecone", "chroma", "azure")
+# An agent that is declared for no domain in particular works in every one.
+_ANY_DOMAIN = ("", "general")
+
+
+@dataclass(frozen=True, slots=True)
+class EntityType:
+    """A sort of thing in the domain, such as a paper or a lead."""
+
+    name: str
+    description: str = ""
+    attributes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RelationshipType:
+    """How things of one type stand to things of another, such as an experiment that supports a hypothesis."""
+
+    name: str
+    source_type: str
+    target_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A thing that fits its schema."""
+
+    type: str
+    attributes: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        kind, parts = self.type.replace("_", " "), []
+        for name, value in self.attributes.items():
+            shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            parts.append(f"{name.replace('_', ' ')}: {shown}")
+        return f"{kind} ({', '.join(parts)})" if parts else kind
+
+    def as_plain(self) -> dict[str, Any]:
+        return {"type": self.type, "attributes": dict(self.attributes)}
+
+    def as_knowledge(self) -> dict[str, Any]:
+        """The arguments with which `ALMA.add_domain_knowledge` keeps it, but for the agent and the category."""
+        return {"fact": self.text, "tags": (f"entity:{self.type}",), "metadata": {"entity": self.as_plain()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Relationship:
+    """Two things and how they stand to each other, as the schema allows it."""
+
+    type: str
+    source: Entity
+    target: Entity
+
+    @property
+    def text(self) -> str:
+        return f"{self.source.text} {self.type.replace('_', ' ')} {self.target.text}"
+
+    def as_knowledge(self) -> dict[str, Any]:
+        tags = tuple(dict.fromkeys((f"entity:{self.source.type}", f"entity:{self.target.type}")))
+        known = {"type": self.type, "source": self.source.as_plain(), "target": self.target.as_plain()}
+        return {"fact": self.text, "tags": tags, "metadata": {"relationship": known}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainSchema:
+    """What memory is like in one domain."""
+
+    id: str
+    name: str
+    description: str = ""
+    entity_types: tuple[EntityType, ...] = ()
+    relationship_types: tuple[RelationshipType, ...] = ()
+    learning_categories: tuple[str, ...] = ()
+    """What may be learned; empty: everything that is not excluded."""
+    excluded_categories: tuple[str, ...] = ()
+    min_occurrences_for_heuristic: int = 3
+    confidence_decay_days: float = 30.0
+    """After so many days without use or confirmation a memory counts half as recent."""
+    created_at: datetime = field(default_factory=times.now)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        validate.name("name", self.name)
+        known = [one.name for one in self.entity_types]
+        learned, excluded = list(map(plain, self.learning_categories)), list(map(plain, self.excluded_categories))
+        _refuse_twice(f"entity types of {self.name}", known)
+        for kind in self.entity_types:
+            _refuse_twice(f"attributes of {kind.name!r}", kind.attributes)
+        _refuse_twice(f"learning categories of {self.name}", learned)
+        _refuse_twice(f"excluded categories of {self.name}", excluded)
+        if both := set(learned) & set(excluded):
+            names = ", ".join(sorted(both))
+            raise ValidationError(f"{names}: both a learning category and an excluded one; it can be only one of them")
+        for relation in self.relationship_types:
+            for end in (relation.source_type, relation.target_type):
+                if end not in known:
+                    valid = ", ".join(known) or "none, since the schema has no entity types"
+                    raise ValidationError(
+                        f"unknown entity type {end!r} in the relationship {relation.name!r}. Valid: {valid}."
+                    )
+        validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
+        validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
+
+    def allows(self, category: str) -> bool:
+        """Whether something of this category may be learned; case and space around it make no difference."""
+        if plain(category) in map(plain, self.excluded_categories):
+            return False
+        return not self.learning_categories or plain(category) in map(plain, self.learning_categories)
+
+    def entity_type(self, name: str) -> EntityType:
+        for one in self.entity_types:
+            if one.name == name:
+                return one
+        raise ValidationError(unknown(f"entity type of {self.name}", name, [one.name for one in self.entity_types]))
+
+    def entity(self, type_: str, /, **attributes: Any) -> Entity:
+        """A thing of this domain: `schema.entity("lead", stage="new")`. What the schema does not know is refused."""
+        kind = self.entity_type(validate.name("entity type", type_))
+        for name in attributes:
+            if name not in kind.attributes:
+                raise ValidationError(unknown(f"attribute of {kind.name!r}", name, kind.attributes))
+        checked = validate.metadata(attributes)
+        for name, value in checked.items():
+            if isinstance(value, str):
+                validate.text(name, value, _MAX_VALUE)
+            if isinstance(value, dict) or value is None:
+                raise ValidationError(f"{name} must be a text, a number or a list of them, not {value!r}")
+        return Entity(kind.name, checked)
+
+    def relationship(self, type_: str, /, source: Entity, target: Entity) -> Relationship:
+        """Two things and how they stand to each other; their types must be those that the schema gives."""
+        named = [one for one in self.relationship_types if one.name == validate.name("relationship type", type_)]
+        if not named:
+            valid = dict.fromkeys(one.name for one in self.relationship_types)
+            raise ValidationError(unknown(f"relationship type of {self.name}", type_, valid))
+        if not any((one.source_type, one.target_type) == (source.type, target.type) for one in named):
+            valid = dict.fromkeys(f"{one.source_type} → {one.target_type}" for one in named)
+            raise ValidationError(f"{type_!r} goes {', '.join(valid)}, not {source.type} → {target.type}")
+        return Relationship(type_, source, target)
+
+
+def _refuse_twice(label: str, names: Iterable[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ValidationError(f"{label}: {name!r} is there twice")
+
+
+# -- as plain data: what a person writes in Python or YAML, what a file of this package holds, what is stored
+
+
+def _read_names(label: str, value: Any) -> tuple[str, ...]:
+    given = _read_list(label, value)
+    names = validate.names(label, given)
+    if len(names) > _MAX_NAMES or len(names) < len(given):
+        raise ValidationError(f"{label} must be at most {_MAX_NAMES} names, each there once")
+    return names
+
+
+def _read_list(label: str, value: Any) -> list[Any]:
+    if value is not None and not isinstance(value, list | tuple):
+        raise ValidationError(f"{label} must be a list, not {value!r}")
+    return list(value or ())
+
+
+def _read_each(read: Callable[[str, Any], T]) -> Callable[[str, Any], tuple[T, ...]]:
+    return lambda label, value: tuple(read(f"{label}[{at}]", one) for at, one in enumerate(_read_list(label, value)))
+
+
+def _read_entity_type(label: str, value: Any) -> EntityType:
+    """Read `{"name": "lead", "attributes": [...]}`, `{"lead": {"attributes": [...]}}`, or only a name."""
+    if isinstance(value, EntityType):
+        return value
+    if isinstance(value, str):
+        return EntityType(validate.name(label, value))
+    if isinstance(value, Mapping) and len(value) == 1 and "name" not in value:
+        [(name, rest)] = value.items()
+        value = {"name": name, **_read_section(label, rest, ("description", "attributes"))}
+    parts = _read_section(label, value, ("name", "description", "attributes"))
+    return EntityType(
+        validate.name(f"{label}.name", parts.get("name")),
+        validate.optional_text(f"{label}.description", parts.get("description")) or "",
+        _read_names(f"{label}.attributes", parts.get("attributes")),
+    )
+
+
+def _read_relationship_type(label: str, value: Any) -> RelationshipType:
+    if isinstance(value, RelationshipType):
+        return value
+    valid = ("name", "source_type", "target_type")
+    parts = _read_section(label, value, valid)
+    return RelationshipType(*(validate.name(f"{label}.{part}", parts.get(part)) for part in valid))
+
+
+def _read_section(label: str, value: Any, valid: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValidationError(f"{label} must be a mapping with some of: {', '.join(valid)}; not {value!r}")
+    for name in value:
+        if name not in valid:
+            raise ValidationError(unknown(f"key in {label}", name, valid))
+    return dict(value)
+
+
+_PARTS: Mapping[str, Callable[[str, Any], Any]] = {
+    "description": lambda label, value: validate.optional_text(label, value) or "",
+    "entity_types": _read_each(_read_entity_type),
+    "relationship_types": _read_each(_read_relationship_type),
+    "learning_categories": _read_names,
+    "excluded_categories": _read_names,
+    "min_occurrences_for_heuristic": lambda label, value: validate.whole(label, value, 1, 1000),
+    "confidence_decay_days": lambda label, value: validate.number(label, value, 0.01),
+    "metadata": lambda label, value: validate.metadata(value),
+}
+CONFIG = tuple(_PARTS)
+"""What a schema is written with."""
+
+
+def from_config(name: str, config: Mapping[str, Any], **fields: Any) -> DomainSchema:
+    """A schema from what a person wrote, without secrets; a part that is not known is an error that lists what is."""
+    given = _read_section(f"schema {name!r}", config, ("name", *CONFIG))
+    checked = validate.name("name", name)
+    if given.pop("name", checked) != checked:
+        raise ValidationError(f"the schema is called {checked!r} here and {config['name']!r} in its config")
+    parts = {part: _PARTS[part](part, clean(value)) for part, value in given.items()}
+    return DomainSchema(**({"id": new_id("dom"), "name": checked} | parts | fields))
+
+
+def to_json(schema: DomainSchema) -> dict[str, Any]:
+    """Everything, as `from_json` reads it."""
+    values = asdict(replace(schema, metadata={})) | {"metadata": dict(schema.metadata)}
+    decoded: dict[str, Any] = json.loads(json.dumps(values, default=times.to_iso))
+    return decoded
+
+
+def from_json(data: Mapping[str, Any]) -> DomainSchema:
+    parts = {name: value for name, value in data.items() if name in CONFIG}
+    return from_config(data["name"], parts, id=data["id"], created_at=times.from_iso(data["created_at"]))
+
+
+@lru_cache(maxsize=len(PRESETS))
+def preset(name: str) -> DomainSchema:
+    """One of the schemas that come with alma."""
+    from importlib.resources import files
+
+    import yaml
+
+    if name not in PRESETS:
+        raise ValidationError(unknown("schema", name, PRESETS))
+    data = yaml.safe_load((files(__package__) / "domain_presets" / f"{name}.yaml").read_text(encoding="utf-8"))
+    since = validate.moment("since", data.pop("since"))
+    return from_config(name, data, id=f"dom_{name}", created_at=since)
+
+
+# -- a schema at work: what it allows, asked at the one door for writing, and its thresholds
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaScopes(Scopes):
+    """The declared agents within a schema; without any, every name is an agent that may learn what the schema says."""
+
+    schema: DomainSchema
+
+    def of(self, agent: str) -> MemoryScope:
+        """Return what an agent may learn there: what is declared for it, as far as the schema allows it.
+
+        One that is declared only for what the schema does not know may learn nothing that has a category.
+        """
+        scope, schema = Scopes.of(self, agent), self.schema
+        declared = _list_declared(scope, schema)
+        known = tuple(one for one in declared if schema.allows(one))
+        strange = () if known else declared
+        forbidden = tuple(dict.fromkeys((*scope.cannot_learn, *schema.excluded_categories, *strange)))
+        allowed = known or strange or schema.learning_categories
+        return replace(scope, can_learn=allowed, cannot_learn=forbidden, domain=schema.name)
+
+
+def _list_declared(scope: MemoryScope, schema: DomainSchema) -> tuple[str, ...]:
+    """What is declared for another domain says nothing about this one, but for what the agent must never learn."""
+    return scope.can_learn if plain(scope.domain) in (*_ANY_DOMAIN, plain(schema.name)) else ()
+
+
+def govern(alma: ALMA, schema: DomainSchema, *, strict: bool = True) -> ALMA:
+    """From now on this memory follows the schema: what may be learned, from when on, and how fast it fades.
+
+    A declared agent that could learn nothing there is an error or, unless `strict`, a warning.
+    """
+    engine = alma.engine
+    valid = ", ".join(schema.learning_categories) or f"anything but {', '.join(schema.excluded_categories)}"
+    for name, scope in engine.scopes.agents.items():
+        declared = _list_declared(scope, schema)
+        if not declared or any(map(schema.allows, declared)):
+            continue
+        wrong = (
+            f"agent {name!r} may learn {', '.join(declared)}, and the schema {schema.name!r} knows none of that. "
+            f"It knows: {valid}."
+        )
+        if strict:
+            raise ValidationError(wrong)
+        _LOG.warning("%s Until one of both is changed, it learns nothing that has a category.", wrong)
+    settings = replace(
+        engine.settings,
+        min_occurrences_for_heuristic=schema.min_occurrences_for_heuristic,
+        recency_half_life_days=schema.confidence_decay_days,
+    )
+    alma.engine = replace(engine, scopes=SchemaScopes(engine.scopes.agents, schema), settings=settings)
+    return alma
+
+
+def govern_as_kept(alma: ALMA) -> ALMA:
+    """The same with the schema that is kept for the memory's project, where there is one.
+
+    Agents are declared in a file that anybody edits later. One that does not fit is only warned of: the memory must
+    open, if only to follow another schema.
+    """
+    schema = schema_of(alma)
+    return alma if schema is None else govern(alma, schema, strict=False)
+
+
+def schema_of(alma: ALMA) -> DomainSchema | None:
+    """The schema that governs a memory, or that is kept for its project."""
+    if isinstance(alma.engine.scopes, SchemaScopes):
+        return alma.engine.scopes.schema
+    for record in alma.engine.store.get([_make_id("project", alma.engine.project)]):
+        if record.kind == SCHEMA_KIND and record.status is Status.ACTIVE:
+            return from_json(record.body["schema"])
+    return None
+
+
+# -- keeping
+
+
+def _make_id(*parts: str) -> str:
+    return f"dom_{digest(*parts, size=13)}"
+
+
+def assign(engine: Engine, schema: DomainSchema) -> None:
+    """Keep a schema as the one that the engine's project is governed by."""
+    _save_schema(engine, _make_id("project", engine.project), schema)
+
+
+def _save_schema(engine: Engine, id: str, schema: DomainSchema) -> None:
+    body = {"name": schema.name, "schema": to_json(schema)}
+
+    def step(tx: Transaction) -> None:
+        record = tx.find(id)
+        if record is None:
+            tx.put(things.made(engine, things.draft(SCHEMA_KIND, body), id=id))
+        elif record.body != body or record.status is not Status.ACTIVE:
+            fresh = tx.put(things.altered(engine, record, body, status=Status.ACTIVE))
+            tx.add_history(fresh, "replaced", before=record.body)
+
+    write(engine, step)
+
+
+def _everywhere(engine: Engine) -> Engine:
+    """Return the engine of what is kept for all projects of a store."""
+    return replace(engine, project=EVERYWHERE)
+
+
+# -- schemas by name, and memories that follow them
+
+
+class _EitherWay(Generic[P, R]):
+    """A method that works on the class too, where there is no memory to keep anything in."""
+
+    def __init__(self, function: Callable[Concatenate[DomainMemoryFactory | None, P], R]) -> None:
+        self._function = function
+        update_wrapper(self, function)  # type: ignore[arg-type]
+
+    def __get__(self, factory: DomainMemoryFactory | None, owner: type[DomainMemoryFactory]) -> Callable[P, R]:
+        return partial(self._function, factory)
+
+
+class DomainMemoryFactory:
+    """Makes memories for any domain.
+
+    Schemas that are created on a factory are kept in a memory, where other processes find them: the one given, or the
+    one that is configured here. On the class itself (`DomainMemoryFactory.create_schema(...)`) nothing is kept.
+    """
+
+    def __init__(self, alma: ALMA | None = None) -> None:
+        self._alma = alma
+        self._opened: ALMA | None = None
+
+    def close(self) -> None:
+        """Let go of the memory, if this factory opened it; those it created belong to whoever asked for them."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # -- schemas
+
+    @_EitherWay
+    def create_schema(self: DomainMemoryFactory | None, name: str, config: Mapping[str, Any]) -> DomainSchema:
+        """A schema from its parts, such as `entity_types` and `learning_categories`.
+
+        One of the same name that was kept before makes way; one of a preset's name stands before the preset.
+        """
+        schema = from_config(name, config)
+        if self is not None:
+            self._keep(self._memory().engine, schema)
+        return schema
+
+    @_EitherWay
+    def list_schemas(self: DomainMemoryFactory | None) -> list[str]:
+        """The names of the presets and of the schemas that are kept here."""
+        return list(dict.fromkeys((*PRESETS, *(self._kept() if self else ()))))
+
+    @_EitherWay
+    def get_schema(self: DomainMemoryFactory | None, name: str) -> DomainSchema:
+        """The schema of that name, kept or preset."""
+        found = self._kept() if self is not None else {}
+        if name in found:
+            return found[name]
+        if name not in PRESETS:
+            raise ValidationError(unknown("schema", name, dict.fromkeys((*PRESETS, *found))))
+        return preset(name)
+
+    def delete_schema(self, name: str) -> None:
+        """Take a kept schema off the list; projects that are governed by it go on being so."""
+
+        def step(tx: Transaction) -> None:
+            record = tx.find(_make_id("name", name))
+            if record is None or record.status is not Status.ACTIVE:
+                raise NotFoundError(f"no schema {name!r} is kept here; those that come with alma cannot be removed")
+            tx.update(record, status=Status.RETIRED)
+
+        write(self._memory().engine, step)
+
+    get_coding_schema = staticmethod(partial(preset, "coding"))
+    get_research_schema = staticmethod(partial(preset, "research"))
+    get_sales_schema = staticmethod(partial(preset, "sales"))
+    get_general_schema = staticmethod(partial(preset, "general"))
+    get_customer_support_schema = staticmethod(partial(preset, "customer_support"))
+    get_content_creation_schema = staticmethod(partial(preset, "content_creation"))
+
+    # -- memories
+
+    def create_alma(
+        self,
+        schema: DomainSchema | str,
+        project_id: str,
+        storage: Store | str | PathLike[str] | None = None,
+        *,
+        embedder: Embedder | None = None,
+        agents: Iterable[MemoryScope] | None = None,
+    ) -> ALMA:
+        """A memory of a project that follows a schema, and remembers that it does.
+
+        Without `storage` it is the memory that is configured here (SQLite in the folder `.alma` when nothing is), so
+        that a `ProgressTracker` or `SessionManager` of the same project shares it; of a factory with a memory of its
+        own, it is another project of that one's store, and they are closed together. `storage` names another folder
+        for a SQLite memory, or is a store, which then goes with `embedder` (none: words alone are searched). `agents`
+        are those of this memory, in place of the configured ones.
+        """
+        chosen = self.get_schema(schema) if isinstance(schema, str) else schema
+        if not isinstance(chosen, DomainSchema):
+            raise ValidationError(f"schema must be a DomainSchema or the name of one, not {type(schema).__name__}")
+        alma = self._open(project_id, storage, embedder, agents)
+        try:
+            govern(alma, chosen)
+            if chosen.name not in PRESETS or chosen != preset(chosen.name):
+                self._keep(alma.engine, chosen)
+            assign(alma.engine, chosen)
+        except BaseException:
+            self._drop(alma)
+            raise
+        return alma
+
+    def open_alma(
+        self,
+        project_id: str,
+        storage: Store | str | PathLike[str] | None = None,
+        *,
+        embedder: Embedder | None = None,
+        agents: Iterable[MemoryScope] | None = None,
+    ) -> ALMA:
+        """The memory of a project that was created with a schema, following it again."""
+        alma = self._open(project_id, storage, embedder, agents)
+        if schema_of(alma) is None:
+            self._drop(alma)
+            raise NotFoundError(
+                f"project {project_id!r} has no schema; create_alma(schema, {project_id!r}) gives it one"
+            )
+        return govern_as_kept(alma)
+
+    def _open(
+        self,
+        project_id: str,
+        storage: Store | str | PathLike[str] | None,
+        embedder: Embedder | None,
+        agents: Iterable[MemoryScope] | None,
+    ) -> ALMA:
+        from .app import open_default, open_quickstart
+        from .core import ALMA
+
+        if storage is None and self._alma is not None:
+            engine = self._alma.engine
+            shared = engine.encoder.embedder if engine.encoder else None
+            declared = engine.scopes.agents.values() if agents is None else agents
+            return ALMA(
+                engine.store,
+                embedder or shared,
+                project_id=project_id,
+                agents=declared,
+                settings=engine.settings,
+                clock=engine.clock,
+            )
+        if storage is None or isinstance(storage, str | PathLike):
+            if storage in _STORE_NAMES:
+                raise ValidationError(
+                    f"storage must be a folder or a store, not {storage!r}; a configuration file says which sort of "
+                    "store to use"
+                )
+            alma = open_default(project_id) if storage is None else open_quickstart(project_id, storage)
+            if agents is not None:
+                alma.engine = replace(alma.engine, scopes=Scopes({scope.agent_name: scope for scope in agents}))
+            return alma
+        return ALMA(storage, embedder, project_id=project_id, agents=agents or ())
+
+    def _drop(self, alma: ALMA) -> None:
+        if self._alma is None or alma.engine.store is not self._alma.engine.store:
+            alma.close()
+
+    # -- where schemas are kept
+
+    def _memory(self) -> ALMA:
+        if self._alma is not None:
+            return self._alma
+        if self._opened is None:
+            from .app import open_default
+
+            self._opened = open_default()
+        return self._opened
+
+    def _kept(self) -> dict[str, DomainSchema]:
+        """To look for schemas is no reason to make a memory."""
+        if self._alma is None and self._opened is None:
+            from .app import find_config
+
+            try:
+                exists = find_config().is_file()
+            except ConfigError:
+                exists = (Path(".alma") / "alma.db").exists()
+            if not exists:
+                return {}
+        records = things.scan(_everywhere(self._memory().engine), SCHEMA_KIND, statuses={Status.ACTIVE})
+        return {record.body["name"]: from_json(record.body["schema"]) for record in reversed(records)}
+
+    @staticmethod
+    def _keep(engine: Engine, schema: DomainSchema) -> None:
+        """Keep a schema for all projects of the store, under its name; one of that name makes way."""
+        _save_schema(_everywhere(engine), _make_id("name", schema.name), schema)
+
+
+get_coding_schema = DomainMemoryFactory.get_coding_schema
+get_research_schema = DomainMemoryFactory.get_research_schema
+get_sales_schema = DomainMemoryFactory.get_sales_schema
+get_general_schema = DomainMemoryFactory.get_general_schema
+get_customer_support_schema = DomainMemoryFactory.get_customer_support_schema
+get_content_creation_schema = DomainMemoryFactory.get_content_creation_schema

@@ -1,0 +1,594 @@
+"""Sessions as they are stored: opened, noted in, handed over; and those that never ended.
+
+An open session is an active record, any other an archived one. Ending one writes the session and its handoff in one
+transaction, so that there is always exactly one handoff for a session that is over. A session whose process is gone, or
+which nobody has seen for long, hands over what is known; should it come back, it goes on, and what it hands over itself
+takes the place of that.
+
+The lists of a session are bounded, the most important first. A decision without a weight of its own is weighed by how
+it is worded. "Never", "must" or "instead of" tell of a choice that others depend on, a reason makes it worth repeating,
+and hedging ("maybe", "for now") makes it worth less.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+from ..codec import decode_record
+from ..engine import things, validate
+from ..engine.admit import clean
+from ..engine.context import Engine
+from ..engine.transaction import Transaction
+from ..errors import NotFoundError, ValidationError
+from ..progress import ProgressSummary, WorkItem
+from ..text import normalise, shorten
+from ..types.kinds import Heuristic, Outcome
+from ..types.query import visible_users
+from ..types.record import Record, Status
+from ..types.slice import MemorySlice
+from ..types.times import from_iso, to_iso
+from ..types.vector import unit
+
+Body = Mapping[str, Any]
+
+MAX_ITEMS = {"decisions": 10, "files": 20, "blockers": 10, "next_steps": 10, "risks": 10}
+"""How much of each list a handoff holds."""
+_MAX_ACTIONS = 20
+_ITEM_CHARS = 300
+_MAX_TESTS = 50
+_GOAL_CHARS = 1000
+_MAX_DECISIONS = 50
+"""So many decisions are kept while a session goes on; the best of them are handed over."""
+_KNOWN = 5
+_OPEN = 100
+_OUTCOMES = 50
+_HANDOFFS = 20
+_FAILURES = 3
+_NOTHING = "nothing was noted"
+
+
+class LastOutcome(StrEnum):
+    """How the last thing that was done went; interrupted: nobody was there to tell."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    INTERRUPTED = "interrupted"
+
+
+class SessionState(StrEnum):
+    OPEN = "open"
+    ENDED = "ended"
+    INTERRUPTED = "interrupted"
+    """It was not seen any more and never ended; it may still come back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session as it stands: what was noted along the way."""
+
+    id: str
+    project_id: str
+    agent: str
+    goal: str = ""
+    state: SessionState = SessionState.OPEN
+    started_at: datetime
+    last_seen: datetime
+    ended_at: datetime | None = None
+    actions: list[str] = field(default_factory=list)
+    """The latest, newest last."""
+    action_count: int = 0
+    """All of them, also those too old to be kept."""
+    decisions: list[str] = field(default_factory=list)
+    active_files: list[str] = field(default_factory=list)
+    blockers: list[str] = field(default_factory=list)
+    next_steps: list[str] = field(default_factory=list)
+    test_status: Mapping[str, bool] = field(default_factory=dict)
+    risk_flags: list[str] = field(default_factory=list)
+    confidence_level: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHandoff:
+    """Compressed context for going on where a session left off."""
+
+    id: str
+    project_id: str
+    agent: str
+    session_id: str
+    last_action: str
+    last_outcome: LastOutcome
+    current_goal: str
+    key_decisions: list[str]
+    """The ten most important."""
+    active_files: list[str]
+    blockers: list[str]
+    next_steps: list[str]
+    test_status: dict[str, bool]
+    confidence_level: float
+    """Between 0 and 1: how well it was going."""
+    risk_flags: list[str]
+    session_start: datetime
+    session_end: datetime
+    duration_ms: int
+    embedding: list[float] | None = None
+    created_at: datetime
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many of each list there was no room for."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionContext:
+    """What a session starts with."""
+
+    session_id: str
+    project_id: str
+    agent: str
+    goal: str
+    started_at: datetime
+    previous_handoff: SessionHandoff | None
+    progress: ProgressSummary
+    recent_outcomes: list[Outcome]
+    relevant_heuristics: list[Heuristic]
+    codebase_state: dict[str, Any] | None
+    """Branch, changes, recent commits, layout, how tests are run; None where there is no code."""
+    environment_state: dict[str, Any] | None
+    suggested_focus: WorkItem | None
+    rules_of_engagement: list[str]
+    open_sessions: list[Session] = field(default_factory=list)
+    """Others of this agent that are still going on, as far as anybody knows."""
+    retrieval_id: str | None = None
+    """What to name when an outcome is learned with the help of these heuristics."""
+
+
+class Ready:
+    """A value that may be awaited, and then gives itself."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, Self]:
+        yield from ()
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitializationResult(Ready):
+    """What an agent knows before it begins."""
+
+    session_id: str
+    project_id: str
+    agent: str
+    goal: str
+    work_items: list[WorkItem]
+    codebase_summary: str | None
+    recent_activity: list[str]
+    relevant_memories: MemorySlice
+    scope_rules: list[str]
+    """What the agent may do."""
+    constraints: list[str]
+    """What it may not."""
+    quality_gates: list[str]
+    """What must hold before something is done."""
+    recommended_start: WorkItem | None
+    initialized_at: datetime
+    session: SessionContext
+    planned_by: str = ""
+    """Which reader made the work items: `local`, a model's name, or both when the model failed; empty without."""
+
+    def to_prompt(self, max_tokens: int = 2000) -> str:
+        """All of it as Markdown for a prompt, within the budget."""
+        # Loaded when a prompt is wanted: its patterns take a while to compile.
+        from .prompt import write_briefing
+
+        return write_briefing(self, max_tokens)
+
+
+_STORED_AS = {
+    "current_goal": "goal", "key_decisions": "decisions", "active_files": "files", "test_status": "tests",
+    "risk_flags": "risks", "confidence_level": "confidence", "session_start": "started_at", "session_end": "ended_at",
+}  # fmt: skip
+"""Arguments and attributes that have another name in a record."""
+
+
+def read_session(record: Record) -> Session:
+    lists = {name: [one["what"] for one in record.body[name]] for name in ("actions", "decisions")}
+    return decode_record(Session, record, _STORED_AS, **lists)
+
+
+def read_handoff(record: Record) -> SessionHandoff:
+    start, end = (from_iso(record.body[name]) or record.created_at for name in ("started_at", "ended_at"))
+    lasted = max(0, round((end - start).total_seconds() * 1000))
+    embedding = unit(record.vectors[0]) if record.vectors else None
+    return decode_record(SessionHandoff, record, _STORED_AS, duration_ms=lasted, embedding=embedding)
+
+
+# -- reading arguments
+
+
+def read_notes(given: Body) -> dict[str, Any]:
+    """Return the arguments that are not None, checked, under the names they have in a record."""
+    named = {name: read for name, read in _READERS.items() if given.get(name) is not None}
+    return {_STORED_AS.get(name, name): read(name, given[name]) for name, read in named.items()}
+
+
+def read_goal(_label: str, given: object) -> str:
+    return shorten(clean(validate.optional_text("goal", given) or ""), _GOAL_CHARS)
+
+
+def read_line(label: str, given: object) -> str:
+    # What a program printed may be pasted here; colours and control characters are dropped.
+    return shorten(clean(validate.output(label, given) or validate.text(label, given)), _ITEM_CHARS)
+
+
+def read_lines(label: str, given: object) -> list[str]:
+    """Return a list of short texts, each once."""
+    return join_lines(_read_paths(label, given))
+
+
+def _read_paths(label: str, given: object) -> list[str]:
+    """Return the same for files, where case and punctuation matter."""
+    return list(dict.fromkeys(read_line(f"{label}[{at}]", one) for at, one in enumerate(_list_values(label, given))))
+
+
+def read_decisions(given: object, at: datetime) -> list[dict[str, Any]]:
+    """Return decisions as they are stored, from texts or mappings with `text` and `importance` (0 to 1)."""
+    decisions = []
+    for number, one in enumerate(_list_values("decisions", [given] if isinstance(given, Mapping) else given)):
+        label = f"decisions[{number}]"
+        text, importance = (one.get("text"), one.get("importance")) if isinstance(one, Mapping) else (one, None)
+        what = read_line(label, text)
+        weight = (
+            weigh_decision(what) if importance is None else validate.number(f"{label} importance", importance, 0.0, 1.0)
+        )
+        decisions.append({"what": what, "weight": weight, "at": to_iso(at)})
+    return decisions
+
+
+def _list_values(label: str, given: object) -> Sequence[object]:
+    if given is None or isinstance(given, str):
+        return [] if given is None else [given]
+    if isinstance(given, Mapping | bytes) or not isinstance(given, Iterable):
+        raise ValidationError(f"{label} must be a list of texts, not {type(given).__name__}")
+    return list(given)
+
+
+def _read_tests(label: str, given: object) -> dict[str, bool]:
+    if not isinstance(given, Mapping):
+        raise ValidationError(f"{label} must be a mapping of test names to True or False, not {type(given).__name__}")
+    tests = {}
+    for name, passing in given.items():
+        if not isinstance(passing, bool):
+            raise ValidationError(f"{label}[{name!r}] must be True or False, not {passing!r}")
+        tests[shorten(clean(validate.text("a test's name", name)), _ITEM_CHARS)] = passing
+    return tests
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "last_action": read_line,
+    "last_outcome": lambda label, given: validate.choice(label, given, LastOutcome),
+    "active_files": _read_paths,
+    "test_status": _read_tests,
+    "confidence_level": lambda label, given: validate.number(label, given, 0.0, 1.0),
+    "metadata": lambda _, given: validate.metadata(given),
+    **dict.fromkeys(("goal", "current_goal"), read_goal),
+    **dict.fromkeys(("key_decisions", "resolved", "blockers", "next_steps", "risk_flags"), read_lines),
+}
+
+
+# -- what is worth keeping
+
+_SIGNS = {
+    r"\b(?:never|must|always|only|agreed|approved|security|breaking|migrat\w+|delet\w+|user (?:wants|said))\b": 0.2,
+    r"\b(?:instead of|rather than|over|not|no longer|switch(?:ed)? to|chose|decided|replac\w+)\b": 0.1,
+    r"\b(?:because|since|so that|in order to|due to|otherwise)\b": 0.1,
+    r"\b(?:maybe|perhaps|probably|might|for now|temporar\w+|try(?:ing)?|minor|cosmetic|typo)\b": -0.2,
+}
+
+
+def weigh_decision(text: str) -> float:
+    """Return how much a decision matters, between 0 and 1, by its words alone."""
+    signs = sum(value for pattern, value in _SIGNS.items() if re.search(pattern, text, re.IGNORECASE))
+    return min(1.0, max(0.0, round(0.5 + signs, 3)))
+
+
+def merge_decisions(known: Iterable[Body], fresh: Iterable[Body]) -> list[dict[str, Any]]:
+    """Return the most important first, then the newer; one that is taken again counts a little more."""
+    decisions = {normalise(one["what"]): dict(one) for one in known}
+    for one in fresh:
+        key, weight = normalise(one["what"]), one["weight"]
+        if key in decisions:
+            weight = min(1.0, max(weight, decisions[key]["weight"]) + 0.05)
+        decisions[key] = {**one, "weight": weight}
+    newest = sorted(decisions.values(), key=lambda one: str(one["at"]), reverse=True)
+    return sorted(newest, key=lambda one: -one["weight"])[:_MAX_DECISIONS]
+
+
+def join_lines(*lists: Iterable[str]) -> list[str]:
+    """Return all texts, each once and as it was said first."""
+    texts: dict[str, str] = {}
+    for text in (text for lines in lists for text in lines):
+        texts.setdefault(normalise(text) or text, text)
+    return list(texts.values())
+
+
+def remove_lines(lines: Iterable[str], gone: Iterable[str]) -> list[str]:
+    keys = {normalise(text) for text in gone}
+    return [text for text in lines if normalise(text) not in keys]
+
+
+def sort_tests(tests: Mapping[str, bool]) -> dict[str, bool]:
+    """Return the failing ones first, and not too many."""
+    return dict(sorted(tests.items(), key=lambda pair: pair[1])[:_MAX_TESTS])
+
+
+# -- sessions
+
+
+def begin_session(tx: Transaction, agent: str, goal: str, owner: Body | None, user: str | None) -> Record:
+    now = to_iso(tx.engine.clock())
+    body: dict[str, Any] = {
+        "goal": goal,
+        "started_at": now,
+        "ended_at": None,
+        "last_seen": now,
+        "state": str(SessionState.OPEN),
+        "action_count": 0,
+        "tests": {},
+        "confidence": None,
+        "owner": owner,
+        **{name: [] for name in ("actions", *MAX_ITEMS)},
+    }
+    return tx.put(things.made(tx.engine, things.draft("session", body, agent=agent, user=user or "")))
+
+
+def find_session(engine: Engine, agent: str, id: str) -> Record:
+    """Return a session of this agent; the error names those there are."""
+    record = next(
+        (one for one in engine.store.get([id]) if (one.kind, one.project) == ("session", engine.project)), None
+    )
+    if record is not None and record.agent == agent:
+        return record
+    whose = f": it belongs to {record.agent!r}" if record else ""
+    latest = [f"{one.id} ({one.body['state']})" for one in things.scan(engine, "session", _KNOWN, agents={agent})]
+    known = (
+        f"Its latest: {', '.join(latest)}." if latest else f"{agent!r} has no session yet; start_session begins one."
+    )
+    raise NotFoundError(f"{agent!r} has no session {id!r} in project {engine.project!r}{whose}. {known}")
+
+
+def note_session(tx: Transaction, agent: str, id: str, given: Body, owner: Body | None) -> Record:
+    """Add what happened since the session was last heard of; a name that is not given leaves a thing as it is."""
+    [record] = tx.see([find_session(tx.engine, agent, id)])
+    body, resolved, actions = record.body, given.get("resolved", ()), given["actions"]
+    if body["state"] == SessionState.ENDED:
+        raise ValidationError(f"session {id!r} has ended; start_session begins another")
+    lists = {"files": list(dict.fromkeys((*given.get("files", ()), *body["files"])))}
+    for name in ("blockers", "risks"):
+        lists[name] = join_lines(given.get(name, ()), remove_lines(body[name], resolved))
+    lists["next_steps"] = list(given.get("next_steps", body["next_steps"]))
+    noted = {
+        **body,
+        "state": str(SessionState.OPEN),
+        "ended_at": None,
+        "last_seen": to_iso(tx.engine.clock()),
+        "owner": owner,
+        "goal": given.get("goal", body["goal"]),
+        "actions": [*body["actions"], *actions][-_MAX_ACTIONS:],
+        "action_count": body["action_count"] + len(actions),
+        "decisions": merge_decisions(body["decisions"], given["decisions"]),
+        **{name: lines[: MAX_ITEMS[name]] for name, lines in lists.items()},
+        "tests": sort_tests({**body["tests"], **given.get("tests", {})}),
+        "confidence": given.get("confidence", body["confidence"]),
+    }
+    return tx.put(things.altered(tx.engine, record, noted, status=Status.ACTIVE))
+
+
+def end_session(tx: Transaction, agent: str, id: str, closing: Body) -> Record:
+    """Return the handoff. Ended twice, the later closing replaces the earlier, and what it leaves out stays."""
+    [record] = tx.see([find_session(tx.engine, agent, id)])
+    now = ended = tx.engine.clock()
+    if record.body["state"] == SessionState.ENDED:
+        ended = from_iso(record.body["ended_at"]) or now
+        before = _find_handoff(tx, id)
+        if before is not None:
+            dropped = ["started_at", "ended_at", "left_out"]
+            # How well it goes follows from how it went, unless somebody said it.
+            dropped += ["confidence"] if "last_outcome" in closing else []
+            kept = {name: value for name, value in before.body.items() if name not in dropped}
+            added = ("decisions", "files", "metadata")
+            given = {name: value for name, value in closing.items() if value or name not in added}
+            closing = {**kept, **given, "tests": {**before.body["tests"], **closing.get("tests", {})}}
+    outcomes = _list_outcomes(tx.engine, record, now)
+    return _put_handoff(tx, record, closing, outcomes, ended, SessionState.ENDED)
+
+
+def _find_handoff(tx: Transaction, id: str) -> Record | None:
+    return next(iter(tx.see(things.scan(tx.engine, "handoff", 1, sessions={id}))), None)
+
+
+def _put_handoff(
+    tx: Transaction, record: Record, closing: Body, outcomes: Sequence[Record], ended: datetime, state: SessionState
+) -> Record:
+    """End a session with a handoff: what was said at the end, else what was noted along the way."""
+    noted = record.body
+    lists = {name: list(closing.get(name, noted[name])) for name in MAX_ITEMS}
+    # What was named for the handoff comes first, in its order while there is room for all.
+    named = list(closing.get("decisions", ()))
+    if len(named) > MAX_ITEMS["decisions"]:
+        named.sort(key=lambda text: -weigh_decision(text))
+    lists["decisions"] = join_lines(named, [one["what"] for one in noted["decisions"]])
+    lists["files"] = list(dict.fromkeys((*closing.get("files", ()), *noted["files"])))
+    last, result = _find_last(noted, outcomes)
+    result = closing.get("last_outcome") or result or str(LastOutcome.SUCCESS)
+    confidence = closing.get("confidence", noted["confidence"])
+    if confidence is None:
+        # How it went until now, with a half on either side to begin with.
+        results = [_judge_outcome(one) for one in outcomes] or [result]
+        good, bad = results.count(LastOutcome.SUCCESS), results.count(LastOutcome.FAILURE)
+        confidence = round((good + 1) / (good + bad + 2), 2)
+    left_out = {name: len(lines) - MAX_ITEMS[name] for name, lines in lists.items()}
+    body = {
+        "last_action": closing.get("last_action") or last or _NOTHING,
+        "last_outcome": str(result),
+        "goal": closing.get("goal", noted["goal"]),
+        **{name: lines[: MAX_ITEMS[name]] for name, lines in lists.items()},
+        "tests": sort_tests({**noted["tests"], **closing.get("tests", {})}),
+        "confidence": float(confidence),
+        "started_at": noted["started_at"],
+        "ended_at": to_iso(ended),
+        "left_out": {name: count for name, count in left_out.items() if count > 0},
+        "metadata": dict(closing.get("metadata") or {}),
+    }
+    over = {**noted, "state": str(state), "ended_at": body["ended_at"], "owner": None}
+    tx.put(things.altered(tx.engine, record, over, status=Status.ARCHIVED))
+    before = _find_handoff(tx, record.id)
+    if before is not None:
+        return tx.put(things.altered(tx.engine, before, body, created_at=tx.engine.clock()))
+    draft = things.draft("handoff", body, agent=record.agent, user=record.user, session=record.id)
+    return tx.put(things.made(tx.engine, draft, links=(record.id,)))
+
+
+def _find_last(noted: Body, outcomes: Sequence[Record]) -> tuple[str, str]:
+    """Return the last thing that is known to have been done, and how it went: noted, or learned from."""
+    action = noted["actions"][-1] if noted["actions"] else {"what": "", "outcome": "", "at": ""}
+    if outcomes and str(to_iso(outcomes[0].created_at)) > action["at"]:
+        return _describe_outcome(outcomes[0]), _judge_outcome(outcomes[0])
+    return action["what"], action["outcome"]
+
+
+def _describe_outcome(outcome: Record) -> str:
+    return shorten(f"{outcome.body['task']}: {outcome.body['strategy']}", _ITEM_CHARS)
+
+
+def _judge_outcome(outcome: Record) -> str:
+    return str(LastOutcome.FAILURE if outcome.body["outcome"] == "failure" else LastOutcome.SUCCESS)
+
+
+def list_open(engine: Engine, agent: str) -> list[Record]:
+    return things.scan(engine, "session", _OPEN, agents={agent}, statuses={Status.ACTIVE})
+
+
+def is_alive(engine: Engine, record: Record, alive_for: timedelta) -> bool:
+    """Whether a session may still be going on: its process is not known to be gone, and it was seen lately."""
+    if is_process_gone(record.body["owner"]):
+        return False
+    now = engine.clock()
+    return now - _find_last_sign(record, _list_outcomes(engine, record, now)) <= alive_for
+
+
+def interrupt_session(tx: Transaction, agent: str, id: str, alive_for: timedelta) -> None:
+    """Let a session that is not alive any more hand over what is known."""
+    # Looked at again, because another process may have ended it, or heard of it, meanwhile.
+    [record] = tx.see([find_session(tx.engine, agent, id)])
+    if record.status is not Status.ACTIVE or is_alive(tx.engine, record, alive_for):
+        return
+    noted, outcomes = record.body, _list_outcomes(tx.engine, record, tx.engine.clock())
+    ended = _find_last_sign(record, outcomes)
+    last, _ = _find_last(noted, outcomes)
+    flags = [f"This session ended without a handoff; it was last seen {ended:%Y-%m-%d %H:%M} UTC."]
+    for one in [one for one in outcomes if one.body["outcome"] == "failure"][:_FAILURES]:
+        error = f": {one.body['error']}" if one.body.get("error") else ""
+        flags.append(shorten(f"Failed: {_describe_outcome(one)}{error}", _ITEM_CHARS))
+    steps = [f"See how far this got: {last}"] if last else []
+    steps += [f"Go on with: {noted['goal']}"] if noted["goal"] else []
+    closing = {
+        "last_action": last or "started the session",
+        "last_outcome": LastOutcome.INTERRUPTED,
+        "next_steps": noted["next_steps"] or [shorten(step, _ITEM_CHARS) for step in steps],
+        "risks": join_lines(flags, noted["risks"]),
+    }
+    _put_handoff(tx, record, closing, outcomes, ended, SessionState.INTERRUPTED)
+
+
+def _find_last_sign(record: Record, outcomes: Sequence[Record]) -> datetime:
+    """Return when a session was last seen; learning is a sign of life too."""
+    noted = from_iso(record.body.get("last_seen")) or record.updated_at
+    return max(noted, outcomes[0].created_at) if outcomes else noted
+
+
+def _list_outcomes(engine: Engine, record: Record, now: datetime) -> list[Record]:
+    """Return what was learned during a session, newest first: until it ended, or the agent's next one began."""
+    agents = {record.agent}
+    later = things.scan(engine, "session", _OPEN, agents=agents, created_from=record.created_at)
+    ends = [one.created_at for one in later if one.created_at > record.created_at]
+    ends.append(from_iso(record.body.get("ended_at")) or now)
+    began = from_iso(record.body.get("started_at")) or record.created_at
+    times = {"created_from": began, "created_to": min(ends) + timedelta(microseconds=1)}
+    return things.scan(engine, "outcome", _OUTCOMES, agents=agents, users=visible_users(record.user), **times)
+
+
+def list_handoffs(engine: Engine, agent: str, limit: int, users: Collection[str] | None = None) -> list[Record]:
+    """Return the latest, by when their sessions ended."""
+    most = max(limit, _HANDOFFS)
+    records = things.scan(engine, "handoff", most, agents={agent}, users=users, statuses={Status.ACTIVE})
+    return sorted(records, key=lambda one: (one.body["ended_at"], one.id), reverse=True)[:limit]
+
+
+def find_latest(engine: Engine, agent: str, user: str | None = None) -> SessionHandoff | None:
+    """Return the latest handoff that says something: a session in which nothing happened hides none before it."""
+    records = list_handoffs(engine, agent, _HANDOFFS, users=visible_users(user))
+    said = (*MAX_ITEMS, "tests", "metadata")
+    full = (one for one in records if one.body["last_action"] != _NOTHING or any(one.body[name] for name in said))
+    latest = next(full, records[0] if records else None)
+    return None if latest is None else read_handoff(latest)
+
+
+# -- whether the process that held a session is still there
+
+_DEAD_STATES = ("Z", "X")
+"""It ended, and only its parent has not asked how yet."""
+
+
+def mark_process() -> dict[str, Any]:
+    """Return what tells another process on the same machine whether this one is gone."""
+    return {"machine": _name_machine(), "pid": os.getpid(), "began": _find_start(os.getpid())}
+
+
+def is_process_gone(held: Body | None) -> bool:
+    """True only when it is certain: another machine's processes cannot be seen from here."""
+    # On Windows signal 0 would end the process that is asked about.
+    if not held or held.get("machine") != _name_machine() or not isinstance(held.get("pid"), int) or os.name != "posix":
+        return False
+    try:
+        os.kill(held["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        pass
+    return _find_start(held["pid"]) not in ("", held.get("began"))
+
+
+@lru_cache(maxsize=1)
+def _name_machine() -> str:
+    """Return a name that no other machine, start of the machine or container shares, where the system tells."""
+    parts = [os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")]
+    # Only Linux tells; elsewhere the name has to do.
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return "/".join(parts)
+
+
+def _find_start(pid: int) -> str:
+    """Return when a process began, as the kernel counts, since its number may be given to another one later.
+
+    Empty: it cannot be told; "-": it has ended.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    # The name of the program stands in brackets and may hold spaces; the 22nd field is the start.
+    parts = stat.rpartition(")")[2].split()
+    if parts and parts[0] in _DEAD_STATES:
+        return "-"
+    return parts[19] if len(parts) > 19 else ""
