@@ -195,7 +195,8 @@ def _found(alma: ALMA, args: argparse.Namespace) -> api.Found:
     from ..api.workflows import retrieve_scoped
 
     _refuse_filters(args)
-    return retrieve_scoped(alma, scope=args.scope, **asked, **fences)
+    scoped: api.Found = retrieve_scoped(alma, scope=args.scope, **asked, **fences)
+    return scoped
 
 
 def _refuse_filters(args: argparse.Namespace) -> None:

@@ -217,7 +217,7 @@ def _meant(alma: ALMA, args: argparse.Namespace, out: Output) -> str:
     if len(found) > 1:
         known = ", ".join(f"{one.id} ({one.goal or 'no goal'})" for one in found)
         raise ValidationError(f"{args.agent} has {len(found)} open sessions; say which: {known}")
-    return found[0].id
+    return str(found[0].id)
 
 
 # -- looking back

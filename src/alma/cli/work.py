@@ -487,6 +487,6 @@ def _logs(args: argparse.Namespace, out: Output) -> int:
 def _title(alma: ALMA, id: str) -> str:
     """An item may have been erased since."""
     try:
-        return api.get_work_item(alma, id).title
+        return str(api.get_work_item(alma, id).title)
     except NotFoundError:
         return id
