@@ -261,15 +261,9 @@ def _list_values(label: str, given: object) -> Sequence[object]:
     return list(given)
 
 
-def _read_tests(label: str, given: object) -> dict[str, bool]:
-    if not isinstance(given, Mapping):
-        raise ValidationError(f"{label} must be a mapping of test names to True or False, not {type(given).__name__}")
-    tests = {}
-    for name, passing in given.items():
-        if not isinstance(passing, bool):
-            raise ValidationError(f"{label}[{name!r}] must be True or False, not {passing!r}")
-        tests[shorten(clean(validate.text("a test's name", name)), _ITEM_CHARS)] = passing
-    return tests
+def _read_tests(label: str, given: Mapping[str, bool]) -> dict[str, bool]:
+    names = {name: shorten(clean(validate.text("a test's name", name)), _ITEM_CHARS) for name in given}
+    return {names[name]: passing for name, passing in given.items()}
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {

@@ -61,7 +61,7 @@ SessionId = Annotated[str, About("the session's id, as start_session gave it", c
 Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about; null: none", local=True)]
 # What is noted is checked when it is read: a program may have printed it, and one text may stand for a list of them.
 Texts = Annotated[Iterable[str] | None, About("a list of short texts", check=take_as_given, json=list[str] | None)]
-Tests = Annotated[Mapping[str, bool] | None, About("by name, whether each test passes", check=take_as_given)]
+Tests = Annotated[Mapping[str, bool] | None, About("by name, whether each test passes")]
 Level = Annotated[float | None, About("0 to 1: how well it is going", least=0.0, most=1.0)]
 
 
