@@ -204,7 +204,7 @@ class Operation:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Other defaults than those of the method."""
     answer: Callable[..., Any] | None = None
-    """From what the method returns to what faces return."""
+    """From what the method returns to what faces return: a function, or a class with one field."""
 
     @cached_property
     def description(self) -> str:
@@ -254,6 +254,8 @@ class Operation:
     @cached_property
     def returns(self) -> Any:
         """What faces return."""
+        if isinstance(self.answer, type):
+            return self.answer
         return get_type_hints(self.answer or self.function)["return"]
 
     # -- calling

@@ -98,10 +98,6 @@ class DeletedItem:
     id: str
 
 
-def _show_archived(count: int) -> Archived:
-    return Archived(count)
-
-
 def _show_deleted(nothing: None, item_id: str) -> DeletedItem:
     return DeletedItem(item_id)
 
@@ -468,7 +464,7 @@ class ProgressTracker(Holder):
 
         return self._change(item_id, by, restore, checks_claim=False)
 
-    @operation(Effect.CHANGES, idempotent=True, answer=_show_archived)
+    @operation(Effect.CHANGES, idempotent=True, answer=Archived)
     def archive_finished(
         self,
         older_than_days: Annotated[float, About("and not touched for so many days", least=0.0, most=36_500.0)] = 30.0,

@@ -65,10 +65,6 @@ Tests = Annotated[Mapping[str, bool] | None, About("by name, whether each test p
 Level = Annotated[float | None, About("0 to 1: how well it is going", least=0.0, most=1.0)]
 
 
-def _show_text(text: str) -> Text:
-    return Text(text)
-
-
 class SessionManager(Holder):
     """Sessions of the agents of a project.
 
@@ -269,7 +265,7 @@ class SessionManager(Holder):
 
     # -- looking back
 
-    @operation(Effect.READS, "quick_reload", answer=_show_text)
+    @operation(Effect.READS, "quick_reload", answer=Text)
     def get_quick_reload(
         self,
         agent: words.Agent,

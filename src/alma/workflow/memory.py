@@ -100,18 +100,6 @@ class Merged:
     state: dict[str, Any]
 
 
-def _show_resumed(checkpoint: Checkpoint | None) -> Resumed:
-    return Resumed(checkpoint)
-
-
-def _show_merged(state: dict[str, Any]) -> Merged:
-    return Merged(state)
-
-
-def _show_erased(count: int) -> Erased:
-    return Erased(count)
-
-
 class WorkflowMemory(Holder):
     """Checkpoints, artifacts and scoped memories of the workflows of a project.
 
@@ -286,7 +274,7 @@ class WorkflowMemory(Holder):
 
         return write(engine, step)
 
-    @operation(Effect.READS, answer=_show_resumed)
+    @operation(Effect.READS, answer=Resumed)
     def resume(self, run_id: RunId, node_id: AnyNode = None, branch_id: AnyBranch = None) -> Checkpoint | None:
         """The newest checkpoint of a run, to go on from.
 
@@ -305,7 +293,7 @@ class WorkflowMemory(Holder):
         checkpoints = records.find_checkpoints(self.engine, run, node_id or "", branch_id or "", limit)
         return [decode_record(Checkpoint, record, STORED_AS) for record in checkpoints]
 
-    @operation(Effect.ERASES, idempotent=True, answer=_show_erased)
+    @operation(Effect.ERASES, idempotent=True, answer=Erased)
     def cleanup_checkpoints(
         self,
         run_id: AnyRun = None,
@@ -354,7 +342,7 @@ class WorkflowMemory(Holder):
 
     merge_states = staticmethod(merge_states)
 
-    @operation(Effect.READS, "merge_states", answer=_show_merged)
+    @operation(Effect.READS, "merge_states", answer=Merged)
     def _merge_states(
         self,
         states: Annotated[list[dict[str, Any]], About("the states of the branches")],
