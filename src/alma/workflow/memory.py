@@ -27,7 +27,19 @@ from ..types.kinds import Outcome, Result
 from ..types.record import Record
 from ..types.slice import MemorySlice
 from . import records
-from .records import MAIN, STORED_AS, Artifact, Checkpoint, Place, Run, RunStatus, Scope, check_id, make_id
+from .records import (
+    MAIN,
+    STORED_AS,
+    Artifact,
+    Checkpoint,
+    Place,
+    Run,
+    RunStatus,
+    Scope,
+    check_id,
+    check_optional_id,
+    make_id,
+)
 from .states import (
     MAX_STATE_BYTES,
     UNLIMITED,
@@ -46,10 +58,6 @@ _MOST = 100_000
 _TICK = timedelta(microseconds=1)
 _BATCH = 500
 _ENDED = {Result.SUCCESS: RunStatus.COMPLETED, Result.PARTIAL: RunStatus.COMPLETED, Result.FAILURE: RunStatus.FAILED}
-
-
-def check_optional_id(label: str, value: object) -> str | None:
-    return None if value == "" else check_id(label, value)
 
 
 def _check_strategies(label: str, value: Iterable[str]) -> list[str]:
@@ -117,7 +125,7 @@ class WorkflowMemory(Holder):
     ) -> None:
         project = alma if isinstance(alma, str) else project_id
         project_name = None if project is None else validate.name("project_id", project)
-        self.tenant_id = check_id("tenant_id", tenant_id) if tenant_id else ""
+        self.tenant_id = check_optional_id("tenant_id", tenant_id)
         self.max_state_bytes = validate.whole("max_state_bytes", max_state_bytes, 1, 2**30)
         super().__init__(None if isinstance(alma, str) else alma, project_name)
         engine = self.alma.engine
@@ -170,7 +178,7 @@ class WorkflowMemory(Holder):
     ) -> list[Run]:
         """List the runs of workflows, newest first."""
         runs = [decode_record(Run, record, STORED_AS) for record in things.scan(self.engine, "run")]
-        fits = (one for one in runs if workflow_id in (None, one.workflow_id) and status in (None, one.status))
+        fits = (one for one in runs if workflow_id in (None, "", one.workflow_id) and status in (None, one.status))
         return list(fits)[:limit]
 
     # -- checkpoints
@@ -309,7 +317,7 @@ class WorkflowMemory(Holder):
             `older_than` may also be an age. Every run can be resumed afterwards, and what a branch that is kept began
             at stays, too: it is needed to merge it. Without `run_id` all runs of the project are cleaned.
         """
-        sessions = None if run_id is None else {self.get_run(run_id).run_id}
+        sessions = {self.get_run(run_id).run_id} if run_id else None
         if isinstance(older_than, timedelta):
             if older_than < timedelta(0):
                 raise ValidationError(f"older_than must be an age of at least 0, not {older_than}")
@@ -434,7 +442,7 @@ class WorkflowMemory(Holder):
         limit: Limit = 100,
     ) -> list[Artifact]:
         """What runs made, newest first."""
-        sessions = None if run_id is None else {self.get_run(run_id).run_id}
+        sessions = {self.get_run(run_id).run_id} if run_id else None
         artifacts = things.scan(self.engine, "artifact", sessions=sessions)
         for name, value in (("node", node_id), ("workflow", workflow_id), ("kind", kind)):
             artifacts = [record for record in artifacts if value in (None, "", record.body[name])]
@@ -528,7 +536,7 @@ class WorkflowMemory(Holder):
             agents of a tenant know, and 'global' that and what belongs to no tenant. No scope reaches into another
             tenant.
         """
-        if self.tenant_id and tenant_id not in (None, self.tenant_id):
+        if self.tenant_id and tenant_id not in (None, "", self.tenant_id):
             raise ScopeError(f"this memory is of tenant {self.tenant_id!r} and may not look into that of {tenant_id!r}")
         tenant = self.tenant_id or tenant_id or ""
         if scope == Scope.TENANT and not tenant:
@@ -550,7 +558,8 @@ class WorkflowMemory(Holder):
         self, workflow_id: str | None = None, run_id: str | None = None, node_id: str | None = None
     ) -> tuple[str, ...]:
         """The tags of a place: a memory that is added or learned with them is found from the scopes around it."""
-        run, workflow, node = records.check_ids(run_id=run_id, workflow_id=workflow_id, node_id=node_id)
+        names = {"run_id": run_id, "workflow_id": workflow_id, "node_id": node_id}
+        run, workflow, node = (check_optional_id(label, value) for label, value in names.items())
         return self._place(run, workflow, node).list_tags()
 
     def _place(self, run: str | None, workflow: str | None, node: str | None, engine: Engine | None = None) -> Place:

@@ -167,9 +167,9 @@ def check_id(label: str, value: object) -> str:
     return name
 
 
-def check_ids(**ids: object) -> list[str]:
-    """Return optional names, empty where there is none."""
-    return ["" if value is None or value == "" else check_id(label, value) for label, value in ids.items()]
+def check_optional_id(label: str, value: object) -> str:
+    """Return such a name; empty for none."""
+    return "" if value in (None, "") else check_id(label, value)
 
 
 def make_id(prefix: str, *parts: str) -> str:
