@@ -42,6 +42,8 @@ FEATURES = {
 }
 # What every layer may use: it imports nothing else of alma.
 BASE = {"errors", "forks", "text", "files"}
+# What a module declares its operations with.
+DECLARING = {"operations", "words", "answers"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     # What a fork waits for; needed wherever there is a lock.
@@ -63,9 +65,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coding": {"text", "reading", "engine"},
     "engine": {"forks", "text", "reading", "coding", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
-    "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
-    "progress": {"codec", "opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
+    "domains": {*DECLARING, "opening", "engine", "ports", "types", "errors", "core", "app"},
+    "progress": {*DECLARING, "codec", "opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
     "session": {
+        *DECLARING,
         "codec",
         "opening",
         "reading",
@@ -80,9 +83,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "app",
     },
     "harness": {"opening", "engine", "types", "errors", "core", "app", "domains"},
-    "workflow": {"codec", "opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
-    "context": {"engine", "types", "errors", "arguments", "core"},
-    "confidence": {"engine", "ports", "types", "errors", "arguments", "core"},
+    "workflow": {*DECLARING, "codec", "opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
+    "context": {*DECLARING, "engine", "types", "errors", "arguments", "core"},
+    "confidence": {*DECLARING, "engine", "ports", "types", "errors", "arguments", "core"},
     "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "arguments", "progress", "core", "app"},
     "graph": {"opening", "reading", "engine", "ports", "types", "errors", "files", "core", "app"},
     "ingestion": {
