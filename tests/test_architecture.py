@@ -111,7 +111,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aio": {"core", "ports", "http"},
     "config": {"engine", "types", "errors", "trust_register"},
     "app": BELOW_APP,
-    "doctor": BELOW_APP | {"app"},
+    "doctor": BELOW_APP | {"app", "inspection"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors", "files", "retry_after"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
@@ -125,7 +125,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("listening", "connections", "files", "trust_register", "api", "app", "config", "core", "types", "errors"),
     },
     # What a person may ask of a memory's inside.
-    "inspection": {"core", "engine", "types", "errors"},
+    "inspection": {"core", "engine", "ports", "types", "errors"},
     "cli": {
         *("mcp", "http", "api", "app", "config", "core", "doctor", "inspection"),
         *("files", "text", "trust_register", "types", "errors"),

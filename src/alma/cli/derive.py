@@ -419,6 +419,14 @@ class Call:
         except ALMAError:
             return None
 
+    def answer(self, name: str, key: str = "", verb: str = "", /, **more: Any) -> int:
+        """Run an operation with what was typed, and show its answer."""
+        given = self.read_arguments(name) | more
+        with self.open(), self.out.progress(self.command.words) as progress:
+            given |= {"progress": progress} if find_operation(name).is_long else {}
+            self.out.answer(self.run(name, **given), key, verb)
+        return 0
+
     def confirm(self, question: str, thing: Any = None, declined: str = "nothing was erased") -> bool:
         """Ask whether to do it, after showing what it is about; --yes answers."""
         if self.args.yes:
@@ -429,21 +437,6 @@ class Call:
             self.out.print(declined)
             return False
         return True
-
-    def list_parameters(self, name: str) -> list[str]:
-        return [one.name for one in find_operation(name).parameters if one.name not in ("name",)]
-
-
-def run_operation(call: Call) -> int:
-    """Run the operation of a command and show its answer."""
-    name = call.command.operation.split()[0]
-    given = call.read_arguments(name)
-    with call.open(), call.out.progress(call.command.words) as progress:
-        if find_operation(name).is_long:
-            given["progress"] = progress
-        answer = call.run(name, **given)
-        call.out.answer(answer, call.command.key, call.command.verb)
-    return 0
 
 
 def suggest_option(parser: argparse.ArgumentParser, rest: Sequence[str]) -> str:
