@@ -13,9 +13,8 @@ from typing import Any
 
 from alma.engine.rules import AGENT, dressed
 from alma.stores.sqlite import SQLiteStore
-from alma.types.ids import new_id
 from alma.types.kinds import KINDS
-from alma.types.record import Record
+from alma.types.record import Record, new_id
 
 from .speed import Texts
 

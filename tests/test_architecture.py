@@ -54,8 +54,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trust_register": {"errors", "git_index"},
     "git_index": set(),
     "stores": {"forks", "files", "ports", "types", "errors"},
-    "retry_after": set(),
-    "embedders": {"forks", "retry_after", "ports", "types", "errors"},
+    "retry": set(),
+    "embedders": {"forks", "retry", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
     # From records to the values of features.
     "codec": {"types"},
@@ -105,35 +105,64 @@ MAY_IMPORT: dict[str, set[str]] = {
     "jsonc": {"errors"},
     "listening": {"errors"},
     "connections": set(),
-    "arguments": {"engine", "ports", "types", "errors"},
-    # `ALMA.from_config` is wired by app when it is called; nothing else of core may reach up.
-    "core": {"engine", "ports", "types", "errors", "arguments", "app", "harness", "http"},
-    "aio": {"core", "ports", "http"},
+    # What can be done with a memory, how it is described to others and written as JSON.
+    "schema": {"types", "errors"},
+    "operations": {"schema", "engine", "types", "errors"},
+    "words": {"operations", "schema", "engine", "types", "errors"},
+    "answers": {"words", "types"},
+    "arguments": {"memory", "operations", "engine", "ports", "types", "errors"},
+    # `ALMA.from_config` is wired by app when it is called; nothing else of memory may reach up.
+    "memory": {
+        *("operations", "words", "answers", "schema", "engine", "ports", "types", "errors"),
+        *("app", "harness", "remote"),
+    },
+    "core": {"memory"},
+    # What servers need around a memory: bounds for callers, several projects, files for a whole memory.
+    "callers": {"operations", "words", "rulefiles", "types", "errors"},
+    "projects": {"memory", "domains", "engine", "ports", "types", "errors", "app"},
+    "transfer": {"memory", "engine", "ports", "types", "errors"},
+    "remote": {"memory", "operations", "answers", "schema", "engine", "types", "errors", "listening", "harness"},
+    "aio": {"memory", "ports", "remote"},
     "config": {"engine", "types", "errors", "trust_register"},
     "app": BELOW_APP,
     "doctor": BELOW_APP | {"app", "inspection"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
-    "models": {"engine", "ports", "types", "errors", "files", "retry_after"},
+    "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
     "hooks": {"app", "coding", "config", "core", "engine", "models", "ports", "types", "errors"},
-    "api": FEATURES | {"app", "models", "core", "engine", "ports", "types", "errors"},
+    "api": FEATURES
+    | {
+        "operations",
+        "words",
+        "answers",
+        "schema",
+        "memory",
+        "app",
+        "models",
+        "core",
+        "engine",
+        "ports",
+        "types",
+        "errors",
+    },
     "mcp": {
         *("jsonc", "files", "listening", "connections", "files", "trust_register"),
-        *("api", "app", "config", "core", "types", "errors"),
+        *("api", "operations", "schema", "callers", "projects", "app", "config", "core", "types", "errors"),
     },
     "http": {
         *("listening", "connections", "files", "trust_register", "api", "app", "config", "core", "types", "errors"),
+        *("operations", "schema", "remote", "callers", "projects"),
     },
     # What a person may ask of a memory's inside.
     "inspection": {"core", "engine", "ports", "types", "errors"},
     "cli": {
-        *("mcp", "http", "api", "app", "config", "core", "doctor", "inspection"),
+        *("mcp", "http", "api", "operations", "schema", "transfer", "app", "config", "core", "doctor", "inspection"),
         *("files", "text", "trust_register", "types", "errors"),
     },
 }
 # The engine's steps run one way: nothing later calls anything earlier.
 STANDARD_ONLY = {"types", "errors", "forks"}
-LATE = {("core", "app"), ("core", "harness"), ("core", "http")} | {
+LATE = {("memory", "app"), ("memory", "harness"), ("memory", "remote"), ("arguments", "memory")} | {
     (feature, owner) for feature in (FEATURES | {"opening"}) for owner in ("app", "core")
 }
 

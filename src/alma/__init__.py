@@ -12,16 +12,16 @@ from __future__ import annotations
 TYPE_CHECKING = False  # that of `typing`, which costs a hook more time than it has
 if TYPE_CHECKING:
     from .aio import AsyncALMA
-    from .core import ALMA
     from .errors import ALMAError
     from .harness import Agent, Context, Harness, MemorySchema, Setting, create_harness
+    from .memory import ALMA
     from .types import FeedbackSignal, MemorySlice, MemoryType
 
 __version__ = "1.0.0"
 
 # Importing alma costs nothing until a name is used: short-lived processes pay for what they need.
 _HOMES = {
-    "ALMA": "alma.core",
+    "ALMA": "alma.memory",
     "AsyncALMA": "alma.aio",
     "ALMAError": "alma.errors",
     "Agent": "alma.harness",

@@ -9,11 +9,11 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
-from .core import ALMA
+from .memory import ALMA
 from .ports import Clock, Model
 
 if TYPE_CHECKING:
-    from .http.client import RemoteALMA
+    from .remote import RemoteALMA
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,6 +90,10 @@ class AsyncALMA:
     delete = _awaited(ALMA.delete)
     erase_user = _awaited(ALMA.erase_user)
     history = _awaited(ALMA.history)
+    search = _awaited(ALMA.search)
+    explain = _awaited(ALMA.explain)
+    playbook = _awaited(ALMA.playbook)
+    health = _awaited(ALMA.health)
     record_usage = _awaited(ALMA.record_usage)
     record_feedback = _awaited(ALMA.record_feedback)
     forget = _awaited(ALMA.forget)

@@ -21,7 +21,7 @@ from .errors import ConfigError, UntrustedConfigError
 from .ports import Clock, Model
 from .stores import registry as stores
 from .types import times
-from .types.model import ModelSettings
+from .types.asking import ModelSettings
 
 if TYPE_CHECKING:
     from .models.budget import Usage

@@ -8,18 +8,16 @@ from itertools import takewhile
 from random import Random
 from typing import Literal, Protocol
 
-from alma.engine.predict import TaskContext, read_task, survey_strategy, weigh_likeness
-
 from .engine import validate
 from .engine.context import Engine
 from .engine.evidence import FAILS, WORKS
-from .engine.predict import Trial, forecast
+from .engine.predict import TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
 from .errors import ValidationError
 from .text import shorten
 from .types.kinds import Heuristic, MemoryType, Result
 from .types.query import Where
-from .types.quoting import quote_output
 from .types.record import Status
+from .types.speech import quote_output
 
 __all__ = [
     "Bin",

@@ -14,7 +14,7 @@ from typing import Any
 from . import trust_register
 from .engine.settings import Settings, Weights
 from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
-from .types.model import Limits, ModelSettings, Prices
+from .types.asking import Limits, ModelSettings, Prices
 from .types.scope import MemoryScope, Scopes
 
 DEFAULT_PATH = Path(".alma") / "config.yaml"

@@ -1,6 +1,6 @@
 """Only as much memory as is needed: four layers, each within its budget.
 
-from alma.context import MemoryStack
+from .context import MemoryStack
 
 stack = MemoryStack(alma, agent="helena")
 prompt = stack.wake_up()
@@ -26,23 +26,20 @@ from collections.abc import Callable, Sequence
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
-from alma.engine.inject.prompt import quote_data
-
 from . import arguments
 from .engine import things, validate
 from .engine.context import Engine
 from .engine.evidence import strength
 from .engine.inject.escape import escape
-from .engine.inject.prompt import tokens
+from .engine.inject.prompt import quote_data, tokens
 from .engine.retrieve.pipeline import retrieve
 from .engine.rule_lines import describe_occasion
 from .engine.rules import is_old_fix
 from .text import shorten
 from .types.kinds import MemoryType, Result, quoted_why
 from .types.query import Where, visible_users
-from .types.record import Record, Status
+from .types.record import QUOTED, Record, Status
 from .types.rules import EVERYWHERE
-from .types.sources import QUOTED
 
 if TYPE_CHECKING:
     from .core import ALMA

@@ -1,6 +1,6 @@
 """Memory for any domain: what there is in it, what its agents may learn, and how fast what was learned fades.
 
-from alma.domains import DomainMemoryFactory, get_research_schema
+from .domains import DomainMemoryFactory, get_research_schema
 
 factory = DomainMemoryFactory()
 alma = factory.create_alma(get_research_schema(), "my-research-project")
@@ -29,8 +29,7 @@ from .engine.transaction import Transaction, write
 from .errors import ConfigError, NotFoundError, ValidationError, unknown
 from .text import digest
 from .types import times
-from .types.ids import new_id
-from .types.record import Status
+from .types.record import Status, new_id
 from .types.rules import EVERYWHERE
 from .types.scope import MemoryScope, Scopes, plain
 

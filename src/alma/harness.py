@@ -332,7 +332,7 @@ class _Run:
     def _retrieve_memories(self) -> RunResult:
         """Return the run before its work is done, with its prompt."""
         agent, schema, context = self._harness.agent, self._harness.schema, self._context
-        types = None if schema.inject is None else map(str, schema.inject)
+        types = None if schema.inject is None else [MemoryType(one) for one in schema.inject]
         memories, problem = None, None
         try:
             memories = self._harness.alma.retrieve(

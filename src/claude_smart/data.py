@@ -13,11 +13,10 @@ from pathlib import PurePath
 from typing import Any
 
 from alma.engine.admit import key_of
+from alma.engine.coding_sessions import mark_of
 from alma.engine.context import Engine
-from alma.engine.keep import mark_of
 from alma.engine.observations import OBSERVATION
 from alma.engine.rules import AGENT, Teaching
-from alma.engine.tombstones import find_deleted_keys
 from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, StorageError, ValidationError, unknown
 from alma.files import write_atomic
@@ -466,7 +465,9 @@ def import_(args: Namespace, desk: Desk) -> int:
         rules = find_rules(engine)
         known = {_fold_parts(one.body) for one in rules if one.status in LIVE}
         # A file that still has a rule that was forgotten here does not bring it back.
-        gone = find_deleted_keys(engine, keys.values()) | {one.key for one in rules if one.body.get("put_away")}
+        gone = set(Transaction(engine).find_tombstones(keys.values())) | {
+            one.key for one in rules if one.body.get("put_away")
+        }
         forgotten = [one for one in given if keys[one.id] in gone]
         fresh = [one for one in given if keys[one.id] not in gone and _fold_parts(_list_parts(one)) not in known]
         taught = teach_rules(engine, fresh) if fresh else []

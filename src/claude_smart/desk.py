@@ -13,8 +13,7 @@ from typing import Any, TextIO
 
 from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION, count_times
-from alma.engine.rules import Taught, Teaching, is_old_fix, teaching
-from alma.engine.transaction import commit
+from alma.engine.rules import Taught, Teaching, is_old_fix, teach
 from alma.errors import BusyError, ConfigError, NotFoundError, ValidationError
 from alma.files import try_lock
 from alma.hooks.drain import ProjectMemories
@@ -145,7 +144,7 @@ def pick_rule(records: Sequence[Record], name: str) -> Record:
 
 
 def teach_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[Taught]:
-    return commit(engine, teaching(engine, teachings))
+    return teach(engine, teachings)
 
 
 def short_id(record_id: str) -> str:

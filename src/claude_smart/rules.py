@@ -15,8 +15,8 @@ from alma.coding.events import parse_journal
 from alma.coding.session import CodingSession, build_session
 from alma.coding.transcript import list_transcripts, read_lines, read_transcript
 from alma.engine import edit as editing
+from alma.engine.coding_sessions import mark_of, teachings
 from alma.engine.context import Engine
-from alma.engine.keep import mark_of, teachings
 from alma.engine.observations import OBSERVATION, delete_observation
 from alma.engine.rule_changes import change_rule, erase, find_ended, find_quotes, has_quote
 from alma.engine.rule_changes import restore as restore_rule

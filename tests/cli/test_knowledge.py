@@ -253,7 +253,7 @@ def test_where_no_model_is_asked(project: Path, run: Run) -> None:
 
 def test_what_was_asked_and_what_is_left(project: Path, run: Run) -> None:
     from alma.models.budget import Budgeted
-    from alma.types.model import Limits
+    from alma.types.asking import Limits
 
     config = project / ".alma" / "config.yaml"
     config.write_text(

@@ -143,7 +143,7 @@ def test_what_needs_no_memory_loads_none(project: Path, argv: list[str]) -> None
         import sys
         from alma.cli import main
         main({argv!r})
-        heavy = ("alma.core", "alma.progress", "rich", "yaml", "numpy", "mcp", "uvicorn", "httpx")
+        heavy = ("alma.memory", "alma.progress", "rich", "yaml", "numpy", "mcp", "uvicorn", "httpx")
         sys.exit(str([name for name in sys.modules if name in heavy]))
     """
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)

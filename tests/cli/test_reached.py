@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
+import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from alma.api import Operation, operations
-from alma.api.operation import OPERATIONS
 from alma.cli.derive import find_operation, list_choices, takes_all
 from alma.cli.table import COMMANDS
+from alma.operations import Operation, operations
 
 from .test_main import ALL
 
@@ -58,14 +57,23 @@ class Calls:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
         self._run = run
         self.names: set[str] = set()
-        for name, operation in operations().items():
-            monkeypatch.setitem(OPERATIONS, name, replace(operation, run=self._recording(operation)))
+        original = Operation.run
 
-    def _recording(self, operation: Operation) -> Callable[..., Any]:
-        @functools.wraps(operation.run)
+        def run_operation(operation: Operation, alma: Any, /, **arguments: Any) -> Any:
+            self.names.add(operation.name)
+            return original(operation, alma, **arguments)
+
+        monkeypatch.setattr(Operation, "run", run_operation)
+        for operation in operations().values():
+            function = operation.function
+            if function.__qualname__ == function.__name__:
+                monkeypatch.setattr(sys.modules[function.__module__], function.__name__, self._record(operation))
+
+    def _record(self, operation: Operation) -> Callable[..., Any]:
+        @functools.wraps(operation.function)
         def recorded(*args: Any, **more: Any) -> Any:
             self.names.add(operation.name)
-            return operation.run(*args, **more)
+            return operation.function(*args, **more)
 
         return recorded
 

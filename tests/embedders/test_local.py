@@ -67,7 +67,7 @@ def test_vectors_are_full_scale_codes(embedder: LocalEmbedder) -> None:
 def test_quantizes_like_the_vector_type() -> None:
     numpy = pytest.importorskip("numpy")
     values = numpy.random.default_rng(0).normal(size=384).astype(numpy.float32)
-    assert local._quantize(numpy, values) == quantize(values.tolist())
+    assert local.quantize_array(numpy, values) == quantize(values.tolist())
 
 
 def test_no_texts_need_no_model(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from alma.embedders.remote import BATCH, LONGEST_WAIT, AzureEmbedder, OpenAIEmbedder, choose_pause
+from alma.embedders.remote import BATCH, AzureEmbedder, OpenAIEmbedder, choose_pause
 from alma.errors import ConfigError, EmbeddingError, MissingExtraError
-from alma.retry_after import read_retry_after
+from alma.retry import LONGEST_WAIT, read_retry_after
 from alma.types.vector import quantize
 
 KEY = "sk-very-secret"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from alma.engine.rule_pairs import contradicts, same_rule
+from alma.engine.rules import contradicts, same_rule
 from alma.reading.local_rules import find_choice
 
 

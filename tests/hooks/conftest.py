@@ -17,9 +17,8 @@ from alma.engine.rules import AGENT, dressed
 from alma.hooks.paths import DataDir
 from alma.stores.sqlite import SQLiteStore
 from alma.types.evidence import Evidence
-from alma.types.ids import new_id
 from alma.types.kinds import KINDS
-from alma.types.record import Record, Status
+from alma.types.record import Record, Status, new_id
 
 HOOK = str(Path(claude_smart.__file__).with_name("hook.py"))
 PROJECT = "git:github.com/acme/app"

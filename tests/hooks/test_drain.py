@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from alma.engine.keep import Mark, keep, mark_of
+from alma.engine.coding_sessions import Mark, keep, mark_of
 from alma.errors import StorageError
+from alma.hooks import drain as drain_module
 from alma.hooks import journal
-from alma.hooks.drain import DrainReport, ProjectMemories, drain, read_journal, recall_rules, tidy
+from alma.hooks.drain import DrainReport, Journal, ProjectMemories, drain, read_journal, recall_rules, tidy
 from alma.hooks.paths import DataDir
 from alma.types.query import Where
 from alma.types.record import Record, Status
@@ -137,7 +138,7 @@ class TestOnce:
             raise StorageError("killed here")
 
         with monkeypatch.context() as patch:
-            patch.setattr("alma.engine.keep.commit", killed)
+            patch.setattr("alma.engine.coding_sessions.write", killed)
             report = drain(place)
         assert report.problems
         assert len(held(place, "turn")) == 2
@@ -374,3 +375,33 @@ class TestManyJournals:
         person.says("install the packages")
         report = drain(place)
         assert (report.turns, report.problems) == (2, [])
+
+
+def test_a_journal_read_in_pieces_tells_what_it_tells_as_a_whole(place: DataDir, tmp_path: Path) -> None:
+    """Wherever the first reading ends, in the middle of a line or not, the second goes on there."""
+    data = Path(__file__).parents[1] / "coding" / "data" / "at_the_terminal.journal"
+    whole, path = Journal(str(data)), tmp_path / "s.jsonl"
+    content = data.read_bytes()
+    for cut in range(0, len(content), 997):
+        path.write_bytes(content[:cut])
+        pieces = Journal(str(path))
+        path.write_bytes(content)
+        pieces.read()
+        assert (pieces.story, pieces.size, pieces.file) == (whole.story, whole.size, whole.file)
+
+
+def test_each_line_of_a_journal_is_parsed_once(
+    place: DataDir, person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcript = tmp_path / "t.jsonl"
+    stopped = {"type": "user", "uuid": "u1", "message": {"content": "[Request interrupted by user]"}}
+    transcript.write_text(json.dumps({**stopped, "timestamp": "2026-01-01T00:00:00Z"}) + "\n")
+    person.event("SessionStart", source="startup", transcript_path=str(transcript))
+    person.says("install the packages")
+    parsed: list[bytes] = []
+    parse = drain_module.parse_journal
+    monkeypatch.setattr(drain_module, "parse_journal", lambda data, *rest: parsed.append(data) or parse(data, *rest))
+    drain(place)
+    lines = b"".join(parsed).split(b"\n")
+    assert b"Interrupted" in Path(place.journal("s1")).read_bytes()
+    assert all(lines.count(line) == 1 for line in lines if line and b'"event":"Journal"' not in line)

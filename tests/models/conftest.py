@@ -21,8 +21,7 @@ from alma.engine.context import Engine
 from alma.models.registry import open_model
 from alma.stores.memory import MemoryStore
 from alma.testing import FrozenClock
-from alma.types.asking import Prompt
-from alma.types.model import Limits, ModelSettings, Prices
+from alma.types.asking import Limits, ModelSettings, Prices, Prompt
 
 KEY = "sk-very-secret-0123456789"
 SCHEMA = {

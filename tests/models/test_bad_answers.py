@@ -16,7 +16,7 @@ from alma.errors import (
 )
 from alma.models import client
 from alma.models.budget import meter
-from alma.types.model import Limits
+from alma.types.asking import Limits
 
 
 @pytest.fixture(autouse=True)

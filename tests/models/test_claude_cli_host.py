@@ -19,8 +19,7 @@ from alma.errors import ModelOutputError, ModelTimeoutError, ModelUnavailableErr
 from alma.models.budget import meter
 from alma.models.registry import create, open_model
 from alma.stores.memory import MemoryStore
-from alma.types.asking import Prompt
-from alma.types.model import Limits, ModelSettings
+from alma.types.asking import Limits, ModelSettings, Prompt
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 SCHEMA = {"type": "object", "properties": {"rules": {"type": "array"}}, "required": ["rules"]}

@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alma import retry
 from alma.errors import ModelUnavailableError
 from alma.models import client
-from alma.models.client import BACKOFF, LONGEST_WAIT, Client, TransientError
+from alma.models.client import Client, TransientError
+from alma.retry import BACKOFF, LONGEST_WAIT
 from alma.types.asking import Answer, Prompt
 
 PROMPT = Prompt(system="s", text="t", schema={})
@@ -29,7 +31,7 @@ class Failing:
 def waits_of(*errors, retries=5, draw=lambda low, high: high, within=1000.0):
     waits = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(client, "sleep", waits.append)
+        patched.setattr(retry, "sleep", waits.append)
         patched.setattr(client, "uniform", draw)
         Client(Failing(*errors), retries=retries, within=within).ask(PROMPT)
     return waits
@@ -67,7 +69,7 @@ def test_what_is_not_passing_is_not_tried_again():
 
 @pytest.mark.parametrize(("after", "within"), [(LONGEST_WAIT + 1, 1000.0), (5.0, 2.0)])
 def test_who_would_wait_too_long_gives_up_at_once(after, within, monkeypatch):
-    monkeypatch.setattr(client, "sleep", lambda seconds: pytest.fail("it waited"))
+    monkeypatch.setattr(retry, "sleep", lambda seconds: pytest.fail("it waited"))
     model = Failing(TransientError("busy", after=after))
     with pytest.raises(TransientError):
         Client(model, retries=3, within=within).ask(PROMPT)

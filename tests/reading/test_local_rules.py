@@ -10,7 +10,7 @@ import pytest
 
 from alma.coding.events import Attendance
 from alma.coding.session import SessionTurn
-from alma.engine.keep import make_teaching
+from alma.engine.coding_sessions import make_teaching
 from alma.reading.local import LocalReader
 from alma.reading.local_rules import find_choice, is_worth_reading
 from alma.reading.port import Known, Role, RuleProposal, Turn, Verdict

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from alma.reading.model import ModelReader, load_prompt
-from alma.reading.pasted import remove_pasted
 from alma.reading.port import Known, Pair, Repair, Role, Turn, Verdict
+from alma.reading.words import remove_pasted
 from alma.types.asking import Answer, Prompt
 from alma.types.rules import Reach
 

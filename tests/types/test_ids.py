@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 import time
 
-from alma.types.ids import new_id
+from alma.types.record import new_id
 
 
 def test_ids_are_unique_and_sort_by_the_moment_they_were_made() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
+from .. import words
 from ..confidence import ConfidenceEngine, ConfidenceSignal, Report, calibration
 from ..core import ALMA
-from . import words
 from .operation import About, Effect, operation
 
 Context = Annotated[str, About("the task or situation at hand")]

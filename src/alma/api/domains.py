@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from .. import words
 from ..core import ALMA
 from ..domains import DomainMemoryFactory, DomainSchema, assign, govern, schema_of
-from . import words
 from .operation import About, Effect, operation
 
 Name = Annotated[str, About("the schema's name")]

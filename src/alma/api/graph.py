@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from .. import words
 from ..core import ALMA
 from ..errors import NotFoundError
 from ..types.graph import Direction, Entity, GraphStats, Neighbour, Path, Relationship, Subgraph, Suggestion
 from ..types.kinds import Memory
-from . import words
 from .operation import About, Effect, operation
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from .. import words
 from ..core import ALMA
 from ..engine import validate
 from ..errors import ValidationError
 from ..models.budget import ModelUse, by_model
 from ..models.budget import usage as read_usage
-from ..types.sources import QUOTED
-from . import words
+from ..types.record import QUOTED
 from .operation import About, Effect, operation
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class ModelUsage:
 @operation(Effect.READS)
 def usage(alma: ALMA, days: Annotated[int, About("the last so many days of use")] = 30) -> ModelUsage:
     """What language models were asked, what it cost, and what is left of today's budget. By default none is asked."""
-    from ..types.model import ModelSettings
+    from ..types.asking import ModelSettings
 
     if days < 1:
         raise ValidationError(f"days must be at least 1, not {days}")

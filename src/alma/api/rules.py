@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from .. import words
 from ..core import ALMA
 from ..rulefiles import TARGETS, ExportReport, Side, Verb, export, import_
 from ..types.kinds import MemoryType
-from . import words
 from .operation import About, Effect, operation
 
 _INCLUDED = (MemoryType.RULE, MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.DOMAIN_KNOWLEDGE)

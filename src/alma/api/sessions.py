@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from .. import words
 from ..context import MemoryStack
 from ..core import ALMA
 from ..progress import WorkItem
 from ..session import SessionInitializer, SessionManager
 from ..session.handoff import LastOutcome, Session, SessionContext, SessionHandoff
 from ..types.kinds import Memory
-from . import words
 from .operation import About, Effect, operation
 
 SessionId = Annotated[str, About("the session's id, as start_session gave it")]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from .. import words
 from ..core import ALMA
 from ..progress import ItemChange, ProgressLog, ProgressSummary, ProgressTracker, Status, Strategy, WorkItem
 from ..progress.items import LEASE_SECONDS
-from . import words
 from .operation import About, Effect, operation
 
 ItemId = Annotated[str, About("the work item's id")]

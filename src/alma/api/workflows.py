@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from .. import words
+from ..answers import Found
+from ..answers import to_found as found
 from ..core import ALMA
 from ..types.kinds import Outcome
 from ..workflow import WorkflowMemory
 from ..workflow.memory import MAIN, Artifact, Checkpoint, Run, RunStatus, Scope
-from . import words
-from .memories import Found, found
 from .operation import About, Effect, operation
 
 RunId = Annotated[str, About("the run's name")]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ALMAError, StorageError, install_command
 from ..types.kinds import AntiPattern, Heuristic, Memory, Outcome
@@ -95,7 +95,7 @@ def learn(alma: ALMA, attempt: Attempt, task_type: str = "deployment") -> tuple[
     from ..inspection import find_lessons
 
     since = datetime.now(UTC)
-    result = "failure" if attempt.error else "success"
+    result: Literal["failure", "success"] = "failure" if attempt.error else "success"
     outcome = alma.learn(
         AGENT, attempt.task, result, attempt.strategy, task_type=task_type, error_message=attempt.error
     )

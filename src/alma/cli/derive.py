@@ -19,8 +19,8 @@ from alma import __version__
 from ..errors import ALMAError, ValidationError
 
 if TYPE_CHECKING:
-    from ..api import Operation, Parameter
     from ..core import ALMA
+    from ..operations import Operation, Parameter
     from .render import Output
 
 Run = Callable[["Call"], int]
@@ -306,7 +306,7 @@ def takes_all(one: Parameter) -> bool:
 
 
 def find_operation(name: str) -> Operation:
-    from ..api import operations
+    from ..operations import operations
 
     return operations()[name]
 

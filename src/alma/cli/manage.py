@@ -268,7 +268,7 @@ def vacuum(call: Call) -> int:
 )
 def export(call: Call) -> int:
     """Write the whole memory as JSON Lines."""
-    from ..api import transfer
+    from .. import transfer
 
     args, out = call.args, call.out
     with call.open() as alma:
@@ -290,7 +290,7 @@ def export(call: Call) -> int:
 @command("backup", "", extra("file", "FILE", "a new file; nothing is overwritten"), matching=False)
 def backup(call: Call) -> int:
     """Copy the store to a new file while it is in use."""
-    from ..api import transfer
+    from .. import transfer
 
     with call.open() as alma, call.out.progress("copying") as progress:
         made = transfer.backup(alma, Path(call.args.file), progress)
@@ -312,7 +312,7 @@ def import_(call: Call) -> int:
 
     Whether it is your own export is asked where somebody can answer.
     """
-    from ..api import transfer
+    from .. import transfer
 
     args, out = call.args, call.out
     can_ask = args.file != "-" and not args.dry_run and not out.as_json and sys.stdin.isatty()

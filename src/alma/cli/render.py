@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ..errors import ALMAError, ValidationError
 from ..text import shorten
 from ..types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
-from ..types.quoting import quote_output
+from ..types.speech import quote_output
 
 Piece = str | tuple[str, str]
 """A text, perhaps with its style."""
@@ -301,7 +301,7 @@ def fit(text: str, most: int = _LONGEST) -> str:
 
 
 def format_json(document: object) -> str:
-    from ..api.plain import plain
+    from ..schema import plain
 
     return json.dumps(plain(document), ensure_ascii=False, indent=2)
 
@@ -395,7 +395,7 @@ _HEADINGS = {
 
 
 def name_type(memory: Memory) -> str:
-    from ..api.plain import type_of
+    from ..schema import type_of
 
     return type_of(memory)
 

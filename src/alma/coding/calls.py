@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..reading.local_repairs import is_same_attempt
+from ..reading.local import is_same_attempt
 from .events import Event, as_dict, as_text
 from .prompts import cut_text
 

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from alma.errors import EmbeddingError, MissingExtraError
-from alma.forks import hold_at_fork
-from alma.types.vector import Vector
-
+from ..errors import EmbeddingError, MissingExtraError
+from ..forks import hold_at_fork
+from ..types.vector import Vector
 from .wordpiece import WordPiece
 
 PACKAGES = ("numpy", "onnxruntime")
@@ -95,7 +94,7 @@ class LocalEmbedder:
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         if not texts:
             return []
-        run, call = self._loaded(), object()
+        run, call = self._load_model(), object()
         self._running.add(call)
         try:
             threads = min(MAX_THREADS, os.cpu_count() or 1, len(texts) // FEW)
@@ -118,26 +117,26 @@ class LocalEmbedder:
         if len(words) < _FEW_WORDS and judged.isascii():
             return True
         most = _MOST_PIECES if _ENGLISH.isdisjoint(words) else _MOST_PIECES_OF_ENGLISH
-        return len(self._words().encode(judged)) - 2 <= most * len(words)
+        return len(self._load_words().encode(judged)) - 2 <= most * len(words)
 
     def verify(self) -> None:
         """Check every byte of the shipped files; raises EmbeddingError when one differs."""
         for shipped in SHIPPED:
-            path = _checked(self._folder, shipped)
+            path = _check_file(self._folder, shipped)
             with path.open("rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != shipped.sha256:
-                    raise _damaged(path)
+                    raise EmbeddingError(_DAMAGED.format(path))
 
     def close(self) -> None:
         with self._lock:
             self._run = None
 
-    def _words(self) -> WordPiece:
+    def _load_words(self) -> WordPiece:
         if self._tokenizer is None:
             self._tokenizer = load_tokenizer(self._folder)
         return self._tokenizer
 
-    def _loaded(self) -> Run:
+    def _load_model(self) -> Run:
         if self._pid != os.getpid():
             if self._running:
                 # Other threads were running it when this process was forked: what it holds may be half done.
@@ -147,24 +146,44 @@ class LocalEmbedder:
         run = self._run
         if run is None:
             with self._lock:
-                run = self._run = self._run or _load(self._folder, self._words())
+                run = self._run = self._run or _load(self._folder, self._load_words())
         return run
 
 
 def _load(folder: Path, tokenizer: WordPiece) -> Run:
-    numpy, onnxruntime = _packages()
-    session = _session(onnxruntime, _checked(folder, MODEL))
+    try:
+        import numpy
+
+        onnxruntime = import_onnxruntime()
+    except ModuleNotFoundError as error:
+        missing = (error.name or "onnxruntime").partition(".")[0]
+        raise MissingExtraError(missing, EXTRA, "The local embedder") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 3
+    model = str(_check_file(folder, MODEL))
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
     def run(text: str) -> Vector:
         ids = tokenizer.encode(text)
         (vectors,) = session.run(["vectors"], {"ids": numpy.array([ids], numpy.int64)})
-        return _quantize(numpy, vectors[0])
+        return quantize_array(numpy, vectors[0])
 
     return run
 
 
+def quantize_array(numpy: Any, values: Any) -> Vector:
+    """Return what `alma.types.vector.quantize` returns, for an array."""
+    exact = values.astype(numpy.float64)
+    return bytes(numpy.rint(127 * exact / numpy.abs(exact).max()).astype(numpy.int8).tobytes())
+
+
 def load_tokenizer(folder: Path = FOLDER) -> WordPiece:
-    vocabulary, characters = (_checked(folder, shipped).read_bytes().decode() for shipped in (VOCABULARY, CHARACTERS))
+    vocabulary, characters = (
+        _check_file(folder, shipped).read_bytes().decode() for shipped in (VOCABULARY, CHARACTERS)
+    )
     return WordPiece(vocabulary, characters, limit=MAX_TOKENS)
 
 
@@ -180,53 +199,20 @@ def import_onnxruntime() -> Any:
     return onnxruntime
 
 
-def _packages() -> tuple[Any, Any]:
-    try:
-        import numpy
-
-        return numpy, import_onnxruntime()
-    except ModuleNotFoundError as error:
-        missing = (error.name or "onnxruntime").partition(".")[0]
-        raise MissingExtraError(missing, EXTRA, "The local embedder") from error
-
-
-def _session(onnxruntime: Any, model: Path) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.enable_cpu_mem_arena = False
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-
-
-def _quantize(numpy: Any, values: Any) -> Vector:
-    """`alma.types.vector.quantize` for an array."""
-    exact = values.astype(numpy.float64)
-    codes: bytes = numpy.rint(127 * exact / numpy.abs(exact).max()).astype(numpy.int8).tobytes()
-    return codes
-
-
-def _checked(folder: Path, shipped: Shipped) -> Path:
+def _check_file(folder: Path, shipped: Shipped) -> Path:
+    """Return where a shipped file is; EmbeddingError when it is missing or damaged."""
     path = folder / shipped.name
+    size = crc = 0
     try:
-        found = path.stat().st_size, _crc32(path)
+        with path.open("rb", buffering=0) as file:
+            while chunk := file.read(_CHUNK):
+                size, crc = size + len(chunk), zlib.crc32(chunk, crc)
     except OSError as error:
         raise EmbeddingError(f"cannot read {path} ({error.strerror}): {_REINSTALL}") from error
-    if found != (shipped.size, shipped.crc32):
-        raise _damaged(path)
+    if (size, crc) != (shipped.size, shipped.crc32):
+        raise EmbeddingError(_DAMAGED.format(path))
     return path
 
 
-def _crc32(path: Path) -> int:
-    crc = 0
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(_CHUNK):
-            crc = zlib.crc32(chunk, crc)
-    return crc
-
-
-def _damaged(path: Path) -> EmbeddingError:
-    return EmbeddingError(f"{path} is damaged or from another version: {_REINSTALL}")
-
-
 _REINSTALL = f"pip install --force-reinstall --no-deps '.[{EXTRA}]' (in the checkout of alma)"
+_DAMAGED = "{} is damaged or from another version: " + _REINSTALL

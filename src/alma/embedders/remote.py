@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from alma.errors import ConfigError, EmbeddingError, MissingExtraError
-from alma.retry_after import read_retry_after
-from alma.types.vector import Vector, quantize
+from ..errors import ConfigError, EmbeddingError, MissingExtraError
+from ..retry import BACKOFF, LONGEST_WAIT, call_with_retries, read_retry_after
+from ..types.vector import Vector, quantize
 
 if TYPE_CHECKING:
     import httpx
@@ -22,7 +21,7 @@ AZURE_VERSION = "2024-10-21"
 NATIVE_DIMS = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
 AZURE_DIM = 1536
 BATCH = 128
-TIMEOUT, RETRIES, BACKOFF, LONGEST_WAIT = 30.0, 4, 0.5, 30.0
+TIMEOUT, RETRIES = 30.0, 4
 TRANSIENT = frozenset({408, 409, 429, *range(500, 600)})
 
 
@@ -86,12 +85,12 @@ class RemoteEmbedder:
 
     def _post(self, body: Mapping[str, object]) -> httpx.Response:
         client = self._connect()
-        for attempt in range(self._retries):
-            try:
-                return _send(client, self._service, body)
-            except TransientError as error:
-                time.sleep(choose_pause(self._backoff, attempt, error.after))
-        return _send(client, self._service, body)
+        return call_with_retries(
+            lambda: _send(client, self._service, body),
+            TransientError,
+            self._retries,
+            lambda attempt, error: choose_pause(self._backoff, attempt, error.after),
+        )
 
     def _connect(self) -> httpx.Client:
         try:

@@ -51,20 +51,16 @@ class Characters(dict[int, str]):
         if code in SURROGATES:
             return self[ord("?")]
         if code in HANGUL:
-            return _letters(code)
+            # Its letters, by the rule of the Unicode standard.
+            block, tail = divmod(code - HANGUL.start, 28)
+            lead, vowel = divmod(block, 21)
+            return chr(0x1100 + lead) + chr(0x1161 + vowel) + (chr(0x11A7 + tail) if tail else "")
         _, last, what = self._lines[bisect_right(self._starts, code) - 1].split(" ")
         if code > int(last, 16):
             return chr(code)
         if what in _DONE:
             return _DONE[what].format(chr(code))
         return what.translate(self)
-
-
-def _letters(syllable: int) -> str:
-    """The letters of a Hangul syllable, by the rule of the Unicode standard."""
-    block, tail = divmod(syllable - HANGUL.start, 28)
-    lead, vowel = divmod(block, 21)
-    return chr(0x1100 + lead) + chr(0x1161 + vowel) + (chr(0x11A7 + tail) if tail else "")
 
 
 class WordPiece:
@@ -80,37 +76,33 @@ class WordPiece:
         self._unknown = (self._ids[UNKNOWN],)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text with those of its begin and end; beyond `limit`, the end of the text is left out."""
-        found = [self._ids[BEGIN]]
+        """Return the ids of a text with those of its begin and end; beyond `limit`, the end of the text is left out."""
+        tokens = [self._ids[BEGIN]]
         for at, part in enumerate(_NAMED.split(text)):
-            self._add(found, [part] if at % 2 else self._words(part))
-        del found[self._limit - 1 :]
-        found.append(self._ids[END])
-        return found
-
-    def _words(self, text: str) -> list[str]:
-        # A word is one token or more, so no more words than tokens are needed.
-        return text.translate(self._characters).split(maxsplit=self._limit)[: self._limit]
-
-    def _add(self, found: list[int], words: list[str]) -> None:
-        for word in words:
-            token = self._ids.get(word)
-            if token is None:
-                found += self._split.get(word) or self._learn(word)
-            else:
-                found.append(token)
+            # A word is one token or more, so no more words than tokens are needed.
+            words = [part]
+            if at % 2 == 0:
+                words = part.translate(self._characters).split(maxsplit=self._limit)[: self._limit]
+            for word in words:
+                token = self._ids.get(word)
+                if token is None:
+                    tokens += self._split.get(word) or self._learn(word)
+                else:
+                    tokens.append(token)
+        del tokens[self._limit - 1 :]
+        tokens.append(self._ids[END])
+        return tokens
 
     def _learn(self, word: str) -> tuple[int, ...]:
         if len(word) > LONGEST_WORD:
             return self._unknown
-        pieces = self._pieces(word)
         if len(self._split) >= MANY_WORDS:
             self._split.clear()
-        self._split[word] = pieces
+        self._split[word] = pieces = self._find_pieces(word)
         return pieces
 
-    def _pieces(self, word: str) -> tuple[int, ...]:
-        """The longest token that begins the word, then the longest that goes on from there, to its end."""
+    def _find_pieces(self, word: str) -> tuple[int, ...]:
+        """Return the longest token that begins the word, then the longest that goes on from there, to its end."""
         pieces: list[int] = []
         start, prefix = 0, ""
         while start < len(word):

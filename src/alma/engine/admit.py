@@ -1,27 +1,22 @@
-"""The one door for writing: redact → scope → trust → tombstone → duplicate → merge or insert → put.
+"""What is proposed becomes a record: without secrets, within the agent's scope, with a look-up key and vectors.
 
-`screen` does what needs no store; `inserting` prepares drafts. `transaction.write` puts what they become.
+All of it needs no store, and happens before a transaction begins. `facts.add_records` adds what was prepared here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from ..errors import ScopeError
 from ..text import fingerprint
-from ..types.evidence import Evidence
-from ..types.ids import new_id
 from ..types.kinds import KINDS
-from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.scope import MemoryScope
+from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
 from ..types.vector import Vector
 from .context import Engine
 from .drafts import Draft
-from .tombstones import find_tombstones
 
 _SHORT = 48
 
@@ -30,19 +25,16 @@ def clean(value: Any) -> Any:
     """The same JSON value with every secret taken out."""
     if isinstance(value, str):
         return _clean_short(value) if len(value) < _SHORT else _clean_text(value)
-    if isinstance(value, Mapping):
-        return {clean(name): _clean_named(str(name), item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [clean(item) for item in value]
-    return value
-
-
-def _clean_named(name: str, value: Any) -> Any:
-    """`{"password": "hunter2"}` gives itself away only by both together."""
-    if not isinstance(value, str):
-        return clean(value)
-    told = _clean_text(f"{name}={value}")
-    return told.removeprefix(f"{name}=") if told.startswith(f"{name}=") else clean(value)
+    if not isinstance(value, Mapping):
+        return value
+    cleaned = {}
+    for name, item in value.items():
+        # `{"password": "hunter2"}` gives itself away only by both together.
+        named = _clean_text(f"{name}={item}") if isinstance(item, str) else ""
+        cleaned[clean(name)] = named[len(f"{name}=") :] if named.startswith(f"{name}=") else clean(item)
+    return cleaned
 
 
 def _clean_text(text: str) -> str:
@@ -76,43 +68,48 @@ def key_link(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> tuple
 
 
 def allow(engine: Engine, agent: str, category: str) -> None:
+    """Raise ScopeError unless the agent may learn something of this category."""
     scope = engine.scope(agent)
-    if category and not scope.is_allowed(category):
-        raise ScopeError(f"agent {agent!r} may not learn {category!r}. It may learn: {_learnable(scope)}.")
-
-
-def _learnable(scope: MemoryScope) -> str:
-    if not scope.can_learn:
-        return f"anything but {', '.join(scope.cannot_learn)}"
-    return ", ".join(filter(scope.is_allowed, scope.can_learn)) or "nothing that has a category"
+    if not category or scope.is_allowed(category):
+        return
+    if scope.can_learn:
+        learnable = ", ".join(filter(scope.is_allowed, scope.can_learn)) or "nothing that has a category"
+    else:
+        learnable = f"anything but {', '.join(scope.cannot_learn)}"
+    raise ScopeError(f"agent {agent!r} may not learn {category!r}. It may learn: {learnable}.")
 
 
 def screen(engine: Engine, draft: Draft) -> Draft:
+    """Return the draft without secrets and with its look-up key.
+
+    Untrusted content that reads like an attempt to instruct a model is tagged for whoever reviews it.
+    """
     allow(engine, draft.agent, draft.category)
     # The names of a body's own fields are ours; only what is in them comes from outside.
     body = {name: clean(value) for name, value in draft.body.items()}
-    key = key_of(draft.kind, draft.agent, draft.user, body)
-    cleaned = replace(draft, body=body, tags=tuple(map(clean, draft.tags)), key=key)
-    return _doubted(cleaned) if draft.provenance.trust is Trust.UNTRUSTED else cleaned
+    tags = tuple(map(clean, draft.tags))
+    if draft.provenance.trust is Trust.UNTRUSTED:
+        from .inject.escape import suspicious
+
+        if reasons := suspicious(KINDS[draft.kind].text(body)):
+            body["metadata"] = {**body.get("metadata", {}), "suspicious": list(reasons)}
+            tags = (*tags, "suspicious")
+    return replace(draft, body=body, tags=tags, key=key_of(draft.kind, draft.agent, draft.user, body))
 
 
-def _doubted(draft: Draft) -> Draft:
-    """Untrusted content that reads like an attempt to instruct the model says so to whoever reviews it."""
-    from .inject.escape import suspicious
-
-    reasons = suspicious(KINDS[draft.kind].text(draft.body))
-    if not reasons:
-        return draft
-    metadata = {**draft.body.get("metadata", {}), "suspicious": list(reasons)}
-    return replace(draft, body={**draft.body, "metadata": metadata}, tags=(*draft.tags, "suspicious"))
+def prepare(engine: Engine, drafts: Iterable[Draft]) -> list[Draft]:
+    """Screen drafts and embed them, all in one pass of the embedder."""
+    screened = [screen(engine, draft) for draft in drafts]
+    vectors = engine.encode([KINDS[draft.kind].passages(draft.body) for draft in screened])
+    return [replace(draft, vectors=own) for draft, own in zip(screened, vectors, strict=True)]
 
 
-def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...], **changes: Any) -> Record:
-    """The first version of the record that a screened draft becomes."""
+def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...] = (), **changes: Any) -> Record:
+    """Return the first version of the record that a screened draft becomes."""
     kind = KINDS[draft.kind]
     now = engine.clock()
-    made: dict[str, Any] = {
-        "id": new_id(kind.prefix),
+    vectors = vectors or draft.vectors
+    fields: dict[str, Any] = {
         "kind": draft.kind,
         "project": engine.project,
         "agent": draft.agent,
@@ -124,7 +121,6 @@ def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...], **changes: 
         "text": kind.text(draft.body),
         "body": draft.body,
         "provenance": draft.provenance,
-        "links": key_link(draft.kind, draft.agent, draft.user, draft.body),
         "tags": draft.tags,
         "valid_from": draft.valid_from,
         "valid_to": draft.valid_to,
@@ -132,82 +128,25 @@ def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...], **changes: 
         "updated_at": now,
         "embedder": engine.embedder_name if vectors else "",
         "vectors": vectors,
+        **changes,
     }
-    return Record(**(made | changes))
+    if "id" not in changes:
+        fields["id"] = new_id(kind.prefix)
+    if "links" not in changes and kind.keys:
+        fields["links"] = key_link(draft.kind, draft.agent, draft.user, draft.body)
+    return Record(**fields)
 
 
-Attempting = Callable[[], tuple[list[Record], list[Record]]]
-"""What is to be put, made from what is held now: the records a caller asked for, and all that change with them."""
+def make_record(
+    engine: Engine, kind: str, body: Mapping[str, Any], origin: Origin = Origin.SYSTEM, **fields: Any
+) -> Record:
+    """Return a new record of a kind that the engine keeps for itself."""
+    return build(engine, Draft(kind=kind, body=body, provenance=Provenance(origin)), **fields)
 
 
-def inserting(engine: Engine, drafts: Sequence[Draft]) -> Attempting:
-    """Admit drafts; a repeated one confirms the memory that is there instead of doubling it."""
-    screened = [screen(engine, draft) for draft in drafts]
-    vectors = engine.encode([KINDS[draft.kind].passages(draft.body) for draft in screened])
-
-    def attempt() -> tuple[list[Record], list[Record]]:
-        held = _held(engine, screened)
-        stones = find_tombstones(engine, [draft.key for draft in screened])
-        batch = _Batch(engine, held, set(stones))
-        out = [batch.add(draft, embedded) for draft, embedded in zip(screened, vectors, strict=True)]
-        lifted = [stones[key] for key in batch.wanted if key in stones]
-        # A memory said again by its person is wanted again.
-        return out, [*batch.changed.values(), *(revise(engine, stone, status=Status.RETIRED) for stone in lifted)]
-
-    return attempt
-
-
-class _Batch:
-    """The records that a list of drafts becomes, given what is held."""
-
-    def __init__(self, engine: Engine, held: dict[str, Record], buried: set[str]) -> None:
-        self.changed: dict[str, Record] = {}
-        self.wanted: set[str] = set()
-        self._engine = engine
-        self._held = held
-        self._buried = buried
-        self._fresh: set[str] = set()
-
-    def add(self, draft: Draft, vectors: tuple[Vector, ...]) -> Record:
-        known = self._held.get(draft.key) if draft.key else None
-        record = self._new(draft, vectors) if known is None else self._confirm(known, draft)
-        self.changed[record.id] = record
-        if draft.key:
-            self._held[draft.key] = record
-        return record
-
-    def _new(self, draft: Draft, vectors: tuple[Vector, ...]) -> Record:
-        record = build(self._engine, draft, vectors)
-        self._fresh.add(record.id)
-        if draft.key in self._buried:
-            if draft.provenance.origin is Origin.USER:
-                self.wanted.add(draft.key)
-            else:
-                # Deleted memories do not come back by themselves: it waits for a person.
-                record = replace(record, status=Status.CANDIDATE)
-        return record
-
-    def _confirm(self, known: Record, draft: Draft) -> Record:
-        tags = tuple(dict.fromkeys((*known.tags, *draft.tags)))
-        if known.id in self._fresh:
-            return replace(known, tags=tags)
-        may_change = draft.provenance.trust is not Trust.UNTRUSTED and self._engine.may_activate(known)
-        # Deleted before, and now stated by somebody else: it stays a candidate until a person accepts it.
-        is_unwanted = draft.key in self._buried and draft.provenance.origin is not Origin.USER
-        status = Status.ACTIVE if may_change and not is_unwanted else known.status
-        # Said by somebody who is trusted more, it is theirs.
-        is_heavier = may_change and draft.provenance.weight > known.provenance.weight
-        provenance = draft.provenance if is_heavier else known.provenance
-        return revise(self._engine, known, tags=tags, status=status, provenance=provenance)
-
-
-def _held(engine: Engine, drafts: Iterable[Draft]) -> dict[str, Record]:
-    keys = {draft.key for draft in drafts if draft.key}
-    if not keys:
-        return {}
-    live = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
-    where = Where(projects={engine.project}, keys=keys, statuses=live, kinds={draft.kind for draft in drafts})
-    return {record.key: record for record in engine.store.scan(where)}
+def place_of(record: Record) -> dict[str, Any]:
+    """Return whose a record is, for another one that goes with it."""
+    return {"agent": record.agent, "user": record.user, "project": record.project}
 
 
 def revise(engine: Engine, record: Record, **changes: Any) -> Record:
@@ -217,26 +156,25 @@ def revise(engine: Engine, record: Record, **changes: Any) -> Record:
 
 def make_marker(engine: Engine, id: str, body: Mapping[str, Any], held: Record | None = None, **fields: Any) -> Record:
     """Return a marker with this body: the next version of `held`, or a new record with these fields."""
-    if held is not None:
-        return revise(engine, held, body=body)
-    draft = Draft(kind="marker", body=body, provenance=Provenance(Origin.SYSTEM))
-    return build(engine, draft, (), id=id, **fields)
+    return make_record(engine, "marker", body, id=id, **fields) if held is None else revise(engine, held, body=body)
+
+
+def reword(engine: Engine, record: Record, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a record that change with its body: its text, vectors and links."""
+    kind = KINDS[record.kind]
+    [vectors] = engine.encode([kind.passages(body)])
+    return {
+        "body": body,
+        "text": kind.text(body),
+        "vectors": vectors,
+        "embedder": engine.embedder_name if vectors else "",
+        "links": key_link(record.kind, record.agent, record.user, body) or record.links,
+    }
 
 
 def rewrite(engine: Engine, record: Record, body: Mapping[str, Any], **changes: Any) -> Record:
-    """The next version with another body, its text and vectors along with it."""
-    kind = KINDS[record.kind]
-    [vectors] = engine.encode([kind.passages(body)])
-    changes = {"links": key_link(record.kind, record.agent, record.user, body) or record.links, **changes}
-    return revise(
-        engine,
-        record,
-        body=body,
-        text=kind.text(body),
-        vectors=vectors,
-        embedder=engine.embedder_name if vectors else "",
-        **changes,
-    )
+    """Return the next version with another body, its text and vectors along with it."""
+    return revise(engine, record, **(reword(engine, record, body) | changes))
 
 
 def change(
@@ -246,13 +184,9 @@ def change(
     why: str = "",
     before: Mapping[str, Any] | None = None,
     quoted: str = "",
+    **fields: Any,
 ) -> Record:
     """A line of a record's history. `quoted` is the id of another record whose words stand in `why`."""
     body = {"record": record.id, "verb": verb, "why": why, "before": dict(before or {})}
-    draft = Draft(kind="change", agent=record.agent, user=record.user, body=body, provenance=Provenance(Origin.SYSTEM))
     links = (record.id, quoted) if quoted else (record.id,)
-    return build(engine, draft, (), links=links, project=record.project)
-
-
-def counted(evidence: Evidence, **more: int) -> Evidence:
-    return replace(evidence, **{name: getattr(evidence, name) + by for name, by in more.items()})
+    return make_record(engine, "change", body, links=links, **place_of(record), **fields)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import cast
 
-from ..errors import ScopeError, unknown
+from ..errors import BusyError, ScopeError, StorageError, unknown
 from ..forks import hold_at_fork
 from ..ports import Clock, Embedder, Lingual, Store
 from ..reading.local import LocalReader
@@ -19,10 +23,11 @@ from ..types.kinds import MemoryType
 from ..types.record import Record, Status, Trust
 from ..types.scope import MemoryScope, Scopes
 from ..types.vector import Vector
-from .notes import Notes
 from .settings import Settings
 
+_LOG = logging.getLogger("alma")
 _MANY_TEXTS = 4096
+_CLOSING_SECONDS = 1.0
 
 
 class Encoder:
@@ -50,30 +55,87 @@ class Encoder:
         return self._understood[text]
 
     def encode(self, groups: Sequence[Sequence[str]]) -> list[tuple[Vector, ...]]:
-        """For each group of texts its vectors, long texts in passages: all in one pass of the embedder."""
-        split = [[piece for text in group for piece in self._passages(text)] for group in groups]
-        vectors = self._vectors(list(dict.fromkeys(piece for group in split for piece in group)))
-        return [tuple(vectors[piece] for piece in group) for group in split]
-
-    def _passages(self, text: str) -> list[str]:
-        return passages(text, self.embedder.passage_chars)
-
-    def _vectors(self, texts: list[str]) -> dict[str, Vector]:
+        """Return for each group of texts its vectors, long texts in passages: all in one pass of the embedder."""
+        size = self.embedder.passage_chars
+        split = [[piece for text in group for piece in passages(text, size)] for group in groups]
+        wanted = dict.fromkeys(chain.from_iterable(split))
         with self._lock:
-            known = {text: self._known[text] for text in texts if text in self._known}
-        missing = [text for text in texts if text not in known]
+            vectors = {text: self._known[text] for text in wanted if text in self._known}
+        missing = [text for text in wanted if text not in vectors]
         if missing:
-            known |= zip(missing, self.embedder.embed(missing), strict=True)
-            self._remember(known)
-        return known
+            vectors |= zip(missing, self.embedder.embed(missing), strict=True)
+            with self._lock:
+                for text, vector in list(vectors.items())[-self._size :]:
+                    self._known[text] = vector
+                    self._known.move_to_end(text)
+                while len(self._known) > self._size:
+                    self._known.popitem(last=False)
+        return [tuple(map(vectors.__getitem__, group)) for group in split]
 
-    def _remember(self, vectors: dict[str, Vector]) -> None:
+
+class Notes:
+    """Notes about retrievals that could not be written at once, because somebody else was writing.
+
+    A retrieval waits a few hundredths of a second for a writer, not longer. Its note then waits here, in this process,
+    and is written together with whatever is written next, at the latest when the memory is closed. Nothing is lost
+    silently: what cannot be written then either is logged with its id.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Record] = {}
+        self._taken: set[str] = set()
+        self._lock = hold_at_fork(threading.Lock())
+        self._pid = os.getpid()
+
+    def add(self, note: Record) -> None:
         with self._lock:
-            for text, vector in list(vectors.items())[-self._size :]:
-                self._known[text] = vector
-                self._known.move_to_end(text)
-            while len(self._known) > self._size:
-                self._known.popitem(last=False)
+            self._leave_to_parent()
+            self._waiting[note.id] = note
+
+    def has(self, id: str, project: str) -> bool:
+        """Whether a note waits. Ask before the store: a note leaves only after it was stored."""
+        with self._lock:
+            self._leave_to_parent()
+            return id in self._waiting and self._waiting[id].project == project
+
+    def take(self, project: str | None = None) -> list[Record]:
+        """Return the notes of a project, or of all, that nobody else is writing. They wait here until `settle`."""
+        if not self._waiting:
+            return []
+        with self._lock:
+            self._leave_to_parent()
+            waiting = [note for id, note in self._waiting.items() if id not in self._taken]
+            notes = [note for note in waiting if project is None or note.project == project]
+            self._taken.update(note.id for note in notes)
+            return notes
+
+    def settle(self, notes: Sequence[Record], *, stored: bool) -> None:
+        if not notes:
+            return
+        with self._lock:
+            for note in notes:
+                self._taken.discard(note.id)
+                if stored:
+                    self._waiting.pop(note.id, None)
+
+    def flush(self, store: Store) -> None:
+        """Write what waits before the store is closed; log what cannot be written."""
+        deadline = time.monotonic() + _CLOSING_SECONDS
+        while notes := self.take():
+            try:
+                store.put(notes)
+                self.settle(notes, stored=True)
+            except StorageError as error:
+                if isinstance(error, BusyError) and time.monotonic() < deadline:
+                    self.settle(notes, stored=False)
+                    continue
+                names = ", ".join(note.id for note in notes)
+                _LOG.warning("these retrievals could not be recorded: %s (%s)", names, error)
+                self.settle(notes, stored=True)
+
+    def _leave_to_parent(self) -> None:
+        if self._pid != os.getpid():
+            self._waiting, self._taken, self._pid = {}, set(), os.getpid()
 
 
 @dataclass(frozen=True, slots=True)

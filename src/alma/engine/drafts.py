@@ -9,6 +9,7 @@ from typing import Any
 
 from ..types.kinds import MemoryType, Result
 from ..types.record import Origin, Provenance
+from ..types.vector import Vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Draft:
     tags: tuple[str, ...] = ()
     valid_from: datetime | None = None
     valid_to: datetime | None = None
+    vectors: tuple[Vector, ...] = ()
+    """Set when the draft is prepared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ two processes that write the same turn meet in a conflict. Told again, a convers
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
@@ -20,11 +20,10 @@ from ..types.query import Where
 from ..types.record import Provenance, Record, Status
 from ..types.times import to_iso
 from ..types.vector import Vector
-from .admit import build, clean, revise, screen
+from .admit import build, clean, screen
 from .context import Engine
 from .drafts import Draft
-from .tombstones import find_deleted_keys
-from .transaction import commit
+from .transaction import Transaction, write
 
 SAID_CHARS = 20_000
 """So much of what its people said is also searched as one text; each turn is searched itself, wherever it stands."""
@@ -54,22 +53,9 @@ class Conversation:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    conversation: Conversation
-    digest: str
-    turns: tuple[Draft, ...]
-    times: tuple[datetime | None, ...]
-    vectors: tuple[tuple[Vector, ...], ...]
-
-    @property
-    def id(self) -> str:
-        return f"epi_{self.digest}"
-
-
 @lru_cache(maxsize=4096)
 def episode_of(turn_id: str) -> str:
-    """The id of the episode that a turn belongs to."""
+    """Return the id of the episode that a turn belongs to."""
     return f"epi_{turn_id[4:].rpartition('_')[0]}"
 
 
@@ -82,36 +68,40 @@ def turn_id(episode_id: str, number: int) -> str:
     return f"trn_{episode_id[4:]}_{number}"
 
 
+def episode_id(engine: Engine, conversation: Conversation) -> str:
+    """A session belongs to an agent and a user: two people may both call theirs 'chat'."""
+    return f"epi_{digest(engine.project, conversation.agent, conversation.user, conversation.session, size=10)}"
+
+
 def record(engine: Engine, conversations: Sequence[Conversation]) -> list[Record]:
     """Keep conversations; the record of each as it is now. One that was deleted stays away: it is RETIRED and empty."""
-    prepared = _prepare(engine, _joined(conversations))
+    joined: dict[str, Conversation] = {}
+    for one in conversations:
+        # Two parts of one conversation follow on each other.
+        id = episode_id(engine, one)
+        joined[id] = _join(joined[id], one) if id in joined else one
+    prepared = {id: _prepare_turns(engine, id, one) for id, one in joined.items()}
+    known = _find_known(Transaction(engine), [turn.key for turns in prepared.values() for turn in turns])
+    # What is held is not embedded again: a host may tell the whole conversation after each turn.
+    fresh = [turn for turns in prepared.values() for turn in turns if turn.key not in known]
+    encoded = engine.encode([KINDS["turn"].passages(turn.body) for turn in fresh])
+    vectors = {turn.key: own for turn, own in zip(fresh, encoded, strict=True)}
 
-    def attempt() -> tuple[dict[str, Record], list[Record]]:
-        held = {one.id: one for one in engine.store.get([one.id for one in prepared])}
-        keys = [turn.key for one in prepared for turn in one.turns]
-        known = _known(engine, keys) | find_deleted_keys(engine, [*keys, *(one.id for one in prepared)])
-        made = [_grown(engine, one, held.get(one.id), known) for one in prepared]
-        return {episode.id: episode for episode, _ in made}, [changed for _, some in made for changed in some]
+    def step(tx: Transaction) -> dict[str, Record]:
+        tx.get(prepared)
+        keys = [turn.key for turns in prepared.values() for turn in turns]
+        known = _find_known(tx, keys) | set(tx.find_tombstones([*keys, *prepared]))
+        return {id: _grow_episode(tx, id, joined[id], turns, vectors, known) for id, turns in prepared.items()}
 
-    episodes = commit(engine, attempt)
-    for id in find_deleted_keys(engine, episodes):
+    episodes = write(engine, step)
+    for id in Transaction(engine).find_tombstones(episodes):
         # Deleted while it was being written: what came after the deletion goes too.
         episodes[id] = replace(episodes[id], status=Status.RETIRED)
         engine.store.delete([id, *(turn.id for turn in turns(engine, episodes[id]))])
-    return [episodes[f"epi_{_digest(engine, one)}"] for one in conversations]
+    return [episodes[episode_id(engine, one)] for one in conversations]
 
 
-def _joined(conversations: Iterable[Conversation]) -> list[Conversation]:
-    """Each session once: two parts of one conversation follow on each other."""
-    found: dict[tuple[str, str, str], Conversation] = {}
-    for one in conversations:
-        place = (one.agent, one.user, one.session)
-        held = found.get(place)
-        found[place] = one if held is None else _followed(held, one)
-    return list(found.values())
-
-
-def _followed(first: Conversation, second: Conversation) -> Conversation:
+def _join(first: Conversation, second: Conversation) -> Conversation:
     return replace(
         first,
         turns=first.turns + second.turns,
@@ -121,33 +111,20 @@ def _followed(first: Conversation, second: Conversation) -> Conversation:
     )
 
 
-def _digest(engine: Engine, conversation: Conversation) -> str:
-    """A session belongs to an agent and a user: two people may both call theirs 'chat'."""
-    return digest(engine.project, conversation.agent, conversation.user, conversation.session, size=10)
+def _prepare_turns(engine: Engine, id: str, conversation: Conversation) -> list[Draft]:
+    """Return the turns without secrets, each with the key by which it is known when it is told again.
 
-
-def _prepare(engine: Engine, conversations: Sequence[Conversation]) -> list[_Prepared]:
-    drafts = [_drafts(engine, one) for one in conversations]
-    known = _known(engine, [draft.key for some in drafts for draft in some])
-    # What is held is not embedded again: a host may tell the whole conversation after each turn.
-    passages = [() if draft.key in known else KINDS["turn"].passages(draft.body) for some in drafts for draft in some]
-    vectors = iter(engine.encode(passages))
-    return [
-        _Prepared(
-            conversation,
-            _digest(engine, conversation),
-            tuple(some),
-            tuple(turn.at for turn in conversation.turns),
-            tuple(next(vectors) for _ in some),
-        )
-        for conversation, some in zip(conversations, drafts, strict=True)
-    ]
-
-
-def _drafts(engine: Engine, conversation: Conversation) -> list[Draft]:
-    owner = _digest(engine, conversation)
-    made = []
-    for turn, identity in zip(conversation.turns, _identities(conversation.turns), strict=True):
+    That is its id, or its moment and words, or its place and words. The turns of a session often share one moment;
+    what is then said twice is told apart by how often it was said.
+    """
+    seen: Counter[tuple[str, ...]] = Counter()
+    drafts = []
+    for place, turn in enumerate(conversation.turns):
+        identity: tuple[str, ...] = ("id", turn.id)
+        if not turn.id:
+            said = ("said", str(place) if turn.at is None else str(to_iso(turn.at)), turn.speaker, turn.text)
+            seen[said] += 1
+            identity = (*said, str(seen[said]))
         draft = Draft(
             kind="turn",
             agent=conversation.agent,
@@ -157,62 +134,64 @@ def _drafts(engine: Engine, conversation: Conversation) -> list[Draft]:
             provenance=turn.provenance,
             tags=conversation.tags,
         )
-        made.append(replace(screen(engine, draft), key=digest(owner, *identity)))
-    return made
+        drafts.append(replace(screen(engine, draft), key=digest(id[4:], *identity)))
+    return drafts
 
 
-def _identities(turns: Sequence[Said]) -> Iterator[tuple[str, ...]]:
-    """What makes each the same turn when it is told again: its id, or its moment and words, or its place and words.
+def _find_known(tx: Transaction, keys: Sequence[str]) -> set[str]:
+    return {turn.key for turn in tx.scan(Where(kinds={"turn"}, projects={tx.engine.project}, keys=set(keys)))}
 
-    The turns of a session often share one moment; what is then said twice is told apart by how often it was said.
-    """
-    seen: Counter[tuple[str, ...]] = Counter()
-    for place, turn in enumerate(turns):
-        if turn.id:
-            yield ("id", turn.id)
+
+def _grow_episode(
+    tx: Transaction,
+    id: str,
+    conversation: Conversation,
+    drafts: Sequence[Draft],
+    vectors: Mapping[str, tuple[Vector, ...]],
+    known: set[str],
+) -> Record:
+    """Store the turns that are new, and return their episode as it is now."""
+    if id in known:
+        return replace(_begin_episode(tx.engine, id, conversation), status=Status.RETIRED)
+    held = tx.find(id)
+    episode = held or _begin_episode(tx.engine, id, conversation)
+    tags = tuple(dict.fromkeys((*episode.tags, *map(clean, conversation.tags))))
+    number = int(episode.body["next"])
+    # A turn without a time of its own was said when the one before it was, or is said now.
+    last = tx.engine.clock() if held else episode.created_at
+    fresh = []
+    for draft, turn in zip(drafts, conversation.turns, strict=True):
+        last = turn.at or last
+        if draft.key in known:
             continue
-        said = ("said", str(place) if turn.at is None else str(to_iso(turn.at)), turn.speaker, turn.text)
-        seen[said] += 1
-        yield (*said, str(seen[said]))
-
-
-def _known(engine: Engine, keys: Sequence[str]) -> set[str]:
-    where = Where(kinds={"turn"}, projects={engine.project}, keys=set(keys))
-    return {turn.key for turn in engine.store.scan(where)}
-
-
-def _grown(engine: Engine, one: _Prepared, held: Record | None, known: set[str]) -> tuple[Record, list[Record]]:
-    """The episode with what is new, and all records that change."""
-    if one.id in known:
-        return replace(_first(engine, one), status=Status.RETIRED), []
-    episode = held or _first(engine, one)
-    fresh = _turns(engine, one, episode, known, told_before=held is not None)
-    body = _body(episode, fresh, one.conversation)
-    tags = tuple(dict.fromkeys((*episode.tags, *map(clean, one.conversation.tags))))
-    if held is not None and not fresh and (body, tags) == (held.body, held.tags):
-        return held, []
-    grown = replace(episode, body=body, text=KINDS["episode"].text(body), tags=tags)
+        known.add(draft.key)
+        made = build(
+            tx.engine,
+            replace(draft, body={**draft.body, "index": number}),
+            vectors.get(draft.key, ()),
+            id=turn_id(id, number),
+            links=(id,),
+            created_at=last,
+        )
+        if held is not None:
+            # What waits for a person goes on waiting.
+            status = made.status if made.status is Status.CANDIDATE else held.status
+            made = replace(made, tags=tuple(dict.fromkeys((*tags, *made.tags))), status=status)
+        fresh.append(tx.put(made))
+        number += 1
+    body = _describe_episode(episode, fresh, conversation)
     if held is None:
-        return grown, [grown, *fresh]
-    changed = revise(engine, grown)
-    older = along(engine, held, tags=tags) if tags != held.tags else []
-    return changed, [changed, *older, *(_joining(turn, changed) for turn in fresh)]
+        return tx.put(replace(episode, body=body, text=KINDS["episode"].text(body), tags=tags))
+    if not fresh and (body, tags) == (held.body, held.tags):
+        return held
+    for older in find_turns(tx, held) if tags != held.tags else ():
+        if not tx.is_new(older):
+            tx.update(older, tags=tags)
+    return tx.update(held, body=body, text=KINDS["episode"].text(body), tags=tags)
 
 
-def _joining(turn: Record, episode: Record) -> Record:
-    """A turn as a part of its conversation; what waits for a person goes on waiting."""
-    status = turn.status if turn.status is Status.CANDIDATE else episode.status
-    return replace(turn, tags=tuple(dict.fromkeys((*episode.tags, *turn.tags))), status=status)
-
-
-def along(engine: Engine, episode: Record, **changes: Any) -> list[Record]:
-    """The turns of an episode with the same change: they are what is searched."""
-    return [revise(engine, turn, **changes) for turn in turns(engine, episode)]
-
-
-def _first(engine: Engine, one: _Prepared) -> Record:
-    """An episode in which nothing has been said yet."""
-    conversation = one.conversation
+def _begin_episode(engine: Engine, id: str, conversation: Conversation) -> Record:
+    """Return an episode in which nothing has been said yet."""
     draft = Draft(
         kind="episode",
         agent=conversation.agent,
@@ -223,36 +202,20 @@ def _first(engine: Engine, one: _Prepared) -> Record:
         tags=conversation.tags,
     )
     screened = screen(engine, draft)
-    started = next((at for at in one.times if at is not None), None) or engine.clock()
+    started = next((turn.at for turn in conversation.turns if turn.at is not None), None) or engine.clock()
     body = {**screened.body, "speakers": [], "turns": 0, "next": 0, "ended_at": to_iso(started), "said": ""}
-    return build(engine, replace(screened, body=body), (), id=one.id, created_at=started)
+    return build(engine, replace(screened, body=body), id=id, created_at=started)
 
 
-def _turns(engine: Engine, one: _Prepared, episode: Record, known: set[str], *, told_before: bool) -> list[Record]:
-    """Those not held yet. One without a time of its own was said when the one before it was, or is said now."""
-    number = int(episode.body["next"])
-    last = engine.clock() if told_before else episode.created_at
-    made = []
-    for draft, at, vectors in zip(one.turns, one.times, one.vectors, strict=True):
-        last = at or last
-        if draft.key in known:
-            continue
-        known.add(draft.key)
-        place = {"id": turn_id(episode.id, number), "links": (episode.id,), "created_at": last}
-        made.append(build(engine, replace(draft, body={**draft.body, "index": number}), vectors, **place))
-        number += 1
-    return made
-
-
-def _body(episode: Record, fresh: Sequence[Record], conversation: Conversation) -> dict[str, Any]:
+def _describe_episode(episode: Record, fresh: Sequence[Record], conversation: Conversation) -> dict[str, Any]:
+    """Return the body of an episode with these new turns."""
     body = episode.body
     said = [turn.text for turn in fresh if speech.is_person(turn.body["speaker"])]
-    speakers = dict.fromkeys([*body["speakers"], *(turn.body["speaker"] for turn in fresh)])
     ended = max((turn.created_at for turn in fresh), default=episode.created_at)
     return {
         **body,
         "title": body["title"] or clean(conversation.title),
-        "speakers": list(speakers),
+        "speakers": list(dict.fromkeys([*body["speakers"], *(turn.body["speaker"] for turn in fresh)])),
         "turns": body["turns"] + len(fresh),
         "next": body["next"] + len(fresh),
         "metadata": {**body["metadata"], **clean(dict(conversation.metadata))},
@@ -261,30 +224,31 @@ def _body(episode: Record, fresh: Sequence[Record], conversation: Conversation) 
     }
 
 
-def without(engine: Engine, turn: Record) -> list[Record]:
-    """The episode of a turn that is going, less what was said in it."""
-    found = engine.store.get(turn.links[:1])
-    if not found:
-        return []
-    [episode] = found
-    others = [one for one in turns(engine, episode) if one.id != turn.id]
-    gone = find_deleted_keys(engine, [one.key for one in others])
-    left = [one for one in others if one.key not in gone]
-    said = [one.text for one in left if speech.is_person(one.body["speaker"])]
-    title = str(episode.body["title"])
-    # A host may have titled the conversation with the beginning of this turn.
-    quoted = bool(title) and " ".join(turn.body["text"].split()).startswith(title.rstrip("… "))
-    body = {
-        **episode.body,
-        "title": "" if quoted else title,
-        "turns": len(left),
-        "said": "\n".join(said)[:SAID_CHARS],
-        "speakers": list(dict.fromkeys(one.body["speaker"] for one in left)),
-    }
-    return [revise(engine, episode, body=body, text=KINDS["episode"].text(body))]
+def remove_turn(tx: Transaction, turn: Record) -> None:
+    """Take what a turn said out of its episode."""
+    for episode in tx.get(turn.links[:1]):
+        others = [one for one in find_turns(tx, episode) if one.id != turn.id]
+        gone = tx.find_tombstones(one.key for one in others)
+        left = [one for one in others if one.key not in gone]
+        said = [one.text for one in left if speech.is_person(one.body["speaker"])]
+        title = str(episode.body["title"])
+        # A host may have titled the conversation with the beginning of this turn.
+        is_quoted = bool(title) and " ".join(turn.body["text"].split()).startswith(title.rstrip("… "))
+        body = {
+            **episode.body,
+            "title": "" if is_quoted else title,
+            "turns": len(left),
+            "said": "\n".join(said)[:SAID_CHARS],
+            "speakers": list(dict.fromkeys(one.body["speaker"] for one in left)),
+        }
+        tx.update(episode, body=body, text=KINDS["episode"].text(body))
 
 
 def turns(engine: Engine, episode: Record) -> list[Record]:
-    """All turns of an episode, as they were said."""
-    where = Where(kinds={"turn"}, projects={engine.project}, linked={episode.id})
-    return sorted(engine.store.scan(where), key=lambda turn: int(turn.body["index"]))
+    """Return all turns of an episode, as they were said."""
+    return find_turns(Transaction(engine), episode)
+
+
+def find_turns(tx: Transaction, episode: Record) -> list[Record]:
+    where = Where(kinds={"turn"}, projects={tx.engine.project}, linked={episode.id})
+    return sorted(tx.scan(where), key=lambda turn: int(turn.body["index"]))

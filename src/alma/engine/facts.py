@@ -10,163 +10,158 @@ active.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ..reading.port import About, Pair
-from ..text import normalise
+from ..reading.port import About, Pair, Relation, Verdict
+from ..text import fingerprint, normalise
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
-from ..types.record import Record, Status
-from .admit import Attempting, change, explicit_key, inserting, revise
+from ..types.record import Origin, Record, Status, Trust
+from .admit import build, explicit_key, make_record, place_of, prepare
 from .context import Engine
 from .drafts import Draft
 from .search import by_words
+from .transaction import Attempt, Transaction, as_attempt
 
 _ALIKE = 16
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
+_KEPT = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
+RecordPair = tuple[Record, Record]
+"""The older record and the newer one."""
+APART = frozenset({Verdict.VARIANT, Verdict.UNRELATED})
 
 
-def admitting(
-    engine: Engine, drafts: Sequence[Draft], compare_texts: bool = True, replaces: Sequence[str] = ()
-) -> Attempting:
-    """As `admit.inserting`, and keyed facts replace their predecessors.
-
-    `replaces` names, for each draft, the id of a memory of the same kind, agent and user that it replaces as if they
-    had the same key; "" for none.
-
-    A draft's `valid_from` is when it was said; without one it is said now. Without `compare_texts` only an equal text
-    is recognised as a repetition, which is faster for many drafts.
-    """
-    insert = inserting(engine, drafts)
-
-    def attempt() -> tuple[list[Record], list[Record]]:
-        made, changed = insert()
-        course = _Course(engine, changed, compare_texts)
-        fresh = [record.id for record in made if record.version == 1 and record.kind in _WORDS]
-        replaced = {record.id: id for record, id in zip(made, replaces, strict=False) if id}
-        for at, id in enumerate(fresh):
-            course.take(id, set(fresh[at + 1 :]), replaced.get(id, ""))
-        kept = [course.repeated.get(one.id, one.id) for one in made]
-        return [course.records[name] for name in kept], [*course.records.values(), *course.history]
-
-    return attempt
-
-
-class _Course:
-    """The records as they become while facts are taken in one after the other."""
-
-    def __init__(self, engine: Engine, changed: Iterable[Record], compare_texts: bool) -> None:
-        self.records = {record.id: record for record in changed}
-        self.repeated: dict[str, str] = {}
-        """By the id of a new record that only repeats a held one: the id of the held one."""
-        self.history: list[Record] = []
-        self._engine = engine
-        self._compare_texts = compare_texts
-
-    def take(self, id: str, not_yet: Collection[str], replaced: str = "") -> None:
-        """Take in one fact; those in `not_yet` arrive after it and are not known yet."""
-        record = self.records[id]
-        if record.valid_from is not None and record.valid_from < record.created_at:
-            # Told today of a year ago, it was known a year ago.
-            record = self._put(replace(record, created_at=record.valid_from))
-        if record.status is not Status.ACTIVE:
-            return
-        keyed = [held for held in self._find_keyed(record) if held.id not in not_yet]
-        same = [held for held in self._find_same(record, keyed) if held.id not in not_yet]
-        repeated = next((held for held in same if not record.links or held.links == record.links), None)
-        if repeated is not None:
-            self._refresh(repeated, record)
-            return
-        # A key given later takes over what was stated without one.
-        named = self._find_named(record, replaced)
-        against = list({held.id: held for held in (*keyed, *same, *named)}.values())
-        for held in against:
-            if held.provenance.weight > record.provenance.weight:
-                body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": held.id}}
-                self._put(replace(record, status=Status.CANDIDATE, body=body))
-                return
-        later = [held for held in against if _is_later(held, record)]
-        if later:
-            self._past(record, min(later, key=_begun))
-            against = [held for held in against if held not in later]
-        for held in against:
-            self._end(held, self.records[id])
-
-    def _past(self, record: Record, later: Record) -> None:
-        """It was so until what is known now began."""
-        self._put(replace(record, status=Status.SUPERSEDED, superseded_by=later.id, valid_to=_begun(later)))
-
-    def _end(self, held: Record, by: Record) -> None:
-        moment = _begun(by)
-        ended: dict[str, Any] = {"status": Status.SUPERSEDED, "superseded_by": by.id}
-        # One that ends when it begins held at no time; without an end it would hold at all.
-        ended["valid_to"] = moment if held.valid_from is None or held.valid_from < moment else None
-        if held.id in self.records:
-            self._put(replace(held, **ended))
+def add_records(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
+    """Add prepared drafts; a repeated one confirms the memory that is there instead of doubling it."""
+    engine = tx.engine
+    keys = {draft.key for draft in drafts if draft.key}
+    where = Where(projects={engine.project}, keys=keys, statuses=_KEPT, kinds={draft.kind for draft in drafts})
+    known = {record.key: record for record in tx.scan(where)} if keys else {}
+    stones = tx.find_tombstones(keys)
+    records = []
+    for draft in drafts:
+        by_person = draft.provenance.origin is Origin.USER
+        stone = stones.get(draft.key)
+        held = known.get(draft.key) if draft.key else None
+        # Deleted before, and now stated by somebody else: it stays a candidate until a person accepts it.
+        is_unwanted = stone is not None and not by_person
+        if held is None:
+            record = build(engine, draft)
+            record = tx.put(replace(record, status=Status.CANDIDATE) if is_unwanted else record)
+            if stone is not None and by_person:
+                # A memory said again by its person is wanted again.
+                tx.update(stone, status=Status.RETIRED)
         else:
-            self._put(revise(self._engine, held, **ended))
-        words = by.body[_WORDS[MemoryType(by.kind)]]
-        self.history.append(
-            change(self._engine, held, "superseded", f"a later fact: {words}", {"status": str(held.status)}, by.id)
-        )
+            changes: dict[str, Any] = {"tags": tuple(dict.fromkeys((*held.tags, *draft.tags)))}
+            is_trusted = draft.provenance.trust is not Trust.UNTRUSTED and engine.may_activate(held)
+            if is_trusted and not tx.is_new(held):
+                if not is_unwanted:
+                    changes["status"] = Status.ACTIVE
+                if draft.provenance.weight > held.provenance.weight:
+                    # Said by somebody who is trusted more, it is theirs.
+                    changes["provenance"] = draft.provenance
+            record = tx.update(held, **changes)
+        if draft.key:
+            known[draft.key] = record
+        records.append(record)
+    return records
 
-    def _put(self, record: Record) -> Record:
-        self.records[record.id] = record
-        return record
 
-    def _refresh(self, held: Record, record: Record) -> None:
-        """The new record repeats a held one: that one is confirmed instead."""
-        del self.records[record.id]
-        self.repeated[record.id] = held.id
-        tags = tuple(dict.fromkeys((*held.tags, *record.tags)))
-        is_changed = held.id in self.records
-        self._put(replace(held, tags=tags) if is_changed else revise(self._engine, held, tags=tags))
+def add_facts(
+    tx: Transaction, drafts: Sequence[Draft], *, compare_texts: bool = True, replaces: Sequence[str] = ()
+) -> list[Record]:
+    """Add prepared drafts as `add_records` does; keyed facts replace their predecessors.
 
-    def _find_keyed(self, record: Record) -> list[Record]:
-        """The active records with the explicit key of this one."""
-        if not explicit_key(record.kind, record.body):
-            return []
-        where = replace(self._where(record), linked=set(record.links))
-        return self._current(self._engine.store.scan(where), record, where)
+    A draft's `valid_from` is when it was said; without one it is said now. `replaces` names, for each draft, the id of
+    a memory of the same kind, agent and user that it replaces as if they had the same key; "" for none. Without
+    `compare_texts` only an equal text is recognised as a repetition, which is faster for many drafts.
+    """
+    made = add_records(tx, drafts)
+    replaced = {record.id: id for record, id in zip(made, replaces, strict=False) if id}
+    fresh = [id for id, record in {one.id: one for one in made}.items() if tx.is_new(record) and record.kind in _WORDS]
+    repeated: dict[str, str] = {}
+    for at, id in enumerate(fresh):
+        [record] = tx.get([id])
+        held = _place_fact(tx, record, set(fresh[at:]), replaced.get(id, ""), compare_texts)
+        if held is not None:
+            repeated[id] = held.id
+    return [tx.get([repeated.get(record.id, record.id)])[0] for record in made]
 
-    def _find_named(self, record: Record, replaced: str) -> list[Record]:
-        """The active record with the id `replaced`, if it is of the same kind, agent and user as this one."""
-        stored = self._engine.store.get([replaced]) if replaced else []
-        current = self._current(stored, record, self._where(record)) if stored else []
-        return [held for held in current if held.id == replaced]
 
-    def _find_same(self, record: Record, keyed: Sequence[Record]) -> list[Record]:
-        """The active records that say the same as this one: those with its key, and any without a key of their own."""
-        if not self._compare_texts:
-            return []
-        where = self._where(record)
-        text = str(record.body[_WORDS[MemoryType(record.kind)]])
-        hits = [hit.id for hit in by_words(self._engine.store, text, where, _ALIKE)]
-        found = self._current(self._engine.store.get(hits), record, where)
-        place = KINDS[record.kind].unique[0]
-        alike = [held for held in found if normalise(held.body[place]) == normalise(record.body[place])]
-        if record.links:
-            alike = [*keyed, *(held for held in alike if not held.links)]
-        pairs = [Pair(str(held.body[_WORDS[MemoryType(held.kind)]]), text, About.FACT) for held in alike]
-        relations = self._engine.reader.compare(pairs)
-        return [held for held, relation in zip(alike, relations, strict=True) if relation.is_same]
+def _place_fact(
+    tx: Transaction, record: Record, not_yet: Collection[str], replaced: str, compare_texts: bool
+) -> Record | None:
+    """Put a new fact into its place among the others; return the fact that it only repeats, if there is one.
 
-    def _where(self, record: Record) -> Where:
-        return Where(
-            kinds={record.kind},
-            projects={record.project},
-            agents={record.agent},
-            users={record.user},
-            statuses={Status.ACTIVE},
-        )
+    `not_yet` holds the ids of the fact itself and of those that arrive after it.
+    """
+    if record.valid_from is not None and record.valid_from < record.created_at:
+        # Told today of a year ago, it was known a year ago.
+        record = tx.update(record, created_at=record.valid_from)
+    if record.status is not Status.ACTIVE:
+        return None
+    where = Where(
+        kinds={record.kind},
+        projects={record.project},
+        agents={record.agent},
+        users={record.user},
+        statuses={Status.ACTIVE},
+    )
+    keyed = []
+    if explicit_key(record.kind, record.body):
+        keyed = [one for one in tx.scan(replace(where, linked=set(record.links))) if one.id not in not_yet]
+    same = _find_same(tx, record, where, not_yet, keyed) if compare_texts else []
+    for held in same:
+        if not record.links or held.links == record.links:
+            tx.drop(record)
+            return tx.update(held, tags=tuple(dict.fromkeys((*held.tags, *record.tags))))
+    named = [one for one in tx.get([replaced] if replaced else []) if one.id != record.id and where.accepts(one)]
+    # A key given later takes over what was stated without one.
+    against = list({held.id: held for held in (*keyed, *same, *named)}.values())
+    for held in against:
+        if held.provenance.weight > record.provenance.weight:
+            body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": held.id}}
+            tx.update(record, status=Status.CANDIDATE, body=body)
+            return None
+    later = [held for held in against if _is_later(held, record)]
+    if later:
+        # It was so until what is known now began.
+        first = min(later, key=_begin_of)
+        record = tx.update(record, status=Status.SUPERSEDED, superseded_by=first.id, valid_to=_begin_of(first))
+    for held in against:
+        if held not in later:
+            moment = _begin_of(record)
+            # One that ends when it begins held at no time; without an end it would hold at all.
+            ends = held.valid_from is None or held.valid_from < moment
+            tx.update(held, status=Status.SUPERSEDED, superseded_by=record.id, valid_to=moment if ends else None)
+            why = f"a later fact: {_read_words(record)}"
+            tx.add_history(held, "superseded", why, {"status": str(held.status)}, record.id)
+    return None
 
-    def _current(self, stored: Iterable[Record], record: Record, where: Where) -> list[Record]:
-        """What the store gave as it is now in this transaction, with the records of the same batch."""
-        found = {one.id: one for one in stored} | self.records
-        return [one for one in found.values() if one.id != record.id and where.accepts(one)]
+
+def _find_same(
+    tx: Transaction, record: Record, where: Where, not_yet: Collection[str], keyed: Sequence[Record]
+) -> list[Record]:
+    """Return the active records that say the same: those with the key of this one, and any without a key."""
+    text = _read_words(record)
+    hits = by_words(tx.engine.store, text, where, _ALIKE)
+    place = KINDS[record.kind].unique[0]
+    alike = [
+        held
+        for held in tx.select(tx.engine.store.get([hit.id for hit in hits]), where)
+        if held.id not in not_yet and normalise(held.body[place]) == normalise(record.body[place])
+    ]
+    if record.links:
+        alike = [*keyed, *(held for held in alike if not held.links)]
+    relations = tx.engine.reader.compare([Pair(_read_words(held), text, About.FACT) for held in alike])
+    return [held for held, relation in zip(alike, relations, strict=True) if relation.is_same]
+
+
+def _read_words(record: Record) -> str:
+    return str(record.body[_WORDS[MemoryType(record.kind)]])
 
 
 def _is_later(held: Record, record: Record) -> bool:
@@ -176,9 +171,52 @@ def _is_later(held: Record, record: Record) -> bool:
     now; only one that was announced for a time to come is later still.
     """
     if record.valid_from is not None:
-        return _begun(held) > record.valid_from
+        return _begin_of(held) > record.valid_from
     return held.valid_from is not None and held.valid_from > max(held.created_at, record.created_at)
 
 
-def _begun(record: Record) -> datetime:
+def _begin_of(record: Record) -> datetime:
     return record.valid_from or record.created_at
+
+
+# -- what a model found out about pairs of memories: one record for each pair, so that no pair is asked about twice
+#
+# A comparison belongs to the words of both memories. When one of them is edited, the pair is compared again.
+
+
+def comparison_id(one: Record, other: Record) -> str:
+    """Return the id of the comparison of two records, whichever is the newer: restoring one does not ask again."""
+    first, second = sorted((one, other), key=lambda record: record.id)
+    return f"cmp_{fingerprint(first.id, second.id, first.text, second.text)}"
+
+
+def find_comparisons(engine: Engine, pairs: Sequence[RecordPair]) -> dict[tuple[str, str], Verdict]:
+    """Return by both ids what is known of each pair."""
+    ids = {comparison_id(*pair): pair for pair in pairs}
+    records = engine.store.get(list(ids)) if ids else []
+    return {(ids[one.id][0].id, ids[one.id][1].id): Verdict(one.body["verdict"]) for one in records}
+
+
+def find_dismissed(engine: Engine, pairs: Sequence[RecordPair]) -> Collection[tuple[str, str]]:
+    """Return the ids of those pairs that are known to be about different things."""
+    return {ids for ids, verdict in find_comparisons(engine, pairs).items() if verdict in APART}
+
+
+def build_comparison(engine: Engine, older: Record, newer: Record, relation: Relation) -> Record:
+    body = {"verdict": str(relation.verdict), "probability": relation.probability}
+    place = {**place_of(newer), "project": engine.project, "links": (older.id, newer.id)}
+    return make_record(engine, "comparison", body, Origin.MODEL, id=comparison_id(older, newer), **place)
+
+
+def admitting(
+    engine: Engine, drafts: Sequence[Draft], compare_texts: bool = True, replaces: Sequence[str] = ()
+) -> Attempt[list[Record]]:
+    """Prepare facts for `commit`; new code calls `add_facts` in a step."""
+    prepared = prepare(engine, drafts)
+    return as_attempt(engine, lambda tx: add_facts(tx, prepared, compare_texts=compare_texts, replaces=replaces))
+
+
+def inserting(engine: Engine, drafts: Sequence[Draft]) -> Attempt[list[Record]]:
+    """Prepare records for `commit`; new code calls `add_records` in a step."""
+    prepared = prepare(engine, drafts)
+    return as_attempt(engine, lambda tx: add_records(tx, prepared))

@@ -7,29 +7,28 @@ not shown until then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..coding.calls import RepairedCommand
-from ..reading.local import LocalReader
-from ..reading.local_repairs import find_programs, names_change, split_command
+from ..reading.local import LocalReader, find_programs, names_change, split_command
 from ..reading.port import Repair
 from ..text import shorten
 from ..types.kinds import MemoryType
 from ..types.query import Where
-from ..types.quoting import quote_output
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import RuleSource
-from .admit import build, change, clean, key_of, revise, screen
+from ..types.speech import quote_output
+from .admit import build, clean, key_of, screen
 from .context import Engine
 from .drafts import Draft
+from .erase import make_tombstone
 from .inject.escape import escape, suspicious
 from .redact import redact
 from .rules import AGENT
 from .safety import find_doubtful_change, find_weakening
-from .tombstones import find_deleted_keys
-from .transaction import commit
+from .transaction import Transaction, write
 
 OBSERVATION = "observation"
 NO_LESSON = "the model sees no lesson in it"
@@ -40,29 +39,56 @@ _ARROW = " → "
 """Between the two commands in `said` of a rule that an earlier version made of a repair."""
 
 
-def observe_repairs(engine: Engine, session: str, repairs: Iterable[RepairedCommand]) -> list[Record]:
-    """Return the observations to store for these repairs, counted on from those that are stored."""
-    changed: dict[str, Record] = {}
-    repairs = list(repairs)
+@dataclass(frozen=True, slots=True)
+class PreparedRepair:
+    """A repair that shows something, and the observation that it would become."""
+
+    repair: RepairedCommand
+    draft: Draft
+    is_lasting: bool
+    """Whether the output names what was changed, and nothing else was edited in between that may have helped."""
+
+
+def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[PreparedRepair]:
+    """Return the repairs that show something, by the local reader."""
     cases = [Repair(*(redact(text).text for text in (one.failed, one.error, one.worked))) for one in repairs]
+    prepared = []
     for repair, shown in zip(repairs, LocalReader().explain_repairs(cases), strict=True):
-        if not shown.note:
+        if shown.note:
+            programs = find_programs(split_command(shown.repair.failed))
+            trigger = f"running {programs[0]}" if programs else ""
+            draft = draft_observation(engine, repair.failed, repair.worked, trigger=trigger)
+            prepared.append(PreparedRepair(repair, draft, names_change(shown.repair) and not repair.edits))
+    return prepared
+
+
+def record_repairs(tx: Transaction, session: str, prepared: Sequence[PreparedRepair]) -> list[Record]:
+    """Count each repair once for its observation; return the observations that changed. A deleted one stays away."""
+    changed: dict[str, Record] = {}
+    for one in prepared:
+        key = one.draft.key
+        held = find_observation(tx, key)
+        if held is None and tx.is_buried(key):
             continue
-        programs = find_programs(split_command(shown.repair.failed))
-        trigger = f"running {programs[0]}" if programs else ""
-        draft = draft_observation(engine, repair.failed, repair.worked, trigger=trigger)
-        stored = changed.get(draft.key) or find_observation(engine, draft.key)
-        if stored is None and find_deleted_keys(engine, [draft.key]):
+        record = held or build(tx.engine, one.draft, status=Status.CANDIDATE)
+        metadata = dict(record.body["metadata"])
+        source = ":".join(one.repair.ids)
+        if source in metadata["sources"] or record.status not in LIVE:
             continue
-        record = stored or build(engine, draft, (), status=Status.CANDIDATE)
-        # With edits in between it may have been these that helped. Where the output does not name what was changed, the
-        # change may have nothing to do with it.
-        counted = count_repair(record, repair, session, lasting=names_change(shown.repair) and not repair.edits)
-        if counted is None:
-            continue
-        if stored is not None and stored.key not in changed:
-            counted = revise(engine, stored, body=counted.body, status=counted.status)
-        changed[draft.key] = counted
+        sessions = list(dict.fromkeys([*metadata["sessions"], session]))[-_SOURCES:]
+        metadata |= {"sources": [*metadata["sources"], source][-_SOURCES:], "sessions": sessions}
+        body = dress_observation(
+            {
+                **record.body,
+                "failures": record.body.get("failures", 0) + one.repair.failures,
+                "successes": record.body.get("successes", 0) + 1,
+                "metadata": metadata,
+            }
+        )
+        is_telling = one.is_lasting or len(sessions) > 1 or record.status is Status.ACTIVE
+        status = Status.ACTIVE if is_telling and not body["concern"] else Status.CANDIDATE
+        changes: dict[str, Any] = {"body": body, "status": status}
+        changed[key] = tx.put(replace(record, **changes)) if held is None else tx.update(held, **changes)
     return list(changed.values())
 
 
@@ -81,29 +107,9 @@ def draft_observation(engine: Engine, failed: str, worked: str, **fields: Any) -
     return screen(engine, Draft(kind=OBSERVATION, agent=AGENT, body=dress_observation(body), provenance=source))
 
 
-def find_observation(engine: Engine, key: str) -> Record | None:
-    where = Where(kinds={OBSERVATION}, projects={engine.project}, keys={key})
-    return next(iter(engine.store.scan(where, 1)), None)
-
-
-def count_repair(record: Record, repair: RepairedCommand, session: str, *, lasting: bool) -> Record | None:
-    """Return the observation with one more repair counted; None when this one was counted before."""
-    metadata = dict(record.body["metadata"])
-    source = ":".join(repair.ids)
-    if source in metadata["sources"] or record.status not in LIVE:
-        return None
-    sessions = list(dict.fromkeys([*metadata["sessions"], session]))[-_SOURCES:]
-    metadata |= {"sources": [*metadata["sources"], source][-_SOURCES:], "sessions": sessions}
-    body = dress_observation(
-        {
-            **record.body,
-            "failures": record.body.get("failures", 0) + repair.failures,
-            "successes": record.body.get("successes", 0) + 1,
-            "metadata": metadata,
-        }
-    )
-    shown = not body["concern"] and (lasting or len(sessions) > 1 or record.status is Status.ACTIVE)
-    return replace(record, body=body, status=Status.ACTIVE if shown else Status.CANDIDATE)
+def find_observation(tx: Transaction, key: str) -> Record | None:
+    where = Where(kinds={OBSERVATION}, projects={tx.engine.project}, keys={key})
+    return next(iter(tx.scan(where, 1)), None)
 
 
 def quote_command(command: str) -> str:
@@ -129,18 +135,19 @@ def dress_observation(body: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def find_repair(engine: Engine, repair: RepairedCommand) -> Record | None:
+def find_repair(tx: Transaction, repair: RepairedCommand) -> Record | None:
     """Return the observation of a repair, if it is stored."""
     body = clean({"failed": quote_command(repair.failed), "worked": quote_command(repair.worked)})
-    return find_observation(engine, key_of(OBSERVATION, AGENT, "", body))
+    return find_observation(tx, key_of(OBSERVATION, AGENT, "", body))
 
 
-def explain_observation(engine: Engine, record: Record, note: str) -> Record:
-    """Return an observation with what a model says about it. Without a note it teaches nothing, and is not shown."""
+def explain_observation(tx: Transaction, record: Record, note: str) -> None:
+    """Store what a model says about an observation. Without a note it teaches nothing, and is not shown."""
     body = {**record.body, "metadata": {**record.body["metadata"], "note": shorten(clean(note), _NOTE_CHARS)}}
     if note:
-        return revise(engine, record, body=dress_observation(body))
-    return revise(engine, record, body={**body, "concern": body["concern"] or NO_LESSON}, status=Status.CANDIDATE)
+        tx.update(record, body=dress_observation(body))
+    else:
+        tx.update(record, body={**body, "concern": body["concern"] or NO_LESSON}, status=Status.CANDIDATE)
 
 
 def count_times(number: int) -> str:
@@ -150,9 +157,8 @@ def count_times(number: int) -> str:
 def delete_observation(engine: Engine, record: Record) -> None:
     """Erase an observation; the same repair is not recorded again."""
     body = {"record": record.id, "kind": record.kind}
-    draft = Draft(kind="tombstone", agent=record.agent, body=body, provenance=Provenance(Origin.USER))
-    stone = build(engine, draft, (), id=f"tom_{record.id}", key=record.key, project=record.project)
-    commit(engine, lambda: (None, [] if engine.store.get([stone.id]) else [stone]))
+    stone = make_tombstone(engine, record, body, record.key)
+    write(engine, lambda tx: tx.find(stone.id) or tx.put(stone))
     engine.store.delete([record.id])
 
 
@@ -164,22 +170,18 @@ def adopt_old_fixes(engine: Engine) -> int:
     if not old:
         return 0
 
-    def attempt() -> tuple[int, Sequence[Record]]:
-        records: list[Record] = []
-        stored = [one for one in engine.store.get(old) if one.status in statuses]
-        for one in stored:
-            records += [revise(engine, one, status=Status.RETIRED), change(engine, one, "became an observation")]
-            failed, arrow, worked = str(one.body["said"]).partition(_ARROW)
-            if arrow and one.status in LIVE:
-                records.append(adopt_old_fix(engine, one, failed, worked))
-        return len(stored), records
+    def step(tx: Transaction) -> int:
+        rules = [one for one in tx.get(old) if one.status in statuses]
+        for rule in rules:
+            tx.update(rule, status=Status.RETIRED)
+            tx.add_history(rule, "became an observation")
+            failed, arrow, worked = str(rule.body["said"]).partition(_ARROW)
+            if arrow and rule.status in LIVE:
+                seen = 1 + int(rule.body.get("metadata", {}).get("repeats", 0))
+                fields = {name: rule.body[name] for name in ("trigger", "prefer", "avoid")}
+                draft = draft_observation(engine, failed, worked, failures=seen, successes=seen, **fields)
+                status = Status.CANDIDATE if draft.body["concern"] else rule.status
+                tx.put(build(engine, draft, project=rule.project, status=status, created_at=rule.created_at))
+        return len(rules)
 
-    return commit(engine, attempt)
-
-
-def adopt_old_fix(engine: Engine, rule: Record, failed: str, worked: str) -> Record:
-    seen = 1 + int(rule.body.get("metadata", {}).get("repeats", 0))
-    fields = {name: rule.body[name] for name in ("trigger", "prefer", "avoid")}
-    draft = draft_observation(engine, failed, worked, failures=seen, successes=seen, **fields)
-    status = Status.CANDIDATE if draft.body["concern"] else rule.status
-    return build(engine, draft, (), project=rule.project, status=status, created_at=rule.created_at)
+    return write(engine, step)

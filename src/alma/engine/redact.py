@@ -1,9 +1,31 @@
-"""Remove secrets from a text before it is stored."""
+"""Remove secrets from a text before it is stored.
+
+A *shape* is a secret by its form alone, such as a provider's own prefix. A *phrase* is known by what stands beside it
+(`password=`, `--token`, "my password is …"), so its value must also look like a secret. The rules, their patterns and
+the vocabulary are in `secret_rules.json`: hooks read it in each process, and `json` is already loaded there while
+`tomllib` would cost several milliseconds. A pattern is compiled when it is first used.
+
+A text is searched once per rule, so no pattern may look far from each of many starting points: repeats before a
+required tail are bounded or cannot start inside themselves. The time stays linear in the text.
+"""
 
 from __future__ import annotations
 
-from .secret_rules import Text, find_spans, select_rules
-from .secret_values import DATA, contains, named_pattern
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
+
+with open(os.path.join(os.path.dirname(__file__), "secret_rules.json"), encoding="utf-8") as _file:
+    DATA = json.load(_file)
+COMMON_WORDS, FUNCTION_WORDS, _DESCRIPTIVE_WORDS = (
+    frozenset(" ".join(DATA["words"][name]).split()) for name in ("common", "function", "descriptive")
+)
+DESCRIPTIONS = COMMON_WORDS | FUNCTION_WORDS | _DESCRIPTIVE_WORDS
+Span = tuple[int, int]
+_SHORTEST_SHAPE = 15
+_LONGEST_NAME = 24
 
 
 class Redacted:
@@ -55,3 +77,428 @@ def _name_by_context(before: str) -> str:
     names: dict[str, str] = DATA["names"]
     nearest = max(names, key=before.rfind)
     return names[nearest] if nearest in before else "secret"
+
+
+# -- whether a value looks like a secret
+
+
+@cache
+def compile_pattern(source: str) -> re.Pattern[str]:
+    return re.compile(source.replace("{link}", "".join(DATA["patterns"]["link"])))
+
+
+@cache
+def named_pattern(name: str) -> re.Pattern[str]:
+    return compile_pattern("".join(DATA["patterns"][name]))
+
+
+def matches(name: str, value: str) -> bool:
+    """Whether the named pattern matches the start of the value."""
+    return named_pattern(name).match(value) is not None
+
+
+def contains(name: str, value: str) -> bool:
+    return named_pattern(name).search(value) is not None
+
+
+def is_placeholder(value: str) -> bool:
+    if len(set(value)) < 3 or contains("placeholder", value):
+        return True
+    # Filled up with one character; but some tokens begin with many of one.
+    return contains("filler", value) and len(named_pattern("filler").sub("", value)) < 24
+
+
+def is_opaque(value: str) -> bool:
+    """Whether the value looks random: letters and digits are mixed as in no word with a number at its end."""
+    if len(value) < 8 or len(set(value)) < 6 or " " in value or matches("words", value) or matches("camel_case", value):
+        return False
+    if contains("digit", value):
+        return contains("letter", value) or len(value) >= 20
+    return len(value) >= 20 and is_mixed_case(value) and "." not in value.strip(".")
+
+
+def is_mixed_case(value: str) -> bool:
+    return value != value.lower() and value != value.upper()
+
+
+def is_description(word: str) -> bool:
+    """Whether people describe passwords with this word."""
+    return word in DESCRIPTIONS or (len(word) > 4 and contains("description", word))
+
+
+def is_passphrase(value: str, least: int) -> bool:
+    """Whether these words are a passphrase: prose of that length has a function word or two descriptions in it."""
+    words = re.split("[ -]", value)
+    if len(words) < least or not FUNCTION_WORDS.isdisjoint(words):
+        return False
+    return sum(map(is_description, words)) <= len(words) // 4
+
+
+def _is_password(value: str, bare: bool, terse: bool) -> bool:
+    """People choose passwords: a letter and a digit are enough; a lone word, only where no prose can be."""
+    if len(value) < 4 or " " in value or value.lower() in COMMON_WORDS:
+        return False
+    if not terse and (matches("technical_term", value) or (bare and matches("camel_case", value))):
+        return False
+    if value.isdigit():
+        return len(value) >= 6
+    if not contains("letter", value):
+        return False
+    if contains("digit", value):
+        return len(value) >= 5 or terse
+    if contains("sign", value):
+        return len(value) >= 6
+    return terse or (not bare and len(value) >= 8 and value.islower() and value.isalpha())
+
+
+def is_secret(value: str, family: str, bare: bool = True, terse: bool = False) -> bool:
+    """Whether a value is a secret, given what its name makes it.
+
+    Args:
+        family: "password", or the kind of a generated value.
+        bare: the value is not in quotes.
+        terse: the value is written where no prose and no code can be, as in `NAME=value`.
+    """
+    if family == "password":
+        is_likely = _is_password(value, bare, terse)
+    else:
+        is_short_secret = terse and len(value) >= 6 and contains("digit", value) and contains("letter", value)
+        is_likely = is_short_secret or is_opaque(value)
+    if not is_likely or matches("path", value) or matches("reference" if bare else "quoted_reference", value):
+        return False
+    return not is_placeholder(value)
+
+
+def is_telling(value: str, family: str) -> bool:
+    """Whether the value, found in a sentence, has a digit or a sign where no word has one."""
+    if not (contains("digit", value) or (family == "password" and contains("prose_sign", value[:-1]))):
+        return False
+    return not matches("technical_term", value) and not matches("email", value) and is_secret(value, family)
+
+
+def decode_base64(blob: str) -> str:
+    """Return the ASCII text inside a base64 blob, or nothing."""
+    import binascii
+
+    bare = blob.rstrip("=")
+    if "_" in bare:
+        bare = bare.replace("-", "+").replace("_", "/")
+    try:
+        return binascii.a2b_base64(bare + "=" * (-len(bare) % 4)).decode("ascii")
+    except ValueError:
+        return ""
+
+
+def is_card_number(value: str) -> bool:
+    digits = [int(sign) for sign in value if sign.isdigit()]
+    total = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
+    # The cards printed in every payment tutorial repeat one or two digits.
+    return total % 10 == 0 and len(set(digits)) > 3
+
+
+def is_iban(value: str) -> bool:
+    flat = value.replace(" ", "")
+    number = "".join(str(int(sign, 36)) for sign in flat[4:] + flat[:4])
+    return 15 <= len(flat) <= 34 and int(number) % 97 == 1
+
+
+CHECKS: dict[str, Callable[[str], bool]] = {
+    "real": lambda value: not is_placeholder(value),
+    "literal": lambda value: value.lower() not in COMMON_WORDS and not matches("reference", value),
+    "opaque": is_opaque,
+    # For prefixes that words may also carry: `sk-` is a CSS family, `hf_` a variable's.
+    "opaque_part": lambda value: any(len(part) >= 12 and is_opaque(part) for part in re.split("[-_.]", value)),
+    "credentials": lambda value: ":" in decode_base64(value),
+    "card_number": is_card_number,
+    "iban": is_iban,
+}
+
+
+# -- where secrets are
+
+
+class Text:
+    """A text and what many rules ask of it."""
+
+    def __init__(self, plain: str) -> None:
+        self.plain = plain
+        self.folded = fold_case(plain)
+        words = plain.split()
+        self.longest = max(map(len, words), default=0)
+        self.long = " ".join([word for word in words if len(word) >= _SHORTEST_SHAPE])
+
+    @cached_property
+    def has_number(self) -> bool:
+        """Whether the number of a card or an account may be in it; such numbers may be written in groups."""
+        return contains("long_number", self.plain)
+
+
+def fold_case(text: str) -> str:
+    """Lower case, character by character: what a pattern that ignores case takes for the same letter."""
+    if not text.isascii():
+        text = text.replace("\u0130", "i").replace("\u0131", "i").replace("\u017f", "s")
+    return text.lower()
+
+
+class Rule:
+    """What to look for; the fields in `secret_rules.json` and their defaults (a `note` is for readers)."""
+
+    id: str = ""  # What it is called in the text; without one, the word before the secret decides.
+    keywords: tuple[str, ...] = ("",)  # Without one of these the pattern cannot match; in lower case with `fold`.
+    pattern: str = ""  # Its group `s` is the secret, otherwise the whole match.
+    fold: bool = False  # Case is ignored.
+    needs: str = ""  # One of these characters must be in the text too.
+    number: bool = False  # A long number must be in the text too.
+    run: int = 0  # So many characters without a space must be in the text; if case matters, a keyword is among such.
+    unless: str = ""  # This must not be in the text.
+    start: str = ""  # "keyword": a match begins with a keyword. Finding that is much faster than trying each place.
+    anchor: str = ""  # A match begins where this pattern matches in the lower-case text.
+    near: str = ""  # A match is near a match of this pattern in the lower-case text, if the group of that matched.
+    unless_before: str = ""  # The name of a pattern that must not be found in the text right before.
+    value: str = ""  # How to find the value: "next", "said", "assigned", "password"; otherwise it is in the match.
+    family: str = "token"
+    terse: bool = False
+    checks: tuple[str, ...] = ("real",)
+    wrappable: bool = False  # Also looked for in base64.
+
+    def __init__(self, fields: dict[str, object]) -> None:
+        self.__dict__.update(fields)
+        self.pattern = "".join(self.pattern)
+        self.anchor = "".join(self.anchor)
+        self.near = "".join(self.near)
+
+    def allows(self, text: Text) -> bool:
+        """Whether the text has what the rule asks for besides a keyword."""
+        if text.longest < self.run or (self.unless and self.unless in text.plain):
+            return False
+        if self.number and not text.has_number:
+            return False
+        return not self.needs or any(sign in text.plain for sign in self.needs)
+
+
+RULES = tuple(Rule(group["defaults"] | fields) for group in DATA["groups"] for fields in group["rules"])
+_BY_KEYWORD: tuple[dict[str, list[int]], ...] = ({}, {}, {})
+for _number, _rule in enumerate(RULES):
+    for _keyword in _rule.keywords:
+        _BY_KEYWORD[0 if _rule.fold else 2 if _rule.run else 1].setdefault(_keyword, []).append(_number)
+
+
+def select_rules(text: Text) -> list[Rule]:
+    """Return the rules that may match, in the order in which they are tried."""
+    numbers: set[int] = set()
+    for by_keyword, area in zip(_BY_KEYWORD, (text.folded, text.plain, text.long), strict=True):
+        if area:
+            numbers.update(*[found for keyword, found in by_keyword.items() if keyword in area])
+    return [RULES[number] for number in sorted(numbers) if RULES[number].allows(text)]
+
+
+def find_spans(rule: Rule, text: Text) -> list[Span]:
+    """Return where the secrets of one rule are."""
+    spans: list[Span] = []
+    end = 0
+    for match in _find_matches(rule, text):
+        span = _find_secret(rule, match) if match.start() >= end else None
+        before = text.plain[max(0, span[0] - 30) : span[0]] if span else ""
+        if span and before.rfind("[REDACTED:") <= before.rfind("]"):
+            spans.append(span)
+            end = span[1]
+    return spans
+
+
+def _find_matches(rule: Rule, text: Text) -> Iterator[re.Match[str]]:
+    done = 0
+    if rule.near:
+        for near in compile_pattern(rule.near).finditer(text.folded):
+            if near[1] is not None:
+                begin, done = max(done, near.start() - _LONGEST_NAME), near.end()
+                yield from compile_pattern(rule.pattern).finditer(text.plain, begin, done)
+    elif rule.anchor or rule.start:
+        for at in _find_starts(rule, text):
+            match = compile_pattern(rule.pattern).match(text.plain, at) if at >= done else None
+            if match:
+                done = match.end()
+                yield match
+    else:
+        yield from compile_pattern(rule.pattern).finditer(text.plain)
+
+
+def _find_starts(rule: Rule, text: Text) -> list[int]:
+    """Return the places where a match may begin."""
+    if rule.anchor:
+        return [anchor.start() for anchor in compile_pattern(rule.anchor).finditer(text.folded)]
+    starts = []
+    for keyword in rule.keywords:
+        at = text.plain.find(keyword)
+        while at >= 0:
+            starts.append(at)
+            at = text.plain.find(keyword, at + 1)
+    return sorted(starts)
+
+
+def _find_secret(rule: Rule, match: re.Match[str]) -> Span | None:
+    """Return where the secret beside or in a match is; nothing if the value does not pass the checks of its rule."""
+    text, bare = match.string, True
+    span: Span | None
+    if rule.value == "assigned":
+        span = _find_assigned(match)
+    elif rule.value == "password":
+        span = _find_password(match)
+    else:
+        if rule.value == "next":
+            start, end, bare = _find_value(text, match.end())
+        elif rule.value == "said":
+            start, end = _find_quoted(text, match.end()) or _find_bare(text, match.end())
+        else:
+            start, end = match.span("s" if "s" in match.re.groupindex else 0)
+        value = text[start:end].replace(" ", "") if rule.value and rule.terse and not bare else text[start:end]
+        is_found = all(_passes(check, value, rule, bare) for check in rule.checks)
+        span = (start, _find_end(text, start, end) if rule.value else end) if is_found else None
+    if span and rule.unless_before and contains(rule.unless_before, text[max(0, match.start() - 600) : match.start()]):
+        return None
+    return span
+
+
+def _passes(check: str, value: str, rule: Rule, bare: bool) -> bool:
+    if check == "secret":
+        return is_secret(value, rule.family, bare, rule.terse or not bare)
+    if check == "telling":
+        return is_telling(value, rule.family)
+    return _wraps_secret(value) if check == "wrapped" else CHECKS[check](value)
+
+
+def _wraps_secret(value: str) -> bool:
+    inner = decode_base64(value)
+    if not inner or not re.sub(r"[\r\n\t]", " ", inner).isprintable():
+        return False
+    text = Text(inner)
+    return any(rule.wrappable and find_spans(rule, text) for rule in select_rules(text))
+
+
+def _find_value(text: str, pos: int) -> tuple[int, int, bool]:
+    """Return where the value at `pos` starts and ends, and whether it is bare of quotes. It may be empty."""
+    opening = named_pattern("opening_quote").match(text, pos)
+    if opening:
+        pos = opening.end()
+        close = text.find(opening["q"], pos, pos + 1024)
+        if close > pos and "\n" not in text[pos:close]:
+            return pos, close, False
+    bare = named_pattern("bare_value").match(text, pos)
+    cut = named_pattern("value_end").search(bare[0]) if bare else None
+    return pos, pos + cut.start() if cut else bare.end() if bare else pos, True
+
+
+def _find_end(text: str, start: int, end: int) -> int:
+    """Values are judged by their first 200 characters; one that is a secret is removed whole."""
+    rest = named_pattern("value_rest").match(text, end) if end - start >= 200 else None
+    return rest.end() if rest else end
+
+
+def _find_assigned(match: re.Match[str]) -> Span | None:
+    """Return where the value is that a name such as `api_key` is given."""
+    text, family = match.string, str(match.lastgroup)
+    sign = named_pattern("assignment").match(text, match.end())
+    if not sign:
+        return None
+    start, end, bare = _find_value(text, sign.end())
+    value = text[start:end]
+    before = text[max(0, match.start() - 80) : match.start()]
+    is_option = "--" in before[-14:]
+    if is_option and not bare:  # A shell's `--password='two words'`.
+        value = value.replace(" ", "")
+    # NAME=value as in a shell, --name=value, or a.b.name=value: code and prose are not written so.
+    is_terse = bare and sign["op"] == "=" and not sign["sp"] and start == sign.end()
+    is_property = contains("digit", value) and contains("property_path", before)
+    terse = is_terse and (match[0].isupper() or is_option or is_property)
+    if sign["list"] and (not contains("digit", value) or matches("technical_term", value)):
+        return None
+    if family == "session" and matches("uuid", value):
+        return None
+    if len(value) < 16 and (family == "session" or match[0] == "KEY"):
+        return None
+    if text[end : end + 1] in ("(", "[") or not is_secret(value, family, bare, terse):
+        return None
+    return start, _find_end(text, start, end)
+
+
+def _find_quoted(text: str, pos: int) -> Span | None:
+    """Return where the text inside the quotes that open at `pos` starts and ends."""
+    line = text[pos + 1 : pos + 160].partition("\n")[0]
+    ends = [at for sign in DATA["quotes"].get(text[pos : pos + 1], "") if (at := line.find(sign)) > 0]
+    if not ends:
+        return None
+    inner = line[: min(ends)]
+    start = pos + 1 + len(inner) - len(inner.lstrip())
+    return start, start + len(inner.strip())
+
+
+def _find_bare(text: str, pos: int) -> Span:
+    bare = named_pattern("said_value").match(text, pos)
+    return pos, pos + len(bare[0].rstrip(".,;:)!?")) if bare else pos
+
+
+def _find_password(match: re.Match[str]) -> Span | None:
+    """Return where the password of a sentence is.
+
+    "My password is too short" has the same form as a sentence that gives a password away. A value with a digit or a
+    sign in it is taken for a secret. A plain word is taken for one only where it ends its clause and is not a word
+    that people use to describe passwords. Plain words are judged in English only; in other languages they must be in
+    quotes.
+    """
+    text, start, name = match.string, match.end(), (match["en"] or "").lower()
+    is_said, is_listed = match["is"] is not None, match["sign"] is not None
+    quoted = _find_quoted(text, start)
+    if quoted and (is_said or is_listed):
+        return quoted if _is_quoted_password(text[slice(*quoted)], "phrase" in name, is_said) else None
+    bare = named_pattern("said_value").match(text, start)
+    if bare is None:
+        return quoted if quoted and name and _is_beside_password(match, name, quoted) else None
+    value = bare[0].rstrip(".,;:)")
+    if is_telling(value, "password"):
+        return start, start + len(value)
+    if not name or not (is_said or is_listed):
+        return None
+    value = value.rstrip("!?.")
+    before = text[max(text.rfind("\n", 0, match.start()) + 1, match.start() - 120) : match.start()]
+    rest = text[start : start + 160]
+    if contains("code", before + rest.partition("\n")[0]):
+        return None
+    phrase = named_pattern("phrase").match(rest)
+    if phrase and is_passphrase(phrase[0], 3 if "phrase" in name or "-" in phrase[0] else 4):
+        return start, start + len(phrase[0])
+    end = start + len(value)
+    if len(value) < 4 or not named_pattern("clause_end").match(text, end) or contains("request", before):
+        return None
+    if value.lower() in DESCRIPTIONS or is_placeholder(value):
+        return None
+    if is_listed and contains("user_field", before):
+        is_password = value.replace("_", "").replace("-", "").isalpha()
+    elif not value.isalpha() or is_description(value.lower()):
+        is_password = False
+    else:
+        is_password = value.islower() and len(value) >= 5 if is_listed else contains("owner", before)
+    return (start, end) if is_password else None
+
+
+def _is_quoted_password(value: str, is_phrase: bool, is_said: bool) -> bool:
+    words = value.lower().split()
+    if is_placeholder(value) or matches("reference", value):
+        return False
+    if len(words) == 1:
+        return is_said and len(value) >= 4 and not is_description(words[0])
+    is_prose = not FUNCTION_WORDS.isdisjoint(words) and not (is_phrase and not is_description(words[0]))
+    return not is_prose and (is_said or len(words) > 2)
+
+
+def _is_beside_password(match: re.Match[str], name: str, span: Span) -> bool:
+    """Whether quotes right after the word hold a password: `ssh pass "…"`, but not `pass "…" to the parser`."""
+    value, text = match.string[slice(*span)], match.string
+    if value.startswith("-") or matches("technical_term", value) or not is_secret(value, "password", bare=False):
+        return False
+    if name != "pass":
+        return True
+    if contains("hand_over", text[max(0, match.start() - 10) : match.start()]):
+        return False
+    if named_pattern("receiver").match(text, span[1]):
+        return False
+    has_sign = contains("digit", value) and contains("rare_sign", value)
+    return has_sign or (is_opaque(value) and is_mixed_case(value))

@@ -17,10 +17,10 @@ from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, MACHINE_TAUGHT, Reach, RuleSource
 from . import edit
-from .admit import change, clean, key_of, revise, rewrite
+from .admit import clean, key_of, reword
 from .context import Engine
-from .rules import RULE_CHARS, contradicted, dressed
-from .transaction import commit
+from .rules import RULE_CHARS, dressed, find_ended_rules, find_similar_rules
+from .transaction import Transaction, write
 
 WORDS = ("rule", "trigger", "why")
 _FIELDS = (*WORDS, "prefer", "avoid", "source")
@@ -46,13 +46,11 @@ def change_rule(
     """
     fields = {name: _check_words(name, value) for name, value in (words or {}).items()}
 
-    def attempt() -> tuple[tuple[Record, list[Record]], list[Record]]:
-        record = _get_rule(engine, rule_id)
-        return _apply(
-            engine, record, verb, fields, Reach(record.body["reach"]) if reach is None else reach, status, session
-        )
+    def step(tx: Transaction) -> tuple[Record, list[Record]]:
+        record = _get_rule(tx, rule_id)
+        return _apply(tx, record, verb, fields, reach or Reach(record.body["reach"]), status or record.status, session)
 
-    return commit(engine, attempt)
+    return write(engine, step)
 
 
 def restore(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
@@ -61,40 +59,43 @@ def restore(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
     A rule that was replaced or put away is in force again, or waits again if it did before. A rule in force gets the
     words, the reach and the status that it had before a person last changed it.
     """
+    return write(engine, lambda tx: _restore(tx, rule_id))
 
-    def attempt() -> tuple[tuple[Record, list[Record]], list[Record]]:
-        record = _get_rule(engine, rule_id)
-        lines = [one.body for one in reversed(edit.history(engine, rule_id))]
-        if record.status not in LIVE:
-            statuses = (one["before"].get("status") for one in lines)
-            before = {"status": next((one for one in statuses if one in LIVE), Status.ACTIVE)}
-            if record.status is Status.SUPERSEDED and not record.body.get("put_away"):
-                before["reach"] = record.body["reach"] if record.body["reach"] in LASTING else Reach.PROJECT
-        else:
-            before = next((one["before"] for one in lines if one["verb"] in _BY_PERSON and one["before"]), {})
-        fields = {name: before[name] for name in _FIELDS if before.get(name, record.body[name]) != record.body[name]}
-        reach, status = (Reach(before.get("reach", record.body["reach"])), Status(before.get("status", record.status)))
-        if not fields and (str(reach), status) == (record.body["reach"], record.status):
-            raise ValidationError("there is no change of this rule to undo")
-        session, project = before.get("session", record.session), before.get("project", "")
-        return _apply(engine, record, "restored", fields, reach, status, session, project)
 
-    return commit(engine, attempt)
+def _restore(tx: Transaction, rule_id: str) -> tuple[Record, list[Record]]:
+    record = _get_rule(tx, rule_id)
+    lines = [one.body for one in reversed(edit.read_history(tx, rule_id))]
+    if record.status not in LIVE:
+        statuses = (one["before"].get("status") for one in lines)
+        before = {"status": next((one for one in statuses if one in LIVE), Status.ACTIVE)}
+        if record.status is Status.SUPERSEDED and not record.body.get("put_away"):
+            before["reach"] = record.body["reach"] if record.body["reach"] in LASTING else Reach.PROJECT
+    else:
+        before = next((one["before"] for one in lines if one["verb"] in _BY_PERSON and one["before"]), {})
+    fields = {name: before[name] for name in _FIELDS if before.get(name, record.body[name]) != record.body[name]}
+    reach, status = Reach(before.get("reach", record.body["reach"])), Status(before.get("status", record.status))
+    if not fields and (str(reach), status) == (record.body["reach"], record.status):
+        raise ValidationError("there is no change of this rule to undo")
+    session, project = before.get("session", record.session), before.get("project", "")
+    return _apply(tx, record, "restored", fields, reach, status, session, project)
 
 
 def find_ended(engine: Engine, rule: Record) -> list[Record]:
     """Return the rules in force that replaced this one, or that it contradicts."""
-    home = replace(engine, project=rule.project)
-    against = [one.id for one in contradicted(home, rule) if one.status is Status.SUPERSEDED]
-    wanted = dict.fromkeys([*filter(None, [rule.superseded_by]), *against])
-    return [one for one in engine.store.get(list(wanted)) if one.kind == MemoryType.RULE and one.status in LIVE]
+    return _find_ended(Transaction(engine), rule, rule.superseded_by)
 
 
-def _get_rule(engine: Engine, rule_id: str) -> Record:
-    found = [one for one in engine.store.get([rule_id]) if one.kind == MemoryType.RULE]
-    if not found:
+def _find_ended(tx: Transaction, rule: Record, successor: str) -> list[Record]:
+    similar = find_similar_rules(tx, rule, rule.project)
+    ids = dict.fromkeys([*filter(None, [successor]), *(one.id for one in find_ended_rules(tx, rule, similar))])
+    return [one for one in tx.get(ids) if one.kind == MemoryType.RULE and one.status in LIVE]
+
+
+def _get_rule(tx: Transaction, rule_id: str) -> Record:
+    record = tx.find(rule_id)
+    if record is None or record.kind != MemoryType.RULE:
         raise NotFoundError(f"there is no rule {rule_id!r} any more")
-    return found[0]
+    return record
 
 
 def _check_words(name: str, value: str) -> str:
@@ -108,24 +109,27 @@ def _check_words(name: str, value: str) -> str:
 
 
 def _apply(
-    engine: Engine,
+    tx: Transaction,
     record: Record,
     verb: str,
     fields: Mapping[str, Any],
     reach: Reach,
-    status: Status | None,
+    status: Status,
     session: str,
     project: str = "",
-) -> tuple[tuple[Record, list[Record]], list[Record]]:
-    status = record.status if status is None else status
+) -> tuple[Record, list[Record]]:
     session = "" if reach in LASTING else record.session or session
     if reach not in LASTING and not session:
         raise ValidationError(f"reach {str(reach)!r} needs a session: pass its id, or use 'project' or 'always'")
-    own = project or (record.project if record.project != EVERYWHERE else engine.project)
-    place = EVERYWHERE if reach is Reach.ALWAYS else own
-    home = replace(engine, project=place)
+    own = project or (record.project if record.project != EVERYWHERE else tx.engine.project)
     body: dict[str, Any] = {**record.body, **fields, "reach": str(reach), "put_away": status not in LIVE}
-    moved = {"status": status, "session": session, "project": place, "superseded_by": "", "valid_to": None}
+    changes: dict[str, Any] = {
+        "status": status,
+        "session": session,
+        "project": EVERYWHERE if reach is Reach.ALWAYS else own,
+        "superseded_by": "",
+        "valid_to": None,
+    }
     if fields:
         if "rule" in fields and "prefer" not in fields:
             prefer, avoid = find_choice(body["rule"])
@@ -134,20 +138,19 @@ def _apply(
             # The reason is no longer what a program printed.
             body["source"] = str(RuleSource.NOTE)
         body = dressed(body)
-        key = key_of(record.kind, record.agent, record.user, body) or record.key
-        by_person = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
-        fresh = rewrite(home, record, body, provenance=by_person, key=key, **moved)
-    else:
-        fresh = revise(home, record, body=body, **moved)
+        changes |= reword(tx.engine, record, body)
+        changes["key"] = key_of(record.kind, record.agent, record.user, body) or record.key
+        changes["provenance"] = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
+    fresh = tx.update(record, **{"body": body, **changes})
     before = {name: record.body[name] for name in (*_FIELDS, "reach")}
     before |= {"status": str(record.status), "session": record.session, "project": record.project}
-    records = [fresh, change(home, fresh, verb, "by a person", before)]
-    ended = find_ended(engine, replace(fresh, superseded_by=record.superseded_by)) if status is Status.ACTIVE else []
+    tx.add_history(fresh, verb, "by a person", before)
+    ended = _find_ended(tx, fresh, record.superseded_by) if status is Status.ACTIVE else []
     for one in ended:
-        gone = revise(home, one, status=Status.SUPERSEDED, superseded_by=fresh.id)
+        gone = tx.update(one, status=Status.SUPERSEDED, superseded_by=fresh.id)
         why = f"a person {verb}: {fresh.body['rule']}"
-        records += [gone, change(home, gone, "superseded", why, {"status": str(one.status)}, fresh.id)]
-    return (fresh, ended), records
+        tx.add_history(gone, "superseded", why, {"status": str(one.status)}, fresh.id)
+    return fresh, ended
 
 
 # -- erasing
@@ -168,12 +171,12 @@ def erase(engine: Engine, rule: Record) -> int:
     notes = engine.store.scan(Where(kinds={"retrieval"}, projects=projects))
     engine.store.delete([one.id for one in notes if has_quote(one.body["task"], quotes)])
 
-    def attempt() -> tuple[None, list[Record]]:
-        others = engine.store.scan(Where(kinds={MemoryType.RULE}, projects=projects))
-        quoting = [one for one in others if has_quote(one.body["said"], quotes)]
-        return None, [revise(engine, one, body={**one.body, "said": ""}) for one in quoting]
+    def forget_words(tx: Transaction) -> None:
+        for one in tx.scan(Where(kinds={MemoryType.RULE}, projects=projects)):
+            if has_quote(one.body["said"], quotes):
+                tx.update(one, body={**one.body, "said": ""})
 
-    commit(engine, attempt)
+    write(engine, forget_words)
     return len(turns)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..text import shorten, stem, stems
-from ..types.quoting import is_quoted_output, quote_output
 from ..types.rules import MACHINE_TAUGHT
+from ..types.speech import is_quoted_output, quote_output
 
 LINE_CHARS = 400
 _TRIGGER_CHARS = 100

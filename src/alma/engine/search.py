@@ -86,7 +86,13 @@ def find_closeness(engine: Engine, records: Sequence[Record], vectors: Sequence[
     return best
 
 
-def neighbours(engine: Engine, vector: Vector | None, query: str, where: Where, limit: int) -> list[Record]:
-    """Return records near a text by meaning, or by words where there is no vector, for a closer look at each."""
+def find_near(engine: Engine, vector: Vector | None, query: str, where: Where, limit: int) -> list[str]:
+    """Return the ids of records near a text by meaning, or by words where there is no vector."""
     hits = by_words(engine.store, query, where, limit) if vector is None else by_meaning(engine, [vector], where, limit)
-    return engine.store.get([hit.id for hit in hits]) if hits else []
+    return [hit.id for hit in hits]
+
+
+def neighbours(engine: Engine, vector: Vector | None, query: str, where: Where, limit: int) -> list[Record]:
+    """Return the records that `find_near` finds, for a closer look at each."""
+    ids = find_near(engine, vector, query, where, limit)
+    return engine.store.get(ids) if ids else []

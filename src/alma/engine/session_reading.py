@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,22 +20,31 @@ from ..coding.session import CodingSession, SessionTurn
 from ..ports import Model
 from ..reading.local_rules import find_choice, is_worth_reading
 from ..reading.model import ModelReader
-from ..reading.pasted import remove_pasted
 from ..reading.port import Known, Repair, Role, RuleProposal, Turn, Verdict
+from ..reading.words import remove_pasted
 from ..text import digest, is_common, shorten, stems
 from ..types.kinds import MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
-from .admit import change, clean, key_of, make_marker, revise, rewrite
+from .admit import clean, key_of, reword
+from .coding_sessions import count_followed, make_teaching, read_mark, teachings
 from .context import Engine
-from .follow import judged
-from .keep import make_teaching, mark_of, teachings
 from .observations import explain_observation, find_repair
-from .rules import AGENT, RULE_CHARS, Taught, Teaching, contradicted, dressed, teaching
+from .rules import (
+    AGENT,
+    RULE_CHARS,
+    Taught,
+    Teaching,
+    contradicts,
+    dressed,
+    find_similar_rules,
+    learn_rules,
+    prepare_rules,
+    supersede_rules,
+)
 from .safety import find_weakening
-from .tombstones import find_deleted_keys
-from .transaction import commit
+from .transaction import Transaction, write
 
 TAG = "reading"
 _MAX_TURNS = 75
@@ -74,10 +83,14 @@ class Progress:
     answers: Mapping[str, Any] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
 
+    def restart(self, **changes: Any) -> Progress:
+        """Return it without what is noted about the last attempt, and with these changes."""
+        return replace(self, tries=0, next_try=0.0, error="", failed_at=0.0, answers={}, **changes)
 
-def load_progress(engine: Engine, session: str) -> Progress | None:
-    records = engine.store.get([_progress_id(session)])
-    return _decode_progress(records[0]) if records else None
+
+def read_progress(tx: Transaction, session: str) -> Progress | None:
+    record = tx.find(_progress_id(session))
+    return _decode_progress(record) if record else None
 
 
 def list_progress(engine: Engine) -> list[Progress]:
@@ -88,11 +101,12 @@ def list_progress(engine: Engine) -> list[Progress]:
 def change_progress(engine: Engine, session: str, **changes: Any) -> None:
     """Change what is noted about a session, if anything is."""
 
-    def attempt() -> tuple[None, list[Record]]:
-        stored = load_progress(engine, session)
-        return None, [] if stored is None else [_progress_record(engine, replace(stored, **changes))]
+    def step(tx: Transaction) -> None:
+        stored = read_progress(tx, session)
+        if stored is not None:
+            _store_progress(tx, replace(stored, **changes))
 
-    commit(engine, attempt)
+    write(engine, step)
 
 
 def forget_progress(engine: Engine, session: str) -> None:
@@ -104,36 +118,27 @@ def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *
 
     What was recorded while no model was allowed is never read later.
     """
-    stored = load_progress(engine, story.session) or Progress(session=story.session, project=engine.project)
+    stored = read_progress(Transaction(engine), story.session) or Progress(
+        session=story.session, project=engine.project
+    )
     if stored.file == file and stored.is_waiting:
         if not is_allowed or stored.has_ended != story.ended:
             change_progress(engine, story.session, is_waiting=is_allowed, has_ended=story.ended)
         return
     start = max(since, stored.offset) if stored.file == file else since
     if is_allowed and any(one.offset > start and is_candidate(one) for one in story.heard):
-        fresh = Progress(
-            session=story.session,
-            project=engine.project,
-            file=file,
-            offset=start,
-            is_waiting=True,
-            has_ended=story.ended,
-            read_at=stored.read_at,
-            dropped=stored.dropped,
-        )
-        commit(engine, lambda: (None, [_progress_record(engine, fresh)]))
+        fresh = stored.restart(project=engine.project, file=file, offset=start, is_waiting=True, has_ended=story.ended)
+        write(engine, lambda tx: _store_progress(tx, fresh))
 
 
 def _progress_id(session: str) -> str:
     return f"mrk_reading_{digest(session)}"
 
 
-def _progress_record(engine: Engine, progress: Progress) -> Record:
-    name = _progress_id(progress.session)
-    stored = next(iter(engine.store.get([name])), None)
+def _store_progress(tx: Transaction, progress: Progress) -> None:
     # It belongs to its project, so that it is erased with it.
     place = {"session": progress.session, "project": progress.project, "tags": (TAG,)}
-    return make_marker(engine, name, {"value": asdict(progress)}, stored, **place)
+    tx.set_marker(_progress_id(progress.session), {"value": asdict(progress)}, **place)
 
 
 def _decode_progress(record: Record) -> Progress:
@@ -181,11 +186,12 @@ def is_candidate(heard: SessionTurn) -> bool:
 
 def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -> Part:
     """Return what a model is asked about: candidate turns, and the rules that are known where they were said."""
+    tx = Transaction(engine)
     heard = tuple(one for one in story.heard if since < one.offset <= until and is_candidate(one))[-_MAX_TURNS:]
     ids = {one.id for one in heard}
     known = [
         one
-        for one in _find_rules(engine)
+        for one in _find_rules(tx)
         if one.session in ("", story.session)
         and one.agent == AGENT
         and one.body["source"] != RuleSource.MODEL
@@ -194,7 +200,7 @@ def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -
     ]
     known.sort(key=lambda one: one.status is not Status.ACTIVE)
     fixed = [one for one in story.repairs if since < one.offset <= until][-_MAX_REPAIRS:]
-    observed = ((find_repair(engine, one), one) for one in fixed)
+    observed = ((find_repair(tx, one), one) for one in fixed)
     repairs = {one.id: repair for one, repair in observed if one is not None and "note" not in one.body["metadata"]}
     listed = tuple(Known(one.id, one.body["rule"]) for one in known[:_MAX_KNOWN])
     return Part(story, since, until, heard, listed, tuple(repairs.items()))
@@ -225,9 +231,9 @@ def read_repairs(model: Model, part: Part) -> dict[str, str]:
     return {name: note for name, note in notes.items() if (note or not reader.dropped) and not suspicious(note)}
 
 
-def _find_rules(engine: Engine) -> list[Record]:
-    where = Where(kinds={MemoryType.RULE}, projects={engine.project, EVERYWHERE}, statuses=set(LIVE))
-    return list(engine.store.scan(where))
+def _find_rules(tx: Transaction, statuses: Iterable[Status] = LIVE) -> list[Record]:
+    projects = {tx.engine.project, EVERYWHERE}
+    return tx.scan(Where(kinds={MemoryType.RULE}, projects=projects, statuses=set(statuses)))
 
 
 # -- what it changes
@@ -244,211 +250,210 @@ class Applied:
 
 def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progress) -> Applied | None:
     """Store what a reading teaches, and that the session was read so far. None when somebody else was faster."""
+    local = {one.id: one.rule for one in teachings(part.story, part.since)}
 
-    def attempt() -> tuple[Applied | None, list[Record]]:
-        stored = load_progress(engine, part.story.session)
+    def step(tx: Transaction) -> Applied | None:
+        stored = read_progress(tx, part.story.session)
         if stored is None or (stored.file, stored.offset) != (progress.file, part.since):
-            return None, []
-        changes = _Changes(engine, part)
-        for proposal in reading.proposals:
-            changes.take_proposal(proposal)
-        applied, records = changes.finish(is_complete=not reading.dropped)
-        mark = mark_of(engine, stored.session)
-        done = Progress(
-            session=stored.session,
-            project=stored.project,
-            file=stored.file,
-            offset=part.until,
-            # More of the session may have been taken in while the model was reading.
-            is_waiting=mark.file == stored.file and mark.offset > part.until,
-            has_ended=stored.has_ended,
-            read_at=engine.clock().timestamp(),
-            dropped=dict(Counter(stored.dropped) + Counter(reading.dropped)),
-        )
-        observations = [
-            explain_observation(engine, one, reading.notes[one.id])
-            for one in engine.store.get(list(reading.notes))
-            if "note" not in one.body["metadata"]
-        ]
-        return applied, [*records, *observations, _progress_record(engine, done)]
+            return None
+        applied = _apply_proposals(tx, part, reading, local)
+        for one in tx.get(reading.notes):
+            if "note" not in one.body["metadata"]:
+                explain_observation(tx, one, reading.notes[one.id])
+        mark = read_mark(tx, stored.session)
+        # More of the session may have been taken in while the model was reading.
+        is_waiting = mark.file == stored.file and mark.offset > part.until
+        dropped = dict(Counter(stored.dropped) + Counter(reading.dropped))
+        read_at = engine.clock().timestamp()
+        done = stored.restart(offset=part.until, is_waiting=is_waiting, read_at=read_at, dropped=dropped)
+        _store_progress(tx, done)
+        return applied
 
-    return commit(engine, attempt)
+    return write(engine, step)
 
 
-class _Changes:
-    """What the proposals of one reading change, made from what is stored now."""
+@dataclass(frozen=True, slots=True)
+class _Refinement:
+    """The words of a proposal for the rule that the local reader made of the same turn."""
 
-    def __init__(self, engine: Engine, part: Part) -> None:
-        self._engine = engine
-        self._part = part
-        self._turns = {one.id for one in part.heard}
-        self._heard = {2 * index + 1: one for index, one in enumerate(part.heard)}
-        self._rules = {one.id: one for one in _find_rules(engine)}
-        self._shown_texts = {one.id: one.text for one in part.known}
-        self._local = self._find_local_rules()
-        self._settled = self._find_settled_turns()
-        self._proposed: set[str] = set()
-        self._updates: dict[str, tuple[Record, Record]] = {}
-        """Rules as they become, each with its line of history."""
-        self._teachings: list[Teaching] = []
+    local: Record
+    proposal: RuleProposal
+    heard: SessionTurn
+    known: Record | None
 
-    def take_proposal(self, proposal: RuleProposal) -> None:
-        heard = self._heard[proposal.turn]
-        is_first = heard.id not in self._proposed
-        self._proposed.add(heard.id)
-        if heard.id in self._settled or (proposal.known and proposal.known not in self._rules):
-            return
-        known = self._find_known(proposal)
-        local = self._local.get(heard.id) if is_first else None
+
+def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts: Mapping[str, str]) -> Applied:
+    """Store what proposals teach. `local_texts` holds, by the id of the turn, what the local reader read there."""
+    rules = {one.id: one for one in _find_rules(tx)}
+    local = _find_local_rules(part, rules.values())
+    settled = _find_settled_turns(tx, part, local, local_texts)
+    shown_texts = {one.id: one.text for one in part.known}
+    heard_at = {2 * index + 1: one for index, one in enumerate(part.heard)}
+    proposed: set[str] = set()
+    lessons: list[Teaching] = []
+    repeated: list[tuple[Record, Record]] = []
+    refinements: list[_Refinement] = []
+    for proposal in reading.proposals:
+        heard = heard_at[proposal.turn]
+        is_first = heard.id not in proposed
+        proposed.add(heard.id)
+        if heard.id in settled or (proposal.known and proposal.known not in rules):
+            continue
+        known = rules.get(proposal.known)
+        if known is not None and known.body["rule"] != shown_texts.get(known.id):
+            # It was changed since the model was asked.
+            known = None
+        own = local.get(heard.id) if is_first else None
         if proposal.verdict is Verdict.SAME:
             if known is not None:
-                self._teachings.append(self._repeat_rule(known, heard))
-                self._end_duplicate(known, local)
-        elif local is not None:
-            self._refine_rule(local, proposal, heard, known)
+                lessons.append(_repeat_rule(part, known, heard))
+                if own is not None and not known.session:
+                    repeated.append((own, known))
+        elif own is not None:
+            refinements.append(_Refinement(own, proposal, heard, known))
         else:
-            lesson = self._teach_rule(proposal, heard, known)
-            self._teachings.append(lesson if is_first else replace(lesson, id=f"{lesson.id}:{len(self._teachings)}"))
+            lesson = _teach_rule(part, proposal, heard, known)
+            lessons.append(lesson if is_first else replace(lesson, id=f"{lesson.id}:{len(lessons)}"))
         if proposal.general:
-            self._teachings.append(self._suggest_general(proposal, heard))
-
-    def finish(self, *, is_complete: bool) -> tuple[Applied, list[Record]]:
-        """Return what changed, and all records to store. Only a complete reading says that a turn taught nothing."""
-        taught, records = teaching(self._engine, self._teachings)()
-        if is_complete:
-            self._archive_doubted()
-        changed = {one.id: one for one in records}
-        updated = [pair for name, pair in self._updates.items() if name not in changed]
-        changed |= {one.id: one for pair in updated for one in pair}
-        self._count_violations(taught, changed)
-        refined = [fresh for fresh, line in updated if line.body["verb"] == "refined"]
-        archived = [fresh for fresh, line in updated if line.body["verb"] == "doubted"]
-        return Applied(tuple(taught), tuple(refined), tuple(archived)), list(changed.values())
-
-    def _find_local_rules(self) -> dict[str, Record]:
-        """Return the rules that the local reader made of single turns of this part, as nobody has changed them."""
-        local = {}
-        for one in self._rules.values():
-            sources = list(one.body["metadata"].get("sources", ()))
-            is_untouched = one.provenance.origin is not Origin.USER and not one.body.get("put_away")
-            if len(sources) == 1 and sources[0] in self._turns and one.body["source"] in _HEARD and is_untouched:
-                local[sources[0]] = one
-        return local
-
-    def _find_settled_turns(self) -> set[str]:
-        """Return the turns whose rule a person deleted or edited, or that count for another rule already.
-
-        In other words, such a rule would come back or stand there twice.
-        """
-        statuses = {*LIVE, Status.ARCHIVED, Status.SUPERSEDED}
-        where = Where(kinds={MemoryType.RULE}, projects={self._engine.project, EVERYWHERE}, statuses=statuses)
-        counted = {
-            turn
-            for one in self._engine.store.scan(where)
-            for turn in one.body["metadata"].get("sources", ())
-            if turn in self._turns and turn not in self._local
-        }
-        keys = {
-            one.id: key_of(MemoryType.RULE, AGENT, "", {"rule": shorten(clean(one.rule), RULE_CHARS)})
-            for one in teachings(self._part.story, self._part.since)
-        }
-        gone = find_deleted_keys(self._engine, keys.values())
-        return counted | {turn for turn, key in keys.items() if key in gone and turn not in self._local}
-
-    def _find_known(self, proposal: RuleProposal) -> Record | None:
-        """Return the known rule that a proposal is about, unless it was changed since the model was asked."""
-        known = self._rules.get(proposal.known)
-        return known if known is not None and known.body["rule"] == self._shown_texts.get(known.id) else None
-
-    def _teach_rule(self, proposal: RuleProposal, heard: SessionTurn, known: Record | None) -> Teaching:
-        prefer, avoid = find_choice(proposal.rule)
-        checked = replace(proposal, is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
-        lesson = make_teaching(checked, heard, self._part.story.session)
-        assert lesson is not None, "only turns of a person are read"
-        supersedes = (known.id,) if known is not None else ()
-        return replace(lesson, metadata={**lesson.metadata, "reader": "model"}, supersedes=supersedes)
-
-    def _repeat_rule(self, known: Record, heard: SessionTurn) -> Teaching:
-        """The known rule in its own words, said once more."""
-        return Teaching(
-            id=heard.id,
-            rule=known.body["rule"],
-            trigger=known.body["trigger"],
-            reach=Reach(known.body["reach"]),
-            source=RuleSource.CORRECTION,
-            said=remove_pasted(heard.heard),
-            session=known.session,
-            sure=not weakens_safety(known.body["rule"]),
-            at=datetime.fromtimestamp(heard.at, UTC),
-            metadata={"session": self._part.story.session, "attended": True},
-        )
-
-    def _end_duplicate(self, known: Record, local: Record | None) -> None:
-        """Let a known rule take the place of the local one that says the same."""
-        if local is not None and not known.session:
+            lessons.append(_suggest_general(part, proposal, heard))
+    taught = learn_rules(tx, prepare_rules(tx.engine, lessons))
+    # What was taught counts for more than what is only refined, repeated or doubted.
+    for own, known in repeated:
+        if not tx.is_changed(own.id):
             why = f"the model says that it repeats: {known.body['rule']}"
-            line = change(self._engine, local, "superseded", why, {"status": str(local.status)}, known.id)
-            fresh = revise(self._engine, local, status=Status.SUPERSEDED, superseded_by=known.id)
-            self._updates[local.id] = (fresh, line)
+            tx.add_history(own, "superseded", why, {"status": str(own.status)}, known.id)
+            tx.update(own, status=Status.SUPERSEDED, superseded_by=known.id)
+    refined = _refine_rules(tx, part, refinements)
+    archived = []
+    # Only a complete reading says that a turn taught nothing. A person can restore these rules.
+    for turn, own in local.items() if not reading.dropped else ():
+        if turn not in proposed and own.status is Status.CANDIDATE and not tx.is_changed(own.id):
+            tx.add_history(own, "doubted", "by the model: it is no rule")
+            archived.append(tx.update(own, status=Status.ARCHIVED))
+    _end_contradicted(tx, refinements, refined)
+    # A rule that was shown in the session and that the person had to repeat was not followed.
+    shown = {rule for one in part.story.shown for rule in one.rules}
+    for one in taught:
+        if one.record is not None and one.verb in ("repeated", "promoted") and one.record.id in shown:
+            count_followed(tx, tx.get([one.record.id]), {one.record.id: False})
+    return Applied(tuple(taught), tuple(tx.get(refined)), tuple(archived))
 
-    def _suggest_general(self, proposal: RuleProposal, heard: SessionTurn) -> Teaching:
-        return Teaching(
-            id=f"{heard.id}:general",
-            rule=proposal.general,
-            reach=Reach.PROJECT,
-            source=RuleSource.MODEL,
-            said=proposal.quote,
-            session=self._part.story.session,
-            sure=False,
-            at=datetime.fromtimestamp(heard.at, UTC),
-            metadata={"session": self._part.story.session, "attended": True, "reader": "model"},
-        )
 
-    def _refine_rule(self, local: Record, proposal: RuleProposal, heard: SessionTurn, known: Record | None) -> None:
-        """Take the model's words for a local rule. They never turn it round, and never widen an active one."""
-        from .rule_pairs import contradicts
+def _find_local_rules(part: Part, rules: Iterable[Record]) -> dict[str, Record]:
+    """Return by turn the rules that the local reader made of single turns of this part, as nobody has changed them."""
+    turns = {one.id for one in part.heard}
+    local = {}
+    for one in rules:
+        sources = list(one.body["metadata"].get("sources", ()))
+        is_untouched = one.provenance.origin is not Origin.USER and not one.body.get("put_away")
+        if len(sources) == 1 and sources[0] in turns and one.body["source"] in _HEARD and is_untouched:
+            local[sources[0]] = one
+    return local
 
-        is_sound = _is_sound(proposal, heard)
+
+def _find_settled_turns(
+    tx: Transaction, part: Part, local: Mapping[str, Record], local_texts: Mapping[str, str]
+) -> set[str]:
+    """Return the turns whose rule a person deleted or edited, or that count for another rule already.
+
+    In other words, such a rule would come back or stand there twice.
+    """
+    turns = {one.id for one in part.heard}
+    counted = {
+        turn
+        for one in _find_rules(tx, (*LIVE, Status.ARCHIVED, Status.SUPERSEDED))
+        for turn in one.body["metadata"].get("sources", ())
+        if turn in turns and turn not in local
+    }
+    keys = {
+        turn: key_of(MemoryType.RULE, AGENT, "", {"rule": shorten(clean(text), RULE_CHARS)})
+        for turn, text in local_texts.items()
+    }
+    gone = tx.find_tombstones(keys.values())
+    return counted | {turn for turn, key in keys.items() if key in gone and turn not in local}
+
+
+def _teach_rule(part: Part, proposal: RuleProposal, heard: SessionTurn, known: Record | None) -> Teaching:
+    prefer, avoid = find_choice(proposal.rule)
+    checked = replace(proposal, is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
+    lesson = make_teaching(checked, heard, part.story.session)
+    assert lesson is not None, "only turns of a person are read"
+    supersedes = (known.id,) if known is not None else ()
+    return replace(lesson, metadata={**lesson.metadata, "reader": "model"}, supersedes=supersedes)
+
+
+def _repeat_rule(part: Part, known: Record, heard: SessionTurn) -> Teaching:
+    """The known rule in its own words, said once more."""
+    return Teaching(
+        id=heard.id,
+        rule=known.body["rule"],
+        trigger=known.body["trigger"],
+        reach=Reach(known.body["reach"]),
+        source=RuleSource.CORRECTION,
+        said=remove_pasted(heard.heard),
+        session=known.session,
+        sure=not weakens_safety(known.body["rule"]),
+        at=datetime.fromtimestamp(heard.at, UTC),
+        metadata={"session": part.story.session, "attended": True},
+    )
+
+
+def _suggest_general(part: Part, proposal: RuleProposal, heard: SessionTurn) -> Teaching:
+    return Teaching(
+        id=f"{heard.id}:general",
+        rule=proposal.general,
+        reach=Reach.PROJECT,
+        source=RuleSource.MODEL,
+        said=proposal.quote,
+        session=part.story.session,
+        sure=False,
+        at=datetime.fromtimestamp(heard.at, UTC),
+        metadata={"session": part.story.session, "attended": True, "reader": "model"},
+    )
+
+
+def _refine_rules(tx: Transaction, part: Part, refinements: Sequence[_Refinement]) -> list[str]:
+    """Take the model's words for local rules. They never turn a rule round, and never widen an active one.
+
+    Returns the ids of the rules that changed.
+    """
+    refined = []
+    for one in refinements:
+        local, proposal = one.local, one.proposal
+        is_sound = _is_sound(proposal, one.heard)
         is_active = local.status is Status.ACTIVE
-        if (is_active and not is_sound) or contradicts({**local.body, "rule": proposal.rule}, local.body):
-            return
+        if tx.is_changed(local.id) or (is_active and not is_sound):
+            continue
+        if contradicts({**local.body, "rule": proposal.rule}, local.body):
+            continue
         reach = Reach(local.body["reach"]) if is_active else proposal.reach
         # What the model writes may hold a secret that it saw.
         texts = clean({"rule": proposal.rule, "trigger": proposal.trigger, "why": proposal.reason})
         body = {**local.body, **texts, "why": texts["why"] or local.body["why"], "reach": str(reach)}
         body["metadata"] = {**local.body["metadata"], "reader": "model"}
-        fresh = rewrite(
-            self._engine,
+        fresh = tx.update(
             local,
-            dressed(body),
+            **reword(tx.engine, local, dressed(body)),
             status=Status.ACTIVE if is_active or is_sound else local.status,
-            session="" if reach in LASTING else self._part.story.session,
+            session="" if reach in LASTING else part.story.session,
             project=EVERYWHERE if reach is Reach.ALWAYS else local.project,
             key=key_of(local.kind, local.agent, local.user, body),
         )
-        line = change(self._engine, fresh, "refined", "by the model", {"rule": local.body["rule"]})
-        self._updates[fresh.id] = (fresh, line)
-        if fresh.status is Status.ACTIVE and (not is_active or known is not None):
-            records = contradicted(self._engine, fresh, (known.id,) if known is not None else ())
-            ended = {one.id: one for one in records if one.kind == MemoryType.RULE}
-            lines = {one.body["record"]: one for one in records if one.kind == "change"}
-            self._updates |= {name: (one, lines[name]) for name, one in ended.items() if name not in self._updates}
+        tx.add_history(fresh, "refined", "by the model", {"rule": local.body["rule"]})
+        refined.append(fresh.id)
+    return refined
 
-    def _archive_doubted(self) -> None:
-        """Archive the possible rules of turns in which the model found none. A person can restore them."""
-        for turn, one in self._local.items():
-            if turn not in self._proposed and one.status is Status.CANDIDATE:
-                line = change(self._engine, one, "doubted", "by the model: it is no rule")
-                self._updates[one.id] = (revise(self._engine, one, status=Status.ARCHIVED), line)
 
-    def _count_violations(self, taught: Sequence[Taught], changed: dict[str, Record]) -> None:
-        """Count a rule as violated if it was shown in the session and the person had to repeat it."""
-        shown = {rule for one in self._part.story.shown for rule in one.rules}
-        for one in taught:
-            record = one.record
-            if record is not None and one.verb in ("repeated", "promoted") and record.id in shown:
-                [counted] = judged(self._engine, [changed[record.id]], {record.id: False})
-                changed[record.id] = replace(counted, version=changed[record.id].version)
+def _end_contradicted(tx: Transaction, refinements: Sequence[_Refinement], refined: Collection[str]) -> None:
+    """Let each refined rule that now holds take the place of those that it contradicts, or that the model named."""
+    for one in refinements:
+        if one.local.id not in refined:
+            continue
+        [fresh] = tx.get([one.local.id])
+        if fresh.status is Status.ACTIVE and (one.local.status is not Status.ACTIVE or one.known is not None):
+            similar = find_similar_rules(tx, fresh, tx.engine.project)
+            named = [one.known.id] if one.known is not None and not tx.is_changed(one.known.id) else []
+            supersede_rules(tx, fresh, [held for held in similar if not tx.is_changed(held.id)], named)
 
 
 def _is_sound(proposal: RuleProposal, heard: SessionTurn) -> bool:

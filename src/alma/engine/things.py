@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import NotFoundError
-from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record
-from .admit import build, rewrite, screen
+from .admit import build, prepare, rewrite, screen
 from .context import Engine
 from .drafts import Draft
-from .transaction import commit
+from .transaction import write
 
 Body = Mapping[str, Any]
 
@@ -37,14 +36,13 @@ def draft(
 
 def made(engine: Engine, given: Draft, **fields: Any) -> Record:
     """The first version of a thing, to be put by the caller: `id`, `links`, `key` and so on may be given."""
-    screened = screen(engine, given)
-    [vectors] = engine.encode([KINDS[given.kind].passages(screened.body)])
-    return build(engine, screened, vectors, **fields)
+    [prepared] = prepare(engine, [given])
+    return build(engine, prepared, **fields)
 
 
 def add(engine: Engine, given: Draft, **fields: Any) -> Record:
     record = made(engine, given, **fields)
-    return commit(engine, lambda: (record, [record]))
+    return write(engine, lambda tx: tx.put(record))
 
 
 def get(engine: Engine, kind: str, id: str) -> Record:

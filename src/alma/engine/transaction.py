@@ -2,38 +2,54 @@
 
 `write(engine, step)` runs `step(tx)` and puts what it changed. When another process was faster, the step runs again on
 what is stored now, so that no increment is lost: a step must have no other effects.
+
+A deleted memory leaves a tombstone, and is recognised by a salted hash of its look-up key: it does not come back by
+itself. The key is a hash of the memory's words, and without a salt, whoever holds the file could try out words against
+it. Each store draws its own salt when something is deleted for the first time; an import brings the salts of its
+tombstones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from ..errors import BusyError, ConflictError, EmbedderMismatchError, ScopeError
-from ..types.kinds import KINDS
+from ..text import fingerprint
+from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status, Trust
+from ..types.rules import EVERYWHERE
 from .admit import change, make_marker
 from .context import Engine
-from .tombstones import find_tombstones
 
 T = TypeVar("T")
 
 _PATIENCE_SECONDS = 60.0
 EMBEDDER_MARKER = "mrk_embedder"
+SALT_MARKER = "mrk_salts"
+LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
 
 
 class Transaction:
-    """The records that one write reads and changes. Reads see what the transaction itself has changed."""
+    """The records that one write reads and changes. Reads see what the transaction itself has changed.
+
+    A record is read once: what is not there when it is first looked for stays absent in this transaction, and making it
+    meets a conflict if somebody else was faster.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._read: dict[str, Record] = {}
-        self._absent: set[str] = set()
+        self.unindexed: dict[tuple[str, ...], list[str]] = {}
+        """Ids of new records by the words that find them: the store cannot find them yet."""
+        self._read: dict[str, Record | None] = {}
         self._changed: dict[str, Record] = {}
+        self._changed_of_kind: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
     @property
     def changed(self) -> list[Record]:
@@ -42,56 +58,92 @@ class Transaction:
 
     def get(self, ids: Iterable[str]) -> list[Record]:
         """Return the records with these ids, in that order; those that do not exist are left out."""
-        wanted = list(dict.fromkeys(ids))
-        missing = [id for id in wanted if id not in self._read and id not in self._changed and id not in self._absent]
-        for record in self.engine.store.get(missing) if missing else ():
-            self._read[record.id] = record
-        # What was not there stays so for this transaction: if another writer adds it, the put fails and is tried again.
-        self._absent.update(id for id in missing if id not in self._read)
-        found = (self._changed.get(id) or self._read.get(id) for id in wanted)
-        return [record for record in found if record is not None]
+        wanted = dict.fromkeys(ids)
+        self._load(wanted)
+        return [record for id in wanted if (record := self._changed.get(id) or self._read[id]) is not None]
 
     def find(self, id: str) -> Record | None:
-        return next(iter(self.get([id])), None)
+        self._load((id,))
+        return self._changed.get(id) or self._read[id]
 
-    def scan(self, where: Where, limit: int | None = None) -> list[Record]:
-        """Return the records that `where` accepts: new ones of this transaction last, stored ones newest first."""
-        stored = self.see(self.engine.store.scan(where, limit))
-        known = {record.id for record in stored}
-        fresh = [record for record in self._changed.values() if record.id not in known]
-        return [record for record in (*stored, *fresh) if where.accepts(record)][:limit]
+    def read_stored(self, ids: Iterable[str]) -> list[Record]:
+        """Return the records with these ids as they are stored, before the changes of this transaction."""
+        wanted = list(ids)
+        self._load(wanted)
+        return [record for id in wanted if (record := self._read[id]) is not None]
+
+    def _load(self, ids: Iterable[str]) -> None:
+        missing = [id for id in ids if id not in self._read]
+        if missing:
+            self._read |= dict.fromkeys(missing)
+            for record in self.engine.store.get(missing):
+                self._read[record.id] = record
 
     def see(self, stored: Iterable[Record]) -> list[Record]:
         """Return records that were just read from the store as this transaction has them."""
-        return [self._changed.get(one.id) or self._read.setdefault(one.id, one) for one in stored]
+        return [self._changed.get(one.id) or self._remember(one) for one in stored]
+
+    def _remember(self, stored: Record) -> Record:
+        held = self._read.get(stored.id)
+        if held is None:
+            self._read[stored.id] = held = stored
+        return held
+
+    def scan(self, where: Where, limit: int | None = None) -> list[Record]:
+        """Return the records that `where` accepts: new ones of this transaction last, stored ones newest first."""
+        return self.select(self.engine.store.scan(where, limit), where)[:limit]
+
+    def select(self, stored: Iterable[Record], where: Where) -> list[Record]:
+        """Return what `where` accepts of stored records, as they are now, and of those changed in this transaction."""
+        records = {record.id: record for record in self.see(stored)}
+        for kind in list(self._changed_of_kind) if where.kinds is None else where.kinds:
+            records |= {id: self._changed[id] for id in self._changed_of_kind.get(kind, ())}
+        return [record for record in records.values() if where.accepts(record)]
 
     def is_new(self, record: Record) -> bool:
         """Whether the record was made in this transaction."""
-        return record.id in self._changed and record.id not in self._read
+        return record.id in self._changed and self._read.get(record.id) is None
+
+    def is_changed(self, id: str) -> bool:
+        """Whether a record was made or changed in this transaction."""
+        return id in self._changed
 
     def put(self, record: Record) -> Record:
         """Store a new or a changed record. Its version grows once, however often it changes in this transaction."""
         held = self._read.get(record.id)
         if held is not None:
             record = replace(record, version=held.version + 1, updated_at=self.engine.clock())
+        return self.restore(record)
+
+    def restore(self, record: Record) -> Record:
+        """Store a record exactly as it is, with the version and the dates that it brings."""
         self._changed[record.id] = record
+        self._changed_of_kind[record.kind][record.id] = None
         return record
 
     def update(self, record: Record, **changes: Any) -> Record:
-        """Store the next version of a record with these fields changed."""
-        if record.id not in self._changed:
-            self._read.setdefault(record.id, record)
-        return self.put(replace(record, **changes))
+        """Store the next version of a record with these fields changed, dated anew unless `updated_at` is given."""
+        held = self._read.get(record.id) if record.id in self._changed else self._remember(record)
+        if held is not None:
+            changes = {"version": held.version + 1, "updated_at": self.engine.clock(), **changes}
+        return self.restore(replace(record, **changes))
 
     def drop(self, record: Record) -> None:
         """Forget that a record was put in this transaction."""
         self._changed.pop(record.id, None)
+        self._changed_of_kind[record.kind].pop(record.id, None)
 
     def add_history(
-        self, record: Record, verb: str, why: str = "", before: Mapping[str, Any] | None = None, quoted: str = ""
+        self,
+        record: Record,
+        verb: str,
+        why: str = "",
+        before: Mapping[str, Any] | None = None,
+        quoted: str = "",
+        **fields: Any,
     ) -> Record:
         """Store a line of a record's history. `quoted` is the id of another record whose words stand in `why`."""
-        return self.put(change(self.engine, record, verb, why, before, quoted))
+        return self.put(change(self.engine, record, verb, why, before, quoted, **fields))
 
     def once(self, id: str, body: Mapping[str, Any], **fields: Any) -> bool:
         """Store the marker `id` and return True; False when it is stored already: this was written before."""
@@ -102,16 +154,57 @@ class Transaction:
 
     def set_marker(self, id: str, body: Mapping[str, Any], **fields: Any) -> Record:
         """Store the marker `id` with this body, in place of what it held."""
-        return self.put(make_marker(self.engine, id, body, self.find(id), **fields))
+        held = self.find(id)
+        return self.put(make_marker(self.engine, id, body, **fields)) if held is None else self.update(held, body=body)
+
+    # -- deleted memories
+
+    def read_salts(self) -> list[str]:
+        """Return the salts of the tombstones held, the store's own first; none before anything was deleted."""
+        held = self.find(SALT_MARKER)
+        return list(held.body["value"]) if held else []
 
     def find_tombstones(self, keys: Iterable[str]) -> dict[str, Record]:
-        """Return the active tombstones that recognise these keys, by key."""
-        stones = {key: self.see([stone])[0] for key, stone in find_tombstones(self.engine, keys).items()}
-        return {key: stone for key, stone in stones.items() if stone.status is Status.ACTIVE}
+        """Return the active tombstones of this project and of all projects that recognise these keys, by key."""
+        wanted = {key for key in keys if key}
+        if not wanted:
+            return {}
+        # Tombstones of earlier versions hold the key itself.
+        by_hash = {key: key for key in wanted}
+        by_hash |= {hash_key(salt, key): key for salt in self.read_salts() for key in wanted}
+        projects = {self.engine.project, EVERYWHERE}
+        where = Where(kinds={"tombstone"}, projects=projects, keys=set(by_hash), statuses={Status.ACTIVE})
+        return {by_hash[stone.key]: stone for stone in self.scan(where)}
 
     def is_buried(self, key: str) -> bool:
         """Whether the memory with this key was deleted, so that it must not come back by itself."""
         return bool(self.find_tombstones([key]))
+
+    def find_deleted(self, ids: Iterable[str]) -> set[str]:
+        """Return those ids that belong to a deleted memory."""
+        names = {tombstone_id(id): id for id in ids}
+        return {names[stone.id] for stone in self.get(names) if stone.status is Status.ACTIVE}
+
+
+def tombstone_id(record_id: str) -> str:
+    return f"tom_{record_id}"
+
+
+def hash_key(salt: str, key: str) -> str:
+    return hashlib.blake2b(key.encode("utf-8"), key=bytes.fromhex(salt), digest_size=16).hexdigest()
+
+
+def key_of_deleted(record: Record) -> str:
+    """Return the key that recognises a memory when it is learned again."""
+    if record.kind in LESSONS and record.key in ("", record.id):
+        return lesson_key(record.kind, record.agent, record.user, record.body)
+    return record.key or record.id
+
+
+def lesson_key(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> str:
+    """Return the key of a heuristic or an anti-pattern: the same for the same words, whatever group it comes from."""
+    strategy = str(body.get("strategy") or body.get("pattern"))
+    return fingerprint(kind, agent, user, strategy, str(body["condition"]))
 
 
 def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = True) -> T:
@@ -127,11 +220,12 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
         records = tx.changed
         if not records:
             return result
-        _refuse_promotion(engine, records)
+        if not engine.may_approve:
+            _refuse_promotion(tx)
         notes = engine.notes.take(engine.project)
         stored = False
         try:
-            engine.store.put([*notes, *records, *_claim(engine, records)])
+            engine.store.put([*notes, *records, *_claim_embedder(engine, records)])
             stored = True
             return result
         except ConflictError as conflict:
@@ -148,6 +242,10 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
         pause = min(pause * 2, 0.05)
 
 
+Attempt = Callable[[], tuple[T, list[Record]]]
+"""The old form of a step: what it returns, and the records to put."""
+
+
 def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]], *, patient: bool = True) -> T:
     """Put what `attempt` builds, as `write` does."""
 
@@ -160,17 +258,25 @@ def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]], *,
     return write(engine, step, patient=patient)
 
 
-def _refuse_promotion(engine: Engine, records: Sequence[Record]) -> None:
+def as_attempt(engine: Engine, step: Callable[[Transaction], T]) -> Attempt[T]:
+    """Return a step in the old form, for callers of `commit`."""
+
+    def attempt() -> tuple[T, list[Record]]:
+        tx = Transaction(engine)
+        return step(tx), tx.changed
+
+    return attempt
+
+
+def _refuse_promotion(tx: Transaction) -> None:
     """Raise ScopeError where a rule or outside content would become active, or trusted, without a person."""
-    if engine.may_approve:
-        return
-    changed = {record.id: record for record in records if record.version > 1}
-    for held in engine.store.get(list(changed)) if changed else ():
+    changed = {record.id: record for record in tx.changed if record.version > 1}
+    for held in tx.read_stored(changed):
         fresh = changed[held.id]
         is_outside = held.provenance.trust is Trust.UNTRUSTED
         becomes_active = fresh.status is Status.ACTIVE and held.status is not Status.ACTIVE
         becomes_trusted = is_outside and fresh.provenance.trust is not Trust.UNTRUSTED
-        if becomes_trusted or (becomes_active and not engine.may_activate(held)):
+        if becomes_trusted or (becomes_active and not tx.engine.may_activate(held)):
             raise refuse_activation(held, "came from outside content" if is_outside else "is a rule")
 
 
@@ -182,22 +288,17 @@ def refuse_activation(record: Record, reason: str) -> ScopeError:
     )
 
 
-def _claim(engine: Engine, records: Sequence[Record]) -> list[Record]:
+def _claim_embedder(engine: Engine, records: Sequence[Record]) -> list[Record]:
     """The first vectors decide which embedder a store speaks; later ones must agree."""
     embedder = next((record.embedder for record in records if record.vectors), "")
-    if not embedder:
-        return []
-    held = marker(engine)
-    if held is None:
-        return [embedder_marker(engine, embedder)]
-    if held.body["value"] != embedder:
+    held = marker(engine) if embedder else None
+    if held is not None and held.body["value"] != embedder:
         raise mismatch(held.body["value"], embedder)
-    return []
+    return [embedder_marker(engine, embedder)] if embedder and held is None else []
 
 
 def marker(engine: Engine) -> Record | None:
-    found = engine.store.get([EMBEDDER_MARKER])
-    return found[0] if found else None
+    return next(iter(engine.store.get([EMBEDDER_MARKER])), None)
 
 
 def embedder_marker(engine: Engine, embedder: str) -> Record:

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..engine import edit, facts, rules, validate
-from ..engine.admit import build, screen
+from ..engine import facts, outcomes, rules, validate
+from ..engine.admit import build, prepare, screen
 from ..engine.context import Engine
-from ..engine.distil import learn
 from ..engine.drafts import Draft, Episode, Statement
 from ..engine.inject.escape import suspicious
 from ..engine.transaction import Transaction, write
@@ -29,34 +28,14 @@ from ..opening import Holder
 from ..ports import Model
 from ..reading.port import Role
 from ..text import digest, fingerprint, shorten
-from ..types.kinds import (
-    KINDS,
-    AntiPattern,
-    DomainKnowledge,
-    Heuristic,
-    Memory,
-    MemoryType,
-    Outcome,
-    Result,
-    Rule,
-    UserPreference,
-)
+from ..types import kinds
+from ..types.kinds import Memory, MemoryType, Result
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Origin, Provenance, Record, Status, Trust, find_source
 from ..types.rules import Reach, RuleSource
-from ..types.sources import find_source
 from ..types.speech import by_name
-from .extractor import (
-    FORBIDS,
-    Extracted,
-    Extraction,
-    Kind,
-    Voice,
-    extract_conversation,
-    extract_text,
-    find_known_memories,
-    read_messages,
-)
+from . import extractor
+from .extractor import FORBIDS, Extracted, Extraction, Kind, Voice
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -71,27 +50,19 @@ _TITLE_CHARS = 200
 _SHOWN_CHARS = 80
 _DELETED = "it was deleted, and does not come back by itself"
 _ORIGINS = {Voice.PERSON: Origin.USER, Voice.ASSISTANT: Origin.AGENT, Voice.DOCUMENT: Origin.IMPORT}
-LISTS = (
-    "domain_knowledge",
-    "user_preferences",
-    "anti_patterns",
-    "heuristics",
-    "outcomes",
-    "rules",
-    "work_items",
-)
+LISTS = tuple("domain_knowledge user_preferences anti_patterns heuristics outcomes rules work_items".split())
 
 
 @dataclass(slots=True, kw_only=True)
 class Kept:
     """What became of findings. The lists hold what is new."""
 
-    domain_knowledge: list[DomainKnowledge] = field(default_factory=list)
-    user_preferences: list[UserPreference] = field(default_factory=list)
-    anti_patterns: list[AntiPattern] = field(default_factory=list)
-    heuristics: list[Heuristic] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
+    domain_knowledge: list[kinds.DomainKnowledge] = field(default_factory=list)
+    user_preferences: list[kinds.UserPreference] = field(default_factory=list)
+    anti_patterns: list[kinds.AntiPattern] = field(default_factory=list)
+    heuristics: list[kinds.Heuristic] = field(default_factory=list)
+    outcomes: list[kinds.Outcome] = field(default_factory=list)
+    rules: list[kinds.Rule] = field(default_factory=list)
     work_items: list[Any] = field(default_factory=list)  # `alma.progress.WorkItem`s.
     known: int = 0  # How many were stored before.
     superseded: list[str] = field(default_factory=list)  # The ids of older facts that a new one replaced.
@@ -176,10 +147,10 @@ class AutoLearner(Holder):
         least = self._check_confidence(min_confidence)
         agent = self.alma.engine.agent(validate.name("agent", agent))
         model = self.model or self.alma.model
-        spoken = read_messages(messages)
+        spoken = extractor.read_messages(messages)
         texts = [one.text for one in spoken if one.role is Role.USER]
-        known = find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
-        extraction = extract_conversation(messages, model=model, known=known)
+        known = extractor.find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
+        extraction = extractor.extract_conversation(messages, model=model, known=known)
         episode = ""
         if save_episode and spoken and not dry_run:
             turns = [{"speaker": one.speaker, "text": one.text, "at": one.at} for one in spoken]
@@ -213,7 +184,7 @@ class AutoLearner(Holder):
         """Find what a text states and store it, as `learn_from_conversation` does. `name` is its title."""
         least = self._check_confidence(min_confidence)
         agent = self.alma.engine.agent(validate.name("agent", agent))
-        extraction = extract_text(text, model=self.model or self.alma.model, name=name or "")
+        extraction = extractor.extract_text(text, model=self.model or self.alma.model, name=name or "")
         place = {"agent": agent, "user_id": user_id, "source": name or "text"}
         return self._store(extraction, least, dry_run, **place, trusted=trusted, relayed=relayed)
 
@@ -371,7 +342,7 @@ def _check_findings(
         user = one.speaker if is_named else "user"
         if target.user and (trusted or not is_named):
             user = target.user
-        owner = learn.group_owner(target.engine, user) if user == target.user else ""
+        owner = outcomes.group_owner(target.engine, user) if user == target.user else ""
         items[mark] = _Item(replace(one, fields=fields), mark, text, provenance, user, owner)
     return list(items.values())
 
@@ -413,13 +384,6 @@ def _choose_writer(item: _Item) -> Callable[[Transaction, _Target, Sequence[_Ite
     return {Kind.OUTCOME: _write_outcomes, Kind.CORRECTION: _write_rules}.get(item.kind, _write_lessons)
 
 
-def _run(tx: Transaction, attempt: Callable[[], tuple[list[T], Sequence[Record]]]) -> list[T]:
-    results, records = attempt()
-    for record in records:
-        tx.put(record)
-    return results
-
-
 def _describe_records(records: Sequence[Record]) -> list[Written]:
     return [(record, "made" if record.version == 1 else "known") for record in records]
 
@@ -440,7 +404,7 @@ def _write_facts(tx: Transaction, target: _Target, items: Sequence[_Item]) -> li
         if draft.valid_from is None or key not in stones or draft.valid_from >= stones[key].created_at
     ]
     replaces = [items[at].finding.replaces for at in wanted]
-    records = _run(tx, facts.admitting(tx.engine, [drafts[at] for at in wanted], replaces=replaces))
+    records = facts.add_facts(tx, prepare(tx.engine, [drafts[at] for at in wanted]), replaces=replaces)
     written = dict(zip(wanted, _describe_records(records), strict=True))
     return [written.get(at, (None, _DELETED)) for at in range(len(items))]
 
@@ -487,7 +451,8 @@ def _make_statement(target: _Target, item: _Item) -> Statement:
 
 
 def _write_lessons(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
-    return _describe_records(_run(tx, edit.stating(tx.engine, [_make_statement(target, one) for one in items])))
+    drafts = outcomes.prepare_lessons(tx.engine, [_make_statement(target, one) for one in items])
+    return _describe_records(outcomes.state_lessons(tx, drafts))
 
 
 def _write_rules(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
@@ -514,7 +479,7 @@ def _write_rules(tx: Transaction, target: _Target, items: Sequence[_Item]) -> li
             )
         )
     verbs = {"made": "made", "refused": _DELETED}
-    taught = _run(tx, rules.teaching(tx.engine, teachings))
+    taught = rules.learn_rules(tx, rules.prepare_rules(tx.engine, teachings))
     return [(one.record, verbs.get(one.verb, "known")) for one in taught]
 
 
@@ -535,7 +500,8 @@ def _make_episode(target: _Target, item: _Item) -> Episode:
 def _write_outcomes(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
     times = [_past_time(tx.engine, one.finding.at) for one in items]
     episodes = [_make_episode(target, one) for one in items]
-    return [(record, "made") for record in _run(tx, learn.learning(tx.engine, episodes, times))]
+    prepared = outcomes.prepare_outcomes(tx.engine, episodes, times)
+    return [(record, "made") for record in outcomes.record_outcomes(tx, prepared)]
 
 
 def _write_waiting(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
@@ -546,18 +512,18 @@ def _write_waiting(tx: Transaction, target: _Target, items: Sequence[_Item]) -> 
     drafts = []
     for item in items:
         if item.kind is Kind.OUTCOME:
-            draft = replace(learn.outcome_of(_make_episode(target, item)), provenance=item.provenance)
+            draft = replace(outcomes.outcome_of(_make_episode(target, item)), provenance=item.provenance)
             drafts.append(replace(screen(tx.engine, draft), key=fingerprint("heard", item.mark)))
         else:
-            draft = screen(tx.engine, edit.lesson_of(_make_statement(target, item)))
+            draft = screen(tx.engine, outcomes.lesson_of(_make_statement(target, item)))
             words = str(draft.body.get("strategy") or draft.body.get("pattern"))
             owner = [draft.user] if draft.user else []
             key = fingerprint("heard", draft.kind, draft.agent, *owner, str(draft.body["condition"]), words)
             drafts.append(replace(draft, key=key))
-    vectors = tx.engine.encode([KINDS[one.kind].passages(one.body) for one in drafts])
-    keys, kinds = {one.key for one in drafts}, {one.kind for one in drafts}
+    vectors = tx.engine.encode([kinds.KINDS[one.kind].passages(one.body) for one in drafts])
+    keys = {one.key for one in drafts}
     statuses = {Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED}
-    where = Where(projects={tx.engine.project}, keys=keys, kinds=kinds, statuses=statuses)
+    where = Where(projects={tx.engine.project}, keys=keys, kinds={one.kind for one in drafts}, statuses=statuses)
     stored = {record.key: record for record in tx.scan(where)}
     deleted = tx.find_tombstones(keys)
     written: list[Written] = []

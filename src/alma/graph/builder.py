@@ -35,7 +35,7 @@ from .graph import Graph, check_limit, check_type
 if TYPE_CHECKING:
     from ..core import ALMA
 
-Extracted = tuple[list[Entity], list[Relationship]]
+Statements = tuple[list[Entity], list[Relationship]]
 
 # -- graphs by name
 
@@ -52,7 +52,7 @@ _ROWS = {
 def create_graph_store(
     backend: str = "sqlite", *, project_id: str | None = None, clock: Clock | None = None, **options: Any
 ) -> Graph:
-    """The graph of a project.
+    """Open the graph of a project.
 
     `sqlite` lives in the memory that is configured here, or in the one given as `alma`; `memory` as long as the
     process; `kuzu` takes `path`; `postgres` takes `dsn`; `neo4j` and `memgraph` take `uri`, `username`, `password` and
@@ -116,11 +116,11 @@ class EntityExtractor:
             return "local"
         return f"local ({self._model.name} failed: {self.failure})" if self.failure else self._model.name
 
-    def extract(self, text: str, *, speaker: str | None = None) -> Extracted:
+    def extract(self, text: str, *, speaker: str | None = None) -> Statements:
         """Return what a text names and states. `speaker` is who "I" is."""
         return self.extract_many([(text, speaker)])[0]
 
-    def extract_many(self, texts: Sequence[tuple[str, str | None]]) -> list[Extracted]:
+    def extract_many(self, texts: Sequence[tuple[str, str | None]]) -> list[Statements]:
         """Do the same for several texts with their speakers. The model sees them in batches, and each only once."""
         entries = [_check_entry(text, speaker) for text, speaker in texts]
         local = LocalReader().find_entities([text for text, _ in entries], [speaker for _, speaker in entries])
@@ -146,7 +146,7 @@ def _check_entry(text: object, speaker: str | None) -> tuple[str, str]:
     return readable, validate.name("speaker", speaker) if speaker else ""
 
 
-def _combine_readings(text: str, speaker: str, local: Entities, asked: Entities) -> Extracted:
+def _combine_readings(text: str, speaker: str, local: Entities, asked: Entities) -> Statements:
     entities: dict[str, Entity] = {}
     types = {name.strip(): _TYPES.get(kind, kind) for name, kind in asked.names}
     for name, kind in {**types, **dict(local.names)}.items():
@@ -192,7 +192,7 @@ READABLE = (*KINDS, "user_preference", "outcome", "heuristic", "anti_pattern")
 _BATCH = 100
 _MARGIN = timedelta(minutes=5)  # Clocks of several machines differ; what is read twice is not doubled.
 _MAX_VERSIONS = 1_000
-Progress = Callable[[int, int], None]  # Receives how many records were looked at, of how many.
+ReportProgress = Callable[[int, int], None]  # Receives how many records were looked at, of how many.
 _NAMELESS = frozenset({"user", "human", "me", "customer", "person", "speaker", "you", "somebody else"})
 
 
@@ -214,7 +214,7 @@ def build(
     graph: Graph | None = None,
     model: Model | None = None,
     kinds: Iterable[str] = KINDS,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
     project_id: str | None = None,
     everything: bool = True,
 ) -> Built:
@@ -244,10 +244,10 @@ def update(
     graph: Graph | None = None,
     model: Model | None = None,
     kinds: Iterable[str] = KINDS,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
     project_id: str | None = None,
 ) -> Built:
-    """The same for what is new, changed or gone since the last run."""
+    """Do the same for what is new, changed or gone since the last run."""
     return build(
         alma, graph=graph, model=model, kinds=kinds, progress=progress, project_id=project_id, everything=False
     )
@@ -267,7 +267,7 @@ class _Builder:
             self._since, self._versions = last - _MARGIN, markers[0].body.get("versions", {})
         self._counts: Counter[str] = Counter()
 
-    def run(self, kinds: Iterable[str], progress: Progress | None) -> Built:
+    def run(self, kinds: Iterable[str], progress: ReportProgress | None) -> Built:
         began = self._engine.clock()
         before = self._graph.stats()
         waiting: list[Record] = []
@@ -343,7 +343,7 @@ class _Builder:
         self._counts["relationships gone"] += relationships
         self._counts["ended"] += entities + relationships + ended
 
-    def _read_records(self, records: Sequence[Record]) -> dict[str, Extracted]:
+    def _read_records(self, records: Sequence[Record]) -> dict[str, Statements]:
         """Return what each record says. All their texts are read together, so that a model is asked in batches.
 
         Of a conversation each turn of a person is read, with the name of who speaks.
@@ -360,7 +360,7 @@ class _Builder:
                 if turn.status is Status.ACTIVE and speech.is_person(name):
                     texts.append((turn.body["text"], None if str(name).casefold() in _NAMELESS else str(name)))
                     origins.append((record.id, turn.created_at, {"turn": turn.id}))
-        statements: dict[str, Extracted] = {record.id: ([], []) for record in records}
+        statements: dict[str, Statements] = {record.id: ([], []) for record in records}
         for (id, at, turn_of), found in zip(origins, self._extractor.extract_many(texts), strict=True):
             statements[id][0].extend(replace(one, sources=(id,)) for one in found[0])
             statements[id][1].extend(
@@ -385,7 +385,7 @@ class EntityProfile:
     facts: tuple[Memory, ...] = ()
 
     def __str__(self) -> str:
-        """A few lines for a person to read."""
+        """Return a few lines for a person to read."""
         called = f", also called {', '.join(self.entity.aliases)}" if self.entity.aliases else ""
         lines = [f"{self.entity.name} ({self.entity.type}){called}"]
         for one in self.now:
@@ -406,7 +406,7 @@ def about(
     limit: int = 20,
     project_id: str | None = None,
 ) -> EntityProfile:
-    """What is known about whoever or whatever has this name, alias or id: the newest, when several have it.
+    """Return what is known about the entity with this name, alias or id: the newest, when several have it.
 
     The facts that name it are those of the memory; with a graph and no memory there are none.
     """

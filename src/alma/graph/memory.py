@@ -16,11 +16,10 @@ from ..errors import StorageError
 from ..ports import Countable
 from ..text import digest
 from ..types.graph import Direction, Entity, Relationship, end_tags
-from ..types.ids import new_id
 from ..types.kinds import KINDS
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status
-from .rows import Attempt, Change, EntityFilter, Item, RelationFilter, sort_newest
+from ..types.record import Origin, Provenance, Record, Status, new_id
+from .rows import Attempt, EntityFilter, GraphChange, Item, RelationFilter, sort_newest
 
 T = TypeVar("T")
 
@@ -185,7 +184,7 @@ class RecordRows:
             self._engine.store.delete(removed[start : start + _MANY])
         return result
 
-    def _put(self, tx: Transaction, change: Change, read: dict[str, Record]) -> list[str]:
+    def _put(self, tx: Transaction, change: GraphChange, read: dict[str, Record]) -> list[str]:
         """Put the next versions, and return the ids to erase afterwards: what goes is retired before."""
         items = [(ENTITY, one) for one in change.entities] + [(RELATION, one) for one in change.relationships]
         fresh = {self._name_record(kind, one.id): (kind, one) for kind, one in items}

@@ -26,8 +26,8 @@ from ..config import Config
 from ..core import ALMA
 from ..engine import session_reading
 from ..engine.admit import clean
+from ..engine.coding_sessions import Kept, Mark, keep, mark_of, unmark
 from ..engine.context import Engine
-from ..engine.keep import Kept, Mark, keep, mark_of, unmark
 from ..engine.observations import adopt_old_fixes
 from ..engine.rules import Taught
 from ..engine.session_reading import Part, Progress
@@ -271,11 +271,6 @@ class ReadingReport:
     dropped: Counter[str] = field(default_factory=Counter)
     problem: str = ""
     """Why not everything was read; empty when nothing is left."""
-
-
-def has_due_session(data_dir: DataDir, memory: ProjectMemories) -> bool:
-    """Return whether a session waits that a model may read now."""
-    return any(True for _ in _find_due(data_dir, memory, memory.engine(EVERYWHERE).clock().timestamp()))
 
 
 def read_sessions(

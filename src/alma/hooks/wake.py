@@ -40,14 +40,10 @@ _WORKER = os.path.join("alma", "hooks", "worker.py")
 _TROUBLE = (OSError, LookupError, ValueError, TypeError, RecursionError)
 """A worker that is gone, or a file about it that is damaged."""
 
-_started: list[Any] = []
-"""What this process started: a child that ends before its parent asks stays in the table of processes."""
-
 
 def wake(data_dir: DataDir, reason: str) -> None:
     """See to it that the journals are drained soon, without waiting for it."""
     try:
-        _collect_children()
         is_leaving = reason == "SessionEnd" and os.environ.get("CLAUDE_SMART_BACKEND_STOP_ON_END") == "1"
         if is_leaving:
             # It drains what is wanted before it ends; who comes too late for that drains alone.
@@ -124,19 +120,18 @@ def find_runtime(data_dir: DataDir) -> tuple[str, str]:
 def _start_process(command: list[str]) -> None:
     """Start a process that holds nothing of ours: the host waits until every copy of a hook's output is closed."""
     if os.name == "nt":
-        _started.append(_start_on_windows(command))
+        _start_on_windows(command)
         return
     modes = ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY))
     actions: Any = [(os.POSIX_SPAWN_OPEN, file, os.devnull, mode, 0) for file, mode in modes]
     try:
-        child = os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
+        os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
     except NotImplementedError:
         # The worker leaves our session by itself, a moment later.
-        child = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
-    _started.append(child)
+        os.posix_spawn(command[0], command, os.environ, file_actions=actions)
 
 
-def _start_on_windows(command: list[str]) -> Any:
+def _start_on_windows(command: list[str]) -> None:
     import subprocess
 
     # A hidden console instead of none: an interpreter of a virtual environment starts another, which would open one.
@@ -144,20 +139,10 @@ def _start_on_windows(command: list[str]) -> Any:
     own_job: int = getattr(subprocess, "CREATE_BREAKAWAY_FROM_JOB", 0)
     nothing = subprocess.DEVNULL
     try:
-        return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=flags | own_job)
+        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=flags | own_job)
     except PermissionError:
         # Some hosts forbid a child to leave their job.
-        return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=flags)
-
-
-def _collect_children() -> None:
-    for child in list(_started):
-        try:
-            is_over = os.waitpid(child, os.WNOHANG)[0] != 0 if isinstance(child, int) else child.poll() is not None
-        except ChildProcessError:
-            is_over = True
-        if is_over:
-            _started.remove(child)
+        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=flags)
 
 
 # -- talking to the worker

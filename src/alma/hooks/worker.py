@@ -21,33 +21,31 @@ if __name__ == "__main__":
         os.nice(5)
     # It is started as a file, by an interpreter that knows nothing of alma.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    from alma.hooks.worker import main as run
+    from .worker import main as run
 
     sys.exit(run(sys.argv[1:]))
 
+import argparse
 import hmac
 import json
 import secrets
-import selectors
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ALMAError, ValidationError, unknown
 from ..files import try_lock, write_atomic
+from .drain import ProjectMemories, drain, read_sessions, recall_rules, tidy
 from .paths import DataDir, describe_error, is_model_allowed, load_settings, log_problem, read_object
 from .wake import claim_drain, drains_elsewhere, is_drain_requested, notify_worker, prove_token, request_drain
 
-if TYPE_CHECKING:
-    from .drain import ProjectMemories
-
 FILE = os.path.abspath(__file__)
 EVENT = "Worker"
-TICK_SECONDS = 5.0
+TICK_SECONDS = 1.0
 ROUND_SECONDS = 180.0
 GRACE_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
@@ -66,8 +64,6 @@ _REQUESTS = ("drain", "recall", "status", "stop")
 
 
 def main(arguments: Sequence[str]) -> int:
-    import argparse
-
     parser = argparse.ArgumentParser(prog="worker.py", description="Drain the journals of a home.")
     parser.add_argument("--home", required=True)
     parser.add_argument("--sessions", default="")
@@ -96,8 +92,7 @@ def drain_once(data_dir: DataDir, *, if_wanted: bool = False) -> None:
     try:
         drain_while_requested(data_dir, drainer.drain)
         drainer.tidy()
-        if drainer.has_unread():
-            drainer.read_sessions()
+        drainer.read_sessions()
     finally:
         drainer.close()
 
@@ -143,31 +138,18 @@ class Drainer:
 
     def drain(self) -> bool:
         """Take in the journals; False when another process is doing that."""
-        from .drain import drain
-
         report = drain(self._data_dir, memory=self._open())
         for problem in report.problems:
             log_problem(self._data_dir, EVENT, problem)
         return not report.busy
 
-    def has_unread(self) -> bool:
-        """Return whether sessions wait that a model may read now."""
-        if not is_model_allowed(self._data_dir):
-            return False
-        from .drain import has_due_session
-
-        return has_due_session(self._data_dir, self._open())
-
     def read_sessions(self) -> None:
-        """Let the model read the sessions that wait. Why one could not be read is stored with it."""
-        from .drain import read_sessions
-
-        read_sessions(self._data_dir, self._open())
+        """Let the model read the sessions that wait, where it may. Why one could not be read is stored with it."""
+        if is_model_allowed(self._data_dir):
+            read_sessions(self._data_dir, self._open())
 
     def recall(self, project: str, session: str, text: str, limit: int) -> list[tuple[str, str]]:
         """Return the ids and lines of rules by meaning, best first."""
-        from .drain import recall_rules
-
         return recall_rules(self._open(), project, session, text, limit)
 
     def tidy(self) -> None:
@@ -179,8 +161,6 @@ class Drainer:
         lock = try_lock(self._data_dir.drain_lock)
         if lock is None:
             return
-        from .drain import tidy
-
         with lock:
             # First the stamp: what cannot be tidied is not tried again at every wake-up.
             os.close(os.open(stamp, os.O_CREAT | os.O_WRONLY, 0o600))
@@ -193,8 +173,6 @@ class Drainer:
             self._memory = None
 
     def _open(self) -> ProjectMemories:
-        from .drain import ProjectMemories
-
         with self._opening:
             if self._memory is None:
                 self._memory = ProjectMemories(self._data_dir)
@@ -311,7 +289,6 @@ class Worker:
         self._code_files = (code, os.path.join(os.path.dirname(os.path.dirname(code)), "__init__.py"))
         self._code_stats = [_stat(path) for path in self._code_files]
         self._endpoint = Endpoint(data_dir, code)
-        self._nudged, self._nudge = socket.socketpair()
         self._is_over = threading.Event()
         self._is_due = threading.Event()
         self._draining = threading.Lock()
@@ -326,9 +303,6 @@ class Worker:
     def run(self) -> None:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda number, frame: self.stop())
-            # Another thread may get the signal; the main one would sleep on without this.
-            self._nudge.setblocking(False)
-            signal.set_wakeup_fd(self._nudge.fileno())
         self._request_drain()
         self._drain_thread.start()
         try:
@@ -338,28 +312,28 @@ class Worker:
 
     def stop(self) -> None:
         self._is_over.set()
-        # It may be over already, and the nudge closed.
+        # Where the system allows it, nobody waits for the next tick.
         with suppress(OSError):
-            self._nudge.send(b"x")
+            self._endpoint.socket.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> None:
         next_tick = time.monotonic() + self._tick
         next_round = time.monotonic() + ROUND_SECONDS
-        with selectors.DefaultSelector() as selector:
-            self._endpoint.socket.setblocking(False)
-            selector.register(self._endpoint.socket, selectors.EVENT_READ)
-            selector.register(self._nudged, selectors.EVENT_READ)
-            while not self._is_over.is_set():
-                for key, _ in selector.select(max(0.0, next_tick - time.monotonic())):
-                    if key.fileobj is self._endpoint.socket:
-                        self._accept()
-                now = time.monotonic()
-                if now >= next_tick:
-                    next_tick = now + self._tick
-                    self._look_around()
-                if now >= next_round and not self._is_over.is_set():
-                    next_round = now + ROUND_SECONDS
-                    self._request_drain()
+        self._endpoint.socket.settimeout(self._tick)
+        while not self._is_over.is_set():
+            with suppress(OSError):
+                connection, _ = self._endpoint.socket.accept()
+                if self._connections.acquire(blocking=False):
+                    threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                else:
+                    connection.close()
+            now = time.monotonic()
+            if now >= next_tick:
+                next_tick = now + self._tick
+                self._look_around()
+            if now >= next_round and not self._is_over.is_set():
+                next_round = now + ROUND_SECONDS
+                self._request_drain()
 
     def _look_around(self) -> None:
         """Drain what a hook asked for by the file alone, or end when nobody needs this worker."""
@@ -388,10 +362,6 @@ class Worker:
                 self._drain()
             if not self._read_thread.is_alive():
                 self._drainer.close()
-        if threading.current_thread() is threading.main_thread():
-            signal.set_wakeup_fd(-1)
-        self._nudge.close()
-        self._nudged.close()
 
     # -- draining
 
@@ -410,11 +380,10 @@ class Worker:
         try:
             drain_while_requested(self._data_dir, self._drainer.drain)
             self._drainer.tidy()
-            may_read = self._drainer.has_unread() and not self._read_thread.is_alive()
         except Exception as error:  # noqa: BLE001
             self._log_failure("drain", error)
             return
-        if may_read and not self._is_over.is_set():
+        if not self._read_thread.is_alive() and not self._is_over.is_set():
             # In a thread of its own: a model may take minutes, and what is said meanwhile is drained.
             self._read_thread = threading.Thread(target=self._read_sessions, name="read", daemon=True)
             self._read_thread.start()
@@ -430,16 +399,6 @@ class Worker:
         log_problem(self._data_dir, EVENT, f"{what}: {message}")
 
     # -- answering
-
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._endpoint.socket.accept()
-        except OSError:
-            return
-        if self._connections.acquire(blocking=False):
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-        else:
-            connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         try:

@@ -12,17 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TypeVar
 
-from ..engine.admit import build, revise
 from ..engine.context import Engine
-from ..engine.drafts import Draft
-from ..engine.transaction import commit
+from ..engine.transaction import Transaction, write
 from ..errors import ModelError, ModelOutputError, OverBudgetError
 from ..ports import Model
-from ..types.asking import Answer, Prompt
-from ..types.model import Limits as Limits
-from ..types.model import ModelSettings, Prices
+from ..types.asking import Answer, ModelSettings, Prices, Prompt
+from ..types.asking import Limits as Limits
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record
+from ..types.record import Record
 
 T = TypeVar("T")
 Spent = tuple[int, int, float]
@@ -162,16 +159,13 @@ def settle(
 def _change_day(engine: Engine, day: str, change: Callable[[Day], tuple[T, Day]]) -> T:
     identity = f"mrk_usage_{day}"
 
-    def attempt() -> tuple[T, list[Record]]:
-        stored = engine.store.get([identity])
-        result, after = change(_read_day(stored[0]) if stored else Day(day))
-        body = {"value": asdict(after)}
-        if stored:
-            return result, [revise(engine, stored[0], body=body)]
-        draft = Draft(kind="marker", body=body, provenance=Provenance(Origin.SYSTEM), tags=(TAG,))
-        return result, [build(engine, draft, (), id=identity, project="")]
+    def step(tx: Transaction) -> T:
+        stored = tx.find(identity)
+        result, after = change(_read_day(stored) if stored else Day(day))
+        tx.set_marker(identity, {"value": asdict(after)}, tags=(TAG,), project="")
+        return result
 
-    return commit(engine, attempt)
+    return write(engine, step)
 
 
 def _read_day(record: Record) -> Day:

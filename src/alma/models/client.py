@@ -16,21 +16,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import uniform
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 from ..engine.admit import clean
 from ..errors import ModelOutputError, ModelUnavailableError, OverBudgetError
 from ..files import make_private_folder
 from ..ports import Model
-from ..types.asking import Answer, Prompt
-from ..types.model import Prices
+from ..retry import BACKOFF, LONGEST_WAIT, call_with_retries
+from ..types.asking import Answer, Prices, Prompt
 from . import schema
 from .budget import NOTHING, Budget, Spent
 
 RETRIES = 2
-BACKOFF = 0.5
-LONGEST_WAIT = 30.0
 MOST_LOG_BYTES = 5 * 1024 * 1024
 ANTHROPIC_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 _MOST_TOKENS = 100_000_000  # No answer takes more; a service that reports more is not believed.
@@ -85,26 +83,23 @@ class Client:
     def _ask_with_retries(self, prompt: Prompt) -> Answer:
         """Ask again after a pause when the service was busy, broken or out of reach."""
         start = monotonic()
-        first: TransientError | None = None
-        for attempt in range(self.retries + 1):
-            try:
-                return self._ask_once(prompt)
-            except TransientError as error:
-                first = first or error
-                # Full jitter, so that many clients that failed together do not return together.
-                pause = uniform(0.0, min(LONGEST_WAIT, BACKOFF * 2**attempt))
-                if error.after is not None:
-                    pause = error.after + min(pause, BACKOFF)
-                is_late = monotonic() + pause > start + self.within
-                if attempt == self.retries or pause > LONGEST_WAIT or is_late:
-                    raise
-            except OverBudgetError:
-                # The first try was paid for and failed, which is what went wrong; a lack of budget came later.
-                if first is None:
-                    raise
-                raise first from None
-            sleep(pause)
-        raise AssertionError("the last try returns or raises")
+        failures: list[TransientError] = []
+
+        def choose_pause(attempt: int, error: TransientError) -> float | None:
+            failures.append(error)
+            # Full jitter, so that many clients that failed together do not return together.
+            pause = uniform(0.0, min(LONGEST_WAIT, BACKOFF * 2**attempt))
+            if error.after is not None:
+                pause = error.after + min(pause, BACKOFF)
+            return None if pause > LONGEST_WAIT or monotonic() + pause > start + self.within else pause
+
+        try:
+            return call_with_retries(lambda: self._ask_once(prompt), TransientError, self.retries, choose_pause)
+        except OverBudgetError:
+            # The first try was paid for and failed, which is what went wrong; a lack of budget came later.
+            if not failures:
+                raise
+            raise failures[0] from None
 
     def _ask_once(self, prompt: Prompt) -> Answer:
         """Pay for one call, redact what it sends, log it and send it."""

@@ -10,7 +10,7 @@ from typing import Any
 from ..engine.context import Engine
 from ..errors import ConfigError, unknown
 from ..ports import Model
-from ..types.model import LONGEST_TIMEOUT, PROVIDERS, ModelSettings, Prices, unfit
+from ..types.asking import LONGEST_TIMEOUT, PROVIDERS, ModelSettings, Prices, unfit
 from .budget import Budget
 from .claude_cli import CHEAPEST, PATH_VARIABLE, TIMEOUT_VARIABLE, ClaudeCLI
 from .claude_cli import TIMEOUT as CLAUDE_TIMEOUT

@@ -23,8 +23,7 @@ from ..errors import (
     ModelUnavailableError,
     unknown,
 )
-from ..types.asking import Prompt
-from ..types.model import ModelSettings
+from ..types.asking import ModelSettings, Prompt
 from .budget import NOTHING, Spent
 from .client import (
     ANTHROPIC_TOKENS,

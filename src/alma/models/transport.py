@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from ..engine.redact import redact
 from ..errors import ConfigError, ModelError, ModelOutputError, ModelTimeoutError, ModelUnavailableError
-from ..retry_after import read_retry_after
+from ..retry import read_retry_after
 from .budget import NOTHING
 from .client import TransientError
 

@@ -41,10 +41,9 @@ from ..engine.transaction import Transaction, write
 from ..errors import NotFoundError, ValidationError, unknown
 from ..text import fingerprint
 from ..types import times
-from ..types.ids import new_id
 from ..types.kinds import KINDS
 from ..types.query import Where
-from ..types.record import Record
+from ..types.record import Record, new_id
 from ..types.record import Status as Standing
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ opposite, a swapped direction or an extra detail keeps two texts apart.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -17,7 +18,6 @@ from itertools import zip_longest
 
 from .local_entities import find_entities
 from .local_memories import find_local_memories
-from .local_repairs import explain_repairs
 from .local_rules import find_rules
 from .local_tasks import plan_tasks
 from .port import (
@@ -36,7 +36,7 @@ from .port import (
     Turn,
     Verdict,
 )
-from .vocabulary import load_vocabulary
+from .words import load_vocabulary
 
 _vocabulary = partial(load_vocabulary, "vocabulary.json")
 _SAME = Relation(Verdict.SAME, 0.99)
@@ -68,6 +68,18 @@ _COMMA = _Token(",")
 _Tokens = tuple[_Token, ...]
 
 
+_COMMAND_CHARS = 4_000
+_OUTPUT_CHARS = 8_000
+_JOINS = frozenset(("&&", "||", ";", "|", "&"))
+_PREFIXES = frozenset(("sudo", "env", "time", "command", "exec", "npx"))
+_NAMED_CHARS = 3
+_CODE_FAILURE = re.compile(
+    r"\b(?:assert\w*|expected|failures?|tests? failed|\d+ (?:failed|errors?)|failed \d|error ts\d+|undefined|\w*lint"
+    r"|(?:type|name|attribute|value|key|reference)error|compil\w+|mismatch)\b",
+    re.IGNORECASE,
+)
+
+
 class LocalReader(Reader):
     """Reads by words and explicit forms, and is unsure about everything else."""
 
@@ -75,7 +87,17 @@ class LocalReader(Reader):
         return find_rules(turns, known, self)
 
     def explain_repairs(self, repairs: Sequence[Repair]) -> list[Observation]:
-        return explain_repairs(repairs)
+        """Return one observation for each repair, which quotes both commands and explains nothing.
+
+        It has no note where the command did not change, or where the output reports failing code: an edit helped there.
+        """
+        observations = []
+        for one in repairs:
+            is_unchanged = one.failed.split() == one.worked.split()
+            is_code = _CODE_FAILURE.search(one.output[:_OUTPUT_CHARS])
+            note = f"`{one.failed.strip()}` failed, `{one.worked.strip()}` worked"
+            observations.append(Observation(one, "" if is_unchanged or is_code else note))
+        return observations
 
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         return [_SAME if _is_same(pair) else UNSURE for pair in pairs]
@@ -105,28 +127,26 @@ def _is_same(pair: Pair) -> bool:
     if max(len(pair.first), len(pair.second)) > _MAX_CHARS:
         return False
     first, second = (_read_orders(text, pair.about) for text in (pair.first, pair.second))
-    return any(_match_tokens(one, other) for one in first for other in second)
-
-
-def _match_tokens(first: _Tokens, second: _Tokens) -> bool:
-    return bool(first) and len(first) == len(second) and all(map(_Token.matches, first, second))
+    return any(
+        bool(one) and len(one) == len(other) and all(map(_Token.matches, one, other))
+        for one in first
+        for other in second
+    )
 
 
 @lru_cache(maxsize=4096)
 def _read_orders(text: str, about: About) -> tuple[_Tokens, ...]:
     """Return the tokens of a text in each order that means the same: as written, and with a leading clause last."""
-    clauses = _read_clauses(_strip_quotes(text.strip().replace("’", "'")), about)
+    text = text.strip().replace("’", "'")
+    if len(text) > 1 and text[0] + text[-1] in ('""', "“”", "''") and text[0] not in text[1:-1]:
+        text = text[1:-1].strip()
+    clauses = _read_clauses(text, about)
     # "No, deploy" is not "No deploy".
     pause = (_COMMA,) if len(clauses) > 1 and len(clauses[0]) == 1 else ()
     as_written = tuple(token for clause in clauses for token in _move_adverb(clause)) + pause
     if len(clauses) != 2 or clauses[0][0].surface.casefold() not in _vocabulary("markers"):
         return (as_written,)
     return (as_written, _move_adverb((*clauses[1], *clauses[0])))
-
-
-def _strip_quotes(text: str) -> str:
-    quoted = len(text) > 1 and text[0] + text[-1] in ('""', "“”", "''") and text[0] not in text[1:-1]
-    return text[1:-1].strip() if quoted else text
 
 
 def _move_adverb(clause: _Tokens) -> _Tokens:
@@ -194,16 +214,13 @@ class _Clause:
             for word in _expand_contraction(piece, lower):
                 self._add_word(word)
         elif _HYPHENATED.fullmatch(piece):
-            self._add_hyphenated(piece)
+            head, *rest = piece.split("-")
+            if head.casefold() in _vocabulary("prefixes"):
+                head, rest = head + rest[0], rest[1:]
+            for word in (head, *rest):
+                self._add_word(word)
         else:
             self.add_literal(piece)
-
-    def _add_hyphenated(self, piece: str) -> None:
-        head, *rest = piece.split("-")
-        if head.casefold() in _vocabulary("prefixes"):
-            head, rest = head + rest[0], rest[1:]
-        for word in (head, *rest):
-            self._add_word(word)
 
     def _add_word(self, word: str) -> None:
         lower = word.casefold()
@@ -278,3 +295,43 @@ def _americanise(word: str) -> str:
     if len(word) > 5:
         return re.sub(r"is(e|es|ed|ing)$", r"iz\1", re.sub(r"our(s|ed|ing)?$", r"or\1", word))
     return word
+
+
+# --- commands --------------------------------------------------------------------------------------
+
+
+def names_change(repair: Repair) -> bool:
+    """Return whether the output of the failed command names a word that differs between the two commands."""
+    changed = set(split_command(repair.failed)) ^ set(split_command(repair.worked))
+    output = repair.output[:_OUTPUT_CHARS]
+    return any(len(word) >= _NAMED_CHARS and word in output for word in changed)
+
+
+def is_same_attempt(failed: str, worked: str) -> bool:
+    """Return whether two commands start the same program or one named alike, or share most of their words."""
+    first, second = split_command(failed), split_command(worked)
+    if any(one in other or other in one for one in find_programs(first) for other in find_programs(second)):
+        return True
+    return 2 * len(set(first) & set(second)) > max(len(set(first)), len(set(second)))
+
+
+def split_command(command: str) -> list[str]:
+    """Return the words of a command line."""
+    plain = command[:_COMMAND_CHARS].replace(";", " ; ")
+    try:
+        return shlex.split(plain)
+    except ValueError:
+        return plain.split()
+
+
+def find_programs(words: Sequence[str]) -> list[str]:
+    """Return the programs that a command line starts, without the folders in front of them and without `cd`."""
+    programs = []
+    is_start = True
+    for word in words:
+        if is_start and word not in _PREFIXES and "=" not in word and word not in _JOINS:
+            programs.append(re.split(r"[\\/]", word)[-1])
+            is_start = False
+        elif word in _JOINS:
+            is_start = True
+    return [one for one in programs if one and one != "cd"]

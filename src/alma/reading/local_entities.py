@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from .port import Entities
-from .vocabulary import join_longest_first, load_vocabulary
+from .words import join_longest_first, load_vocabulary
 
 _words = partial(load_vocabulary, "entities.json")
 _MAX_CHARS = 100_000

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from itertools import pairwise
 
 from .port import Plan, Task
-from .vocabulary import join_longest_first, load_vocabulary, match_any
+from .words import join_longest_first, load_vocabulary, match_any
 
 _words = partial(load_vocabulary, "tasks.json")
 _find = partial(match_any, "tasks.json")

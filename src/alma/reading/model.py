@@ -21,7 +21,6 @@ from ..ports import Model
 from ..types.asking import Prompt
 from ..types.kinds import Result
 from ..types.rules import Reach
-from .pasted import remove_pasted
 from .port import (
     UNSURE,
     Entities,
@@ -40,6 +39,7 @@ from .port import (
     Turn,
     Verdict,
 )
+from .words import remove_pasted
 
 T = TypeVar("T")
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from ..errors import ModelTimeoutError
 from ..types.kinds import Result
 from ..types.rules import Reach
+
+T = TypeVar("T")
 
 
 class Verdict(StrEnum):
@@ -200,3 +203,24 @@ class Reader(Comparer, Protocol):
     def find_entities(self, texts: Sequence[str], speakers: Sequence[str] = ()) -> list[Entities]:
         """Return the entities and relations of each text, in order. `speakers` are who "I" is in each of them."""
         ...
+
+
+def ask_in_time(question: Callable[[], T], seconds: float) -> T:
+    """Return what `question` returns, or raise ModelTimeoutError. A late answer is discarded."""
+    # Loaded where a model is asked.
+    from concurrent.futures import Future
+    from threading import Thread
+
+    answer: Future[T] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(question())
+        except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
+            answer.set_exception(error)
+
+    Thread(target=ask, name="alma-foreground", daemon=True).start()
+    try:
+        return answer.result(seconds)
+    except TimeoutError as error:
+        raise ModelTimeoutError(f"it did not answer within {seconds:g} seconds") from error

@@ -9,9 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .pasted import remove_pasted
 from .times import NAMES_OF_TIMES
-from .vocabulary import load_file
+from .words import load_file, remove_pasted
 
 _MAX_CHARS = 1000
 _SHORT_CHARS = 400

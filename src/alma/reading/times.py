@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from .vocabulary import load_file
+from .words import load_file
 
 DAY = timedelta(days=1)
 _MAX_CHARS, _MAX_LEAD_CHARS = 2000, 40

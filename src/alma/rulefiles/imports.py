@@ -10,10 +10,11 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
-from ..engine.admit import clean, inserting, key_of, rewrite
+from ..engine.admit import clean, key_of, prepare, rewrite
 from ..engine.context import Engine
 from ..engine.drafts import Draft
-from ..engine.rules import AGENT, RULE_CHARS, contradicted, dressed
+from ..engine.facts import add_records
+from ..engine.rules import AGENT, RULE_CHARS, dressed, find_similar_rules, supersede_rules
 from ..engine.transaction import Transaction, write
 from ..errors import NotFoundError, ValidationError
 from ..opening import Holder
@@ -399,16 +400,12 @@ def _make_changes(tx: Transaction, comparison: _Comparison) -> list[str]:
             drafts.append(_draft_rule(tx.engine, comparison, one))
         else:
             _edit_memory(tx, entries[one.memory_id or ""], one, comparison.page.name)
-    made, inserted = inserting(tx.engine, drafts)() if drafts else ([], [])
-    for record in inserted:
-        tx.put(record)
+    made = add_records(tx, prepare(tx.engine, drafts))
     there = comparison.present | {record.id for record in tx.changed}
     replaced: list[str] = []
     for rule in (record for record in made if record.status is Status.ACTIVE):
-        for line in contradicted(tx.engine, rule):
-            if line.id not in there and not there & set(line.links):
-                tx.put(line)
-                replaced += [line.id] if line.kind == MemoryType.RULE else []
+        similar = [one for one in find_similar_rules(tx, rule, tx.engine.project) if one.id not in there]
+        replaced += supersede_rules(tx, rule, similar)
     # Put in any case with something new: of two who read the same file at once, one comes second and looks again,
     # instead of adding the same things twice.
     if drafts or comparison.last != comparison.standing:

@@ -16,12 +16,11 @@ from ..engine.admit import clean
 from ..engine.retrieve.pipeline import retrieve
 from ..errors import ALMAError, ModelOutputError, ValidationError
 from ..ports import Model
-from ..reading.foreground import ask_in_time
 from ..reading.local import LocalReader
-from ..reading.port import Plan, Task
+from ..reading.port import Plan, Task, ask_in_time
 from ..text import normalise, shorten
-from ..types.ids import new_id
 from ..types.kinds import KINDS
+from ..types.record import new_id
 from ..types.scope import MemoryScope
 from . import codebase
 from .handoff import InitializationResult, Ready, SessionContext, SessionHandoff

@@ -1,10 +1,17 @@
-"""What a language model is asked, and what it answers."""
+"""What a language model is asked and answers, and which model may be asked: the section `model` of the settings."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +40,150 @@ class Answer:
     seconds: float = 0.0
     metered: bool = True
     """Whether the provider told what it took; otherwise what was set aside counts as spent."""
+
+
+# --- settings --------------------------------------------------------------------------------------
+
+_HTTP = (
+    "model", "base_url", "api_key_env", "allow_http", "structured", "prices",
+    "timeout", "connect_timeout", "read_timeout", "retries",
+)  # fmt: skip
+PROVIDERS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "claude-cli": ("model", "path", "timeout", "prices"),
+    "anthropic": _HTTP,
+    "openai": _HTTP,
+    "azure": (*_HTTP, "api_version"),
+    "litellm": ("model", "base_url", "api_key_env", "allow_http", "structured", "prices", "timeout", "retries"),
+    "recorded": ("path", "dump"),
+}
+"""Every provider with the settings that mean something to it."""
+STRUCTURED = ("auto", "json_schema", "tool", "json_object", "text")
+LONGEST_TIMEOUT = 3600.0
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A day's most. None: as much as you like."""
+
+    calls: int | None = 100
+    tokens: int | None = None
+    cost: float | None = None
+    """In US dollars."""
+    cost_of_a_call: float = 0.05
+    """What one question may take at most where no prices are known; set aside while it is asked."""
+
+    def __post_init__(self) -> None:
+        for name in ("calls", "tokens"):
+            value = getattr(self, name)
+            if value is not None and not _is_whole(value):
+                raise ConfigError(f"budget.{name} must be a whole number from 0, or none for no limit, not {value!r}")
+        for name in ("cost", "cost_of_a_call"):
+            value = getattr(self, name)
+            if not (_is_number(value) and value >= 0) and not (value is None and name == "cost"):
+                raise ConfigError(f"budget.{name} must be US dollars from 0, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output"):
+            value = getattr(self, name)
+            if not (_is_number(value) and value >= 0):
+                raise ConfigError(f"prices.{name} must be US dollars for a million tokens, not {value!r}")
+
+    def of(self, tokens_in: int, tokens_out: int) -> float:
+        return (tokens_in * self.input + tokens_out * self.output) / 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """The section `model` of the configuration. What is None is the provider's own default."""
+
+    provider: str = "none"
+    model: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    """The name of the environment variable that holds the key. The key itself is nowhere but there."""
+    api_version: str | None = None
+    path: str | None = None
+    dump: str | None = None
+    """For `recorded`: the file that prompts without an answer are written to."""
+    timeout: float | None = None
+    connect_timeout: float | None = None
+    read_timeout: float | None = None
+    retries: int | None = None
+    structured: str = "auto"
+    repair: bool = True
+    allow_http: bool = False
+    prices: Prices | None = None
+    budget: Limits = field(default_factory=Limits)
+    log: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.provider not in PROVIDERS:
+            raise ConfigError(unknown("model", self.provider, PROVIDERS))
+        for name in ("model", "base_url", "api_version", "path", "dump"):
+            _check_name(name, getattr(self, name))
+        for name in ("timeout", "connect_timeout", "read_timeout"):
+            _check_seconds(name, getattr(self, name))
+        for name in ("repair", "allow_http"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"the model's `{name}` must be true or false, not {getattr(self, name)!r}")
+        if self.retries is not None and not (_is_whole(self.retries) and self.retries <= 10):
+            raise ConfigError(f"the model's `retries` must be a whole number from 0 to 10, not {self.retries!r}")
+        if self.structured not in STRUCTURED:
+            raise ConfigError(unknown("value of the model's `structured`", self.structured, STRUCTURED))
+        self._check_key()
+        self._check_fit()
+
+    def _check_key(self) -> None:
+        given = self.api_key_env
+        # Not quoted: whoever mistook it for the place of the key wrote the key here.
+        if given is not None and not (isinstance(given, str) and _VARIABLE.fullmatch(given)):
+            raise ConfigError(
+                "the model's `api_key_env` must be the name of an environment variable such as MY_API_KEY"
+            )
+
+    def _check_fit(self) -> None:
+        optional = {name for names in PROVIDERS.values() for name in names}
+        for name in sorted(optional - set(PROVIDERS[self.provider])):
+            if getattr(self, name) not in (None, False, "auto"):
+                raise ConfigError(unfit(self.provider, name))
+        needs_model = self.provider not in ("none", "recorded", "claude-cli")
+        if needs_model and not self.model:
+            raise ConfigError(f"the model's `model` is missing; it names the model that {self.provider} is to use")
+        if needs_model and self.budget.cost is not None and self.prices is None:
+            raise ConfigError("a budget of `cost` needs the model's `prices`, such as {input: 1.0, output: 5.0}")
+
+
+def unfit(provider: str, option: str) -> str:
+    """The sentence for a setting that a provider does not have."""
+    valid = PROVIDERS[provider]
+    if not valid:
+        return f"the model {provider!r} takes no options, so remove {option!r}"
+    return unknown(f"option of the model {provider!r}", option, valid)
+
+
+def _check_name(name: str, value: object) -> None:
+    if value is not None and (not isinstance(value, str) or not value.strip() or value.startswith("-")):
+        raise ConfigError(f"the model's `{name}` must be a name, not {value!r}")
+
+
+def _check_seconds(name: str, value: object) -> None:
+    if value is not None and not (_is_number(value) and 0 < value <= LONGEST_TIMEOUT):  # type: ignore[operator]
+        raise ConfigError(f"the model's `{name}` must be seconds up to {LONGEST_TIMEOUT:g}, not {value!r}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -3,16 +3,70 @@
 from __future__ import annotations
 
 import base64
+import os
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from ..forks import hold_at_fork
 from . import times
 from .evidence import NONE, Evidence
-from .sources import QUOTED, find_source
 from .vector import Vector
+
+# --- ids -------------------------------------------------------------------------------------------
+
+# Ids sort by the moment they were made: a prefix that tells the kind, 48 bits of milliseconds, 80 random bits.
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
+_lock = hold_at_fork(threading.Lock())
+_last = 0
+
+
+def new_id(prefix: str) -> str:
+    """Return a fresh id, greater than every id this process made before."""
+    global _last
+    fresh = (time.time_ns() // 1_000_000 << 80) | int.from_bytes(os.urandom(10), "big")
+    with _lock:
+        # Within one millisecond, or when the clock steps back, count on from the last one.
+        _last = fresh if fresh > _last else _last + 1
+        value = _last
+    # 128 bits as 26 characters that sort like the number.
+    return f"{prefix}_{''.join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])}"
+
+
+# --- where it came from ----------------------------------------------------------------------------
+
+SOURCES = ("user", "agent", "tool", "content", "import")
+"""What a person said or wrote; what the agent did or wrote; what a program printed; files, pages, mails and pasted
+text; what another memory or a recorded conversation held."""
+RELAYED = "relayed"
+"""An agent reports what a person said: it is the agent's word, not the person's."""
+QUOTED = ("tool", "content")
+"""Text from these is shown as quoted data, never as an instruction."""
+
+_OTHER_NAMES = {
+    "user": "user_stated stated user_said explicit_instruction explicit instruction correction user_correction person "
+    "human",
+    "agent": f"{RELAYED} assistant ai model llm learned inferred observed agent_guess code_analysis analysis outcome",
+    "tool": "tool_output tool_result tool_call program program_output command command_output output shell terminal "
+    "stdout stderr log logs ci",
+    "content": "file files document documents doc docs documentation readme markdown pdf code source_code repository "
+    "web webpage web_page web_search website page url link html wiki internet search search_result email mail "
+    "attachment message slack ticket issue comment review paste pasted clipboard external third_party untrusted",
+    "import": "imported conversation chat transcript episode export backup migration",
+}
+_ALIASES: Mapping[str, str] = {name: name for name in SOURCES} | {
+    alias.replace("_", ""): name for name, aliases in _OTHER_NAMES.items() for alias in aliases.split()
+}
+
+
+def find_source(name: str) -> str | None:
+    """Return the source that a name stands for, in any case and with any separators; None for an unknown name."""
+    return _ALIASES.get("".join(sign for sign in name.casefold() if sign.isalnum()))
 
 
 class Status(StrEnum):

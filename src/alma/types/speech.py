@@ -1,4 +1,7 @@
-"""What somebody said, as it is searched: who counts as a person, and where a text falls into sentences."""
+"""What somebody said, as it is searched: who counts as a person, and where a text falls into sentences.
+
+What a program printed is quoted as data: one line, in code marks, short, and labelled as output.
+"""
 
 from __future__ import annotations
 
@@ -58,3 +61,31 @@ def passages(speaker: str, text: str) -> tuple[str, ...]:
         return (whole,)
     found = [by_name(speaker, one) for one in sentences(text)]
     return (*found, whole) if len(found) > 1 else (whole,)
+
+
+# --- what a program printed ------------------------------------------------------------------------
+
+_LABEL = "program output: "
+_OUTPUT_CHARS = 120
+_MAX_OUTPUTS = 3
+"""So many outputs are quoted; the first ones."""
+_ANSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)")
+_MARKS = str.maketrans({"`": "'", "<": "‹", ">": "›"})
+_QUOTED = re.compile(rf"{_LABEL}`[^`\n]+`(?:, `[^`\n]+`)*")
+
+
+def quote_output(*texts: str) -> str:
+    """Return labelled excerpts of what programs printed; empty when there is nothing to quote."""
+    excerpts = [excerpt for excerpt in map(_excerpt, texts[:_MAX_OUTPUTS]) if excerpt]
+    return f"{_LABEL}{', '.join(f'`{excerpt}`' for excerpt in excerpts)}" if excerpts else ""
+
+
+def is_quoted_output(text: str) -> bool:
+    return _QUOTED.fullmatch(text) is not None
+
+
+def _excerpt(text: str) -> str:
+    words = _ANSI.sub("", text).translate(_MARKS).split()
+    visible = " ".join("".join(sign for sign in word if sign.isprintable()) for word in words)
+    flat = " ".join(visible.split())
+    return flat if len(flat) <= _OUTPUT_CHARS else f"{flat[: _OUTPUT_CHARS - 1].rstrip()}…"

@@ -26,7 +26,7 @@ from ..codec import decode_record
 from ..engine import things, validate
 from ..engine.admit import build, clean, screen
 from ..engine.context import Engine
-from ..engine.distil.learn import learn as learn_episodes
+from ..engine.outcomes import learn as learn_episodes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.search import by_words
 from ..engine.transaction import Transaction, write
@@ -35,10 +35,9 @@ from ..errors import NotFoundError, ScopeError, ValidationError
 from ..opening import Holder
 from ..ports import Store
 from ..text import digest as make_digest
-from ..types.ids import new_id
 from ..types.kinds import Outcome, Result
 from ..types.query import Hit, Where
-from ..types.record import Record
+from ..types.record import Record, new_id
 from ..types.slice import MemorySlice
 from ..types.times import to_iso
 from ..types.vector import Vector

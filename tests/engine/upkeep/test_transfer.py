@@ -313,5 +313,5 @@ def test_a_backup_overwrites_nothing(tmp_path: Path, kind: type[SQLiteStore] | t
 def test_doubting_leaves_the_rest_as_it_is(full: ALMA) -> None:
     [line] = [line for line in exported(full) if "deploy window" in line and '"change"' not in line][:1]
     record = next(iter(transfer.read([exported(full)[0], line], "x")))
-    doubted = transfer._limited(record, transfer.ImportTrust.NONE)
+    doubted = transfer.limit_trust(record, transfer.ImportTrust.NONE)
     assert replace(doubted, provenance=record.provenance, status=record.status) == record

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ..patterns import read_patterns
-from ..secret_values import decode_base64
+from ..redact import decode_base64
 
 _DATA = read_patterns(__file__)
 _PATTERNS = {name: re.compile("".join(pattern)) for name, pattern in _DATA["patterns"].items()}

@@ -13,10 +13,9 @@ from functools import lru_cache
 from ...errors import ValidationError
 from ...text import coverage, shorten, stems
 from ...types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
-from ...types.quoting import quote_output
+from ...types.record import QUOTED
 from ...types.slice import MemorySlice
-from ...types.sources import QUOTED
-from ...types.speech import sentences
+from ...types.speech import quote_output, sentences
 from ..rule_lines import describe_occasion
 from .escape import escape, suspicious
 

@@ -19,7 +19,7 @@ from ...types.query import Where, visible_users
 from ...types.record import Origin, Record, Status
 from ...types.vector import Vector, cosine
 from ..context import Engine
-from ..distil.groups import contrary, lesson_id, same_task
+from ..outcomes import contrary, lesson_id, same_task
 from ..search import by_meaning, has_vectors, neighbours
 from .forecast import SIMILAR, Trial, forecast
 

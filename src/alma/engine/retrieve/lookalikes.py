@@ -17,8 +17,8 @@ from ...types.kinds import MemoryType, last_stated
 from ...types.record import Origin, Record
 from ...types.vector import cosines
 from ..admit import explicit_key
-from ..comparisons import find_dismissed
 from ..context import Engine
+from ..facts import find_dismissed
 from .rank import measure_overlap
 
 FIELDS = {

@@ -13,8 +13,8 @@ from typing import Any
 from ...errors import BusyError, ReadOnlyError, StorageFullError
 from ...reading.questions import find_names
 from ...text import content_words, shorten, stem, stems, words
+from ...types.graph import name_key
 from ...types.kinds import Heuristic, MemoryType, Similar, last_stated
-from ...types.names import name_key
 from ...types.query import Hit, Where
 from ...types.record import Origin, Provenance, Record, Status
 from ...types.rules import EVERYWHERE

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from ...types.kinds import MemoryType
 from ...types.query import Where
 from ...types.record import Record, Status
-from ..admit import change, revise
 from ..context import Engine
 from ..evidence import age_days, strength
-from ..transaction import commit
+from ..transaction import Transaction, write
 
 _BATCH = 500
 # What was said outlives what was made of it.
@@ -37,14 +37,15 @@ class Policy:
     below_confidence: float = 0.3
 
     def accepts(self, engine: Engine, record: Record) -> bool:
-        now = engine.clock()
         if record.provenance.is_persons and not engine.may_approve:
             # Any age and strength may be asked for: what a person said, only a person puts away.
             return False
+        now = engine.clock()
         return age_days(record, now) >= self.older_than_days and strength(record, now) < self.below_confidence
 
 
 def forgettable(engine: Engine, policy: Policy) -> Iterator[Record]:
+    """Return the memories that the policy accepts."""
     where = Where(
         kinds=_FADING,
         projects={engine.project},
@@ -55,20 +56,18 @@ def forgettable(engine: Engine, policy: Policy) -> Iterator[Record]:
 
 
 def forget(engine: Engine, policy: Policy) -> list[str]:
-    """Archive what the policy accepts; the ids."""
+    """Archive what the policy accepts; return the ids."""
     found = [record.id for record in forgettable(engine, policy)]
     gone: list[str] = []
     for start in range(0, len(found), _BATCH):
-        gone += _archive(engine, policy, found[start : start + _BATCH])
+        gone += write(engine, partial(archive_memories, ids=found[start : start + _BATCH], policy=policy))
     return gone
 
 
-def _archive(engine: Engine, policy: Policy, ids: Sequence[str]) -> list[str]:
-    def attempt() -> tuple[list[str], list[Record]]:
-        # Looked at again: somebody may have used it since.
-        due = [record for record in engine.store.get(ids) if policy.accepts(engine, record)]
-        history = [change(engine, record, "forgotten", before={"status": str(record.status)}) for record in due]
-        archived = [revise(engine, record, status=Status.ARCHIVED) for record in due]
-        return [record.id for record in due], [*archived, *history]
-
-    return commit(engine, attempt)
+def archive_memories(tx: Transaction, ids: Sequence[str], policy: Policy) -> list[str]:
+    """Archive those of these memories that the policy still accepts: somebody may have used one since."""
+    due = [record for record in tx.get(ids) if policy.accepts(tx.engine, record)]
+    for record in due:
+        tx.update(record, status=Status.ARCHIVED)
+        tx.add_history(record, "forgotten", before={"status": str(record.status)})
+    return [record.id for record in due]

@@ -8,20 +8,20 @@ not answered is asked the next time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 from ...errors import ModelError
 from ...ports import Model
 from ...reading.port import About, Comparer, Pair, Relation, Verdict
 from ...types.query import Where
-from ...types.record import Record, Status
+from ...types.record import Status
 from ...types.rules import EVERYWHERE
-from ..admit import change, revise
-from ..comparisons import APART, RecordPair, build_comparison, comparison_id, find_comparisons
 from ..context import Engine
+from ..facts import APART, RecordPair, build_comparison, comparison_id, find_comparisons
 from ..retrieve.lookalikes import FIELDS, NEAR, list_lookalikes, read_words, stated_at
-from ..transaction import commit
+from ..transaction import Transaction, write
 
 MAX_PAIRS = 400
 """So many are compared in one run; the next run goes on."""
@@ -88,7 +88,7 @@ def reconcile(engine: Engine, reader: Comparer, limit: int = MAX_PAIRS) -> Recon
         answered = [
             (pair, relation) for pair, relation in zip(batch, relations, strict=True) if relation.probability > 0.0
         ]
-        superseded += commit_verdicts(engine, answered)
+        superseded += write(engine, partial(record_verdicts, answered=answered))
         compared += len(answered)
         apart += sum(relation.verdict in APART for _, relation in answered)
     return Reconciled(compared, tuple(superseded), apart, len(pairs) - compared)
@@ -106,48 +106,37 @@ def read_pair(pair: RecordPair) -> Pair:
     return Pair(read_words(pair[0]), read_words(pair[1]), About.FACT)
 
 
-def commit_verdicts(engine: Engine, answered: Sequence[tuple[RecordPair, Relation]]) -> list[str]:
-    """Store the verdicts in one transaction; return the ids of what was superseded."""
+def record_verdicts(tx: Transaction, answered: Sequence[tuple[RecordPair, Relation]]) -> list[str]:
+    """Store what was found out about pairs; return the ids of what is superseded.
 
-    def attempt() -> tuple[list[str], list[Record]]:
-        ids = {record.id for pair, _ in answered for record in pair}
-        current = {record.id: record for record in engine.store.get(list(ids))}
-        known = {one.id for one in engine.store.get([comparison_id(*pair) for pair, _ in answered])}
-        ended: dict[str, Record] = {}
-        fresh: list[Record] = []
-        for (older, newer), relation in answered:
-            if comparison_id(older, newer) in known or not _is_unchanged(current, older, newer):
-                continue
-            fresh.append(build_comparison(engine, older, newer, relation))
-            if older.id not in ended and newer.id not in ended and _is_superseded(older, newer, relation):
-                ended[older.id] = _end_record(engine, current[older.id], newer)
-                reason = f"{_REASONS[relation.verdict]}: {read_words(newer)}"
-                fresh.append(change(engine, older, "superseded", reason, {"status": str(older.status)}, newer.id))
-        return list(ended), [*fresh, *ended.values()]
-
-    return commit(engine, attempt) if answered else []
-
-
-def _is_unchanged(current: dict[str, Record], *records: Record) -> bool:
-    """Return whether these records are active and say what they said when they were compared."""
-    stored = [current.get(record.id) for record in records]
-    return all(
-        one is not None and one.status is Status.ACTIVE and one.text == record.text
-        for one, record in zip(stored, records, strict=True)
-    )
-
-
-def _is_superseded(older: Record, newer: Record, relation: Relation) -> bool:
-    """Return whether the verdict is sure enough to end the older one. Nobody ends what is trusted more."""
-    is_replaced = relation.verdict in _REASONS and relation.probability >= _SURE
-    return is_replaced and older.provenance.weight <= newer.provenance.weight
-
-
-def _end_record(engine: Engine, older: Record, newer: Record) -> Record:
-    moment = stated_at(newer)
-    begun = older.valid_from or older.created_at
-    ended = revise(
-        engine, older, status=Status.SUPERSEDED, superseded_by=newer.id, valid_to=moment if begun < moment else None
-    )
-    # It says nothing new, so it is not dated anew.
-    return replace(ended, updated_at=older.updated_at)
+    Records that are no longer active, or say something else now than when they were compared, are left alone.
+    """
+    tx.get(record.id for pair, _ in answered for record in pair)
+    tx.get(comparison_id(*pair) for pair, _ in answered)
+    ended: list[str] = []
+    for (older, newer), relation in answered:
+        current = tx.read_stored([older.id, newer.id])
+        is_unchanged = [(one.status, one.text) for one in current] == [
+            (Status.ACTIVE, one.text) for one in (older, newer)
+        ]
+        if tx.find(comparison_id(older, newer)) is not None or not is_unchanged:
+            continue
+        tx.put(build_comparison(tx.engine, older, newer, relation))
+        is_replaced = relation.verdict in _REASONS and relation.probability >= _SURE
+        # Nobody ends what is trusted more.
+        if not is_replaced or older.provenance.weight > newer.provenance.weight or {older.id, newer.id} & {*ended}:
+            continue
+        moment = stated_at(newer)
+        begun = current[0].valid_from or current[0].created_at
+        tx.update(
+            current[0],
+            status=Status.SUPERSEDED,
+            superseded_by=newer.id,
+            valid_to=moment if begun < moment else None,
+            # It says nothing new, so it is not dated anew.
+            updated_at=current[0].updated_at,
+        )
+        reason = f"{_REASONS[relation.verdict]}: {read_words(newer)}"
+        tx.add_history(older, "superseded", reason, {"status": str(older.status)}, newer.id)
+        ended.append(older.id)
+    return ended

@@ -7,26 +7,27 @@ twice it changes nothing: a record is known by its id, the newer version counts,
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from ...errors import ValidationError
+from ...types.evidence import Evidence
 from ...types.kinds import KINDS, READABLE_KINDS, MemoryType
 from ...types.query import Where
-from ...types.record import Origin, Provenance, Record, Status, Trust, to_json
+from ...types.record import Origin, Provenance, Record, Status, Trust, from_json, to_json
 from ...types.rules import EVERYWHERE
 from ...types.times import now, to_iso
 from ..admit import clean
 from ..context import Engine
-from ..erase import salt_marker
-from ..tombstones import SALT_MARKER, find_deleted_ids, find_deleted_keys, key_of_deleted, read_salts
-from ..transaction import commit
+from ..transaction import SALT_MARKER, Transaction, key_of_deleted, write
+from ..view import view
 from .reindex import reindex, unseen
-from .sound import HERE_ONLY, sound
 
 FORMAT = 1
 END = {"alma": "end"}
@@ -34,7 +35,18 @@ _BATCH = 256
 _ALONE = (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
 """Nothing hangs on these, so one that says the same under another id need not be kept twice."""
 
-_WAITING = {Status.ACTIVE: Status.CANDIDATE}
+HERE_ONLY = ("marker",)
+"""What a store notes about itself."""
+_TEXTS = ("id", "kind", "project", "agent", "user", "session", "key", "text", "superseded_by", "embedder")
+_LISTS = ("links", "tags", "vectors")
+_OBJECTS = ("body", "evidence", "provenance")
+_LONGEST_ID = 256
+_MOST = 2**53
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999."""
+_DEEPEST = 200
+_COUNTS = [field.name for field in fields(Evidence) if field.type == "int"]
+_TRUST = (Trust.UNTRUSTED, Trust.LEARNED, Trust.TRUSTED)
 
 
 class ImportTrust(StrEnum):
@@ -49,39 +61,30 @@ class ImportTrust(StrEnum):
 
 
 Progress = Callable[[int, int], None]
-Said = tuple[str, str, str]
+_MUTE: dict[str, Any] = {"vectors": (), "embedder": ""}
 
 
 # -- out
 
 
 def lines(engine: Engine, *, vectors: bool = True, progress: Progress = unseen) -> Iterator[str]:
-    """The project of an engine and what holds in all projects, oldest first, a JSON text a line."""
+    """Yield the project of an engine and what holds in all projects, oldest first, a JSON text a line."""
     kinds = [name for name in KINDS if name not in HERE_ONLY]
     where = Where(kinds=kinds, projects={engine.project, EVERYWHERE})
     ids = [record.id for record in engine.store.scan(where)][::-1]
-    yield _text(
-        {
-            "alma": "export",
-            "format": FORMAT,
-            "project": engine.project,
-            "records": len(ids),
-            "exported_at": to_iso(engine.clock()),
-        }
+    moment = to_iso(engine.clock())
+    yield _encode(
+        {"alma": "export", "format": FORMAT, "project": engine.project, "records": len(ids), "exported_at": moment}
     )
     for start in range(0, len(ids), _BATCH):
         batch = ids[start : start + _BATCH]
         for record in engine.store.get(batch):
-            yield _text(to_json(record if vectors else _bare(record)))
+            yield _encode(to_json(record if vectors else replace(record, **_MUTE)))
         progress(start + len(batch), len(ids))
-    yield _text(END)
+    yield _encode(END)
 
 
-def _bare(record: Record) -> Record:
-    return replace(record, vectors=(), embedder="")
-
-
-def _text(value: object) -> str:
+def _encode(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -107,31 +110,33 @@ class Taken:
 
 
 def read(source: Iterable[str], place: str) -> Iterator[Record]:
-    """The records of an export; ValidationError names the line that is none."""
+    """Yield the records of an export; ValidationError names the line that is none."""
     numbered = enumerate(source, 1)
     projects = {project_of(next(numbered, (1, ""))[1], place), EVERYWHERE}
-    moment, last, whole = now(), 1, False
+    moment, last, is_whole = now(), 1, False
     for last, line in numbered:
         at = f"{place}, line {last}"
         if not line.strip():
             continue
-        data = _parsed(line, at)
-        if whole:
+        data = _parse_json(line, at)
+        if is_whole:
             raise ValidationError(f"{at} comes after the end; nothing was taken in")
-        whole = data == END
-        if not whole:
-            yield _record(line, data, projects, moment, at)
-    if not whole:
+        is_whole = data == END
+        if is_whole:
+            continue
+        try:
+            record = parse_record(line, data, projects, moment)
+        except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
+            reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+            raise ValidationError(f"{at} is no record ({reason}); nothing was taken in") from error
+        yield record
+    if not is_whole:
         raise ValidationError(f"{place} is cut off after line {last}: it has no end; nothing was taken in")
 
 
 def project_of(first: str, place: str) -> str:
-    project: str = _header(first, place)["project"]
-    return project
-
-
-def _header(line: str, place: str) -> dict[str, Any]:
-    head = _parsed(line, f"{place}, line 1")
+    """Return the project that the first line of an export names."""
+    head = _parse_json(first, f"{place}, line 1")
     if not isinstance(head, dict) or head.get("alma") != "export" or "project" not in head:
         raise ValidationError(
             f"{place} is no export of alma; `alma export` writes one, `alma ingest` reads other files"
@@ -140,28 +145,90 @@ def _header(line: str, place: str) -> dict[str, Any]:
         raise ValidationError(
             f"{place} has format {head.get('format')!r}, and this version reads {FORMAT}; a newer alma may read it"
         )
-    if not isinstance(head["project"], str) or head["project"] in ("", EVERYWHERE):
-        raise ValidationError(f"{place} must name its project, and not {head['project']!r}; nothing was taken in")
-    return head
+    project = head["project"]
+    if not isinstance(project, str) or project in ("", EVERYWHERE):
+        raise ValidationError(f"{place} must name its project, and not {project!r}; nothing was taken in")
+    return project
 
 
-def _parsed(line: str, place: str) -> Any:
+def _parse_json(line: str, place: str) -> Any:
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no number in JSON")
+
     try:
-        return json.loads(line, parse_constant=_no_number)
+        return json.loads(line, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise ValidationError(f"{place} is not JSON: {error}; nothing was taken in") from error
 
 
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number in JSON")
+# -- whether a line is a record
 
 
-def _record(line: str, data: Any, projects: Collection[str], moment: datetime, place: str) -> Record:
-    try:
-        return sound(line, data, projects, moment)
-    except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        told = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-        raise ValidationError(f"{place} is no record ({told}); nothing was taken in") from error
+def parse_record(line: str, data: Any, projects: Collection[str], now: datetime) -> Record:
+    """Return the record that a line holds; ValueError or another error of reading says why it is none.
+
+    Files come from anywhere. What is not sound is refused before anything is written: once it is held, it would be in
+    the way of each retrieval that meets it.
+    """
+    if not isinstance(data, dict):
+        raise ValueError("it is no object")
+    for name in _TEXTS:
+        if not isinstance(data[name], str):
+            raise ValueError(f"{name} must be a text")
+    for name in _LISTS:
+        if not isinstance(data[name], list) or not all(isinstance(one, str) for one in data[name]):
+            raise ValueError(f"{name} must be a list of texts")
+    for name in _OBJECTS:
+        if not isinstance(data[name], dict):
+            raise ValueError(f"{name} must be an object")
+    if type(data["version"]) is not int or not 0 < data["version"] < _MOST:
+        raise ValueError("version must be a whole number from 1")
+    if data["created_at"] is None or data["updated_at"] is None:
+        raise ValueError("it must say when it was made and changed")
+    _refuse_depth(data["body"])
+    if "\\ud" in line.lower():
+        # Half a character is valid in JSON and nowhere else.
+        json.dumps(data, ensure_ascii=False).encode("utf-8")
+    record = from_json(data)
+    if record.kind not in KINDS or record.kind in HERE_ONLY:
+        raise ValueError(f"the kind {record.kind!r} is unknown here")
+    if not record.id or not record.id.isprintable() or len(record.id) > _LONGEST_ID:
+        raise ValueError(f"id must be 1 to {_LONGEST_ID} visible characters")
+    if record.project not in projects:
+        raise ValueError(f"its project is {record.project!r}, and the file is of {' and '.join(sorted(projects))}")
+    if not all(0 <= getattr(record.evidence, name) < _MOST for name in _COUNTS):
+        raise ValueError("the counts of its evidence must be 0 or more")
+    if not all(0 <= at <= _LAST_SECOND and 0 <= worth <= 1 for at, worth in record.evidence.recent):
+        raise ValueError("the recent results of its evidence must be a second and a worth from 0 to 1 each")
+    _read_body(record, now)
+    return record
+
+
+def _refuse_depth(body: dict[str, Any]) -> None:
+    level: list[Any] = [body]
+    for _ in range(_DEEPEST):
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+        level = [one for one in level if isinstance(one, dict | list)]
+        if not level:
+            return
+    raise ValueError(f"body is nested deeper than {_DEEPEST} levels")
+
+
+def _read_body(record: Record, now: datetime) -> None:
+    """Raise an error unless the codec of its kind understands it."""
+    kind = KINDS[record.kind]
+    for name in {*kind.editable, *kind.unique}:
+        if not isinstance(record.body[name], str):
+            raise ValueError(f"{name} must be a text")
+    if not isinstance(record.body.get("metadata", {}), dict):
+        raise ValueError("metadata must be an object")
+    kind.text(record.body)
+    kind.passages(record.body)
+    if kind.decode is not None:
+        view(record, now)
+
+
+# -- what becomes of records
 
 
 def take(
@@ -173,20 +240,24 @@ def take(
     progress: Progress = unseen,
 ) -> Taken:
     """Take in records that were read and found sound; may be stopped at any moment and begun again."""
-    counts, done, mute = Taken(), 0, False
-    for batch in _batches(_fitted(engine, record, trust) for record in records):
-        counts, done = _sum(counts, _put(engine, batch, trust)), done + len(batch)
-        mute = mute or any(not one.vectors and KINDS[one.kind].passages(one.body) for one in batch)
+    counts: Counter[str] = Counter()
+    done, is_mute = 0, False
+    left = iter(records)
+    while batch := [_fit_record(engine, record, trust) for record in islice(left, _BATCH)]:
+        counts += write(engine, partial(import_records, records=batch, trust=trust))
+        done += len(batch)
+        is_mute = is_mute or any(not one.vectors and KINDS[one.kind].passages(one.body) for one in batch)
         progress(done, total)
-    return replace(counts, embedded=reindex(engine, progress)) if mute and engine.encoder else counts
+    return Taken(**counts, embedded=reindex(engine, progress) if is_mute and engine.encoder else 0)
 
 
 def weigh(engine: Engine, records: Iterable[Record], *, trust: ImportTrust = ImportTrust.OWN) -> Taken:
-    """What would become of them, without changing anything."""
-    counts = Taken()
-    for batch in _batches(_limited(record, trust) for record in records):
-        counts = _sum(counts, _judged(engine, batch, trust)[0])
-    return counts
+    """Return what would become of them, without changing anything."""
+    counts: Counter[str] = Counter()
+    left = iter(records)
+    while batch := [limit_trust(record, trust) for record in islice(left, _BATCH)]:
+        counts += import_records(Transaction(engine), batch, trust)
+    return Taken(**counts)
 
 
 def find_claims(engine: Engine, records: Iterable[Record]) -> list[Record]:
@@ -194,147 +265,92 @@ def find_claims(engine: Engine, records: Iterable[Record]) -> list[Record]:
 
     These are active rules, and memories that say they are a person's own words.
     """
-    claims = [one for one in records if _limited(one, ImportTrust.IMPORTED) != one]
+    claims = [one for one in records if limit_trust(one, ImportTrust.IMPORTED) != one]
     held = {one.id: one.version for one in engine.store.get([one.id for one in claims])}
     return [one for one in claims if one.version > held.get(one.id, 0)]
 
 
-def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    left = iter(records)
-    while batch := list(islice(left, _BATCH)):
-        yield batch
-
-
-def _fitted(engine: Engine, record: Record, trust: ImportTrust) -> Record:
-    """Without secrets, with vectors of this store's embedder only, and no more believed than the file is."""
+def _fit_record(engine: Engine, record: Record, trust: ImportTrust) -> Record:
+    """Return it without secrets, with vectors of this store's embedder only, and no more believed than the file is."""
     if record.kind == "tombstone":
         # It holds no words, and its salt reads like a secret.
         return record
     body, text = clean(dict(record.body)), clean(record.text)
-    changed = body != record.body or text != record.text
-    fitted = replace(record, body=body, text=text) if changed else record
-    if changed or not _is_ours(engine, record):
-        fitted = _bare(fitted)
-    return _limited(fitted, trust)
+    is_changed = body != record.body or text != record.text
+    size = engine.encoder.embedder.dim if engine.encoder else 0
+    is_ours = record.embedder == engine.embedder_name and all(len(one) == size for one in record.vectors)
+    fitted = replace(record, body=body, text=text) if is_changed else record
+    if is_changed or not is_ours or not record.vectors:
+        fitted = replace(fitted, **_MUTE)
+    return limit_trust(fitted, trust)
 
 
-def _is_ours(engine: Engine, record: Record) -> bool:
-    """Its vectors are of this embedder: by its name, and as long as its own are."""
-    if engine.encoder is None or not record.vectors:
-        return False
-    size = engine.encoder.embedder.dim
-    return record.embedder == engine.embedder_name and all(len(one) == size for one in record.vectors)
-
-
-def _limited(record: Record, trust: ImportTrust) -> Record:
-    """The record with no more trust than the file has."""
+def limit_trust(record: Record, trust: ImportTrust) -> Record:
+    """Return the record with no more trust than the file has."""
     if record.kind not in READABLE_KINDS:
         return record
-    waiting = _WAITING.get(record.status, record.status)
-    told = record.provenance
+    waiting = Status.CANDIDATE if record.status is Status.ACTIVE else record.status
+    source = record.provenance
     if trust is ImportTrust.NONE:
-        doubted = Provenance(told.origin, Trust.UNTRUSTED, told.episodes, told.source or "import")
+        doubted = Provenance(source.origin, Trust.UNTRUSTED, source.episodes, source.source or "import")
         return replace(record, provenance=doubted, status=waiting)
     if record.kind in (MemoryType.EPISODE, MemoryType.OUTCOME, "turn"):
         # What was said and done; it is only ever quoted.
         return record
-    checked = record.kind == MemoryType.RULE or trust is ImportTrust.IMPORTED
-    if checked and record.status is Status.ACTIVE and _reads_planted(record):
-        record = replace(record, status=waiting, tags=tuple(dict.fromkeys((*record.tags, "suspicious"))))
+    is_checked = record.kind == MemoryType.RULE or trust is ImportTrust.IMPORTED
+    if is_checked and record.status is Status.ACTIVE:
+        # Loaded here: its patterns take a while to compile.
+        from ..inject.escape import suspicious
+
+        if suspicious(record.text):
+            record = replace(record, status=waiting, tags=tuple(dict.fromkeys((*record.tags, "suspicious"))))
     if trust is ImportTrust.OWN:
         return record
-    if told.origin in (Origin.USER, Origin.CORRECTION):
-        told = replace(told, origin=Origin.IMPORT, trust=min(told.trust, Trust.LEARNED, key=_TRUST.index))
-    return replace(record, provenance=told, status=waiting if record.kind == MemoryType.RULE else record.status)
+    if source.origin in (Origin.USER, Origin.CORRECTION):
+        source = replace(source, origin=Origin.IMPORT, trust=min(source.trust, Trust.LEARNED, key=_TRUST.index))
+    return replace(record, provenance=source, status=waiting if record.kind == MemoryType.RULE else record.status)
 
 
-_TRUST = (Trust.UNTRUSTED, Trust.LEARNED, Trust.TRUSTED)
-
-
-def _reads_planted(record: Record) -> bool:
-    # Loaded here: its patterns take a while to compile.
-    from ..inject.escape import suspicious
-
-    return bool(suspicious(record.text))
-
-
-def _put(engine: Engine, batch: Sequence[Record], trust: ImportTrust) -> Taken:
-    return commit(engine, lambda: _judged(engine, batch, trust))
-
-
-def _judged(engine: Engine, batch: Sequence[Record], trust: ImportTrust) -> tuple[Taken, list[Record]]:
-    """What becomes of each, and those that are to be written."""
-    newest = {record.id: record for record in sorted(batch, key=lambda one: one.version)}
-    held = {record.id: record for record in engine.store.get(list(newest))}
+def import_records(tx: Transaction, records: Sequence[Record], trust: ImportTrust) -> Counter[str]:
+    """Store those records that are new or newer; return what became of all of them, as fields of `Taken`."""
+    newest = {record.id: record for record in sorted(records, key=lambda one: one.version)}
+    stored = {record.id: record for record in tx.read_stored(newest)}
     memories = [record for record in newest.values() if record.kind != "tombstone"]
-    gone = find_deleted_keys(engine, map(key_of_deleted, memories))
-    gone |= find_deleted_ids(engine, [record.id for record in memories])
-    said = _said(engine, newest.values())
-    fresh, counts = [], Taken()
-    for record in newest.values():
-        one = _one(record, held.get(record.id), gone, said, trust)
-        if one.added and record.kind in READABLE_KINDS and record.status is Status.CANDIDATE:
-            one = replace(one, waiting=1)
-        counts = _sum(counts, one)
-        if one.added or one.updated:
-            fresh.append(record)
-    return counts, [*fresh, *_new_salts(engine, fresh)]
-
-
-def _new_salts(engine: Engine, fresh: Sequence[Record]) -> list[Record]:
-    """The store's salts with those that the tombstones of a file were made with."""
-    known = read_salts(engine)
-    told = dict.fromkeys(str(one.body.get("salt") or "") for one in fresh if one.kind == "tombstone")
-    new = [salt for salt in told if len(salt) == 32 and _is_hex(salt) and salt not in known]
-    if not new:
-        return []
-    held = engine.store.get([SALT_MARKER])
-    if not held:
-        return [salt_marker(engine, new)]
-    return [replace(held[0], body={"value": [*known, *new]}, version=held[0].version + 1)]
-
-
-def _is_hex(text: str) -> bool:
-    return all(sign in "0123456789abcdef" for sign in text)
-
-
-def _one(record: Record, held: Record | None, gone: set[str], said: dict[Said, str], trust: ImportTrust) -> Taken:
-    if trust is ImportTrust.NONE and record.kind not in READABLE_KINDS:
-        return Taken(left_out=1)
-    if held is not None:
-        return Taken(updated=1) if trust is ImportTrust.OWN and record.version > held.version else Taken(known=1)
-    if not gone.isdisjoint((record.id, key_of_deleted(record))):
-        return Taken(erased=1)
-    if record.kind in _ALONE and said.get(_what(record), record.id) != record.id:
-        return Taken(known=1)
-    return Taken(added=1)
-
-
-def _said(engine: Engine, records: Iterable[Record]) -> dict[Said, str]:
-    """By project, kind and key the id of what already says the same."""
-    alone = [record for record in records if record.kind in _ALONE and record.key]
-    if not alone:
-        return {}
+    gone = {*tx.find_tombstones(map(key_of_deleted, memories)), *tx.find_deleted(one.id for one in memories)}
+    alone = [record for record in newest.values() if record.kind in _ALONE and record.key]
     where = Where(
         kinds=set(_ALONE),
         projects={record.project for record in alone},
         keys={record.key for record in alone},
         statuses={Status.ACTIVE, Status.CANDIDATE},
     )
-    return {_what(record): record.id for record in engine.store.scan(where)}
-
-
-def _what(record: Record) -> Said:
-    return record.project, record.kind, record.key
-
-
-def _sum(a: Taken, b: Taken) -> Taken:
-    return Taken(
-        added=a.added + b.added,
-        updated=a.updated + b.updated,
-        known=a.known + b.known,
-        erased=a.erased + b.erased,
-        embedded=a.embedded + b.embedded,
-        waiting=a.waiting + b.waiting,
-        left_out=a.left_out + b.left_out,
-    )
+    same = {(one.project, one.kind, one.key): one.id for one in tx.scan(where)} if alone else {}
+    counts: Counter[str] = Counter()
+    salts: dict[str, None] = {}
+    for record in newest.values():
+        held = stored.get(record.id)
+        if trust is ImportTrust.NONE and record.kind not in READABLE_KINDS:
+            counts["left_out"] += 1
+            continue
+        if held is not None and (trust is not ImportTrust.OWN or record.version <= held.version):
+            counts["known"] += 1
+            continue
+        if held is None and not gone.isdisjoint((record.id, key_of_deleted(record))):
+            counts["erased"] += 1
+            continue
+        place = (record.project, record.kind, record.key)
+        if held is None and record.kind in _ALONE and same.get(place, record.id) != record.id:
+            counts["known"] += 1
+            continue
+        counts["updated" if held else "added"] += 1
+        if not held and record.kind in READABLE_KINDS and record.status is Status.CANDIDATE:
+            counts["waiting"] += 1
+        if record.kind == "tombstone":
+            salts[str(record.body.get("salt") or "")] = None
+        tx.restore(record)
+    known = tx.read_salts()
+    new = [salt for salt in salts if len(salt) == 32 and set(salt) <= set("0123456789abcdef") and salt not in known]
+    if new:
+        # The store's own salt stays the first.
+        tx.set_marker(SALT_MARKER, {"value": [*known, *new]}, project="")
+    return counts

@@ -1,8 +1,40 @@
-"""Tells a person's own words from text that they pasted."""
+"""The word lists that local readers use, and a person's own words without what they pasted."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+
+@lru_cache(maxsize=8)
+def load_file(file: str) -> Any:
+    """Return the content of a JSON file of this package."""
+    return json.loads(files(__package__).joinpath(file).read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=128)
+def load_vocabulary(file: str, name: str) -> Any:
+    """Return an entry of a vocabulary file. A list comes as a frozenset."""
+    entry = load_file(file)[name]
+    return frozenset(entry) if isinstance(entry, list) else entry
+
+
+def join_longest_first(parts: Iterable[str]) -> str:
+    """Join the alternatives of a regular expression, so that a longer one wins over its own beginning."""
+    return "|".join(sorted(parts, key=len, reverse=True))
+
+
+@lru_cache(maxsize=64)
+def match_any(file: str, name: str) -> re.Pattern[str]:
+    """Return a pattern that matches any expression of a vocabulary entry as whole words, in any case."""
+    return re.compile(rf"\b(?:{join_longest_first(load_vocabulary(file, name))})\b", re.IGNORECASE)
+
+
+# --- own words and pasted text ---------------------------------------------------------------------
 
 _MAX_CHARS = 20_000
 _FENCE = re.compile(r"^\s{0,3}(```|~~~)")
@@ -32,10 +64,11 @@ def remove_pasted(text: str) -> str:
         headers = headers + 1 if _HEADER.match(line) else 0
         if _FORWARDED.match(line) or headers == 2:
             # What follows the headers of a mail was written by somebody else.
-            return _join_lines(own[: len(own) - (headers - 1 if headers else 0)])
+            own = own[: len(own) - (headers - 1 if headers else 0)]
+            break
         if not line.lstrip().startswith(">") and not _PROGRAM_LINE.match(line[:_LINE_CHARS]):
             own.append(line)
-    return _join_lines(own)
+    return "\n".join(own).strip()
 
 
 def cut_at_output(text: str) -> str:
@@ -45,8 +78,4 @@ def cut_at_output(text: str) -> str:
         if _FENCE.match(line) or line.lstrip().startswith(">") or _PROGRAM_LINE.match(line[:_LINE_CHARS]):
             break
         own.append(line)
-    return _join_lines(own)
-
-
-def _join_lines(lines: list[str]) -> str:
-    return "\n".join(lines).strip()
+    return "\n".join(own).strip()

@@ -11,13 +11,13 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
-from ..core import ALMA
-from ..engine.upkeep import transfer
-from ..engine.upkeep.reindex import unseen
-from ..engine.upkeep.transfer import ImportTrust, Taken
-from ..errors import StorageError, ValidationError
-from ..ports import Copyable
-from ..types.record import Record
+from .engine.upkeep import transfer
+from .engine.upkeep.reindex import unseen
+from .engine.upkeep.transfer import ImportTrust, Taken
+from .errors import StorageError, ValidationError
+from .memory import ALMA
+from .ports import Copyable
+from .types.record import Record
 
 Progress = Callable[[int, int], None]
 Confirm = Callable[[list[Record]], bool]

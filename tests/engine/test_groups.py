@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from alma.engine.distil.groups import same_task
+from alma.engine.outcomes import same_task
 
 
 @pytest.mark.parametrize(

@@ -1,33 +1,70 @@
-"""The memories of several projects over one store, and a fence around those that a caller may not leave."""
+"""The memory behind a server: opened when it is needed, for several projects, within the bounds of a caller."""
 
 from __future__ import annotations
 
 import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from ..domains import SCHEMA_KIND, govern_as_kept
-from ..engine import validate
-from ..engine.settings import Settings
-from ..errors import ScopeError, ValidationError
-from ..ports import Countable, Searchable, Store, Vacuumable
-from ..types.query import Hit, Where
-from ..types.record import Record
-from ..types.rules import EVERYWHERE
-from ..types.scope import Scopes
-from ..types.vector import Vector
-from .holding import Held
+from .domains import SCHEMA_KIND, govern_as_kept
+from .engine import validate
+from .engine.settings import Settings
+from .errors import ScopeError, ValidationError
+from .ports import Countable, Searchable, Store, Vacuumable
+from .types.query import Hit, Where
+from .types.record import Record
+from .types.rules import EVERYWHERE
+from .types.scope import Scopes
+from .types.vector import Vector
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from .memory import ALMA
 
 Bounds = frozenset[str] | None
 """The projects beyond which nothing is seen or written; None: no bounds."""
+Opener = Callable[[], "ALMA"]
 _STORE = ""
 """Markers that belong to the store itself, such as the name of its embedder, have no project."""
+
+
+class Held:
+    """One memory for all calls, whichever thread they run in."""
+
+    def __init__(self, opener: Opener, *, may_approve: bool = True) -> None:
+        """`may_approve`: whether calls may make active what came from outside content."""
+        self._opener = opener
+        self.may_approve = may_approve
+        self._lock = threading.Lock()
+        self._alma: ALMA | None = None
+
+    def get(self) -> ALMA:
+        """What could not be opened is tried again the next time: somebody may have mended it."""
+        with self._lock:
+            if self._alma is None:
+                self._alma = self._opener()
+                self._alma.engine = replace(self._alma.engine, may_approve=self.may_approve)
+            return self._alma
+
+    def close(self) -> None:
+        with self._lock:
+            if self._alma is not None:
+                self._alma.close()
+            self._alma = None
+
+
+def configured(config: str | None) -> Opener:
+    """Opens what the file describes; without one, what is configured here as for the command line."""
+
+    def opened() -> ALMA:
+        from .app import open_memory, read_config
+
+        _, described = read_config(config)
+        return open_memory(described)
+
+    return opened
 
 
 class Projects:

@@ -6,14 +6,13 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..errors import ValidationError
 from ..types.kinds import FeedbackSignal, MemoryType
-from ..types.record import Record
-from .admit import counted
 from .context import Engine
 from .edit import ours
-from .transaction import commit
+from .transaction import Transaction, write
 
 _LOG = logging.getLogger("alma")
 _COUNTS = {
@@ -33,32 +32,29 @@ class FeedbackReport:
 
 def feedback(engine: Engine, signals: Mapping[str, FeedbackSignal], kind: MemoryType | None = None) -> FeedbackReport:
     """Count one signal for each memory, all in one transaction."""
-
-    def attempt() -> tuple[FeedbackReport, list[Record]]:
-        held = [record for record in engine.store.get(list(signals)) if ours(engine, record)]
-        _expect(held, kind)
-        known = tuple(record.id for record in held)
-        missing = tuple(name for name in signals if name not in known)
-        return FeedbackReport(known, missing), [_counted(engine, record, signals[record.id]) for record in held]
-
-    report = commit(engine, attempt)
+    report = write(engine, lambda tx: record_feedback(tx, signals, kind))
     if report.unknown:
         _LOG.warning("feedback on memories that are not held was left out: %s", ", ".join(report.unknown))
     return report
 
 
-def _expect(held: list[Record], kind: MemoryType | None) -> None:
-    for record in held:
+def record_feedback(
+    tx: Transaction, signals: Mapping[str, FeedbackSignal], kind: MemoryType | None = None
+) -> FeedbackReport:
+    """Count one signal for each memory; with a `kind`, memories of other kinds are an error."""
+    records = [record for record in tx.get(signals) if ours(tx.engine, record)]
+    for record in records:
         if kind is not None and record.kind != kind:
             raise ValidationError(f"memory {record.id!r} is a {record.kind}, not a {kind}")
-
-
-def _counted(engine: Engine, record: Record, signal: FeedbackSignal) -> Record:
-    evidence = counted(record.evidence, **{_COUNTS[signal]: 1})
-    if signal is not FeedbackSignal.IGNORED:
-        evidence = replace(evidence, last_used=engine.clock())
-    # `updated_at` stays: being talked about is not being confirmed.
-    return replace(record, evidence=evidence, version=record.version + 1)
+        signal = signals[record.id]
+        evidence = record.evidence
+        changes: dict[str, Any] = {_COUNTS[signal]: getattr(evidence, _COUNTS[signal]) + 1}
+        if signal is not FeedbackSignal.IGNORED:
+            changes["last_used"] = tx.engine.clock()
+        # `updated_at` stays: being talked about is not being confirmed.
+        tx.update(record, evidence=replace(evidence, **changes), updated_at=record.updated_at)
+    known = tuple(record.id for record in records)
+    return FeedbackReport(known, tuple(id for id in signals if id not in known))
 
 
 def usage(retrieved: list[str], used: list[str]) -> dict[str, FeedbackSignal]:

@@ -1,10 +1,10 @@
-"""Whether the rules that were shown were followed."""
+"""Whether shown rules were followed, and what a person's edit teaches."""
 
 from __future__ import annotations
 
 import pytest
 
-from alma.engine.follow import verdicts
+from alma.engine.coding_sessions import find_swap, judge_commands
 from alma.testing.fakes import make_record
 
 
@@ -31,4 +31,22 @@ def test_a_rule_is_judged_by_the_names_in_it(
     prefer: list[str], avoid: list[str], commands: list[str], verdict: bool | None
 ) -> None:
     rule = make_record("r", kind="rule", body={"prefer": prefer, "avoid": avoid})
-    assert verdicts([rule], commands).get("r") is verdict
+    assert judge_commands([rule], commands).get("r") is verdict
+
+
+@pytest.mark.parametrize(
+    ("change", "swap"),
+    [
+        ("-const x = require('fs')\n+import x from 'fs'", None),
+        ("-var total = 0\n+const total = 0", ("var", "const")),
+        ("-var a\n-var b\n+const a\n+const b", ("var", "const")),
+        ("-print(x)\n+log.info(x)", ("print", "log.info")),
+        ("-a = 1\n-b = 2\n+c = 3\n+d = 4", None),
+        ("-a = 1", None),
+        ("+a = 1", None),
+        ("", None),
+        ("-x\n+y", ("x", "y")),
+    ],
+)
+def test_only_one_small_replacement_teaches(change: str, swap: tuple[str, str] | None) -> None:
+    assert find_swap(change) == swap

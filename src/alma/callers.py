@@ -1,18 +1,34 @@
-"""The folders that a server may read and write files in. Nothing outside of them, and nothing hidden inside."""
+"""What callers may not do who are not the person at this machine.
+
+Programs may name files only inside folders that the user named, callers on other machines none at all; and only a
+person speaks with a person's words. All of it works on the checked arguments of a call.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import ScopeError, ValidationError
-from ..rulefiles import is_rule_file
-from .elsewhere import is_uri
-from .operation import Operation, Parameter
+from .errors import ScopeError, ValidationError
+from .operations import Operation, Parameter
+from .rulefiles import is_rule_file
+from .types.record import RELAYED, find_source
+from .words import AGENT
 
 _NO_ROOTS = "this server may use no files; start it with --root FOLDER"
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|urn:")
+
+
+def is_uri(text: str) -> bool:
+    """Whether a text is a URI that names no file of this machine."""
+    stripped = text.strip()
+    return _URI.match(stripped) is not None and not stripped.lower().startswith("file:")
+
+
+# -- files
 
 
 class Roots:
@@ -96,3 +112,53 @@ def find_project_folder(config: str | os.PathLike[str] | None) -> Path | None:
         folder = folder.parent if folder.name == ".alma" else folder
     is_too_wide = folder == folder.parent or folder == Path.home().resolve()
     return None if is_too_wide or not folder.is_dir() else folder
+
+
+def refuse_paths(operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as a caller on another machine may give them: a path is null, or a URI where one will do."""
+    allowed = dict(arguments)
+    for one in operation.parameters:
+        if not one.about.local:
+            continue
+        value = allowed.get(one.name)
+        for path in value if isinstance(value, list) else [value]:
+            if path is not None and not (one.about.uri and isinstance(path, str) and is_uri(path)):
+                instead = "a URI such as https://example.org/report.txt" if one.about.uri else "null"
+                raise ValidationError(
+                    f"{one.name} would be a path on the server; over the network it must be {instead}"
+                )
+        if not one.needed:
+            allowed.setdefault(one.name, None)
+    return allowed
+
+
+# -- a person's words
+
+
+def relay_sources(operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as an agent may give them: a person's words are recorded as relayed by the agent."""
+
+    def relay(source: Any) -> Any:
+        return RELAYED if isinstance(source, str) and find_source(source) == "user" else source
+
+    relayed = dict(arguments)
+    if "source" in relayed:
+        relayed["source"] = relay(relayed["source"])
+    if operation.name == "add_many":
+        relayed["memories"] = [{**one, "source": relay(one.get("source") or AGENT)} for one in relayed["memories"]]
+    return relayed
+
+
+def refuse_vouching(operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the checked arguments of a caller who may not approve: what is read waits for a person."""
+    allowed = dict(arguments)
+    for parameter in operation.parameters:
+        if not parameter.about.vouches:
+            continue
+        if allowed.get(parameter.name):
+            raise ScopeError(
+                f"{parameter.name}=true takes outside content for a person's own words, which only a person may do: "
+                "use a token with the scope 'approve', or start the MCP server with --approve"
+            )
+        allowed[parameter.name] = False
+    return allowed

@@ -1,0 +1,591 @@
+"""Learning: an outcome is kept as it is, counted for its strategy group, and the group's lesson follows its evidence.
+
+A lesson is a heuristic or an anti-pattern; a group has never both. Somebody may also state one instead of letting it be
+learned: then later outcomes count for or against it. All in one transaction, with one pass of the embedder.
+
+An outcome that is sent again with its idempotency key is recognised by a receipt. That holds digests and the id of its
+outcome, no text, and stays when the outcome is deleted: a call that is repeated after that must not count either.
+
+A strategy group holds the outcomes of one agent and one user that are of one strategy in one sort of task. It is found
+by its words and vector, and counts an outcome only if the reader says that both strategies are the same: another
+wording that it is unsure about gets a group of its own. Two processes that meet a new strategy at the same moment must
+not make two groups: whoever makes one also counts up its owner's marker, so the slower of the two meets a conflict,
+looks again, and finds the group.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from difflib import SequenceMatcher
+from functools import lru_cache
+from typing import Any
+
+from ..errors import NotFoundError, ValidationError
+from ..reading.local import are_opposites
+from ..reading.port import Pair
+from ..text import STOP, fingerprint, shorten, stem, stems, words
+from ..types.evidence import Evidence
+from ..types.kinds import KINDS, MemoryType, Result, quoted_why
+from ..types.query import Where
+from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.scope import plain
+from ..types.speech import quote_output
+from ..types.vector import Vector, cosine
+from .admit import build, make_record, place_of, screen
+from .context import Engine
+from .drafts import Draft, Episode, Statement
+from .evidence import WORKS, Standing, believe, rate, standing
+from .search import find_near
+from .transaction import LESSONS, Attempt, Transaction, as_attempt, lesson_key, tombstone_id, write
+
+_LEARNED = Provenance(Origin.OUTCOME, Trust.LEARNED)
+_MAX_ERRORS = 5
+_ERROR_CHARS = 240
+_FEW = 12
+_NEAREST = 6
+_NEAR = 8
+_LABEL_WORDS = 60
+_SIGNS = ".,;:!?"
+_FEW_WORDS = 6
+_WAYS = (("up", "down"), ("on", "off"), ("in", "out"))
+# Tasks this close are of one sort; below the other, of two; in between words decide.
+_ALIKE, _UNLIKE = 0.65, 0.5
+
+
+# -- strategy groups
+
+
+def draft_group(agent: str, user: str, strategy: str, task: str, task_type: str, vectors: tuple[Vector, ...]) -> Draft:
+    """Return one way of doing one task, as the group that it would begin.
+
+    `user` is whose group it counts for; empty: that of nobody in particular, which all users see. `vectors` are those
+    of the strategy and of the task, if there are any.
+    """
+    body = {"strategy": strategy, "task": task, "task_type": task_type, "errors": []}
+    key = fingerprint(strategy)
+    return Draft(kind="strategy", agent=agent, user=user, body=body, provenance=_LEARNED, key=key, vectors=vectors)
+
+
+def is_of_task(approach: Draft | Record, record: Record) -> bool:
+    """Whether a group, or the lesson formed from it, is about the same sort of task as an approach."""
+    mine, theirs, body = approach.vectors, record.vectors, record.body
+    both = len(mine) > 1 and len(theirs) > 1 and len(mine[1]) == len(theirs[1])
+    alike = cosine(mine[1], theirs[1]) if both else None
+    task = body["task"] if record.kind == "strategy" else body["condition"]
+    return same_task(approach.body["task"], task, alike, approach.body["task_type"], body["task_type"])
+
+
+def same_task(task: str, other: str, alike: float | None, task_type: str = "", other_type: str = "") -> bool:
+    """Whether two tasks are of one sort, so that what worked for one speaks for the other."""
+    if not task or not other:
+        return True
+    if task_type and other_type:
+        return plain(task_type) == plain(other_type)
+    if alike is not None and alike < _UNLIKE:
+        return False
+    if task != other and contrary(task, other):
+        return False
+    if alike is not None and alike >= _ALIKE:
+        return True
+    mine, theirs = stems(task), stems(other)
+    shared = len(mine & theirs)
+    most = shared >= 0.6 * min(len(mine), len(theirs))
+    return mine == theirs or (most and (alike is not None or shared >= 2))
+
+
+@lru_cache(maxsize=4096)
+def contrary(task: str, other: str) -> bool:
+    """Whether one undoes the other: to enable something and to disable it, however near the vectors are."""
+    mine, theirs = set(words(task)), set(words(other))
+    if any((a in mine and b in theirs) or (b in mine and a in theirs) for a, b in _WAYS if not {a, b} & mine & theirs):
+        return True
+    left, right = mine - theirs, theirs - mine
+    return (
+        len(left) <= _FEW_WORDS and len(right) <= _FEW_WORDS and any(are_opposites(a, b) for a in left for b in right)
+    )
+
+
+def label_of(group: Record) -> str:
+    """Return what the tasks of a group share."""
+    return str(group.body.get("label") or group.body["task"])
+
+
+def share_label(label: str, task: str) -> str:
+    """Return the words of `label` that `task` shares, in their order; `label` where it shares nothing that tells."""
+    if label == task:
+        return label
+    own = label.split()
+    mine, theirs = ([stem(word.casefold().strip(_SIGNS)) for word in text.split()] for text in (label, task))
+    # Of a pasted page only the beginning is compared.
+    matcher = SequenceMatcher(None, mine[:_LABEL_WORDS], theirs[:_LABEL_WORDS], autojunk=False)
+    shared = [own[at] for block in matcher.get_matching_blocks() for at in range(block.a, block.a + block.size)]
+    while shared and shared[-1].casefold().strip(_SIGNS) in STOP:
+        shared.pop()
+    is_telling = any(word.casefold().strip(_SIGNS) not in STOP for word in shared)
+    return " ".join(shared).strip(_SIGNS) if is_telling else label
+
+
+def lesson_id(group: Record, kind: str) -> str:
+    """The one heuristic and the one anti-pattern a group may have are known by its own id."""
+    return f"{KINDS[kind].prefix}_{group.id.split('_', 1)[1]}"
+
+
+def marker_id(engine: Engine, approach: Draft) -> str:
+    owner = (approach.agent, approach.user) if approach.user else (approach.agent,)
+    return f"mrk_groups_{fingerprint(engine.project, *owner)}"
+
+
+def find_or_make_group(tx: Transaction, approach: Draft) -> Record:
+    """Return the group that an approach counts for: one that is surely of this strategy, or a new one."""
+    engine, strategy = tx.engine, approach.body["strategy"]
+    # Read before the search: it says as of when the search found nothing.
+    marker = tx.find(marker_id(engine, approach))
+    where = _of_owner(engine, approach, "strategy")
+    exact = tx.see(engine.store.scan(replace(where, keys={approach.key})))
+    fresh = _find_new(tx, approach, strategy)
+    group = _pick_same(tx, approach, [*exact, *(one for one in fresh if one.key == approach.key)])
+    if group is None:
+        vector = approach.vectors[0] if approach.vectors else None
+        group = _pick_same(tx, approach, [*tx.get(find_near(engine, vector, strategy, where, _NEAR)), *fresh])
+    if group is None:
+        group = tx.put(build(engine, approach))
+        count = {"value": marker.body["value"] + 1 if marker else 1}
+        tx.set_marker(marker_id(engine, approach), count, agent=approach.agent, user=approach.user)
+        for word in stems(strategy) | stems(approach.body["task"]):
+            tx.unindexed.setdefault((approach.agent, approach.user, word), []).append(group.id)
+    return group
+
+
+def _find_groups_around(tx: Transaction, approach: Draft | Record) -> list[Record]:
+    """Return the groups for the same sort of task, whatever the strategy."""
+    near = _find_near_task(tx, approach, _of_owner(tx.engine, approach, "strategy"), _NEAR)
+    groups = {group.id: group for group in (*near, *_find_new(tx, approach, approach.body["task"]))}
+    return [group for group in groups.values() if is_of_task(approach, group)]
+
+
+def _of_owner(engine: Engine, approach: Draft | Record, kind: str) -> Where:
+    return Where(kinds={kind}, projects={engine.project}, agents={approach.agent}, users={approach.user})
+
+
+def _find_near_task(tx: Transaction, approach: Draft | Record, where: Where, limit: int) -> list[Record]:
+    vector = approach.vectors[1] if len(approach.vectors) > 1 else None
+    return tx.get(find_near(tx.engine, vector, approach.body["task"], where, limit))
+
+
+def _find_new(tx: Transaction, approach: Draft | Record, text: str) -> list[Record]:
+    """Return the groups made in this transaction that share words with the text."""
+    if not tx.unindexed:
+        return []
+    places = [(approach.agent, approach.user, word) for word in stems(text)]
+    return tx.get(id for place in places for id in tx.unindexed.get(place, ())[-_NEAR:])
+
+
+def _pick_same(tx: Transaction, approach: Draft, groups: Iterable[Record]) -> Record | None:
+    """Return the first of the groups that is surely of this strategy, for this sort of task."""
+    fitting = [group for group in groups if is_of_task(approach, group)]
+    pairs = [Pair(group.body["strategy"], approach.body["strategy"]) for group in fitting]
+    for group, relation in zip(fitting, tx.engine.reader.compare(pairs), strict=True):
+        if relation.is_same:
+            return group
+    return None
+
+
+# -- outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedOutcome:
+    """An outcome that was screened and embedded."""
+
+    draft: Draft
+    approach: Draft
+    at: datetime | None
+    """When it happened; None: now."""
+    receipt: str
+    """The id of the receipt that it would be recorded under; empty when every call counts."""
+    arguments: str
+    """A digest of the arguments that it is recorded with."""
+    key: str | None
+
+
+def learn(engine: Engine, episodes: Sequence[Episode]) -> list[Record]:
+    """Record outcomes, in order; return them as they were stored.
+
+    An outcome that was recorded before under the same idempotency key, or with the same retrieval and arguments, is
+    not counted again: what was stored then is returned.
+    """
+    prepared = prepare_outcomes(engine, episodes)
+    return write(engine, lambda tx: record_outcomes(tx, prepared))
+
+
+def learning(
+    engine: Engine, episodes: Sequence[Episode], times: Sequence[datetime | None] | None = None
+) -> Attempt[list[Record]]:
+    """Prepare outcomes for `commit`; new code calls `record_outcomes` in a step."""
+    prepared = prepare_outcomes(engine, episodes, times)
+    return as_attempt(engine, lambda tx: record_outcomes(tx, prepared))
+
+
+def prepare_outcomes(
+    engine: Engine, episodes: Sequence[Episode], times: Sequence[datetime | None] | None = None
+) -> list[PreparedOutcome]:
+    """Screen and embed outcomes. `times` says when each happened; None: now."""
+    drafts = [screen(engine, outcome_of(episode)) for episode in episodes]
+    # For short texts the two kinds have the same passages, which are embedded once.
+    kinds = (KINDS[MemoryType.OUTCOME], KINDS["strategy"])
+    vectors = iter(engine.encode([kind.passages(draft.body) for draft in drafts for kind in kinds]))
+    prepared = []
+    for episode, draft, at in zip(episodes, drafts, times or [None] * len(drafts), strict=True):
+        draft = replace(draft, vectors=next(vectors))
+        owner = group_owner(engine, episode.user, shared=episode.shared)
+        parts = (draft.body["strategy"], draft.body["task"], draft.body["task_type"])
+        approach = draft_group(draft.agent, owner, *parts, next(vectors))
+        receipt = arguments = ""
+        if episode.idempotency_key is not None or episode.retrieval is not None:
+            names = (field.name for field in fields(episode) if field.name != "idempotency_key")
+            arguments = _digest({name: getattr(episode, name) for name in names})
+            key = episode.idempotency_key
+            receipt = f"rcp_{_digest([engine.project, *(('arguments', arguments) if key is None else ('key', key))])}"
+        prepared.append(PreparedOutcome(draft, approach, at, receipt, arguments, episode.idempotency_key))
+    return prepared
+
+
+def _digest(value: object) -> str:
+    # Loaded here because most processes that import this learn nothing.
+    import hashlib
+
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=20).hexdigest()
+
+
+def group_owner(engine: Engine, user: str, *, shared: bool = False) -> str:
+    """Return whose strategy group an outcome or a lesson of a user counts for; empty: that of nobody in particular."""
+    return "" if shared or engine.settings.share_between_users else user
+
+
+def outcome_of(episode: Episode) -> Draft:
+    names = ("task", "strategy", "task_type", "duration_ms", "error", "feedback", "retrieval")
+    body = {name: getattr(episode, name) for name in names}
+    body |= {"outcome": str(episode.result), "metadata": dict(episode.metadata)}
+    return Draft(
+        kind=MemoryType.OUTCOME,
+        agent=episode.agent,
+        user=episode.user,
+        session=episode.session,
+        body=body,
+        category=episode.task_type,
+        provenance=Provenance(Origin.OUTCOME, Trust.TRUSTED),
+        tags=episode.tags,
+    )
+
+
+def record_outcomes(tx: Transaction, prepared: Sequence[PreparedOutcome]) -> list[Record]:
+    """Record prepared outcomes, in order; return each as it is stored."""
+    markers = [marker_id(tx.engine, one.approach) for one in prepared]
+    tx.get([*(one.receipt for one in prepared if one.receipt), *markers])
+    outcomes = []
+    for one in prepared:
+        outcome = _find_recorded(tx, one)
+        if outcome is None:
+            _check_retrieval(tx, one.draft.body["retrieval"])
+            outcome = _record_outcome(tx, one)
+            if one.receipt:
+                body = {"arguments": one.arguments, "outcome": outcome.id}
+                tx.put(make_record(tx.engine, "receipt", body, id=one.receipt, **place_of(outcome)))
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _find_recorded(tx: Transaction, one: PreparedOutcome) -> Record | None:
+    """Return the outcome that was recorded for the same call; None when there is none yet."""
+    receipt = tx.find(one.receipt) if one.receipt else None
+    if receipt is None:
+        return None
+    if receipt.body["arguments"] != one.arguments:
+        raise ValidationError(
+            f"idempotency_key {one.key!r} was used before with other arguments; "
+            "repeat a call with the same arguments, and give another outcome a key of its own"
+        )
+    outcome = tx.find(str(receipt.body["outcome"]))
+    if outcome is None:
+        raise NotFoundError(
+            f"outcome {receipt.body['outcome']!r} was recorded for this call and deleted since; it is not recorded "
+            "again, pass another idempotency_key to record it anew"
+        )
+    return outcome
+
+
+def _check_retrieval(tx: Transaction, retrieval: str | None) -> None:
+    project = tx.engine.project
+    # Asked in this order: a note leaves its place only after it was stored.
+    if not retrieval or tx.engine.notes.has(retrieval, project):
+        return
+    held = tx.find(retrieval)
+    if held is None or held.kind != "retrieval" or held.project != project:
+        raise NotFoundError(f"there is no retrieval {retrieval!r}; pass the retrieval_id of a MemorySlice")
+
+
+def _record_outcome(tx: Transaction, one: PreparedOutcome) -> Record:
+    """Store an outcome, count it for its group, and bring the lessons in line with that."""
+    body = one.draft.body
+    result = Result(body["outcome"])
+    # An outcome of last year weighs as one of last year.
+    now = one.at or tx.engine.clock()
+    group = find_or_make_group(tx, one.approach)
+    worked = is_working(group, now)
+    group = tx.update(
+        group,
+        evidence=group.evidence.with_result(result.value_of, now),
+        body={
+            **group.body,
+            "label": share_label(label_of(group), body["task"]),
+            "errors": add_error(group.body["errors"], None if result is Result.SUCCESS else body["error"]),
+        },
+    )
+    has_turned = settle_lessons(tx, group, one.approach, now)
+    if has_turned or is_working(group, now) != worked:
+        _advise_warnings(tx, group, one.approach, now, has_turned)
+    links = (group.id, body["retrieval"]) if body["retrieval"] else (group.id,)
+    evidence = Evidence().with_result(result.value_of, now)
+    dated: dict[str, Any] = {} if one.at is None else {"created_at": now, "updated_at": now}
+    return tx.put(build(tx.engine, one.draft, links=links, evidence=evidence, **dated))
+
+
+def add_error(errors: Sequence[str], error: str | None) -> list[str]:
+    """Return what went wrong lately, each reason once, newest last."""
+    if not error:
+        return list(errors)
+    short = shorten(error, _ERROR_CHARS)
+    return [*(one for one in errors if fingerprint(one) != fingerprint(short)), short][-_MAX_ERRORS:]
+
+
+def is_working(group: Record, now: datetime) -> bool:
+    return group.evidence.successes > 0 and (rate(group.evidence, now) or 0.0) >= WORKS
+
+
+# -- lessons that are learned
+
+
+def settle_lessons(tx: Transaction, group: Record, approach: Draft | Record, now: datetime) -> bool:
+    """Bring a group's heuristic and anti-pattern in line with its evidence; return whether one came, went or returned.
+
+    `approach` is what changed the evidence.
+    """
+    settings = tx.engine.settings
+    least = tx.engine.scope(group.agent).min_occurrences_for_heuristic or settings.min_occurrences_for_heuristic
+    verdict = standing(group.evidence, now, least, settings.min_failures_for_anti_pattern)
+    ids = [lesson_id(group, kind) for kind in LESSONS]
+    # With its first result there can be no lesson yet.
+    is_first = group.evidence.results == 1 and tx.is_new(group)
+    lessons = {} if is_first else {record.id: record for record in tx.get(ids)}
+    because = f"{group.evidence.successes} of {group.evidence.results} worked"
+    has_turned = False
+    for kind, id in zip(LESSONS, ids, strict=True):
+        if id in lessons:
+            has_turned |= _update_lesson(tx, lessons[id], group, approach, verdict, because, now)
+        elif verdict == str(kind) and not _is_deleted(tx, group, kind):
+            body = describe_lesson(tx, group, approach, kind, now)
+            draft = Draft(kind=kind, agent=group.agent, user=group.user, body=body, provenance=_LEARNED, key=id)
+            moment: dict[str, Any] = {"created_at": now, "updated_at": now}
+            lesson = build(tx.engine, draft, group.vectors, id=id, evidence=group.evidence, links=(group.id,), **moment)
+            tx.add_history(tx.put(lesson), "formed", because, **moment)
+            has_turned = True
+    return has_turned
+
+
+def _is_deleted(tx: Transaction, group: Record, kind: MemoryType) -> bool:
+    """Whether the lesson was deleted: this one, or one in the same words that another group had."""
+    words = {"strategy": group.body["strategy"], "condition": label_of(group)}
+    key = lesson_key(kind, group.agent, group.user, words)
+    return bool(tx.find_deleted([lesson_id(group, kind)])) or tx.is_buried(key)
+
+
+def _update_lesson(
+    tx: Transaction,
+    lesson: Record,
+    group: Record,
+    approach: Draft | Record,
+    verdict: Standing,
+    because: str,
+    now: datetime,
+) -> bool:
+    """Move a lesson's evidence and standing; return whether its status changed."""
+    is_stated = lesson.provenance.origin is not Origin.OUTCOME
+    is_active = lesson.status is Status.ACTIVE
+    status = lesson.status
+    is_settled = status in (Status.SUPERSEDED, Status.RETIRED) or (lesson.body.get("put_away") and not is_active)
+    if not is_settled:
+        is_unrefuted = verdict is Standing.OPEN and is_active and is_stated
+        status = Status.ACTIVE if verdict == lesson.kind or is_unrefuted else Status.ARCHIVED
+    body = lesson.body
+    # What somebody stated or edited stays as they wrote it.
+    if status is Status.ACTIVE and not is_stated:
+        described = describe_lesson(tx, group, approach, MemoryType(lesson.kind), now)
+        body = {**body, **described, "metadata": body.get("metadata", {})}
+    evidence = lesson.evidence.with_results_of(group.evidence)
+    fresh = tx.update(lesson, evidence=evidence, status=status, body=body, text=KINDS[lesson.kind].text(body))
+    if status is lesson.status:
+        return False
+    gone = "faded" if lesson.kind == MemoryType.HEURISTIC else "withdrawn"
+    verb = "restored" if status is Status.ACTIVE else gone
+    before = {"status": str(lesson.status)}
+    tx.add_history(fresh, verb, because, before, created_at=now, updated_at=now)
+    return True
+
+
+def describe_lesson(
+    tx: Transaction, group: Record, approach: Draft | Record, kind: MemoryType, now: datetime
+) -> dict[str, Any]:
+    """Return the body of the lesson that a group teaches."""
+    strategy = group.body["strategy"]
+    common = {"condition": label_of(group), "task_type": group.body["task_type"], "metadata": {}}
+    if kind is MemoryType.HEURISTIC:
+        return {"strategy": strategy, **common}
+    failed = f"failed {group.evidence.failures} of {group.evidence.results} times"
+    return {
+        "pattern": strategy,
+        "why_bad": quote_output(*reversed(group.body["errors"])) or failed,
+        "better_alternative": _find_alternative(tx, approach, (group.id,), now),
+        **common,
+    }
+
+
+def _find_alternative(tx: Transaction, approach: Draft | Record, but: tuple[str, ...], now: datetime) -> str:
+    """Return the strategy that most surely works for the same sort of task, other than these groups'."""
+    around = _find_groups_around(tx, approach)
+    working = [group for group in around if group.id not in but and is_working(group, now)]
+    unwanted = tx.find_deleted([lesson_id(group, MemoryType.HEURISTIC) for group in working])
+    wanted = [group for group in working if lesson_id(group, MemoryType.HEURISTIC) not in unwanted]
+    best = max(wanted, key=lambda group: (believe(group, now).low, group.id), default=None)
+    return str(best.body["strategy"]) if best else ""
+
+
+def _advise_warnings(tx: Transaction, group: Record, approach: Draft | Record, now: datetime, has_turned: bool) -> None:
+    """Keep the other warnings for this sort of task true to what works.
+
+    A strategy that begins to work may be what a warning without an alternative was waiting for; one whose standing has
+    turned may be what another warning recommends.
+    """
+    where = replace(_of_owner(tx.engine, approach, MemoryType.ANTI_PATTERN), statuses={Status.ACTIVE})
+    warnings = tx.see(tx.engine.store.scan(where, _FEW + 1))
+    if len(warnings) > _FEW:
+        warnings = _find_near_task(tx, approach, where, _NEAREST)
+    for warning in warnings:
+        is_stated = warning.provenance.origin is not Origin.OUTCOME
+        if is_stated or (warning.body["better_alternative"] and not has_turned):
+            continue
+        if group.id in warning.links or not is_of_task(approach, warning):
+            continue
+        better = _find_alternative(tx, approach, warning.links, now)
+        if better != warning.body["better_alternative"]:
+            tx.update(warning, body={**warning.body, "better_alternative": better})
+
+
+# -- lessons that are stated
+
+
+def prepare_lessons(engine: Engine, statements: Sequence[Statement]) -> list[Draft]:
+    drafts = [screen(engine, lesson_of(statement)) for statement in statements]
+    heads = [{"strategy": _strategy_of(draft.body), "task": draft.body["condition"]} for draft in drafts]
+    vectors = engine.encode([KINDS["strategy"].passages(head) for head in heads])
+    return [replace(draft, vectors=own) for draft, own in zip(drafts, vectors, strict=True)]
+
+
+def lesson_of(statement: Statement) -> Draft:
+    name = "strategy" if statement.kind is MemoryType.HEURISTIC else "pattern"
+    body = {
+        "condition": statement.condition,
+        name: statement.strategy,
+        "task_type": statement.category,
+        "metadata": {},
+        **statement.body,
+    }
+    return Draft(
+        kind=statement.kind,
+        agent=statement.agent,
+        user=statement.user,
+        body=body,
+        category=statement.category,
+        provenance=statement.provenance,
+        tags=statement.tags,
+    )
+
+
+def _strategy_of(body: Any) -> str:
+    return str(body.get("strategy") or body.get("pattern"))
+
+
+def state_lessons(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
+    """Make each prepared draft the lesson of its strategy group, so that later outcomes count for or against it."""
+    ids = []
+    for draft in drafts:
+        if draft.provenance.trust is Trust.UNTRUSTED:
+            # It waits on its own: nothing that is learned takes words or standing from it.
+            ids.append(tx.put(build(tx.engine, draft)).id)
+            continue
+        parts = (_strategy_of(draft.body), draft.body["condition"], draft.body["task_type"])
+        group = find_or_make_group(tx, draft_group(draft.agent, draft.user, *parts, draft.vectors))
+        ids.append(_state_lesson(tx, draft, group))
+    return [tx.get([id])[0] for id in ids]
+
+
+def _state_lesson(tx: Transaction, draft: Draft, group: Record) -> str:
+    """Store the lesson of a group as it is stated now; return its id."""
+    id = lesson_id(group, draft.kind)
+    held = tx.find(id)
+    if held is not None and held.provenance.weight > draft.provenance.weight:
+        # Nobody overrules somebody who is trusted more; they may only confirm.
+        tx.update(held)
+        return id
+    tx.update(group)
+    [other] = [kind for kind in LESSONS if kind != draft.kind]
+    opposed = [one for one in tx.get([lesson_id(group, other)]) if one.status is Status.ACTIVE]
+    # Against what a person said, an agent's word waits.
+    is_outweighed = any(one.provenance.weight > draft.provenance.weight for one in opposed)
+    for one in [] if is_outweighed else opposed:
+        # A strategy is recommended or warned of, never both.
+        tx.update(one, status=Status.ARCHIVED)
+        tx.add_history(one, "overruled", before={"status": str(one.status)})
+    given = {name: value for name, value in draft.body.items() if value}
+    body = {**draft.body, **(readable_body(held) if held else {}), **given}
+    # The tombstones of this lesson, and of one in the same words.
+    key = lesson_key(draft.kind, draft.agent, draft.user, draft.body)
+    same = [stone.id for stone in tx.find_tombstones([key]).values()]
+    stones = [stone for stone in tx.get([tombstone_id(id), *same]) if stone.status is Status.ACTIVE]
+    by_person = draft.provenance.origin is Origin.USER
+    is_active = held is not None and held.status is Status.ACTIVE
+    for stone in stones if by_person else ():
+        # A memory said again by its person is wanted again.
+        tx.update(stone, status=Status.RETIRED)
+    record = tx.put(
+        build(
+            tx.engine,
+            replace(draft, body=body, tags=tuple(dict.fromkeys((*(held.tags if held else ()), *draft.tags)))),
+            group.vectors,
+            id=id,
+            key=id,
+            # Deleted memories do not come back by themselves: it waits for a person.
+            status=Status.CANDIDATE if is_outweighed or (stones and not by_person and not is_active) else Status.ACTIVE,
+            links=(group.id,),
+            evidence=(held or group).evidence.with_results_of(group.evidence),
+            created_at=held.created_at if held else tx.engine.clock(),
+        )
+    )
+    if held is not None:
+        tx.add_history(record, "told again", before={name: held.body.get(name) for name in body})
+    return id
+
+
+def readable_body(held: Record) -> dict[str, Any]:
+    """Return the body of a record that becomes a person's: what a program gave as a reason stays quoted."""
+    if held.kind == MemoryType.ANTI_PATTERN:
+        return {**held.body, "why_bad": quoted_why(held)}
+    return {**held.body, "why": quoted_why(held)} if held.kind == MemoryType.RULE else dict(held.body)
+
+
+def stating(engine: Engine, statements: Sequence[Statement]) -> Attempt[list[Record]]:
+    """Prepare lessons for `commit`; new code calls `state_lessons` in a step."""
+    drafts = prepare_lessons(engine, statements)
+    return as_attempt(engine, lambda tx: state_lessons(tx, drafts))
