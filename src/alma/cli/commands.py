@@ -357,10 +357,10 @@ def learn_from(call: Call) -> int:
     if "name" in args and not args.text:
         raise ValidationError("--name goes with --text; a conversation is named by --session")
     name = "learn_from_text" if args.text else "learn_from_conversation"
-    given: dict[str, Any] = {}
+    given = call.read_arguments(name)
     if args.text:
         given["text"] = read_text(args.file)
-        given["name"] = getattr(args, "name", "standard input" if args.file == "-" else Path(args.file).name)
+        given.setdefault("name", "standard input" if args.file == "-" else Path(args.file).name)
     else:
         given["messages"] = [message for _, message in read_objects(args.file, "role and content")]
         if not given["messages"]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from textwrap import dedent, fill
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin
 
@@ -306,9 +307,14 @@ def takes_all(one: Parameter) -> bool:
 
 
 def find_operation(name: str) -> Operation:
-    from ..operations import operations
+    """Return an operation; modules of operations are loaded until it is found."""
+    from ..operations import MODULES, OPERATIONS
 
-    return operations()[name]
+    for module in MODULES.values():
+        if name in OPERATIONS:
+            break
+        import_module(module)
+    return OPERATIONS[name]
 
 
 # -- what was typed
@@ -411,7 +417,9 @@ class Call:
                 given[key] = resolve_id(self.alma, value)
             elif isinstance(value, list):
                 given[key] = [resolve_id(self.alma, one) for one in value]
-        return find_operation(operation_name).run(self.alma, **given)
+        operation = find_operation(operation_name)
+        progress = {"progress": given.pop("progress")} if "progress" in given else {}
+        return operation.run(self.alma, **operation.check(given), **progress)
 
     def _find_item(self, id: str) -> Any:
         try:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ALMAError, ValidationError
 from ..text import shorten
-from ..types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
+from ..types.kinds import Episode, Memory, Outcome, Turn
 from ..types.speech import quote_output
 
 Piece = str | tuple[str, str]
@@ -394,6 +394,28 @@ _HEADINGS = {
 }  # fmt: skip
 
 
+_SENTENCES = {
+    "heuristic": "{condition}: {strategy}",
+    "anti_pattern": "{condition}: not {pattern} ({why_bad}). Instead: {better_alternative}",
+    "outcome": "{task_description}: {strategy_used} → {outcome} ({error_message})",
+    "user_preference": "{user_id}, {category}: {preference}",
+    "domain_knowledge": "{domain}: {fact}",
+    "rule": "{trigger}: {rule} ({why})",
+    "episode": "{title}",
+    "turn": "{speaker}: {text}",
+}
+_SUPPORT = {
+    "heuristic": "worked {success_count} of {occurrence_count}",
+    "anti_pattern": "failed {occurrence_count} times",
+    "outcome": "",
+    "user_preference": "{source}",
+    "domain_knowledge": "{source}",
+    "rule": "{source}, {reach}; followed {followed}, violated {violated}",
+    "episode": "{turn_count} turns, {started_at:%Y-%m-%d}",
+    "turn": "{said_at:%Y-%m-%d}",
+}
+
+
 def name_type(memory: Memory) -> str:
     from ..schema import type_of
 
@@ -402,50 +424,23 @@ def name_type(memory: Memory) -> str:
 
 def describe_memory(memory: Memory) -> str:
     """Return what a memory says, in a sentence."""
-    match memory:
-        case Heuristic():
-            return f"{memory.condition}: {memory.strategy}"
-        case AntiPattern():
-            instead = f" Instead: {memory.better_alternative}" if memory.better_alternative else ""
-            when = f"{memory.condition}: " if memory.condition else ""
-            return f"{when}not {memory.pattern} ({memory.why_bad}).{instead}"
-        case Outcome():
-            error = f" ({quote_output(memory.error_message)})" if memory.error_message else ""
-            return f"{memory.task_description}: {memory.strategy_used} → {memory.outcome}{error}"
-        case UserPreference():
-            return f"{memory.user_id}, {memory.category}: {memory.preference}"
-        case DomainKnowledge():
-            return f"{memory.domain}: {memory.fact}"
-        case Rule():
-            when = f"{memory.trigger}: " if memory.trigger else ""
-            return f"{when}{memory.rule}{f' ({memory.why})' if memory.why else ''}"
-        case Episode():
-            return memory.title or f"session {memory.session_id}"
-        case Turn():
-            return f"{memory.speaker}: {memory.text}"
-    return memory.id
+    values = {one.name: getattr(memory, one.name) or "" for one in fields(memory)}
+    if "error_message" in values:
+        values["error_message"] = quote_output(values["error_message"])
+    text = _SENTENCES[name_type(memory)].format_map(values)
+    # What is empty leaves its marks behind.
+    return re.sub(r"^: | \(\)$| Instead: $", "", text) or f"session {values['session_id']}"
 
 
 def describe_support(memory: Memory) -> str:
     """Return what speaks for a memory, in a few words."""
     notes = [] if memory.status == "active" else [memory.status]
     notes += ["there is a newer one"] if memory.newer else []
-    match memory:
-        case Heuristic() if memory.occurrence_count:
-            notes.append(f"worked {memory.success_count} of {memory.occurrence_count}")
-        case AntiPattern() if memory.occurrence_count:
-            notes.append(f"failed {count(memory.occurrence_count, 'time')}")
-        case UserPreference() | DomainKnowledge():
-            notes.append(memory.source)
-        case Rule() if memory.followed or memory.violated:
-            notes.append(f"followed {memory.followed}, violated {count(memory.violated, 'time')}")
-        case Rule():
-            notes.append(f"{memory.source}, {memory.reach}")
-        case Episode():
-            notes.append(f"{count(memory.turn_count, 'turn')}, {memory.started_at.astimezone():%Y-%m-%d}")
-        case Turn():
-            notes.append(f"{memory.said_at.astimezone():%Y-%m-%d}")
-    return "; ".join(notes)
+    if getattr(memory, "occurrence_count", 1):
+        values = {one.name: getattr(memory, one.name) for one in fields(memory)}
+        dates = {name: value.astimezone() for name, value in values.items() if isinstance(value, datetime)}
+        notes.append(_SUPPORT[name_type(memory)].format_map(values | dates))
+    return "; ".join(filter(None, notes))
 
 
 def show_memories(
