@@ -135,7 +135,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aio": {"memory", "ports", "remote"},
     "config": {"engine", "types", "errors", "trust_register"},
     "app": BELOW_APP,
-    "doctor": BELOW_APP | {"app"},
+    "doctor": BELOW_APP | {"app", "inspection"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
@@ -164,7 +164,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("operations", "schema", "remote", "callers", "projects"),
     },
     # What a person may ask of a memory's inside.
-    "inspection": {"core", "engine", "types", "errors"},
+    "inspection": {"core", "engine", "ports", "types", "errors"},
     "cli": {
         *("mcp", "http", "api", "operations", "schema", "transfer", "app", "config", "core", "doctor", "inspection"),
         *("files", "text", "trust_register", "types", "errors"),
