@@ -459,11 +459,11 @@ class ALMA:
 
     batch_save_outcomes = learn_many
 
-    def batch_save_heuristics(self, heuristics: Rows) -> list[Memory]:
+    def batch_save_heuristics(self, heuristics: Rows) -> Memories:
         """Add several strategies, each a mapping with the arguments of `add_heuristic`: all of them or none."""
         return self.add_many([{"type": MemoryType.HEURISTIC, **one} for one in heuristics])
 
-    def batch_save_domain_knowledge(self, knowledge: Rows) -> list[Memory]:
+    def batch_save_domain_knowledge(self, knowledge: Rows) -> Memories:
         """Add several facts, each a mapping with the arguments of `add_domain_knowledge`: all of them or none."""
         return self.add_many([{"type": MemoryType.DOMAIN_KNOWLEDGE, **one} for one in knowledge])
 
