@@ -120,15 +120,22 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("app", "harness", "remote"),
     },
     "core": {"memory"},
+    # First names of modules.
+    "exceptions": {"errors"},
+    "storage": {"ports", "stores"},
     # What servers need around a memory: bounds for callers, several projects, files for a whole memory.
     "callers": {"operations", "words", "rulefiles", "types", "errors"},
     "projects": {"memory", "domains", "engine", "ports", "types", "errors", "app"},
     "transfer": {"memory", "engine", "ports", "types", "errors"},
+    "knowledge": {
+        *("memory", "operations", "words", "answers", "extraction", "ingestion"),
+        *("models", "engine", "types", "errors"),
+    },
     "remote": {"memory", "operations", "answers", "schema", "engine", "types", "errors", "listening", "harness"},
     "aio": {"memory", "ports", "remote"},
     "config": {"engine", "types", "errors", "trust_register"},
     "app": BELOW_APP,
-    "doctor": BELOW_APP | {"app"},
+    "doctor": BELOW_APP | {"app", "inspection"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
@@ -157,12 +164,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("operations", "schema", "remote", "callers", "projects"),
     },
     # What a person may ask of a memory's inside.
-    "inspection": {"core", "engine", "types", "errors"},
+    "inspection": {"core", "engine", "ports", "types", "errors"},
     "cli": {
         *("mcp", "http", "api", "operations", "schema", "transfer", "app", "config", "core", "doctor", "inspection"),
         *("files", "text", "trust_register", "types", "errors"),
+        *("knowledge", "graph", "rulefiles"),
     },
 }
+# Features declare their operations.
+for _feature in FEATURES:
+    MAY_IMPORT[_feature] |= {"memory", "operations", "words", "answers"}
 # The engine's steps run one way: nothing later calls anything earlier.
 STANDARD_ONLY = {"types", "errors", "forks"}
 LATE = {("memory", "app"), ("memory", "harness"), ("memory", "remote"), ("arguments", "memory")} | {

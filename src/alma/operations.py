@@ -66,9 +66,9 @@ MODULES = {
     "workflows": ("alma.workflow.memory",),
     "domains": ("alma.domains",),
     "confidence": ("alma.confidence",),
-    "knowledge": ("alma.api.knowledge",),
-    "graph": ("alma.api.graph",),
-    "rules": ("alma.api.rules",),
+    "knowledge": ("alma.knowledge",),
+    "graph": ("alma.graph.operations",),
+    "rules": ("alma.rulefiles.operations",),
 }
 """The groups, in the order in which people meet them, and the modules that declare the operations of each."""
 GROUPS = tuple(MODULES)

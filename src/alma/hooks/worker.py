@@ -21,7 +21,8 @@ if __name__ == "__main__":
         os.nice(5)
     # It is started as a file, by an interpreter that knows nothing of alma.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    from .worker import main as run
+    # Absolute, because a file that is started has no package.
+    from alma.hooks.worker import main as run
 
     sys.exit(run(sys.argv[1:]))
 
