@@ -7,7 +7,7 @@ from typing import Any
 
 from .engine import validate
 from .engine.context import Engine
-from .engine.drafts import Episode
+from .engine.drafts import OutcomeDraft
 from .engine.retrieve.request import Request
 
 
@@ -23,7 +23,7 @@ def request(engine: Engine, given: Mapping[str, Any]) -> Request:
     return build_request(engine, OPERATIONS["retrieve"].complete(given))
 
 
-def episode(engine: Engine, given: Mapping[str, Any]) -> Episode:
+def episode(engine: Engine, given: Mapping[str, Any]) -> OutcomeDraft:
     """Return the draft that the arguments of `learn` describe."""
     from .memory import build_outcome
     from .operations import OPERATIONS

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, Self, Type
 
 from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
-from .engine import edit, episodes, facts, feedback, rules, transaction, validate
+from .engine import edit, episodes, feedback, transaction, validate
 from .engine import erase as erasing
 from .engine.context import Encoder, Engine
-from .engine.drafts import Draft, Statement
-from .engine.drafts import Episode as OutcomeDraft
+from .engine.drafts import Draft, OutcomeDraft, Statement
 from .engine.episodes import Conversation, Said
 from .engine.feedback import FeedbackReport
 from .engine.outcomes import learn as learn_episodes
@@ -460,34 +459,21 @@ class ALMA:
             is held.
         """
         proposals = [build_proposal(self.engine, *_read_row(one)) for one in memories]
-        return _views(self.engine, self._admit(proposals), Memory)
+        return _views(self.engine, edit.add_memories(self.engine, proposals), Memory)
+
+    batch_save_outcomes = learn_many
+
+    def batch_save_heuristics(self, heuristics: Rows) -> list[Memory]:
+        """Add several strategies, each a mapping with the arguments of `add_heuristic`: all of them or none."""
+        return self.add_many([{"type": MemoryType.HEURISTIC, **one} for one in heuristics])
+
+    def batch_save_domain_knowledge(self, knowledge: Rows) -> list[Memory]:
+        """Add several facts, each a mapping with the arguments of `add_domain_knowledge`: all of them or none."""
+        return self.add_many([{"type": MemoryType.DOMAIN_KNOWLEDGE, **one} for one in knowledge])
 
     def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
         proposal = build_proposal(self.engine, MemoryType(TYPES[kind]), given)
-        return _views(self.engine, self._admit([proposal], compare_texts=True), kind)[0]
-
-    def _admit(
-        self,
-        proposed: list[Proposal],
-        compare_texts: bool = False,
-    ) -> list[Record]:
-        told = [at for at, one in enumerate(proposed) if isinstance(one, Draft)]
-        stated = [at for at, one in enumerate(proposed) if isinstance(one, Statement)]
-        drafts = [one for one in proposed if isinstance(one, Draft)]
-        inserting = facts.admitting(self.engine, drafts, compare_texts)
-        stating = edit.stating(self.engine, [one for one in proposed if isinstance(one, Statement)])
-        taught = [at for at, one in enumerate(proposed) if isinstance(one, rules.Teaching)]
-        teaching = rules.teaching(self.engine, [one for one in proposed if isinstance(one, rules.Teaching)])
-
-        def attempt() -> tuple[list[Record], list[Record]]:
-            first, changed = inserting()
-            second, changed_too = stating()
-            third, ruled = teaching()
-            rule_records = [one.record for one in third if one.record is not None]
-            made = dict(zip([*told, *stated, *taught], [*first, *second, *rule_records], strict=True))
-            return [made[at] for at in range(len(proposed))], [*changed, *changed_too, *ruled]
-
-        return transaction.commit(self.engine, attempt)
+        return _views(self.engine, edit.add_memories(self.engine, [proposal], compare_texts=True), kind)[0]
 
     # -- single memories
 

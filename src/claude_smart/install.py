@@ -135,12 +135,12 @@ def _choose_model(args: Namespace, setup: Setup) -> str | None:
     """Return "on" or "off" for the model; None where it was answered before or nobody can answer."""
     if args.model is not None:
         return "on" if args.model else "off"
-    given = paths.read_settings(setup.place)
-    is_answered = given.text("model") != paths.DEFAULTS["model"]
+    current = paths.read_settings(setup.place)
+    is_answered = current.text("model") != paths.DEFAULTS["model"]
     if args.yes or args.dry_run or args.json or is_answered or not sys.stdin.isatty():
         return None
     try:
-        answer = input(_MODEL_QUESTION.format(calls=given.number("daily_calls")))
+        answer = input(_MODEL_QUESTION.format(calls=current.number("daily_calls")))
     except EOFError:
         return None
     return "on" if answer.strip().lower() in ("", "y", "yes") else "off"
@@ -225,8 +225,8 @@ def find_setup(environ: Mapping[str, str]) -> Setup:
     python = os.path.abspath(sys.executable)
     plain = os.path.realpath(getattr(sys, "_base_executable", "") or python)
     home = environ.get("USERPROFILE" if os.name == "nt" else "HOME") or os.path.expanduser("~")
-    given = environ.get("CLAUDE_CONFIG_DIR")
-    claude = os.path.expanduser(given) if given else os.path.join(home, ".claude")
+    chosen = environ.get("CLAUDE_CONFIG_DIR")
+    claude = os.path.expanduser(chosen) if chosen else os.path.join(home, ".claude")
     return Setup(find_data_dir(environ), Path(os.path.abspath(claude)), python, plain, packages, plugin)
 
 

@@ -9,7 +9,7 @@ from ..engine.stats import Stats
 from ..progress import ItemChange, ProgressLog, ProgressSummary, WorkItem
 from ..rulefiles import ExportReport
 from ..session.handoff import Session, SessionContext, SessionHandoff
-from ..workflow.memory import Artifact, Checkpoint, Run
+from ..workflow import Artifact, Checkpoint, Run
 
 __all__ = [
     "Artifact",

@@ -34,7 +34,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
+class OutcomeDraft:
     """A task that was done: how, and how it went."""
 
     agent: str

@@ -1,8 +1,8 @@
-"""What people do to single memories: change one, delete one, look up what happened to it."""
+"""What people do to memories: add some, change one, delete one, look up what happened to it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,15 +10,38 @@ from ..errors import NotFoundError, ScopeError, ValidationError, unknown
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
-from .admit import allow, clean, key_of, reword
+from .admit import allow, clean, key_of, prepare, reword
 from .context import Engine
+from .drafts import Draft, Statement
 from .episodes import find_turns
 from .erase import erase_memory, find_changes
-from .outcomes import lesson_of as lesson_of
-from .outcomes import readable_body
-from .outcomes import stating as stating
-from .rules import dressed
+from .facts import add_facts
+from .outcomes import prepare_lessons, readable_body, state_lessons
+from .rules import Teaching, dressed, learn_rules, prepare_rules
 from .transaction import Transaction, refuse_activation, write
+
+
+def add_memories(
+    engine: Engine, proposals: Sequence[Draft | Statement | Teaching], *, compare_texts: bool = False
+) -> list[Record]:
+    """Add facts, preferences, stated lessons and rules in one transaction; return each as it is stored.
+
+    Without `compare_texts` only an equal text is recognised as a repetition of a fact.
+    """
+    drafts = prepare(engine, [one for one in proposals if isinstance(one, Draft)])
+    lessons = prepare_lessons(engine, [one for one in proposals if isinstance(one, Statement)])
+    rules = prepare_rules(engine, [one for one in proposals if isinstance(one, Teaching)])
+
+    def step(tx: Transaction) -> list[Record]:
+        records: dict[type, Iterator[Record | None]] = {
+            Draft: iter(add_facts(tx, drafts, compare_texts=compare_texts)),
+            Statement: iter(state_lessons(tx, lessons)),
+            Teaching: iter([one.record for one in learn_rules(tx, rules)]),
+        }
+        made = (next(records[type(one)]) for one in proposals)
+        return [record for record in made if record is not None]
+
+    return write(engine, step)
 
 
 def ours(engine: Engine, record: Record) -> bool:

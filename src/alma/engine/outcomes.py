@@ -36,10 +36,10 @@ from ..types.speech import quote_output
 from ..types.vector import Vector, cosine
 from .admit import build, make_record, place_of, screen
 from .context import Engine
-from .drafts import Draft, Episode, Statement
+from .drafts import Draft, OutcomeDraft, Statement
 from .evidence import WORKS, Standing, believe, rate, standing
 from .search import find_near
-from .transaction import LESSONS, Attempt, Transaction, as_attempt, lesson_key, tombstone_id, write
+from .transaction import EMBEDDER_MARKER, LESSONS, Transaction, lesson_key, tombstone_id, write
 
 _LEARNED = Provenance(Origin.OUTCOME, Trust.LEARNED)
 _MAX_ERRORS = 5
@@ -211,7 +211,7 @@ class PreparedOutcome:
     key: str | None
 
 
-def learn(engine: Engine, episodes: Sequence[Episode]) -> list[Record]:
+def learn(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[Record]:
     """Record outcomes, in order; return them as they were stored.
 
     An outcome that was recorded before under the same idempotency key, or with the same retrieval and arguments, is
@@ -221,16 +221,8 @@ def learn(engine: Engine, episodes: Sequence[Episode]) -> list[Record]:
     return write(engine, lambda tx: record_outcomes(tx, prepared))
 
 
-def learning(
-    engine: Engine, episodes: Sequence[Episode], times: Sequence[datetime | None] | None = None
-) -> Attempt[list[Record]]:
-    """Prepare outcomes for `commit`; new code calls `record_outcomes` in a step."""
-    prepared = prepare_outcomes(engine, episodes, times)
-    return as_attempt(engine, lambda tx: record_outcomes(tx, prepared))
-
-
 def prepare_outcomes(
-    engine: Engine, episodes: Sequence[Episode], times: Sequence[datetime | None] | None = None
+    engine: Engine, episodes: Sequence[OutcomeDraft], times: Sequence[datetime | None] | None = None
 ) -> list[PreparedOutcome]:
     """Screen and embed outcomes. `times` says when each happened; None: now."""
     drafts = [screen(engine, outcome_of(episode)) for episode in episodes]
@@ -265,7 +257,7 @@ def group_owner(engine: Engine, user: str, *, shared: bool = False) -> str:
     return "" if shared or engine.settings.share_between_users else user
 
 
-def outcome_of(episode: Episode) -> Draft:
+def outcome_of(episode: OutcomeDraft) -> Draft:
     names = ("task", "strategy", "task_type", "duration_ms", "error", "feedback", "retrieval")
     body = {name: getattr(episode, name) for name in names}
     body |= {"outcome": str(episode.result), "metadata": dict(episode.metadata)}
@@ -283,8 +275,9 @@ def outcome_of(episode: Episode) -> Draft:
 
 def record_outcomes(tx: Transaction, prepared: Sequence[PreparedOutcome]) -> list[Record]:
     """Record prepared outcomes, in order; return each as it is stored."""
-    markers = [marker_id(tx.engine, one.approach) for one in prepared]
-    tx.get([*(one.receipt for one in prepared if one.receipt), *markers])
+    # All that is known by its id is read at once.
+    ids = (id for one in prepared for id in (marker_id(tx.engine, one.approach), one.receipt) if id)
+    tx.get((EMBEDDER_MARKER, *ids))
     outcomes = []
     for one in prepared:
         outcome = _find_recorded(tx, one)
@@ -583,9 +576,3 @@ def readable_body(held: Record) -> dict[str, Any]:
     if held.kind == MemoryType.ANTI_PATTERN:
         return {**held.body, "why_bad": quoted_why(held)}
     return {**held.body, "why": quoted_why(held)} if held.kind == MemoryType.RULE else dict(held.body)
-
-
-def stating(engine: Engine, statements: Sequence[Statement]) -> Attempt[list[Record]]:
-    """Prepare lessons for `commit`; new code calls `state_lessons` in a step."""
-    drafts = prepare_lessons(engine, statements)
-    return as_attempt(engine, lambda tx: state_lessons(tx, drafts))

@@ -28,7 +28,7 @@ from .context import Engine
 from .drafts import Draft
 from .rule_lines import format_line
 from .search import by_meaning, by_words
-from .transaction import Attempt, Transaction, as_attempt, write
+from .transaction import Transaction, write
 
 AGENT = "claude-code"
 """Whom the rules of a coding agent belong to."""
@@ -114,12 +114,6 @@ def teach(engine: Engine, teachings: Sequence[Teaching]) -> list[Taught]:
     """Store what is taught, in one transaction."""
     prepared = prepare_rules(engine, teachings)
     return write(engine, lambda tx: learn_rules(tx, prepared))
-
-
-def teaching(engine: Engine, teachings: Sequence[Teaching]) -> Attempt[list[Taught]]:
-    """Prepare rules for `commit`; new code calls `learn_rules` in a step."""
-    prepared = prepare_rules(engine, teachings)
-    return as_attempt(engine, lambda tx: learn_rules(tx, prepared))
 
 
 def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[PreparedRule]:
@@ -380,10 +374,3 @@ def supersede_rules(
         why = "the model says that a later rule replaces it" if is_named else "a later rule contradicts it"
         _add_line(tx, held, "superseded", f"{why}: {record.body['rule']}", held, record.id)
     return tuple(held.id for held in ended)
-
-
-def contradicted(engine: Engine, record: Record, named: tuple[str, ...] = ()) -> list[Record]:
-    """Return what a rule that now holds takes the place of, as it becomes, and its history, for `commit`."""
-    tx = Transaction(engine)
-    supersede_rules(tx, record, named=named)
-    return tx.changed

@@ -1,6 +1,6 @@
 """What conversations and texts tell, found by a language model or by plain forms, and stored as memories.
 
-from ..extraction import AutoLearner
+from alma.extraction import AutoLearner
 
 results = AutoLearner(alma).learn_from_conversation(messages, agent="helena")
 print(results["extracted_count"])

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..engine import facts, outcomes, rules, validate
-from ..engine.admit import build, prepare, screen
+from ..engine.admit import build, prepare
 from ..engine.context import Engine
-from ..engine.drafts import Draft, Episode, Statement
+from ..engine.drafts import Draft, OutcomeDraft, Statement
 from ..engine.inject.escape import suspicious
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
@@ -40,7 +40,6 @@ from .extractor import FORBIDS, Extracted, Extraction, Kind, Voice
 if TYPE_CHECKING:
     from ..core import ALMA
 
-T = TypeVar("T")
 Written = tuple[Record | None, str]  # What a finding became, and "made", "known", or why it was refused.
 
 MIN_CONFIDENCE = 0.5
@@ -250,11 +249,8 @@ def keep(
     kept = Kept()
     items = _check_findings(target, found, trusted, relayed, kept)
     work = [one for one in items if one.kind is Kind.WORK_ITEM]
-    # Lessons and outcomes change the same groups of strategies, so they are written one after the other.
-    for is_outcome in (False, True):
-        part = [one for one in items if one not in work and (one.kind is Kind.OUTCOME) is is_outcome]
-        if part:
-            _write_items(target, part, kept)
+    if len(items) > len(work):
+        _write_items(target, [one for one in items if one.kind is not Kind.WORK_ITEM], kept)
     if work:
         _create_work(alma, target, work, kept)
     return kept
@@ -352,7 +348,7 @@ def _write_items(target: _Target, items: Sequence[_Item], kept: Kept) -> None:
 
     def step(tx: Transaction) -> tuple[dict[str, Written], list[str]]:
         groups: dict[Callable[[Transaction, _Target, Sequence[_Item]], list[Written]], list[_Item]] = {}
-        for item in items:
+        for item in sorted(items, key=lambda one: one.kind is Kind.OUTCOME):
             if tx.once(item.mark, {"value": "heard"}):
                 groups.setdefault(_choose_writer(item), []).append(item)
         written: dict[str, Written] = {}
@@ -395,16 +391,15 @@ def _past_time(engine: Engine, at: datetime | None) -> datetime | None:
 
 def _write_facts(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
     """Write facts and preferences, without those that were said before a person deleted them."""
-    drafts = [_make_draft(target, one) for one in items]
-    keys = [screen(tx.engine, one).key for one in drafts]
-    stones = tx.find_tombstones(keys)
+    drafts = prepare(tx.engine, [_make_draft(target, one) for one in items])
+    stones = tx.find_tombstones([one.key for one in drafts])
     wanted = [
         at
-        for at, (draft, key) in enumerate(zip(drafts, keys, strict=True))
-        if draft.valid_from is None or key not in stones or draft.valid_from >= stones[key].created_at
+        for at, one in enumerate(drafts)
+        if one.valid_from is None or one.key not in stones or one.valid_from >= stones[one.key].created_at
     ]
     replaces = [items[at].finding.replaces for at in wanted]
-    records = facts.add_facts(tx, prepare(tx.engine, [drafts[at] for at in wanted]), replaces=replaces)
+    records = facts.add_facts(tx, [drafts[at] for at in wanted], replaces=replaces)
     written = dict(zip(wanted, _describe_records(records), strict=True))
     return [written.get(at, (None, _DELETED)) for at in range(len(items))]
 
@@ -483,8 +478,8 @@ def _write_rules(tx: Transaction, target: _Target, items: Sequence[_Item]) -> li
     return [(one.record, verbs.get(one.verb, "known")) for one in taught]
 
 
-def _make_episode(target: _Target, item: _Item) -> Episode:
-    return Episode(
+def _make_episode(target: _Target, item: _Item) -> OutcomeDraft:
+    return OutcomeDraft(
         agent=target.agent,
         task=item.field("task", item.text),
         strategy=item.field("strategy_used", item.text),
@@ -509,31 +504,33 @@ def _write_waiting(tx: Transaction, target: _Target, items: Sequence[_Item]) -> 
 
     A rule of others waits as a lesson, too.
     """
-    drafts = []
-    for item in items:
-        if item.kind is Kind.OUTCOME:
-            draft = replace(outcomes.outcome_of(_make_episode(target, item)), provenance=item.provenance)
-            drafts.append(replace(screen(tx.engine, draft), key=fingerprint("heard", item.mark)))
-        else:
-            draft = screen(tx.engine, outcomes.lesson_of(_make_statement(target, item)))
+    drafts = [
+        replace(outcomes.outcome_of(_make_episode(target, one)), provenance=one.provenance)
+        if one.kind is Kind.OUTCOME
+        else outcomes.lesson_of(_make_statement(target, one))
+        for one in items
+    ]
+    keyed: list[Draft] = []
+    for item, draft in zip(items, prepare(tx.engine, drafts), strict=True):
+        parts = [item.mark]
+        if item.kind is not Kind.OUTCOME:
             words = str(draft.body.get("strategy") or draft.body.get("pattern"))
             owner = [draft.user] if draft.user else []
-            key = fingerprint("heard", draft.kind, draft.agent, *owner, str(draft.body["condition"]), words)
-            drafts.append(replace(draft, key=key))
-    vectors = tx.engine.encode([kinds.KINDS[one.kind].passages(one.body) for one in drafts])
-    keys = {one.key for one in drafts}
+            parts = [draft.kind, draft.agent, *owner, str(draft.body["condition"]), words]
+        keyed.append(replace(draft, key=fingerprint("heard", *parts)))
+    keys = {one.key for one in keyed}
     statuses = {Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED}
-    where = Where(projects={tx.engine.project}, keys=keys, kinds={one.kind for one in drafts}, statuses=statuses)
+    where = Where(projects={tx.engine.project}, keys=keys, kinds={one.kind for one in keyed}, statuses=statuses)
     stored = {record.key: record for record in tx.scan(where)}
     deleted = tx.find_tombstones(keys)
     written: list[Written] = []
-    for one, embedded in zip(drafts, vectors, strict=True):
+    for one in keyed:
         if one.key in deleted:
             written.append((None, _DELETED))
         elif one.key in stored:
             written.append((stored[one.key], "known"))
         else:
-            stored[one.key] = tx.put(build(tx.engine, one, embedded))
+            stored[one.key] = tx.put(build(tx.engine, one))
             written.append((stored[one.key], "made"))
     return written
 

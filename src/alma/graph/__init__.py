@@ -1,6 +1,6 @@
 """Who and what is known, and how they are related: entities and relationships with the times they held.
 
-from ..graph import EntityExtractor, create_graph_store
+from alma.graph import EntityExtractor, create_graph_store
 
 graph = create_graph_store("sqlite")
 entities, relationships = EntityExtractor().extract("Alice from Acme Corp reviewed the PR that Bob submitted.")

@@ -20,6 +20,7 @@ from ..engine.search import by_words
 from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ConfigError, ModelError, NotFoundError, ValidationError, unknown
+from ..opening import Holder
 from ..ports import Clock, Model
 from ..reading.local import LocalReader
 from ..reading.port import Entities
@@ -31,6 +32,7 @@ from ..types.query import Where
 from ..types.record import Record, Status
 from ..types.times import from_iso, to_iso
 from .graph import Graph, check_limit, check_type
+from .memory import RecordRows
 
 if TYPE_CHECKING:
     from ..core import ALMA
@@ -74,18 +76,11 @@ def create_graph_store(
 
 def _open_in_memory(project_id: str | None, clock: Clock | None, *, alma: ALMA | None = None) -> Graph:
     """Open the graph in the memory that is given, or in the one that is configured here."""
-    from .memory import RecordRows
-
-    opened = alma or _open_default(project_id)
-    engine = opened.engine if project_id in (None, opened.project_id) else replace(opened.engine, project=project_id)
-    rows = RecordRows(engine, opened.close if alma is None else None)
-    return Graph(rows, engine.project, clock=clock or engine.clock)
-
-
-def _open_default(project_id: str | None) -> ALMA:
-    from ..app import open_default
-
-    return open_default(project_id)
+    holder = Holder(alma, project_id)
+    engine = holder.alma.engine
+    if project_id not in (None, holder.alma.project_id):
+        engine = replace(engine, project=project_id)
+    return Graph(RecordRows(engine, holder.close), engine.project, clock=clock or engine.clock)
 
 
 # -- entities and relationships in texts
@@ -227,15 +222,12 @@ def build(
     for one in names:
         if one not in READABLE:
             raise ValidationError(unknown("kind", one, READABLE))
-    opened = alma or _open_default(project_id)
-    try:
-        project = opened.project_id if project_id is None else validate.name("project_id", project_id)
-        engine = opened.engine if project == opened.project_id else replace(opened.engine, project=project)
-        into = graph or create_graph_store("sqlite", alma=opened, project_id=project)
-        return _Builder(engine, into, EntityExtractor(model or opened.model), everything).run(names, progress)
-    finally:
-        if alma is None:
-            opened.close()
+    with Holder(alma, project_id) as holder:
+        memory = holder.alma
+        project = memory.project_id if project_id is None else validate.name("project_id", project_id)
+        engine = memory.engine if project == memory.project_id else replace(memory.engine, project=project)
+        into = graph or create_graph_store("sqlite", alma=memory, project_id=project)
+        return _Builder(engine, into, EntityExtractor(model or memory.model), everything).run(names, progress)
 
 
 def update(
@@ -412,9 +404,9 @@ def about(
     """
     wanted = validate.name("name", name)
     most = check_limit(limit)
-    opened = alma if alma is not None or graph is not None else _open_default(project_id)
+    holder = Holder(alma, project_id) if alma is not None or graph is None else None
     try:
-        into = graph or create_graph_store("sqlite", alma=opened, project_id=project_id)
+        into = graph or create_graph_store("sqlite", alma=holder.alma if holder else None, project_id=project_id)
         try:
             entity = next(iter(into.find(wanted, limit=1)), None) or into.get(wanted)
         except NotFoundError:
@@ -426,11 +418,12 @@ def about(
         current = {one.relationship.id for one in now}
         past = into.relationships(entity.id, history=True, limit=_ENDED)
         ended = tuple(one for one in past if one.valid_to is not None and one.id not in current)
-        facts = () if opened is None else _find_facts(opened, into.project_id, (entity.name, *entity.aliases), most)
+        names = (entity.name, *entity.aliases)
+        facts = _find_facts(holder.alma, into.project_id, names, most) if holder else ()
         return EntityProfile(entity, tuple(now), ended, facts)
     finally:
-        if alma is None and opened is not None:
-            opened.close()
+        if holder is not None:
+            holder.close()
 
 
 def _find_facts(alma: ALMA, project: str, names: Sequence[str], limit: int) -> tuple[Memory, ...]:

@@ -1,6 +1,6 @@
 """Reads project documents and chats with any assistant into typed memories.
 
-from ..ingestion import ingest_conversations, ingest_directory
+from alma.ingestion import ingest_conversations, ingest_directory
 
 result = ingest_directory("path/to/project", agent="dev", project_id="myapp")
 result = ingest_conversations("path/to/chats", agent="dev", project_id="myapp")

@@ -25,6 +25,7 @@ from ..engine.view import view
 from ..errors import ValidationError
 from ..extraction import Extracted, Kind, extract_conversation, extract_text, find_known_memories, keep
 from ..extraction.learner import LISTS
+from ..opening import Holder
 from ..ports import Model
 from ..text import digest, replace_surrogates
 from ..types.kinds import Episode
@@ -183,16 +184,12 @@ def _list_files(path: Path, wanted: Wanted | str, options: Options) -> closing[C
 def _open_memory(alma: ALMA | None, project_id: str | None) -> Iterator[ALMA]:
     """Give the memory to write to: the given one, seen as that project's, or the configured one, closed afterwards."""
     project = None if project_id is None else validate.name("project_id", project_id)
-    if alma is None:
-        from ..app import open_default
-
-        with closing(open_default(project)) as opened:
-            yield opened
-        return
-    if project is not None and project != alma.project_id:
-        alma = copy.copy(alma)
-        alma.engine = replace(alma.engine, project=project)
-    yield alma
+    with Holder(alma, project) as holder:
+        memory = holder.alma
+        if project is not None and project != memory.project_id:
+            memory = copy.copy(memory)
+            memory.engine = replace(memory.engine, project=project)
+        yield memory
 
 
 @dataclass(frozen=True, slots=True)

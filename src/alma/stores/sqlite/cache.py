@@ -99,11 +99,11 @@ class Segment:
     def sort_by_rank(self, ranks: Array, room: int) -> Segment:
         """The same vectors by rank, and place for more."""
         np = load_numpy()
-        order, made = np.argsort(ranks, kind="stable"), Segment(self.held.codes.shape[1], room)
-        for own, column in zip((*self.held, self.norm), (*made.held, made.norm), strict=True):
+        order, sorted_segment = np.argsort(ranks, kind="stable"), Segment(self.held.codes.shape[1], room)
+        for own, column in zip((*self.held, self.norm), (*sorted_segment.held, sorted_segment.norm), strict=True):
             np.take(own, order, axis=0, out=column[: self.count], mode="clip")
-        made.count = self.count
-        return made
+        sorted_segment.count = self.count
+        return sorted_segment
 
     def find_runs(self, scopes: Array | None) -> tuple[Array, Array]:
         """Where rows of these scopes start and where they stop; None: of any."""
@@ -141,8 +141,8 @@ class Part:
 
     def keep_rows(self, wanted: Array) -> Part:
         """Those of the rows where `wanted` is true."""
-        found = load_numpy().flatnonzero(wanted)
-        return Part(self.segment, found + self.rows.start if isinstance(self.rows, slice) else self.rows[found])
+        rows = load_numpy().flatnonzero(wanted)
+        return Part(self.segment, rows + self.rows.start if isinstance(self.rows, slice) else self.rows[rows])
 
     def split_rows(self) -> Iterator[Rows]:
         """The same rows, a few at a time."""
@@ -216,11 +216,13 @@ class Shelf:
         """About `count` of these that are nearest by sign."""
         np = load_numpy()
         assert self._middle is not None
-        (asked,) = _pack_signs(np.frombuffer(vector, "i1")[None], self._middle)
-        found = [_count_differing_bits(part.segment.make_signs(self._middle)[:, part.rows], asked) for part in parts]
-        histogram = sum(np.bincount(some, minlength=64 * len(asked) + 1) for some in found)
+        (signs,) = _pack_signs(np.frombuffer(vector, "i1")[None], self._middle)
+        distances = [
+            _count_differing_bits(part.segment.make_signs(self._middle)[:, part.rows], signs) for part in parts
+        ]
+        histogram = sum(np.bincount(distance, minlength=64 * len(signs) + 1) for distance in distances)
         cut = np.searchsorted(np.cumsum(histogram), count)
-        return [part.keep_rows(some <= cut) for part, some in zip(parts, found, strict=True)]
+        return [part.keep_rows(distance <= cut) for part, distance in zip(parts, distances, strict=True)]
 
 
 def count_candidates(limit: int) -> int:

@@ -124,8 +124,8 @@ class SQLiteStore:
     def get(self, ids: Sequence[str]) -> list[Record]:
         with self._db.read() as db:
             numbers = dict(_select_by_ids(db, "SELECT id, n FROM record", ids))
-            found = _read_rows(db, numbers.values())
-        return [found[numbers[id]] for id in ids if id in numbers]
+            records = _read_rows(db, numbers.values())
+        return [records[numbers[id]] for id in ids if id in numbers]
 
     def snapshot(self) -> AbstractContextManager[None]:
         """All that this thread reads inside belongs to one moment."""
@@ -151,27 +151,27 @@ class SQLiteStore:
         for start in range(0, len(numbers), _PAGE):
             page = numbers[start : start + _PAGE]
             with self._db.read() as db:
-                found = _read_rows(db, page)
+                records = _read_rows(db, page)
             for n in page:
                 # It may have been deleted or changed since the scan began.
-                if n in found and where.accepts(found[n]):
-                    yield found[n]
+                if n in records and where.accepts(records[n]):
+                    yield records[n]
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
-        asked = filters.compile_filter(where)
+        condition = filters.compile_filter(where)
         if limit <= 0:
             return []
         with self._db.read() as db:
             self._notice_opening()
-            return self._cache.nearest(db, vector, asked, limit)
+            return self._cache.nearest(db, vector, condition, limit)
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
-        asked = filters.compile_filter(where)
+        condition = filters.compile_filter(where)
         if limit <= 0:
             return []
         with self._db.read() as db:
             self._notice_opening()
-            return index.match(db, self._frequencies, words, asked, limit, _MANY_SCOPES)
+            return index.match(db, self._frequencies, words, condition, limit, _MANY_SCOPES)
 
     def count(self, where: Where) -> dict[tuple[str, str, str], int]:
         clause = sql.join_clauses(*sql.compile_where(where, filters.DIALECT))
@@ -240,8 +240,8 @@ def _find_newest(db: sqlite3.Connection, where: Where, limit: int | None) -> Seq
             return _find_newest_of_each(db, cells, replace(where, statuses=None), max(limit, 0))
     clause = filters.compile_filter(where).list_clause()
     select = f"SELECT r.n FROM record r{clause.after('WHERE')} ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
-    found = db.execute(select, (*clause.params, -1 if limit is None else max(limit, 0)))
-    return array("q", (n for (n,) in found))
+    rows = db.execute(select, (*clause.params, -1 if limit is None else max(limit, 0)))
+    return array("q", (n for (n,) in rows))
 
 
 def _list_cells(db: sqlite3.Connection, where: Where) -> list[sql.Clause]:

@@ -126,17 +126,17 @@ def match(db: sqlite3.Connection, known: Frequencies, words: str, filter: Filter
     known.refresh(db)
     scopes = None if scopes is not None and len(scopes) > many else scopes
     search = Search(db, known, filter, scopes, known.share(db, scopes), limit)
-    asked = _read_words(db, known, words)
-    rare, common = _split_by_cost(asked, 1.0 if search.share >= _MOST else 2 * search.share + _PASSING)
-    found = _rank_all(search, rare)
-    if found is None:
-        rare, common = _split_by_cost(asked, _PASSING)
-        found = _rank_within(search, rare)
-    if common and len(found) < limit:
-        present = {hit.id for hit in found}
-        found += [hit for hit in _rank_newest(search, common, limit + len(found)) if hit.id not in present]
-        found.sort(key=lambda hit: -hit.score)
-    return found[:limit]
+    terms = _read_words(db, known, words)
+    rare, common = _split_by_cost(terms, 1.0 if search.share >= _MOST else 2 * search.share + _PASSING)
+    hits = _rank_all(search, rare)
+    if hits is None:
+        rare, common = _split_by_cost(terms, _PASSING)
+        hits = _rank_within(search, rare)
+    if common and len(hits) < limit:
+        present = {hit.id for hit in hits}
+        hits += [hit for hit in _rank_newest(search, common, limit + len(hits)) if hit.id not in present]
+        hits.sort(key=lambda hit: -hit.score)
+    return hits[:limit]
 
 
 def _split_by_cost(words: list[Word], cost: float) -> tuple[list[Word], list[Word]]:
@@ -152,14 +152,14 @@ def _read_words(db: sqlite3.Connection, known: Frequencies, words: str) -> list[
 
     To FTS5 an expression without any token is no condition at all, and would match everything.
     """
-    given = dict.fromkeys(words.replace("\0", " ").split())
-    known.terms |= _tokenize_words(db, [word for word in given if word not in known.terms])
-    found = []
-    for word in given:
+    distinct = dict.fromkeys(words.replace("\0", " ").split())
+    known.terms |= _tokenize_words(db, [word for word in distinct if word not in known.terms])
+    result = []
+    for word in distinct:
         if terms := known.terms[word]:
             quoted = word.replace('"', '""')
-            found.append(Word(min(known.of(db, "text", term) for term in terms), f'"{quoted}"'))
-    return found
+            result.append(Word(min(known.of(db, "text", term) for term in terms), f'"{quoted}"'))
+    return result
 
 
 def _tokenize_words(db: sqlite3.Connection, words: list[str]) -> dict[str, list[bytes]]:
@@ -199,10 +199,10 @@ def _rank_all(search: Search, words: list[Word]) -> list[Hit] | None:
         return []
     if search.share < _MOST:
         return _find_best(search, _make_query(words, search.scopes), search.rest)
-    found = _find_best(search, _make_query(words, None), search.filter.clause())
-    if found is None and search.share < _NEARLY_ALL:
-        found = _find_best(search, _make_query(words, search.scopes), search.rest)
-    return found
+    hits = _find_best(search, _make_query(words, None), search.filter.clause())
+    if hits is None and search.share < _NEARLY_ALL:
+        hits = _find_best(search, _make_query(words, search.scopes), search.rest)
+    return hits
 
 
 def _rank_within(search: Search, words: list[Word]) -> list[Hit]:
@@ -210,44 +210,42 @@ def _rank_within(search: Search, words: list[Word]) -> list[Hit]:
     if not words:
         return []
     query, filter = _make_query(words, None), search.filter
-    found = (
-        _find_best(search, query, filter.clause(), _limit_to(filter.select_superset())) if filter.selective else None
-    )
-    if found is None:
+    hits = _find_best(search, query, filter.clause(), _limit_to(filter.select_superset())) if filter.selective else None
+    if hits is None:
         within = _limit_to(filter.select_numbers())
         best = search.db.execute(_BEST.format(within.sql), (query, *within.params, search.limit))
-        found = _keep_wanted(search, best.fetchall(), Clause(), search.limit)
-    return found
+        hits = _keep_wanted(search, best.fetchall(), Clause(), search.limit)
+    return hits
 
 
 def _find_best(search: Search, query: str, rest: Clause, within: Clause = Clause()) -> list[Hit] | None:  # noqa: B008
     most = _GROWTH * search.first
     best = search.db.execute(_BEST.format(within.sql), (query, *within.params, most)).fetchall()
-    found = _keep_wanted(search, best, rest, search.limit)
-    return found if len(found) >= search.limit or len(best) < most else None
+    hits = _keep_wanted(search, best, rest, search.limit)
+    return hits if len(hits) >= search.limit or len(best) < most else None
 
 
 def _keep_wanted(search: Search, best: list[tuple[int, float]], rest: Clause, enough: int) -> list[Hit]:
     """Looking at a record costs more than ranking it, so the best are looked at first."""
-    found: list[Hit] = []
+    hits: list[Hit] = []
     for some in (best[: search.first], best[search.first :]):
-        if some and len(found) < enough:
+        if some and len(hits) < enough:
             numbers = json.dumps([n for n, _ in some])
             ids = dict(search.db.execute(f"{_HELD}{rest.after('WHERE')}", (numbers, *rest.params)))
-            found += [Hit(ids[n], score) for n, score in some if n in ids]
-    return found[:enough]
+            hits += [Hit(ids[n], score) for n, score in some if n in ids]
+    return hits[:enough]
 
 
 def _rank_newest(search: Search, words: list[Word], enough: int) -> list[Hit]:
     """By the weight of the words that each of the newest holds; how often it holds them is not counted."""
     query = _make_query(words, search.scopes)
     latest = search.db.execute(_LATEST.format(""), (query, POOL)).fetchall()
-    found = _keep_wanted(search, _weigh_newest(search, words, latest), search.rest, enough)
-    if len(found) < enough and len(latest) == POOL and search.rest.sql:
+    hits = _keep_wanted(search, _weigh_newest(search, words, latest), search.rest, enough)
+    if len(hits) < enough and len(latest) == POOL and search.rest.sql:
         within = _limit_to(search.filter.select_numbers())
         latest = search.db.execute(_LATEST.format(within.sql), (query, *within.params, POOL)).fetchall()
-        found = _keep_wanted(search, _weigh_newest(search, words, latest), Clause(), enough)
-    return found
+        hits = _keep_wanted(search, _weigh_newest(search, words, latest), Clause(), enough)
+    return hits
 
 
 def _weigh_newest(search: Search, words: list[Word], latest: list[tuple[int]]) -> list[tuple[int, float]]:
