@@ -130,11 +130,10 @@ def drain(
             except FileNotFoundError:
                 # Cleared meanwhile.
                 continue
-            except (ALMAError, OSError) as error:
-                report.problems.append(f"{os.path.basename(path)}: {error}")
-                continue
-            except Exception as error:  # noqa: BLE001 - what was not foreseen may quote what was said
-                report.problems.append(f"{os.path.basename(path)}: {describe_error(error)}")
+            except Exception as error:  # noqa: BLE001
+                # What was not foreseen may quote what was said.
+                problem = str(error) if isinstance(error, ALMAError | OSError) else describe_error(error)
+                report.problems.append(f"{os.path.basename(path)}: {problem}")
                 continue
             if kept is not None:
                 report.sessions += 1
