@@ -13,8 +13,8 @@ from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
 from .engine import edit, episodes, feedback, transaction, validate
 from .engine import erase as erasing
+from .engine.admit import Draft, OutcomeDraft, Statement
 from .engine.context import Encoder, Engine
-from .engine.drafts import Draft, OutcomeDraft, Statement
 from .engine.episodes import Conversation, Said
 from .engine.feedback import FeedbackReport
 from .engine.outcomes import learn as learn_episodes
@@ -24,13 +24,12 @@ from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.retrieve.request import Level, Mode, Request
 from .engine.rules import RULE_CHARS, Teaching
 from .engine.settings import Settings
-from .engine.stats import Stats, stats
 from .engine.upkeep import forget as forgetting
 from .engine.upkeep import reconcile as reconciling
 from .engine.upkeep import reindex as reindexing
 from .engine.upkeep.forget import Forgotten as Forgotten
 from .engine.upkeep.reconcile import Reconciled
-from .engine.view import render_slice, view
+from .engine.view import Stats, render_slice, stats, view
 from .errors import StorageError, ValidationError, unknown
 from .operations import OPERATIONS, About, Effect, Group, describe_methods
 from .ports import Clock, Embedder, Model, Store

@@ -10,9 +10,8 @@ from ..errors import NotFoundError, ScopeError, ValidationError, unknown
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
-from .admit import allow, clean, key_of, prepare, reword
+from .admit import Draft, Statement, allow, clean, key_of, prepare, reword
 from .context import Engine
-from .drafts import Draft, Statement
 from .episodes import find_turns
 from .erase import erase_memory, find_changes
 from .facts import add_facts

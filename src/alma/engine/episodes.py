@@ -20,9 +20,8 @@ from ..types.query import Where
 from ..types.record import Provenance, Record, Status
 from ..types.times import to_iso
 from ..types.vector import Vector
-from .admit import build, clean, screen
+from .admit import Draft, build, clean, screen
 from .context import Engine
-from .drafts import Draft
 from .transaction import Transaction, write
 
 SAID_CHARS = 20_000

@@ -34,9 +34,8 @@ from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.scope import plain
 from ..types.speech import quote_output
 from ..types.vector import Vector, cosine
-from .admit import build, make_record, place_of, screen
+from .admit import Draft, OutcomeDraft, Statement, build, make_record, place_of, screen
 from .context import Engine
-from .drafts import Draft, OutcomeDraft, Statement
 from .evidence import WORKS, Standing, believe, rate, standing
 from .search import find_near
 from .transaction import EMBEDDER_MARKER, LESSONS, Transaction, lesson_key, tombstone_id, write

@@ -23,9 +23,8 @@ from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
-from .admit import build, clean, key_of, screen
+from .admit import Draft, build, clean, key_of, screen
 from .context import Engine
-from .drafts import Draft
 from .rule_lines import format_line
 from .search import by_meaning, by_words
 from .transaction import Transaction, write

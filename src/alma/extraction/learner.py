@@ -17,9 +17,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..engine import facts, outcomes, rules, validate
-from ..engine.admit import build, prepare
+from ..engine.admit import Draft, OutcomeDraft, Statement, build, prepare
 from ..engine.context import Engine
-from ..engine.drafts import Draft, OutcomeDraft, Statement
 from ..engine.inject.escape import suspicious
 from ..engine.transaction import Transaction, write
 from ..engine.view import view

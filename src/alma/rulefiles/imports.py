@@ -10,9 +10,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
-from ..engine.admit import clean, key_of, prepare, rewrite
+from ..engine.admit import Draft, clean, key_of, prepare, rewrite
 from ..engine.context import Engine
-from ..engine.drafts import Draft
 from ..engine.facts import add_records
 from ..engine.rules import AGENT, RULE_CHARS, dressed, find_similar_rules, supersede_rules
 from ..engine.transaction import Transaction, write
