@@ -95,7 +95,7 @@ def _checks(config_path: str | PathLike[str] | None) -> Iterator[Check]:
 
 def embedded_by(alma: ALMA) -> str:
     """The embedder that made a store's vectors; empty when there are none."""
-    held = transaction.marker(alma.engine)
+    held = transaction.find_embedder_marker(alma.engine)
     return "" if held is None else str(held.body["value"])
 
 

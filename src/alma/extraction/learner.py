@@ -504,9 +504,9 @@ def _write_waiting(tx: Transaction, target: _Target, items: Sequence[_Item]) -> 
     A rule of others waits as a lesson, too.
     """
     drafts = [
-        replace(outcomes.outcome_of(_make_episode(target, one)), provenance=one.provenance)
+        replace(outcomes.draft_outcome(_make_episode(target, one)), provenance=one.provenance)
         if one.kind is Kind.OUTCOME
-        else outcomes.lesson_of(_make_statement(target, one))
+        else outcomes.draft_lesson(_make_statement(target, one))
         for one in items
     ]
     keyed: list[Draft] = []

@@ -26,7 +26,7 @@ from ..codec import decode_record
 from ..engine import things, validate
 from ..engine.admit import build, clean, screen
 from ..engine.context import Engine
-from ..engine.outcomes import learn as learn_episodes
+from ..engine.outcomes import learn_outcomes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.search import by_words
 from ..engine.transaction import Transaction, write
@@ -539,7 +539,7 @@ class WorkflowMemory(Holder):
         if not checked:
             raise ValidationError("strategy_used is empty; name at least one strategy")
         episodes = [replace(one, session=place.run, tags=place.list_tags()) for one in checked]
-        outcomes = learn_episodes(self.engine, episodes)
+        outcomes = learn_outcomes(self.engine, episodes)
 
         def end(tx: Transaction) -> None:
             _open_run(tx, place.run, place.workflow, resumes=False)
