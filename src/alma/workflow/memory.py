@@ -15,6 +15,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -28,7 +29,7 @@ from ..engine.admit import build, clean, screen
 from ..engine.context import Engine
 from ..engine.outcomes import learn as learn_episodes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
-from ..engine.search import by_words
+from ..engine.search import by_words, read_snapshot
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
 from ..errors import NotFoundError, ScopeError, ValidationError
@@ -778,6 +779,9 @@ class WideStore:
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
         return by_words(self.store, words, self._widen(where), limit)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        return read_snapshot(self.store)
 
     def close(self) -> None:
         self.store.close()
