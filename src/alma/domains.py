@@ -36,7 +36,7 @@ from .types.rules import EVERYWHERE
 from .types.scope import MemoryScope, Scopes, plain
 
 if TYPE_CHECKING:
-    from .core import ALMA
+    from .memory import ALMA
     from .ports import Embedder, Store
 
 T = TypeVar("T")
@@ -548,7 +548,7 @@ class DomainMemoryFactory:
         agents: Iterable[MemoryScope] | None,
     ) -> ALMA:
         from .app import open_default, open_quickstart
-        from .core import ALMA
+        from .memory import ALMA
 
         if storage is None and self._alma is not None:
             engine = self._alma.engine
