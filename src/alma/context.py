@@ -1,6 +1,6 @@
 """Only as much memory as is needed: four layers, each within its budget.
 
-from .context import MemoryStack
+from alma.context import MemoryStack
 
 stack = MemoryStack(alma, agent="helena")
 prompt = stack.wake_up()

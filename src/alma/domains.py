@@ -1,6 +1,6 @@
 """Memory for any domain: what there is in it, what its agents may learn, and how fast what was learned fades.
 
-from .domains import DomainMemoryFactory, get_research_schema
+from alma.domains import DomainMemoryFactory, get_research_schema
 
 factory = DomainMemoryFactory()
 alma = factory.create_alma(get_research_schema(), "my-research-project")

@@ -36,8 +36,8 @@ from ..codec import decode_record
 from ..engine import things, validate
 from ..engine.admit import clean
 from ..engine.context import Engine
-from ..engine.stats import count_records
 from ..engine.transaction import Transaction, write
+from ..engine.view import count_records
 from ..errors import NotFoundError, ValidationError, unknown
 from ..text import fingerprint
 from ..types import times

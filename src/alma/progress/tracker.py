@@ -21,35 +21,8 @@ from ..types import times
 from ..types.query import Where
 from ..types.record import Record
 from ..types.record import Status as Standing
-from .items import (
-    EDITABLE,
-    KIND,
-    LEASE_SECONDS,
-    LOG,
-    LOG_NAMES,
-    RELATIONS,
-    SET_BY_STORE,
-    ItemChange,
-    Plan,
-    ProgressLog,
-    ProgressSummary,
-    Status,
-    Strategy,
-    WorkItem,
-    check_fields,
-    check_flag,
-    check_new_item,
-    claim_next_item,
-    count_matches,
-    find_session_start,
-    join_tests,
-    list_by_urgency,
-    rank_free_items,
-    read_item,
-    select_items,
-    unknown_item,
-    write_plan,
-)  # fmt: skip
+from . import items as work
+from .items import ItemChange, Plan, ProgressLog, ProgressSummary, Status, Strategy, WorkItem, read_item
 
 if TYPE_CHECKING:
     from ..memory import ALMA
@@ -61,7 +34,6 @@ _DEFAULTS = {"item_type": "task", "priority": 50}
 
 operation = Group("work", lambda alma: ProgressTracker(alma=alma, project_id=alma.project_id))
 
-Project = Annotated[str | None, About("another project of the memory", check=validate.name, for_python=True)]
 By = Annotated[
     str | None,
     About(
@@ -142,7 +114,7 @@ class ProgressTracker(Holder):
         estimate_minutes: Annotated[float | None, About("how long it may take")] = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
-        project_id: Project = None,
+        project_id: words.Project = None,
     ) -> WorkItem:
         """Create a work item to be tracked. With a blocker that is not done it begins as blocked.
 
@@ -162,7 +134,7 @@ class ProgressTracker(Holder):
         given: list[dict[str, Any]] = []
         for item in validate.many("items", items):
             if isinstance(item, WorkItem):
-                own = (part.name for part in fields(item) if part.name not in SET_BY_STORE)
+                own = (part.name for part in fields(item) if part.name not in work.SET_BY_STORE)
                 given.append({name: getattr(item, name) for name in own})
             elif isinstance(item, Mapping):
                 given.append(dict(item))
@@ -180,14 +152,14 @@ class ProgressTracker(Holder):
         for one in given:
             agent, tags = one.pop("agent", None), validate.names("tags", one.pop("tags", None))
             name = "" if agent is None else engine.agent(validate.name("agent", agent))
-            drafts.append((check_new_item(one), name, tags))
-        relates = any(body.get(name) for body, _, _ in drafts for name in RELATIONS)
+            drafts.append((work.check_new_item(one), name, tags))
+        relates = any(body.get(name) for body, _, _ in drafts for name in work.RELATIONS)
 
         def create(plan: Plan) -> list[WorkItem]:
             ids = [plan.create(*draft) for draft in drafts]
             return [read_item(record) for record in plan.get(ids)]
 
-        return write_plan(engine, "", create, reorders=relates)
+        return work.write_plan(engine, "", create, reorders=relates)
 
     # -- what comes next
 
@@ -198,17 +170,17 @@ class ProgressTracker(Holder):
         strategy: str = "priority",
         *,
         claim: bool = False,
-        lease_seconds: float = LEASE_SECONDS,
+        lease_seconds: float = work.LEASE_SECONDS,
     ) -> WorkItem | None:
         """Return what to work on next; None when nothing is free. `offer_next_item` says what the arguments mean."""
         engine = self._engine(None if project_id is None else validate.name("project_id", project_id))
         chosen = validate.choice("strategy", strategy, Strategy)
         who = self._agent(None if agent is None else validate.name("agent", agent))
         if not claim:
-            return next(iter(rank_free_items(engine, who, chosen)), None)
+            return next(iter(work.rank_free_items(engine, who, chosen)), None)
         if who is None:
             raise ValidationError("claim=True needs the agent that claims: get_next_item(agent='...', claim=True)")
-        return claim_next_item(engine, who, chosen, _check_lease(lease_seconds))
+        return work.claim_next_item(engine, who, chosen, _check_lease(lease_seconds))
 
     @operation(Effect.CHANGES, "get_next_item")
     def offer_next_item(
@@ -216,7 +188,7 @@ class ProgressTracker(Holder):
         agent: Annotated[str | None, About("who asks; without it anybody")] = None,
         strategy: Annotated[Strategy | str, About("what comes first")] = Strategy.PRIORITY,
         claim: Annotated[bool, About("take it for the agent at once, so that nobody else gets it")] = False,
-        lease_seconds: Lease = LEASE_SECONDS,
+        lease_seconds: Lease = work.LEASE_SECONDS,
     ) -> NextItem:
         """What to work on next: nothing that is blocked, being worked on, or another agent's.
 
@@ -259,13 +231,13 @@ class ProgressTracker(Holder):
         if "tags" in fields:
             place["tags"] = tuple(map(clean, validate.names("tags", fields.pop("tags"))))
         if not fields and not place:
-            raise ValidationError(f"nothing to update: pass some of {', '.join((*EDITABLE, 'agent', 'tags'))}")
-        changes = check_fields(fields, EDITABLE)
+            raise ValidationError(f"nothing to update: pass some of {', '.join((*work.EDITABLE, 'agent', 'tags'))}")
+        changes = work.check_fields(fields, work.EDITABLE)
 
         def edit(plan: Plan) -> None:
             plain = {name: value for name, value in changes.items() if name != "parent_id"}
             if "tests" in plain:
-                plain |= join_tests(plain["tests"], plan.body(item_id)["test_results"])
+                plain |= work.join_tests(plain["tests"], plan.body(item_id)["test_results"])
             plan.alter(item_id, "edited", plain, **place)
             if "parent_id" in changes:
                 plan.set_parent(item_id, changes["parent_id"])
@@ -319,11 +291,11 @@ class ProgressTracker(Holder):
         tag: Annotated[str | None, About("only what has this tag", check=validate.name)] = None,
         archived: Annotated[bool, About("archived ones, too")] = False,
         limit: Annotated[int | None, About("at most so many", least=1, most=_MAX_LIMIT, json=int)] = None,
-        project_id: Project = None,
+        project_id: words.Project = None,
     ) -> list[WorkItem]:
         """List work items, the most urgent first."""
         engine = self._engine(project_id)
-        where = select_items(
+        where = work.select_items(
             engine,
             status,
             archived=archived,
@@ -331,7 +303,7 @@ class ProgressTracker(Holder):
             linked=_one_of(parent_id),
             tagged=_one_of(tag),
         )
-        items = [item for item in list_by_urgency(engine, where) if parent_id in (None, item.parent_id)]
+        items = [item for item in work.list_by_urgency(engine, where) if parent_id in (None, item.parent_id)]
         return [item for item in items if item_type in (None, item.item_type)][:limit]
 
     @operation(Effect.READS, "search_work_items")
@@ -340,11 +312,11 @@ class ProgressTracker(Holder):
         query: Annotated[str, About("words to look for")],
         limit: Annotated[int, About("at most so many", least=1, most=1000)] = 10,
         *,
-        project_id: Project = None,
+        project_id: words.Project = None,
     ) -> list[WorkItem]:
         """Find work items by the words of their titles and descriptions."""
         engine = self._engine(project_id)
-        hits = by_words(engine.store, query, select_items(engine), limit)
+        hits = by_words(engine.store, query, work.select_items(engine), limit)
         return [read_item(record) for record in engine.store.get([hit.id for hit in hits])]
 
     @operation(Effect.READS, "work_item_history")
@@ -384,7 +356,7 @@ class ProgressTracker(Holder):
         self,
         item_id: ItemId,
         test: Annotated[str, About("the test's name", check=validate.name)],
-        passing: Annotated[bool, About("whether it passed", check=check_flag)],
+        passing: Annotated[bool, About("whether it passed", check=work.check_flag)],
         *,
         by: By = None,
     ) -> WorkItem:
@@ -397,7 +369,7 @@ class ProgressTracker(Holder):
 
         def record(plan: Plan) -> None:
             body = plan.body(item_id)
-            plan.alter(item_id, "tested", join_tests((*body["tests"], *result), body["test_results"] | result))
+            plan.alter(item_id, "tested", work.join_tests((*body["tests"], *result), body["test_results"] | result))
 
         return self._change(item_id, by, record, checks_claim=False)
 
@@ -406,7 +378,7 @@ class ProgressTracker(Holder):
     def claim_next(
         self,
         agent: str,
-        lease_seconds: float = LEASE_SECONDS,
+        lease_seconds: float = work.LEASE_SECONDS,
         strategy: str = "priority",
         *,
         project_id: str | None = None,
@@ -417,18 +389,20 @@ class ProgressTracker(Holder):
         """
         return self.get_next_item(project_id, agent, strategy, claim=True, lease_seconds=lease_seconds)
 
-    def claim(self, item_id: str, agent: str, lease_seconds: float = LEASE_SECONDS) -> WorkItem:
+    def claim(self, item_id: str, agent: str, lease_seconds: float = work.LEASE_SECONDS) -> WorkItem:
         """Take this item, as `claim_next` takes the next."""
         seconds = _check_lease(lease_seconds)
         return self._change(item_id, agent, lambda plan: plan.claim(item_id, seconds))
 
-    def renew(self, item_id: str, agent: str, lease_seconds: float = LEASE_SECONDS) -> WorkItem:
+    def renew(self, item_id: str, agent: str, lease_seconds: float = work.LEASE_SECONDS) -> WorkItem:
         """Keep a claim for that long from now."""
         seconds = _check_lease(lease_seconds)
         return self._change(item_id, agent, lambda plan: plan.renew(item_id, seconds), checks_claim=False)
 
     @operation(Effect.CHANGES)
-    def claim_work_item(self, item_id: ItemId, agent: words.Agent, lease_seconds: Lease = LEASE_SECONDS) -> WorkItem:
+    def claim_work_item(
+        self, item_id: ItemId, agent: words.Agent, lease_seconds: Lease = work.LEASE_SECONDS
+    ) -> WorkItem:
         """Take one work item for an agent, so that nobody else gets it; one's own claim is renewed."""
         is_own = self.get_item(item_id).claimed_by == self._agent(agent)
         return (self.renew if is_own else self.claim)(item_id, agent, lease_seconds)
@@ -469,12 +443,12 @@ class ProgressTracker(Holder):
         self,
         older_than_days: Annotated[float, About("and not touched for so many days", least=0.0, most=36_500.0)] = 30.0,
         *,
-        project_id: Project = None,
+        project_id: words.Project = None,
     ) -> int:
         """Put away the work items that are done."""
         engine = self._engine(project_id)
         before = engine.clock() - timedelta(days=older_than_days)
-        done = engine.store.scan(select_items(engine, [Status.DONE]))
+        done = engine.store.scan(work.select_items(engine, [Status.DONE]))
         ids = [record.id for record in done if record.updated_at < before][::-1]
 
         def archive(plan: Plan) -> int:
@@ -483,7 +457,7 @@ class ProgressTracker(Holder):
                 plan.archive(record.id)
             return len(due)
 
-        return write_plan(engine, "", archive)
+        return work.write_plan(engine, "", archive)
 
     @operation(Effect.ERASES, "delete_work_item", answer=_show_deleted)
     def delete(self, item_id: ItemId, *, by: By = None) -> None:
@@ -493,24 +467,24 @@ class ProgressTracker(Holder):
             Its parts stand on their own.
         """
         engine = self._engine(self._record(item_id).project)
-        write_plan(engine, self._agent(by) or "", lambda plan: plan.erase(item_id), reorders=True)
+        work.write_plan(engine, self._agent(by) or "", lambda plan: plan.erase(item_id), reorders=True)
         engine.store.delete([line.id for line in things.scan(engine, "change", linked={item_id})])
 
     # -- how far it is
 
     @operation(Effect.READS, "progress_summary")
-    def get_progress_summary(self, project_id: Project = None, agent: words.AnyAgent = None) -> ProgressSummary:
+    def get_progress_summary(self, project_id: words.Project = None, agent: words.AnyAgent = None) -> ProgressSummary:
         """How far the work is: counts by status, what is in progress, what is blocked."""
         engine, who = self._engine(project_id), self._agent(agent)
-        places = {one: select_items(engine, [one], agents=_one_of(who)) for one in Status}
-        counts = {str(one): count_matches(engine, where) for one, where in places.items()}
+        places = {one: work.select_items(engine, [one], agents=_one_of(who)) for one in Status}
+        counts = {str(one): work.count_matches(engine, where) for one, where in places.items()}
         return ProgressSummary(
             project_id=engine.project,
             agent=who,
             items_total=sum(counts.values()),
             by_status=counts,
-            current=tuple(list_by_urgency(engine, places[Status.IN_PROGRESS])),
-            blocked=tuple(list_by_urgency(engine, places[Status.BLOCKED])),
+            current=tuple(work.list_by_urgency(engine, places[Status.IN_PROGRESS])),
+            blocked=tuple(work.list_by_urgency(engine, places[Status.BLOCKED])),
             created_at=engine.clock(),
         )
 
@@ -521,17 +495,17 @@ class ProgressTracker(Holder):
         session_id: Annotated[str | None, About("only of this session", check=validate.name)] = None,
         limit: Limit = 50,
         *,
-        project_id: Project = None,
+        project_id: words.Project = None,
     ) -> list[ProgressLog]:
         """Where sessions stood at moments that they noted, newest first."""
         agents, sessions = _one_of(self._agent(agent)), _one_of(session_id)
-        records = things.scan(self._engine(project_id), LOG, limit, agents=agents, sessions=sessions)
-        return [decode_record(ProgressLog, record, LOG_NAMES) for record in records]
+        records = things.scan(self._engine(project_id), work.LOG, limit, agents=agents, sessions=sessions)
+        return [decode_record(ProgressLog, record, work.LOG_NAMES) for record in records]
 
     @operation(Effect.ADDS, "log_progress")
     def log_session_progress(
         self,
-        project_id: Project = None,
+        project_id: words.Project = None,
         agent: Annotated[str | None, About("the agent's name", check=validate.name, is_required=True)] = None,
         session_id: Annotated[
             str | None, About("the session that it is noted in", check=validate.name, is_required=True)
@@ -555,12 +529,12 @@ class ProgressTracker(Holder):
         engine, who = self._engine(project_id), self.engine.agent(agent)
         item = None if current_item_id is None else self._record(current_item_id).id
         began = validate.moment("session_start", session_start)
-        start = began or find_session_start(engine, session_id) or engine.clock()
+        start = began or work.find_session_start(engine, session_id) or engine.clock()
         since = Where(projects={engine.project}, agents={who}, created_from=start)
         if actions_taken is None:
-            actions_taken = count_matches(engine, replace(since, kinds={"change"}, tagged={KIND}))
+            actions_taken = work.count_matches(engine, replace(since, kinds={"change"}, tagged={work.KIND}))
         if outcomes_recorded is None:
-            outcomes_recorded = count_matches(engine, replace(since, kinds={"outcome"}))
+            outcomes_recorded = work.count_matches(engine, replace(since, kinds={"outcome"}))
         now = self.get_progress_summary(project_id)
         own = [one.id for one in now.current if who in (one.claimed_by, one.agent)]
         body = {
@@ -574,8 +548,8 @@ class ProgressTracker(Holder):
             "outcomes": outcomes_recorded,
             "session_start": times.to_iso(start),
         }
-        record = things.made(engine, things.draft(LOG, body, agent=who, session=session_id))
-        return decode_record(ProgressLog, write(engine, lambda tx: tx.put(record)), LOG_NAMES)
+        record = things.made(engine, things.draft(work.LOG, body, agent=who, session=session_id))
+        return decode_record(ProgressLog, write(engine, lambda tx: tx.put(record)), work.LOG_NAMES)
 
     # -- where and who
 
@@ -589,9 +563,9 @@ class ProgressTracker(Holder):
         """A tracker of one project knows only that one's items; one of none knows all of its memory."""
         for record in self.engine.store.get([validate.name("item_id", item_id)]):
             is_ours = record.project == self.engine.project or not self._bound
-            if record.kind == KIND and is_ours and record.status is not Standing.RETIRED:
+            if record.kind == work.KIND and is_ours and record.status is not Standing.RETIRED:
                 return record
-        raise unknown_item(self.engine, item_id)
+        raise work.unknown_item(self.engine, item_id)
 
     def _change(
         self,
@@ -612,7 +586,7 @@ class ProgressTracker(Holder):
             return read_item(plan.get([item_id])[0])
 
         who = self._agent(None if by is None else validate.name("agent", by))
-        return write_plan(engine, who or "", change_item, reorders=reorders)
+        return work.write_plan(engine, who or "", change_item, reorders=reorders)
 
 
 def _check_lease(seconds: float) -> float:

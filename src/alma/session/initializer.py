@@ -28,7 +28,7 @@ from ..types.record import new_id
 from ..types.scope import MemoryScope
 from . import codebase
 from .handoff import InitializationResult, Ready, SessionContext, SessionHandoff
-from .manager import Folder, Project, SessionManager, find_engagement
+from .manager import Folder, SessionManager, find_engagement
 
 if TYPE_CHECKING:
     from ..memory import ALMA
@@ -130,7 +130,7 @@ class SessionInitializer:
     @operation(Effect.ADDS, defaults={"workspace": "."}, answer=_show_initialized)
     def initialize(
         self,
-        project_id: Project = None,
+        project_id: words.Project = None,
         agent: Annotated[str | None, About("the agent's name", check=validate.name, is_required=True)] = None,
         user_prompt: Annotated[str | None, About("what the person asked for, in their words", is_required=True)] = None,
         auto_expand: Annotated[bool, About("make work items of it")] = True,

@@ -56,7 +56,6 @@ operation = Group(
     lambda alma: SessionManager(alma=alma, project_id=alma.project_id, workspace=None, held=False),
 )
 
-Project = Annotated[str | None, About("another project of the memory", check=validate.name, for_python=True)]
 SessionId = Annotated[str, About("the session's id, as start_session gave it", check=validate.name)]
 Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about; null: none", local=True)]
 # What is noted is checked when it is read: a program may have printed it, and one text may stand for a list of them.
@@ -102,7 +101,7 @@ class SessionManager(Holder):
         agent: words.Agent,
         goal: Annotated[str, About("what the session is for", check=handoff.read_goal)] = "",
         *,
-        project_id: Project = None,
+        project_id: words.Project = None,
         user_id: words.User = None,
         workspace: Folder = None,
         orient: Annotated[bool, About("", for_python=True)] = True,
@@ -191,7 +190,7 @@ class SessionManager(Holder):
         test_status: Tests = None,
         confidence_level: Level = None,
         goal: Annotated[str | None, About("another goal")] = None,
-        project_id: Project = None,
+        project_id: words.Project = None,
     ) -> Session:
         """Note what happened in a session, so that it is known even if the session never ends.
 
@@ -252,7 +251,7 @@ class SessionManager(Holder):
         confidence_level: Level = None,
         risk_flags: Texts = None,
         metadata: words.Metadata = None,
-        project_id: Project = None,
+        project_id: words.Project = None,
     ) -> SessionHandoff:
         """End a session with what the next one should know. What is not given is taken from what was noted.
 
@@ -272,7 +271,7 @@ class SessionManager(Holder):
         *,
         max_tokens: Annotated[int, About("the prompt's budget in tokens", least=120, most=4000)] = 400,
         user_id: words.User = None,
-        project_id: Project = None,
+        project_id: words.Project = None,
     ) -> str:
         """Where an agent left off, in a few hundred tokens: goal, last action, blockers, next steps, progress.
 
@@ -294,14 +293,14 @@ class SessionManager(Holder):
         agent: words.Agent,
         limit: Annotated[int, About("at most so many", least=1, most=1000)] = 5,
         *,
-        project_id: Project = None,
+        project_id: words.Project = None,
     ) -> list[SessionHandoff]:
         """The handoffs of an agent's latest sessions, the last one first."""
         engine, name = self._find_engine(project_id, agent)
         return [read_handoff(one) for one in handoff.list_handoffs(engine, name, limit)]
 
     @operation(Effect.READS, "open_sessions")
-    def get_open_sessions(self, agent: words.Agent, *, project_id: Project = None) -> list[Session]:
+    def get_open_sessions(self, agent: words.Agent, *, project_id: words.Project = None) -> list[Session]:
         """The sessions of an agent that have not ended.
 
         Notes:
@@ -311,7 +310,7 @@ class SessionManager(Holder):
         return [read_session(one) for one in handoff.list_open(engine, name)]
 
     @operation(Effect.READS)
-    def get_session(self, agent: words.Agent, session_id: SessionId, *, project_id: Project = None) -> Session:
+    def get_session(self, agent: words.Agent, session_id: SessionId, *, project_id: words.Project = None) -> Session:
         """One session as it stands."""
         engine, name = self._find_engine(project_id, agent)
         return read_session(handoff.find_session(engine, name, session_id))

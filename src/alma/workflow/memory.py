@@ -15,7 +15,7 @@ from ..codec import decode_record
 from ..engine import things, validate
 from ..engine.admit import build, screen
 from ..engine.context import Engine
-from ..engine.outcomes import learn as learn_episodes
+from ..engine.outcomes import learn_outcomes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
@@ -502,7 +502,7 @@ class WorkflowMemory(Holder):
             for one in strategy_used
         ]
         episodes = [replace(one, session=place.run, tags=place.list_tags()) for one in checked]
-        outcomes = learn_episodes(self.engine, episodes)
+        outcomes = learn_outcomes(self.engine, episodes)
 
         def end(tx: Transaction) -> None:
             records.open_run(tx, place.run, place.workflow, resumes=False)
