@@ -31,7 +31,17 @@ from .listening import is_local
 from .memory import ALMA, Forgotten, Memories, Rows
 from .operations import Operation, operations
 from .schema import RESULT, TYPES, decode, plain
-from .types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, MemoryType, Outcome, Rule, Turn, UserPreference
+from .types.kinds import (
+    AntiPattern,
+    DomainKnowledge,
+    Episode,
+    Heuristic,
+    MemoryType,
+    Outcome,
+    Rule,
+    Turn,
+    UserPreference,
+)
 from .types.slice import MemorySlice
 
 if TYPE_CHECKING:
