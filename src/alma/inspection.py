@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from .core import ALMA
 from .engine import transaction
 from .errors import ValidationError
+from .memory import ALMA
+from .ports import Countable
 from .types.evidence import Evidence
 from .types.kinds import KINDS, Episode, Memory, MemoryType, Outcome
 from .types.query import Where
-from .types.record import Provenance
+from .types.record import Provenance, Status
 
 _LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
 _LESSON_VERBS = ("formed", "restored", "faded", "withdrawn")
@@ -113,6 +114,12 @@ def count_results(alma: ALMA, outcome: Outcome) -> Tally:
     scope = alma.engine.scope(outcome.agent)
     needed = scope.min_occurrences_for_heuristic or alma.engine.settings.min_occurrences_for_heuristic
     return Tally(group.evidence.successes, group.evidence.results, needed)
+
+
+def count_records(alma: ALMA, kind: str) -> int:
+    """Count the active records of a kind in this project."""
+    store, where = alma.engine.store, Where(kinds={kind}, projects={alma.project_id}, statuses={Status.ACTIVE})
+    return sum(store.count(where).values()) if isinstance(store, Countable) else sum(1 for _ in store.scan(where))
 
 
 def read_embedders(alma: ALMA) -> tuple[str, str]:

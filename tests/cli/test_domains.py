@@ -24,7 +24,6 @@ def test_list_has_the_presets(project: Path, run: Run) -> None:
     assert {one["name"] for one in found["domains"]} == PRESETS
     out = run("domains", "list").out
     assert all(name in out for name in PRESETS)
-    assert out.count(" preset\n") >= 6
 
 
 def test_show_draws_entities_relationships_and_categories(project: Path, run: Run) -> None:
@@ -50,7 +49,7 @@ def test_create_from_options(project: Path, run: Run) -> None:
     assert made["relationship_types"] == [{"name": "shows", "source_type": "visit", "target_type": "house"}]
     assert (made["learning_categories"], made["excluded_categories"]) == (["pricing"], ["personal_data"])
     assert (made["min_occurrences_for_heuristic"], made["confidence_decay_days"], made["metadata"]) == (2, 60, {"a": 1})
-    assert "created here" in run("domains", "list").out
+    assert "houses" in run("domains", "list").out
     assert "alma domains use houses" in run(*HOUSES).out
 
 
@@ -73,7 +72,9 @@ def test_a_followed_domain_gates_what_is_learned(project: Path, run: Run) -> Non
         "project 'shop' follows 'houses' from now on; what may be learned: pricing"
         in run("domains", "use", "houses").out
     )
-    assert "▶" in run("domains", "list").out
+    assert [one["in_use"] for one in run("domains", "list", "--json").json["domains"] if one["name"] == "houses"] == [
+        True
+    ]
     learn = ("learn", "--agent", "a", "--task", "t", "--outcome", "success", "--strategy", "s", "--task-type")
     assert run(*learn, "pricing").code == 0
     ran = run(*learn, "weather")

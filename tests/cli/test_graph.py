@@ -27,9 +27,9 @@ def known(project: Path, run: Run) -> Path:
 
 
 def test_build_reads_what_is_new(project: Path, run: Run) -> None:
-    assert run("graph", "build").out == "read 0 memories: nothing is new\n"
+    assert "entities       0" in run("graph", "build").out
     run("add", "knowledge", "--agent", "dev", "--domain", "people", "--fact", "Tom works at Globex.")
-    assert run("graph", "build").out == "read 1 memory: 2 entities and 1 relation are new\n"
+    assert "entities       2" in run("graph", "build").out
     again = run("graph", "build", "--everything", "--json").json
     assert (again["entities"], again["relationships"]) == (0, 0)
 
@@ -43,17 +43,17 @@ def test_what_a_deleted_memory_said_goes(known: Path, run: Run) -> None:
 
 def test_about_tells_relations_and_facts(known: Path, run: Run) -> None:
     out = run("graph", "about", "tom").out
-    assert out.startswith("Tom  person\n")
-    assert "Tom ──works_at──▶ Globex" in out
-    assert "Tom ──manager_of──▶ Maria" in out
-    assert "· people: Tom works at Globex." in out
+    assert out.startswith("Tom (person)\n")
+    assert "works_at Globex" in out
+    assert "manager_of Maria" in out
+    assert "· Tom works at Globex." in out
     card = run("graph", "about", "Tom", "--limit", "1", "--json").json
     assert (card["entity"]["name"], len(card["now"])) == ("Tom", 1)
     assert "nothing else is known" not in out
 
 
 def test_as_it_was_before_anybody_knew(known: Path, run: Run) -> None:
-    assert "──▶" not in run("graph", "about", "Tom", "--as-of", "2001-01-01").out
+    assert "works_at" not in run("graph", "about", "Tom", "--as-of", "2001-01-01").out
 
 
 def test_find(known: Path, run: Run) -> None:
@@ -93,7 +93,7 @@ def test_two_that_are_one(known: Path, run: Run) -> None:
     assert "Robert Smith" in out
     merged = run("graph", "merge", "Robert Smith", "Bob Smith", "--json").json["entity"]
     assert (merged["name"], merged["aliases"]) == ("Robert Smith", ["Bob Smith"])
-    assert "Robert Smith ──works_at──▶ Initech" in run("graph", "about", "Bob Smith").out
+    assert "works_at Initech" in run("graph", "about", "Bob Smith").out
     assert run("graph", "suggest").out == "no two look alike\n"
 
 

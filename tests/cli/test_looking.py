@@ -81,7 +81,7 @@ def test_health_says_what_is_not_well(project: Path, deployed: dict[str, str], r
     ("argv", "message"),
     [
         (("search", " "), "query is empty"),
-        (("search", "x", "--type", "rumour"), "unknown memory_type 'rumour'"),
+        (("search", "x", "--type", "rumour"), "unknown type 'rumour'"),
         (("search", "x", "--status", "gone"), "unknown status 'gone'"),
         (("search", "x", "--limit", "0"), "limit must be a whole number"),
         (("explain", "heu_none", "--task", "t", "--agent", "a"), "there is no memory 'heu_none'"),

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    from .derive import Call, rename_command, run_operation, suggest_option
+    from .derive import Call, Command, rename_command, suggest_option
     from .render import Output
     from .table import build_parser
 
@@ -66,7 +66,11 @@ def _run(words: list[str]) -> int:
     out = Output(as_json=args.json, color=not args.no_color)
     with nullcontext() if args.command.own_log else _report_warnings():
         try:
-            return (args.command.run or run_operation)(Call(args, out))
+            call = Call(args, out)
+            command: Command = args.command
+            if command.run is not None:
+                return command.run(call)
+            return call.answer(command.operation, command.key, command.verb)
         except ALMAError as error:
             out.error(error)
             return FAILED

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import NotFoundError, ValidationError
 from ..types.kinds import Episode
 from . import render
-from .derive import Call, command, extra, parse_json
+from .derive import Call, command, extra, find_operation, parse_json
 from .files import parse_object, read_lines, read_mapping, read_object, read_objects, read_text, send_lines
 from .render import count, count_memories
 
@@ -145,9 +145,10 @@ def feedback(call: Call) -> int:
         before = call.run("get", memory_id=args.id)
         call.run("record_feedback", memory_id=before.id, signal=signal)
         memory = call.run("get", memory_id=before.id)
-    if not out.answers_json({"memory": memory, "signal": signal, "confidence_before": before.confidence}):
-        out.print(f"{signal} counted; confidence {before.confidence:.2f} → {memory.confidence:.2f}")
-    return 0
+    return out.report(
+        {"memory": memory, "signal": signal, "confidence_before": before.confidence},
+        f"{signal} counted; confidence {before.confidence:.2f} → {memory.confidence:.2f}",
+    )
 
 
 # -- memories
@@ -182,7 +183,7 @@ def show(call: Call) -> int:
 )
 def update(call: Call) -> int:
     options = {"status": "--status", "tag": "--tag", "tags": "--tag"}
-    given, changed = call.read_arguments("update"), {}
+    changed: dict[str, Any] = {}
     for one in call.args.pairs:
         name, equals, value = one.partition("=")
         if not equals or not name:
@@ -190,9 +191,7 @@ def update(call: Call) -> int:
         if name in options:
             raise ValidationError(f"{name} is not a field here but an option: {options[name]} {value}")
         changed[name] = parse_json(name, value) if name == "metadata" else value
-    with call.open():
-        call.out.answer(call.run("update", **given, fields=changed), "memory", "updated")
-    return 0
+    return call.answer("update", "memory", "updated", fields=changed)
 
 
 @command(
@@ -209,22 +208,20 @@ def delete(call: Call) -> int:
         call.fail_usage("needs ID, or --user for everything of a user")
     with call.open() as alma:
         if user is not None:
-            if call.confirm(f"Erase everything of the user {user!r} in {alma.project_id} for good?"):
-                erased = call.run("erase_user", user_id=user)
-                if not out.answers_json(erased):
-                    kinds = ", ".join(f"{number} {kind}" for kind, number in erased.counts.items())
-                    whole = count_memories(sum(erased.counts.values()))
-                    out.print(f"erased {whole} of {user}{f' ({kinds})' if kinds else ''}")
-            return 0
+            if not call.confirm(f"Erase everything of the user {user!r} in {alma.project_id} for good?"):
+                return 0
+            erased = call.run("erase_user", user_id=user)
+            kinds = ", ".join(f"{number} {kind}" for kind, number in erased.counts.items())
+            whole = count_memories(sum(erased.counts.values()))
+            return out.report(erased, f"erased {whole} of {user}{f' ({kinds})' if kinds else ''}")
         memory = call.run("get", memory_id=id)
         turns = memory.turns if isinstance(memory, Episode) else ()
         parts = f", with its {count(len(turns), 'turn')}" if turns else ""
-        if call.confirm(f"Erase it for good{parts}?", memory):
-            call.run("delete", memory_id=memory.id)
-            gone = {"turns": [turn.id for turn in turns]} if isinstance(memory, Episode) else {}
-            if not out.answers_json({"deleted": memory.id, **gone}):
-                out.print(f"erased {memory.id}{parts}")
-    return 0
+        if not call.confirm(f"Erase it for good{parts}?", memory):
+            return 0
+        call.run("delete", memory_id=memory.id)
+    gone = {"turns": [turn.id for turn in turns]} if isinstance(memory, Episode) else {}
+    return out.report({"deleted": memory.id, **gone}, f"erased {memory.id}{parts}")
 
 
 @command("archive", "forget", _YES)
@@ -338,6 +335,8 @@ def ingest(call: Call) -> int:
     with call.open(), out.progress("reading") as progress:
         result = call.run("ingest", **given, progress=progress)
     out.answer(result)
+    if (waiting := result.counts.get("waiting")) and not (out.as_json or result.dry_run):
+        out.print(f"{waiting} of them wait for you, as words of others: alma list --status candidate")
     return 0 if any(result.counts.values()) else 1
 
 
@@ -366,9 +365,7 @@ def learn_from(call: Call) -> int:
         given["messages"] = [message for _, message in read_objects(args.file, "role and content")]
         if not given["messages"]:
             raise ValidationError(f"{args.file} holds no message; nothing was recorded")
-    with call.open():
-        call.out.answer(call.run(name, **given))
-    return 0
+    return call.answer(name, **given)
 
 
 # -- work
@@ -428,21 +425,6 @@ def move_item(call: Call) -> int:
 
 
 @command(
-    "work test",
-    "record_test",
-    extra("--pass", "", "it passed", group="needed", dest="passing"),
-    extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false"),
-    positional="item_id test",
-    names={**_BY, "passing": ""},
-)
-def record_test(call: Call) -> int:
-    given = call.read_arguments("record_test")
-    with call.open():
-        call.out.answer(call.run("record_test", **given), "item", "tested")
-    return 0
-
-
-@command(
     "work archive",
     "",
     extra("item_id", "ID", "the work item", nargs="?"),
@@ -487,10 +469,7 @@ def show_progress(call: Call) -> int:
     name = "progress_logs" if call.args.log else "progress_summary"
     if not call.args.log and ("session_id" in call.args or "limit" in call.args):
         raise ValidationError("--session and --limit go with --log")
-    given = call.read_arguments(name)
-    with call.open():
-        call.out.answer(call.run(name, **given), "logs" if call.args.log else "")
-    return 0
+    return call.answer(name, "logs" if call.args.log else "")
 
 
 # -- sessions
@@ -601,10 +580,7 @@ def wake_up(call: Call) -> int:
     if "deep" in call.args and "topic" not in call.args:
         raise ValidationError("--deep goes with --topic")
     name = "recall_topic" if "topic" in call.args else "wake_up"
-    given = call.read_arguments(name)
-    with call.open():
-        call.out.answer(call.run(name, **given))
-    return 0
+    return call.answer(name)
 
 
 # -- workflows
@@ -620,16 +596,11 @@ def wake_up(call: Call) -> int:
 )
 def save_checkpoint(call: Call) -> int:
     text, source = call.args.state_text, call.args.source
-    given = call.read_arguments("checkpoint")
     if text is None and source is None and sys.stdin.isatty():
         raise ValidationError("a checkpoint needs a state: --state JSON, --from FILE, or JSON on standard input")
-    if text is not None:
-        given["state"] = parse_object("--state", text, "the state")
-    else:
-        given["state"] = read_object(source or "-", "the state")
-    with call.open():
-        call.out.answer(call.run("checkpoint", **given), "checkpoint")
-    return 0
+    is_typed = text is not None
+    state = parse_object("--state", text, "the state") if is_typed else read_object(source or "-", "the state")
+    return call.answer("checkpoint", "checkpoint", state=state)
 
 
 @command("workflow resume", "resume")
@@ -641,9 +612,7 @@ def resume_run(call: Call) -> int:
         place = f" on branch {given['branch_id']!r}" if given.get("branch_id") else ""
         place += f" at node {given['node_id']!r}" if given.get("node_id") else ""
         raise NotFoundError(f"run {given['run_id']!r}{place} has no checkpoint to go on from")
-    if not call.out.answers_json({"checkpoint": found}):
-        call.out.print(render.format_json(found.state))
-    return 0
+    return call.out.report({"checkpoint": found}, render.format_json(found.state))
 
 
 @command(
@@ -676,19 +645,14 @@ def merge(call: Call) -> int:
             raise ValidationError("merging branches needs --branch (once for each) and --node")
         if args.base_file is not None:
             raise ValidationError("--base goes with --state")
-        given = {**call.read_arguments("merge_branches"), "reducers": reducers}
-        with call.open():
-            call.out.answer(call.run("merge_branches", **given), "checkpoint")
-        return 0
+        return call.answer("merge_branches", "checkpoint", reducers=reducers)
     if {"branches", "node_id", "into", "agent"} & typed.keys():
         raise ValidationError("--branch, --node, --into and --agent go with a RUN")
     states = [read_object(file, "the state") for file in args.state_files]
     base = None if args.base_file is None else read_object(args.base_file, "the state")
     with call.open():
         merged = call.run("merge_states", states=states, reducers=reducers, base=base, default=typed.get("default"))
-    if not call.out.answers_json(merged):
-        call.out.print(render.format_json(merged.state))
-    return 0
+    return call.out.report(merged, render.format_json(merged.state))
 
 
 @command("workflow cleanup", "cleanup_checkpoints", _YES)
@@ -719,7 +683,7 @@ def create_domain(call: Call) -> int:
         parts = read_mapping(args.source, "a schema's parts, such as entity_types and learning_categories")
         if (name := parts.pop("name", args.name)) != args.name:
             raise ValidationError(f"{args.source} is of {name!r}, not of {args.name!r}")
-        known = call.list_parameters("create_domain")
+        known = [one.name for one in find_operation("create_domain").parameters if one.name != "name"]
         for part in parts:
             if part not in known:
                 raise ValidationError(f"{args.source}: unknown part {part!r}. Valid: {', '.join(known)}.")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from itertools import chain
 from textwrap import dedent, fill
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin
 
@@ -19,7 +21,7 @@ from alma import __version__
 from ..errors import ALMAError, ValidationError
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
     from ..operations import Operation, Parameter
     from .render import Output
 
@@ -306,9 +308,14 @@ def takes_all(one: Parameter) -> bool:
 
 
 def find_operation(name: str) -> Operation:
-    from ..operations import operations
+    """Return an operation; modules of operations are loaded until it is found."""
+    from ..operations import MODULES, OPERATIONS
 
-    return operations()[name]
+    for module in chain.from_iterable(MODULES.values()):
+        if name in OPERATIONS:
+            break
+        import_module(module)
+    return OPERATIONS[name]
 
 
 # -- what was typed
@@ -411,13 +418,23 @@ class Call:
                 given[key] = resolve_id(self.alma, value)
             elif isinstance(value, list):
                 given[key] = [resolve_id(self.alma, one) for one in value]
-        return find_operation(operation_name).run(self.alma, **given)
+        operation = find_operation(operation_name)
+        progress = {"progress": given.pop("progress")} if "progress" in given else {}
+        return operation.run(self.alma, **operation.check(given), **progress)
 
     def _find_item(self, id: str) -> Any:
         try:
             return self.run("get_work_item", item_id=id)
         except ALMAError:
             return None
+
+    def answer(self, name: str, key: str = "", verb: str = "", /, **more: Any) -> int:
+        """Run an operation with what was typed, and show its answer."""
+        given = self.read_arguments(name) | more
+        with self.open(), self.out.progress(self.command.words) as progress:
+            given |= {"progress": progress} if find_operation(name).is_long else {}
+            self.out.answer(self.run(name, **given), key, verb)
+        return 0
 
     def confirm(self, question: str, thing: Any = None, declined: str = "nothing was erased") -> bool:
         """Ask whether to do it, after showing what it is about; --yes answers."""
@@ -429,21 +446,6 @@ class Call:
             self.out.print(declined)
             return False
         return True
-
-    def list_parameters(self, name: str) -> list[str]:
-        return [one.name for one in find_operation(name).parameters if one.name not in ("name",)]
-
-
-def run_operation(call: Call) -> int:
-    """Run the operation of a command and show its answer."""
-    name = call.command.operation.split()[0]
-    given = call.read_arguments(name)
-    with call.open(), call.out.progress(call.command.words) as progress:
-        if find_operation(name).is_long:
-            given["progress"] = progress
-        answer = call.run(name, **given)
-        call.out.answer(answer, call.command.key, call.command.verb)
-    return 0
 
 
 def suggest_option(parser: argparse.ArgumentParser, rest: Sequence[str]) -> str:

@@ -90,7 +90,8 @@ def _replace_config(file: Path, text: str) -> None:
 
 def write_configuration(project: str, storage: str, embedding: str, folder: str) -> str:
     """Return the text of a new configuration file. A JSON string is a YAML string."""
-    return _TEMPLATE.format(
+    template = Path(__file__).with_name("config_template.yaml").read_text(encoding="utf-8")
+    return template.format(
         project=json.dumps(project),
         storage=storage,
         folder=folder,
@@ -100,39 +101,6 @@ def write_configuration(project: str, storage: str, embedding: str, folder: str)
     )
 
 
-_TEMPLATE = """\
-# The configuration of alma. `alma doctor` checks it; ${{NAME}} and ${{NAME:-default}} come from the environment.
-alma:
-  project_id: {project}
-
-  # Where memories are kept: sqlite (one file, many processes) or file (JSON Lines, for little).
-  storage: {storage}
-  storage_dir: {folder}          # relative to the project
-  db_name: {db_name}
-
-  # Who turns text into vectors: auto (local if installed, else words only), local, openai, azure, hash, none.
-  # After a change run `alma reindex`.
-  embedding_provider: {embedding}
-{options}
-  # Who is meant when a command names no --agent; $ALMA_AGENT comes before it.
-  # default_agent: coder
-
-  # Without agents, every name is an agent that may learn everything. Declare them to set limits and to share:
-  # agents:
-  #   coder:
-  #     can_learn: [testing, refactoring]     # task types; empty: all
-  #     share_with: [reviewer]                # may read what this one learned
-  #   reviewer:
-  #     inherit_from: [coder]
-
-  # learning:
-  #   min_occurrences_for_heuristic: 3        # so many outcomes that mostly worked make a strategy
-  #   min_failures_for_anti_pattern: 2        # so many failures make a warning
-
-  # retrieval:
-  #   weights: {{similarity: 0.55, recency: 0.10, success: 0.20, confidence: 0.15}}
-  #   recency_half_life_days: 30
-"""
 _OPTIONS = {
     "openai": "  embedding:\n    api_key: ${OPENAI_API_KEY:-}\n    model: text-embedding-3-small\n",
     "azure": (
@@ -201,9 +169,7 @@ def trust(call: Call) -> int:
         return _trust_folder(call, folder)
     if not trust_register.remove_folder(folder):
         raise NotFoundError(f"{folder} is not trusted; `alma trust --list` lists the folders that are")
-    if not out.answers_json({"removed": folder}):
-        out.print(f"{folder} is no longer trusted")
-    return 0
+    return out.report({"removed": folder}, f"{folder} is no longer trusted")
 
 
 def _trust_folder(call: Call, folder: Path) -> int:
@@ -265,9 +231,10 @@ def reindex(call: Call) -> int:
             out.print(f"from {before} to {after}")
         with out.progress("embedding") as progress:
             moved = alma.reindex(progress)
-    if not out.answers_json({"from": before, "to": after, "moved": moved}):
-        out.print(f"{moved} records embedded anew" if moved else "everything is embedded already")
-    return 0
+    return out.report(
+        {"from": before, "to": after, "moved": moved},
+        f"{moved} records embedded anew" if moved else "everything is embedded already",
+    )
 
 
 @command("vacuum", matching=False)
@@ -314,9 +281,10 @@ def export(call: Call) -> int:
         with out.progress("exporting") as progress:
             records = transfer.export_to(alma, target, vectors=not args.no_vectors, progress=progress)
     size = target.stat().st_size
-    if not out.answers_json({"path": target, "records": records, "bytes": size}):
-        out.print(f"wrote {count(records, 'record')} to {target} ({format_bytes(size)})")
-    return 0
+    return out.report(
+        {"path": target, "records": records, "bytes": size},
+        f"wrote {count(records, 'record')} to {target} ({format_bytes(size)})",
+    )
 
 
 @command("backup", "", extra("file", "FILE", "a new file; nothing is overwritten"), matching=False)
@@ -326,9 +294,7 @@ def backup(call: Call) -> int:
 
     with call.open() as alma, call.out.progress("copying") as progress:
         made = transfer.backup(alma, Path(call.args.file), progress)
-    if not call.out.answers_json(made):
-        call.out.print(f"copied to {made.path} ({format_bytes(made.bytes)})")
-    return 0
+    return call.out.report(made, f"copied to {made.path} ({format_bytes(made.bytes)})")
 
 
 @command(
@@ -582,9 +548,7 @@ complete -c alma -a '(alma __complete (commandline -opc)[2..] (commandline -ct) 
 def print_completion(call: Call) -> int:
     """Print a script that lets your shell complete these commands."""
     script = _SCRIPTS[call.args.shell]
-    if not call.out.answers_json({"shell": call.args.shell, "script": script}):
-        call.out.print(script.rstrip("\n"))
-    return 0
+    return call.out.report({"shell": call.args.shell, "script": script}, script.rstrip("\n"))
 
 
 def list_completions(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:

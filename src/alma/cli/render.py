@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ALMAError, ValidationError
 from ..text import shorten
-from ..types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
+from ..types.kinds import Episode, Memory, Outcome, Turn
 from ..types.speech import quote_output
 
 Piece = str | tuple[str, str]
@@ -32,6 +32,7 @@ Progress = Callable[[int, int], None]
 PIPED_WIDTH = 100
 _LONGEST = 300
 _BAR = 30
+_SECTION = 20
 # What others wrote, such as the name of a branch, must not move the cursor, colour the screen or turn letters around.
 _HIDDEN_SIGNS = (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _UNSEEN = {code: None for code in _HIDDEN_SIGNS if chr(code) not in "\n\t"}
@@ -46,7 +47,7 @@ MARKS = {
 _COLUMNS = {
     "Artifact": "name kind size location run_id node_id",
     "Checkpoint": "number branch_id node_id created_at size state",
-    "Domain": "in_use name description preset",
+    "Domain": "name in_use preset description",
     "Entity": "name type aliases id",
     "ProgressLog": "created_at agent items_done items_total current_action current_item_id session_id",
     "Run": "status run_id workflow_id agent started_at ended_at",
@@ -68,6 +69,11 @@ _EMPTY = {
     "suggestions": "no two look alike",
 }
 _GRAPH_WORDS = re.compile(r"; (?:build_graph|alma\.graph\.update\(\)) reads what is new.*")
+
+
+class Styled(NamedTuple):
+    text: str
+    style: str
 
 
 class Output:
@@ -96,6 +102,12 @@ class Output:
         if self.as_json:
             self.print(format_json(document))
         return self.as_json
+
+    def report(self, document: object, text: str) -> int:
+        """Print the document if JSON was asked for, otherwise the text; return the exit code of success."""
+        if not self.answers_json(document):
+            self.print(text)
+        return 0
 
     def error(self, error: ALMAError) -> None:
         message = _GRAPH_WORDS.sub("; `alma graph build` reads what is new", str(error))
@@ -178,9 +190,10 @@ class Output:
         names = max((len(name) for name, _ in kept), default=0)
         for name, value in kept:
             if isinstance(value, Mapping) and value and all(isinstance(one, bool) for one in value.values()):
-                value = [(f"✓ {test}", "green") if ok else (f"✗ {test}", "red") for test, ok in value.items()]
+                marks = {True: ("✓", "green"), False: ("✗", "red")}
+                value = [Styled(f"{marks[ok][0]} {test}", marks[ok][1]) for test, ok in value.items()]
             for one in value if isinstance(value, list | tuple) else [value]:
-                text, style = one if isinstance(one, tuple) and len(one) == 2 else (format_value(one), "")
+                text, style = one if isinstance(one, Styled) else (format_value(one), "")
                 for line in text.splitlines():
                     for part in wrap(line, max(20, self.width - names - len(indent) - 2)) or [""]:
                         self.line(indent, (f"{name:<{names}}", "dim"), "  ", (part, style))
@@ -211,14 +224,20 @@ def show_card(out: Output, value: Any) -> None:
     items = [(one.name, getattr(value, one.name)) for one in fields(value) if one.name not in _LEFT_OUT]
     items = [(name, format_bytes(item) if name in _SIZES and item is not None else item) for name, item in items]
     has_parts = {
-        name: bool(item) and is_dataclass(item[0]) if isinstance(item, list | tuple) else is_structured(item)
-        for name, item in items
+        name: is_table(item) if isinstance(item, list | tuple) else is_structured(item) for name, item in items
     }
     out.card((name, item) for name, item in items if not has_parts[name])
     for name, item in items:
         if has_parts[name]:
             out.heading(name.replace("_", " "))
-            out.show(item, brief=True)
+            is_long = isinstance(item, list | tuple) and len(item) > _SECTION
+            out.show(item[:_SECTION] if is_long else item, brief=True)
+            if is_long:
+                out.line((f"  … and {len(item) - _SECTION} more; --json lists all", "dim"))
+
+
+def is_table(items: Sequence[Any]) -> bool:
+    return bool(items) and (is_dataclass(items[0]) or isinstance(items[0], Mapping))
 
 
 def is_structured(value: object) -> bool:
@@ -232,11 +251,16 @@ def show_list(out: Output, values: Sequence[Any]) -> None:
     first, name = values[0], type(values[0]).__name__
     if isinstance(first, Memory):
         show_memories(out, values)
+    elif name == "Match":
+        scores = {one.memory.id: f"{one.score:.2f}" for one in values}
+        show_memories(out, [one.memory for one in values], scores=scores)
     elif name == "WorkItem":
         show_items(out, values)
     elif name in SHOWN and name not in _COLUMNS:
         for value in values:
             SHOWN[name](out, value)
+    elif isinstance(first, Mapping):
+        out.table([[format_cell(name, one[name], out) for name in first] for one in values], list(first), "  ")
     elif is_dataclass(first):
         short = [one.name for one in fields(first) if not is_structured(getattr(first, one.name))]
         names = _COLUMNS[name].split() if name in _COLUMNS else [one for one in short if one not in _LEFT_OUT]
@@ -259,10 +283,6 @@ def format_cell(name: str, value: Any, out: Output) -> Piece:
     if name == "current_item_id" and value:
         item = out.find_item(value)
         return value if item is None else str(item.title)
-    if name == "in_use":
-        return ("▶", "green") if value else " "
-    if name == "preset":
-        return "preset" if value else "created here"
     if name in _SIZES and value is not None:
         return format_bytes(value)
     if name == "state":
@@ -295,10 +315,6 @@ def count_memories(number: int) -> str:
     return count(number, "memory", "memories")
 
 
-def format_counts(counts: Mapping[str, Any]) -> str:
-    return ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items() if number)
-
-
 def format_value(value: object) -> str:
     if isinstance(value, datetime):
         return f"{value.astimezone():%Y-%m-%d %H:%M:%S}"
@@ -311,9 +327,8 @@ def format_value(value: object) -> str:
     if is_dataclass(value):
         value = {one.name: getattr(value, one.name) for one in fields(value)}
     if isinstance(value, Mapping):
-        return ", ".join(
-            f"{name} {format_value(item)}" for name, item in value.items() if item not in (None, "", [], {})
-        )
+        told = [f"{name} {format_value(item)}" for name, item in value.items() if item not in (None, "", [], {})]
+        return ", ".join(told[:_SECTION]) + (f" and {len(told) - _SECTION} more" if len(told) > _SECTION else "")
     return "none" if value in (None, "") else str(value)
 
 
@@ -379,6 +394,28 @@ _HEADINGS = {
 }  # fmt: skip
 
 
+_SENTENCES = {
+    "heuristic": "{condition}: {strategy}",
+    "anti_pattern": "{condition}: not {pattern} ({why_bad}). Instead: {better_alternative}",
+    "outcome": "{task_description}: {strategy_used} → {outcome} ({error_message})",
+    "user_preference": "{user_id}, {category}: {preference}",
+    "domain_knowledge": "{domain}: {fact}",
+    "rule": "{trigger}: {rule} ({why})",
+    "episode": "{title}",
+    "turn": "{speaker}: {text}",
+}
+_SUPPORT = {
+    "heuristic": "worked {success_count} of {occurrence_count}",
+    "anti_pattern": "failed {occurrence_count} times",
+    "outcome": "",
+    "user_preference": "{source}",
+    "domain_knowledge": "{source}",
+    "rule": "{source}, {reach}; followed {followed}, violated {violated}",
+    "episode": "{turn_count} turns, {started_at:%Y-%m-%d}",
+    "turn": "{said_at:%Y-%m-%d}",
+}
+
+
 def name_type(memory: Memory) -> str:
     from ..schema import type_of
 
@@ -387,50 +424,23 @@ def name_type(memory: Memory) -> str:
 
 def describe_memory(memory: Memory) -> str:
     """Return what a memory says, in a sentence."""
-    match memory:
-        case Heuristic():
-            return f"{memory.condition}: {memory.strategy}"
-        case AntiPattern():
-            instead = f" Instead: {memory.better_alternative}" if memory.better_alternative else ""
-            when = f"{memory.condition}: " if memory.condition else ""
-            return f"{when}not {memory.pattern} ({memory.why_bad}).{instead}"
-        case Outcome():
-            error = f" ({quote_output(memory.error_message)})" if memory.error_message else ""
-            return f"{memory.task_description}: {memory.strategy_used} → {memory.outcome}{error}"
-        case UserPreference():
-            return f"{memory.user_id}, {memory.category}: {memory.preference}"
-        case DomainKnowledge():
-            return f"{memory.domain}: {memory.fact}"
-        case Rule():
-            when = f"{memory.trigger}: " if memory.trigger else ""
-            return f"{when}{memory.rule}{f' ({memory.why})' if memory.why else ''}"
-        case Episode():
-            return memory.title or f"session {memory.session_id}"
-        case Turn():
-            return f"{memory.speaker}: {memory.text}"
-    return memory.id
+    values = {one.name: getattr(memory, one.name) or "" for one in fields(memory)}
+    if "error_message" in values:
+        values["error_message"] = quote_output(values["error_message"])
+    text = _SENTENCES[name_type(memory)].format_map(values)
+    # What is empty leaves its marks behind.
+    return re.sub(r"^: | \(\)$| Instead: $", "", text) or f"session {values['session_id']}"
 
 
 def describe_support(memory: Memory) -> str:
     """Return what speaks for a memory, in a few words."""
     notes = [] if memory.status == "active" else [memory.status]
     notes += ["there is a newer one"] if memory.newer else []
-    match memory:
-        case Heuristic() if memory.occurrence_count:
-            notes.append(f"worked {memory.success_count} of {memory.occurrence_count}")
-        case AntiPattern() if memory.occurrence_count:
-            notes.append(f"failed {count(memory.occurrence_count, 'time')}")
-        case UserPreference() | DomainKnowledge():
-            notes.append(memory.source)
-        case Rule() if memory.followed or memory.violated:
-            notes.append(f"followed {memory.followed}, violated {count(memory.violated, 'time')}")
-        case Rule():
-            notes.append(f"{memory.source}, {memory.reach}")
-        case Episode():
-            notes.append(f"{count(memory.turn_count, 'turn')}, {memory.started_at.astimezone():%Y-%m-%d}")
-        case Turn():
-            notes.append(f"{memory.said_at.astimezone():%Y-%m-%d}")
-    return "; ".join(notes)
+    if getattr(memory, "occurrence_count", 1):
+        values = {one.name: getattr(memory, one.name) for one in fields(memory)}
+        dates = {name: value.astimezone() for name, value in values.items() if isinstance(value, datetime)}
+        notes.append(_SUPPORT[name_type(memory)].format_map(values | dates))
+    return "; ".join(filter(None, notes))
 
 
 def show_memories(
@@ -450,10 +460,6 @@ def show_memories(
     out.table(rows, indent=indent)
     if more:
         out.line((f"… and {more} more", "dim"))
-
-
-def show_matches(out: Output, matches: Sequence[Any]) -> None:
-    show_memories(out, [one.memory for one in matches], scores={one.memory.id: f"{one.score:.2f}" for one in matches})
 
 
 def show_retrieval(out: Output, found: Any, explain: bool = False) -> None:
@@ -719,16 +725,6 @@ def show_relations(out: Output, relations: Iterable[Any], names: Mapping[str, st
         out.line((f"  {subject}", "cyan"), f" ──{one.type}──▶ ", (object, "cyan"), (since + until, "dim"))
 
 
-def show_entity(out: Output, card: Any) -> None:
-    own = card.entity
-    also = f"  also called {', '.join(own.aliases)}" if own.aliases else ""
-    out.line((fit(own.name), "bold"), (f"  {own.type}{fit(also)}", "dim"))
-    names = {own.id: own.name, **{one.entity.id: one.entity.name for one in card.now}}
-    show_relations(out, [*(one.relationship for one in card.now), *card.ended], names)
-    for fact in card.facts:
-        out.line(f"  · {fit(describe_memory(fact))}", (f"  {fact.id}", "dim"))
-
-
 def show_subgraph(out: Output, found: Any) -> None:
     names = {one.id: one.name for one in found.entities}
     if not found.relationships:
@@ -751,55 +747,7 @@ def show_path(out: Output, path: Any) -> None:
     out.line(text)
 
 
-# -- what was read
-
-
-def show_ingested(out: Output, result: Any) -> None:
-    counts = dict(result.counts)
-    names = ("files", "conversations", "messages", "documents", "sections")
-    read = [count(number, name.removesuffix("s")) for name in names if (number := counts.pop(name, 0))]
-    out.line((f"read {', '.join(read)}" if read else "there was nothing to read", "bold"))
-    rest = {name: counts.pop(name, 0) for name in ("waiting", "skipped", "damaged", "refused")}
-    before = {name: counts.pop(name, 0) for name in ("known", "unchanged", "files unchanged")}
-    if any(counts.values()):
-        label = "would be new (nothing was kept)" if result.dry_run else "new"
-        out.line(f"{label}: {format_counts(counts)}")
-    else:
-        out.line("nothing would be new" if result.dry_run else "nothing is new")
-    if rest["waiting"]:
-        waits = "would wait" if result.dry_run else "wait"
-        out.line(f"{rest['waiting']} of them {waits} for you, as words of others: alma list --status candidate")
-    if any(before.values()):
-        out.line((f"there already: {format_counts(before)}", "dim"))
-    out.line(f"formats: {format_counts(Counter(result.files.values())) or 'none'}")
-    reasons = Counter(one.reason for one in result.skipped)
-    out.few("skipped", [f"{number} {reason}" for reason, number in reasons.most_common()], rest["skipped"])
-    places = [": ".join(filter(None, (one.path, one.place, one.reason))) for one in result.damaged]
-    out.few("damaged, and passed over", places, rest["damaged"])
-    out.few("not kept", result.refused, rest["refused"])
-    if result.left_out:
-        out.line((f"read, and left out on purpose: {format_counts(result.left_out)}", "dim"))
-    out.few("to know", result.notes)
-
-
-def show_findings(out: Output, found: Any) -> None:
-    for one in found.findings:
-        out.line(
-            (f"{one['kind'].replace('_', ' ')}  ", "cyan"), fit(one["text"]), (f"  {one['confidence']:.2f}", "dim")
-        )
-        out.line((f"    “{fit(one['quote'])}”", "dim"))
-    what = count(found.extracted_count, "finding") if found.extracted_count else "nothing was found"
-    kept = "; nothing was kept" if found.dry_run else f": {found.new} new, {found.known} known already"
-    out.line((f"{what}{kept}", "bold"))
-    notes = {
-        "took the place of": ", ".join(found.superseded),
-        "the conversation is kept as": found.episode_id,
-        "asked": found.model,
-        "rules had to do without the model": found.fallback,
-        "dropped findings of the model": format_counts(found.dropped),
-    }
-    out.card(notes.items(), "")
-    out.few("left out", found.skipped)
+# -- rules in files
 
 
 def show_diff(out: Output, text: str) -> None:
@@ -843,14 +791,6 @@ def show_rule_import(out: Output, report: Any) -> None:
 # -- by type
 
 
-def show_graph_built(out: Output, made: Any) -> None:
-    what = f"{count(made.entities, 'entity', 'entities')} and {count(made.relationships, 'relation')} are new"
-    ended = f", {count(made.ended, 'relation')} ended" if made.ended else ""
-    is_new = made.entities or made.relationships or made.ended
-    reader = f" (reader: {made.reader})" if made.reader != "local" else ""
-    out.print(f"read {count_memories(made.read)}: {f'{what}{ended}' if is_new else 'nothing is new'}{reader}")
-
-
 def show_checkpoint(out: Output, made: Any) -> None:
     verb = "unchanged since" if made.unchanged else "kept"
     out.line(
@@ -860,37 +800,21 @@ def show_checkpoint(out: Output, made: Any) -> None:
     out.line((f"  {format_bytes(made.size)}; {made.id}{secrets}", "dim"))
 
 
-def show_each(out: Output, ranked: Any) -> None:
-    for signal in ranked.strategies:
-        show_signal(out, signal)
-        out.print()
-
-
-def show_reconciled(out: Output, done: Any) -> None:
-    pairs = f"{count(done.compared, 'pair')} compared, {count_memories(len(done.superseded))} superseded"
-    out.print(f"{pairs}, {done.apart} apart, {done.waiting} waiting{f'; {done.problem}' if done.problem else ''}")
-
-
 SHOWN: dict[str, Callable[[Output, Any], None]] = {
     "Archived": lambda out, it: out.print(f"archived {count(it.count, 'item')}" if it.count else "nothing to archive"),
     "Checkpoint": show_checkpoint,
     "ConfidenceSignal": show_signal,
     "DeletedDomain": lambda out, it: out.print(f"deleted {it.name}"),
     "DeletedItem": lambda out, it: out.print(f"erased {it.id}"),
-    "EntityCard": show_entity,
     "Erased": lambda out, it: out.print(f"erased {count(it.count, 'checkpoint')}" if it.count else "nothing to erase"),
     "Found": show_retrieval,
-    "GraphBuilt": show_graph_built,
-    "Ingested": show_ingested,
-    "Learnt": show_findings,
-    "Match": lambda out, it: show_matches(out, [it]),
     "Path": show_path,
     "ProgressSummary": show_progress,
-    "Ranked": show_each,
-    "Reconciled": show_reconciled,
+    "Ranked": lambda out, it: show_list(out, it.strategies),
     "Report": show_calibration,
     "Run": lambda out, it: out.line(mark_status(it.status), (f"  {it.run_id}", "bold"), f"  of {it.workflow_id}"),
     "Subgraph": show_subgraph,
+    "EntityCard": lambda out, it: out.line(it.text),
     "Text": lambda out, it: out.print(it.text),
     "Why": show_why,
 }

@@ -1,12 +1,13 @@
-"""Every command that runs one operation; the groups of the help; and the examples of all commands."""
+"""Every command that runs one operation, and the groups of the help. The examples are in `examples.txt`."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Collection
+from pathlib import Path
 
 from . import commands, manage
-from .derive import COMMANDS, Command
+from .derive import COMMANDS, Command, extra
 from .derive import build_parser as derive_parser
 
 GROUPS = {
@@ -73,98 +74,6 @@ The configuration is --config, else $ALMA_CONFIG, else the nearest .alma/config.
 Where a command needs --agent, $ALMA_AGENT and then default_agent of the configuration stand in for it.
 Exit codes: 0 done, 1 an error or nothing could be done, 2 wrong usage, 130 interrupted.
 """
-EXAMPLES = """\
-alma init --project-id shop --embedding none
-alma doctor --quick --json
-alma demo --keep ./alma-demo      # then: alma --config ./alma-demo/config.yaml list
-alma trust                        # the nearest folder with .alma/config.yaml
-alma trust --remove ~/src/shop
-alma learn --agent ops --task "Deploy auth" --outcome success --strategy "Blue-green deployment"
-alma learn --agent ops --task "Deploy auth" --outcome failure --strategy "Rolling update" --error "timeout"
-cat outcomes.jsonl | alma learn --agent ops --from -     # an object a line, with the arguments of ALMA.learn
-alma retrieve "Deploy the billing service" --agent ops --prompt >> prompt.md
-alma retrieve "Deploy the billing service" --agent ops --explain
-alma retrieve "What did Ana say about the budget?" --agent ops --type episode --level turn --since "2 weeks"
-alma retrieve "Deploy the billing service" --agent ops --scope run --run release-7
-alma feedback heu_01k… up
-alma feedback --shown heu_01k… kno_01k… --used heu_01k…
-alma session start --agent helena --goal "Complete auth testing"
-alma session note --agent helena --action "tested the login form" --outcome success
-alma session note --agent helena --resolved "staging is down" --test test_login=pass --log
-alma session end --agent helena --next "Test refresh tokens"
-alma session prepare "Test the login form, then mend the flaky selectors" --agent helena
-alma session prepare - --agent helena --prompt < request.md > prompt.md
-alma session wake-up --agent helena --topic login --deep
-alma work add "Fix the login bug" --priority 80 --agent victor --type bug
-alma work add "Write release notes" --blocked-by wrk_01k… --estimate 30
-alma work next --agent victor --claim --lease 1800
-alma work status wrk_01k… done --note "it was the cache"
-alma work list --status pending --status blocked --limit 10
-alma work edit wrk_01k… --priority 95 --parent "" --owner ""       # a part of nothing, and anybody's
-alma work test wrk_01k… test_login --pass
-alma work archive --finished --older-than 14
-alma work progress --log --session ses_01k…
-alma list --type heuristic --agent ops
-alma list --status all --limit 10
-alma search "deploy window" --type domain_knowledge
-alma show heu_01k…
-alma add knowledge --agent ops --domain deployment --fact "The deploy window is 9 to 17 h"
-alma add preference --user ana --category style --preference "Short answers"
-alma add heuristic --agent ops --condition "Deploying a service" --strategy "Blue-green deployment"
-alma add rule --agent ops --rule "Run the tests before a commit" --why "the build is slow"
-alma add anti-pattern --agent ops --pattern "Deploy on Friday" --why-bad "Nobody is there on Saturday"
-alma add episode chat.jsonl --agent ops --session 2026-05-07 --title "Moving to two regions"
-alma add episodes chats.jsonl --agent ops --tag standup
-alma add many - --tag imported < everything.jsonl
-alma update kno_01k… fact="The deploy window is 8 to 18 h"
-alma update heu_01k… --status archived --tag reviewed
-alma delete kno_01k… --yes
-alma delete --user ana --yes
-alma explain heu_01k… --task "Deploy the billing service" --agent ops
-alma playbook --agent ops > PLAYBOOK.md
-alma ingest ~/Downloads/chatgpt-export.zip --agent dev --user ana
-alma ingest . --plan                        # what would be read as what; nothing is
-alma ingest notes --agent dev --own         # my own notes: learn from them at once
-alma learn-from chat.jsonl --agent helena --user ana
-alma learn-from minutes.md --text --agent helena --dry-run
-alma learn-from issue.json --agent helena --untrusted    # of others: it waits for you
-alma rules list --status candidate              # those that wait for you
-alma rules export --to agents-md
-alma rules export --to claude-md --check        # in a build: exit code 1 when the file is out of date
-alma rules import CLAUDE.md --all --dry-run
-alma graph about "Acme Corp" --as-of 2026-02-01
-alma graph find --type person --limit 10
-alma graph around "Acme Corp" --depth 1 --direction in --type works_at
-alma graph path Maria Globex --depth 3
-alma graph merge "Robert Smith" Bob "Bob S."
-alma domains create letters --entity letter:to,date --entity draft --relationship becomes:draft:letter --learn tone
-alma domains create real_estate --from real_estate.yaml --decay-days 60
-alma workflow start release --run release-7 --agent builder
-alma workflow checkpoint release-7 build --state '{"version": "1.2"}'
-make_state | alma workflow checkpoint release-7 test --branch fast
-alma workflow resume release-7 > state.json
-alma workflow merge release-7 --branch main --branch fast --node joined --reducer done=union
-alma workflow merge --state a.json --state b.json --base start.json --default last
-alma workflow link release-7 dist/shop.whl --node build --kind wheel
-alma workflow learn release-7 --agent builder --outcome success --strategy "Test in parallel"
-alma workflow cleanup --run release-7 --keep 3 --older-than '2 weeks'
-alma confidence assess "Rolling update" --task "Deploy the auth service" --agent ops
-alma confidence rank "Rolling update" "Blue-green deployment" --task "Deploy auth" --agent ops
-alma archive --agent ops --older-than-days 30 --below-confidence 0.5 --dry-run
-alma export - | gzip > memory.jsonl.gz
-alma import memory.jsonl --trusted      # my own export: take it in exactly as it is
-alma backup alma-2026-05-07.db
-alma mcp --transport http --port 8765
-alma mcp install --client claude-code
-alma mcp uninstall --client cursor
-alma serve --port 9000 --log-file requests.jsonl
-alma serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --allowed-host memory.example.org
-alma token add ci --scope write --project shop --project garden --expires 90d
-alma token revoke dashboard
-source <(alma completion bash)                # in ~/.bashrc
-source <(alma completion zsh)                 # in ~/.zshrc, after compinit
-alma completion fish > ~/.config/fish/completions/alma.fish
-"""
 
 _BY = {"agent": "by"}
 _STATED = {"source": "user_stated"}
@@ -178,6 +87,18 @@ COMMANDS += [
     Command("work edit", "update_work_item", names=_BY, key="item", verb="changed"),
     Command("work block", "add_blocker", names={**_BY, "blocker_id": "on"}, key="item", verb="now"),
     Command("work unblock", "remove_blocker", names={**_BY, "blocker_id": "from"}, key="item", verb="now"),
+    Command(
+        "work test",
+        "record_test",
+        (
+            extra("--pass", "", "it passed", group="needed", dest="passing"),
+            extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false"),
+        ),
+        positional="item_id test",
+        names={**_BY, "passing": ""},
+        key="item",
+        verb="tested",
+    ),
     Command("work claim", "claim_work_item", key="item", verb="claimed"),
     Command("work release", "release_work_item", key="item", verb="released"),
     Command("work restore", "restore_work_item", names=_BY, key="item", verb="restored"),
@@ -226,7 +147,8 @@ COMMANDS += [
 
 def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
     """Build the parser of all commands; with words, only of the commands among them."""
-    return derive_parser(GROUPS, EXAMPLES, EPILOG, words)
+    examples = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8")
+    return derive_parser(GROUPS, examples, EPILOG, words)
 
 
 __all__ = ["COMMANDS", "GROUPS", "build_parser", "commands", "manage"]

@@ -1,6 +1,6 @@
 """Workflows: checkpoints to go on from, branches to merge, artifacts, and memories that know where they belong.
 
-from ..workflow import WorkflowMemory
+from alma.workflow import WorkflowMemory
 
 workflow = WorkflowMemory("my-project")
 workflow.checkpoint("run-7", "fetch", {"pages": 12}, workflow_id="crawl")
@@ -9,7 +9,8 @@ workflow.resume("run-7").state
 
 from __future__ import annotations
 
-from .memory import Artifact, Checkpoint, Run, RunStatus, Scope, WorkflowMemory
+from .memory import WorkflowMemory
+from .records import Artifact, Checkpoint, Run, RunStatus, Scope
 from .states import MAX_STATE_BYTES, REDUCERS, merge_states
 
 __all__ = [
