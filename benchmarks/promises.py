@@ -25,13 +25,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from alma import ALMA
 from alma.app import open_memory
 from alma.confidence import ConfidenceEngine
 from alma.config import Config
-from alma.core import ALMA
 from alma.domains import DomainMemoryFactory
 from alma.errors import ALMAError
 from alma.progress import ProgressTracker
+from alma.types import Result
 
 from . import _report, reload
 from ._data import DataError
@@ -192,7 +193,7 @@ def confidence(history: Sequence[Happened], told: str, embedder: Remembering, ti
             clock.set(one.at)
             signal = engine.assess_strategy(one.strategy, one.task, AGENT)
             right += (signal.predicted_success >= 0.5) == one.success
-            result = "success" if one.success else "failure"
+            result = Result.SUCCESS if one.success else Result.FAILURE
             alma.learn(AGENT, one.task, result, one.strategy, error_message=one.error)
             tick(1)
     share, usual = right / len(history), sum(one.success for one in history) / len(history)

@@ -10,6 +10,7 @@ import random
 import tempfile
 
 from alma import ALMA, MemorySlice
+from alma.types import Result
 
 TASKS = {
     "Deploy the auth service": "Blue-green deployment",
@@ -19,8 +20,8 @@ TASKS = {
 WAYS = (*TASKS.values(), "Rolling update", "One big transaction", "Add a longer sleep")
 
 
-def attempt(task: str, way: str, chance: random.Random) -> str:
-    return "success" if chance.random() < (0.9 if TASKS[task] == way else 0.1) else "failure"
+def attempt(task: str, way: str, chance: random.Random) -> Result:
+    return Result.SUCCESS if chance.random() < (0.9 if TASKS[task] == way else 0.1) else Result.FAILURE
 
 
 def choose(memories: MemorySlice | None, chance: random.Random) -> str:
@@ -44,7 +45,7 @@ def run(alma: ALMA | None, rounds: int, seed: int) -> list[bool]:
         outcome = attempt(task, way, chance)
         if alma and memories is not None:
             alma.learn("worker", task, outcome, way, retrieval_id=memories.retrieval_id)
-        results.append(outcome == "success")
+        results.append(outcome is Result.SUCCESS)
     return results
 
 

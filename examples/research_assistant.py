@@ -12,8 +12,9 @@ from alma import ALMA
 from alma.domains import DomainMemoryFactory, get_research_schema, schema_of
 from alma.errors import ScopeError
 from alma.progress import ProgressTracker
+from alma.types import Result
 
-WAYS = {"Search by keywords": "failure", "Follow the citations of a known paper": "success"}
+WAYS = {"Search by keywords": Result.FAILURE, "Follow the citations of a known paper": Result.SUCCESS}
 
 
 def plan(tracker: ProgressTracker) -> None:

@@ -15,9 +15,8 @@ BELOW_APP = {
     "errors",
     "ports",
     "engine",
-    "core",
+    "memory",
     "aio",
-    "arguments",
     "config",
     "stores",
     "embedders",
@@ -42,6 +41,8 @@ FEATURES = {
 }
 # What every layer may use: it imports nothing else of alma.
 BASE = {"errors", "forks", "text", "files"}
+# What a module declares its operations with.
+DECLARING = {"operations", "words", "answers"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     # What a fork waits for; needed wherever there is a lock.
@@ -63,9 +64,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coding": {"text", "reading", "engine"},
     "engine": {"forks", "text", "reading", "coding", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
-    "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
-    "progress": {"codec", "opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
+    "domains": {*DECLARING, "opening", "engine", "ports", "types", "errors", "memory", "app"},
+    "progress": {*DECLARING, "codec", "opening", "engine", "ports", "types", "errors", "memory", "app"},
     "session": {
+        *DECLARING,
         "codec",
         "opening",
         "reading",
@@ -73,18 +75,17 @@ MAY_IMPORT: dict[str, set[str]] = {
         "ports",
         "types",
         "errors",
-        "arguments",
         "progress",
         "domains",
-        "core",
+        "memory",
         "app",
     },
-    "harness": {"opening", "engine", "types", "errors", "core", "app", "domains"},
-    "workflow": {"codec", "opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
-    "context": {"engine", "types", "errors", "arguments", "core"},
-    "confidence": {"engine", "ports", "types", "errors", "arguments", "core"},
-    "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "arguments", "progress", "core", "app"},
-    "graph": {"opening", "reading", "engine", "ports", "types", "errors", "files", "core", "app"},
+    "harness": {"opening", "engine", "types", "errors", "memory", "app", "domains"},
+    "workflow": {*DECLARING, "codec", "opening", "engine", "ports", "types", "errors", "memory", "app"},
+    "context": {*DECLARING, "engine", "types", "errors", "memory"},
+    "confidence": {*DECLARING, "engine", "ports", "types", "errors", "memory"},
+    "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "progress", "memory", "app"},
+    "graph": {"opening", "reading", "engine", "ports", "types", "errors", "files", "memory", "app"},
     "ingestion": {
         "opening",
         "coding",
@@ -92,44 +93,71 @@ MAY_IMPORT: dict[str, set[str]] = {
         "ports",
         "types",
         "errors",
-        "arguments",
         "extraction",
         "graph",
-        "core",
+        "memory",
         "app",
     },
-    "rulefiles": {"opening", "reading", "engine", "ports", "types", "errors", "arguments", "core", "app"},
+    "rulefiles": {"opening", "reading", "engine", "ports", "types", "errors", "memory", "app"},
     # How a feature comes by a memory that it was not given.
-    "opening": {"engine", "ports", "types", "errors", "core", "app"},
+    "opening": {"engine", "ports", "types", "errors", "memory", "app"},
     # Files that people write, and sockets that others may reach: shared by the doors.
     "jsonc": {"errors"},
     "listening": {"errors"},
     "connections": set(),
-    "arguments": {"engine", "ports", "types", "errors"},
-    # `ALMA.from_config` is wired by app when it is called; nothing else of core may reach up.
-    "core": {"engine", "ports", "types", "errors", "arguments", "app", "harness", "http"},
-    "aio": {"core", "ports", "http"},
+    # What can be done with a memory, how it is described to others and written as JSON.
+    "schema": {"types", "errors"},
+    "operations": {"schema", "engine", "types", "errors"},
+    "words": {"operations", "schema", "engine", "types", "errors"},
+    "answers": {"words", "types"},
+    # `ALMA.from_config` is wired by app when it is called; nothing else of memory may reach up.
+    "memory": {
+        *("operations", "words", "answers", "schema", "engine", "ports", "types", "errors"),
+        *("app", "harness", "remote"),
+    },
+    # First names of modules.
+    "exceptions": {"errors"},
+    "storage": {"ports", "stores"},
+    # What servers need around a memory: bounds for callers, several projects, files for a whole memory.
+    "callers": {"operations", "words", "rulefiles", "types", "errors"},
+    "projects": {"memory", "domains", "engine", "ports", "types", "errors", "app"},
+    "transfer": {"memory", "engine", "ports", "types", "errors"},
+    "knowledge": {
+        *("memory", "operations", "words", "answers", "extraction", "ingestion"),
+        *("models", "engine", "types", "errors"),
+    },
+    "remote": {"memory", "operations", "answers", "schema", "engine", "types", "errors", "listening", "harness"},
+    "aio": {"memory", "ports", "remote"},
     "config": {"engine", "types", "errors", "trust_register"},
     "app": BELOW_APP,
-    "doctor": BELOW_APP | {"app"},
+    "doctor": BELOW_APP | {"app", "inspection"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
-    "hooks": {"app", "coding", "config", "core", "engine", "models", "ports", "types", "errors"},
-    "api": FEATURES | {"app", "models", "core", "engine", "ports", "types", "errors"},
+    "hooks": {"app", "coding", "config", "memory", "engine", "models", "ports", "types", "errors"},
     "mcp": {
         *("jsonc", "files", "listening", "connections", "files", "trust_register"),
-        *("api", "app", "config", "core", "types", "errors"),
+        *("operations", "schema", "callers", "projects", "app", "config", "memory", "types", "errors"),
     },
     "http": {
-        *("listening", "connections", "files", "trust_register", "api", "app", "config", "core", "types", "errors"),
+        *("listening", "connections", "files", "trust_register", "app", "config", "memory", "types", "errors"),
+        *("operations", "schema", "remote", "callers", "projects"),
     },
-    "cli": {"mcp", "http", "api", "app", "config", "core", "doctor", "files", "trust_register", "types", "errors"},
+    # What a person may ask of a memory's inside.
+    "inspection": {"memory", "engine", "ports", "types", "errors"},
+    "cli": {
+        *("mcp", "http", "operations", "schema", "transfer", "app", "config", "memory", "doctor", "inspection"),
+        *("files", "text", "trust_register", "types", "errors"),
+        *("knowledge", "graph", "rulefiles"),
+    },
 }
+# Features declare their operations.
+for _feature in FEATURES:
+    MAY_IMPORT[_feature] |= {"memory", "operations", "words", "answers"}
 # The engine's steps run one way: nothing later calls anything earlier.
 STANDARD_ONLY = {"types", "errors", "forks"}
-LATE = {("core", "app"), ("core", "harness"), ("core", "http")} | {
-    (feature, owner) for feature in (FEATURES | {"opening"}) for owner in ("app", "core")
+LATE = {("memory", "app"), ("memory", "harness"), ("memory", "remote")} | {
+    (feature, owner) for feature in (FEATURES | {"opening"}) for owner in ("app",)
 }
 
 

@@ -21,12 +21,12 @@ def said(text: Any, speaker: str = "Ana", **more: Any) -> dict[str, Any]:
 TRIP = [said("We want to visit the lighthouse in Porto"), said("It opens at nine", "bot"), said("Then we go early")]
 GOOD: dict[str, Any] = {"agent": "dev", "session_id": "s1", "turns": TRIP}
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("no agent", {"agent": None}, "agent must be text"),
+    ("no agent", {"agent": None}, "missing argument 'agent' of add_episode: the agent's name"),
     ("empty agent", {"agent": ""}, "agent is empty"),
     ("empty session", {"session_id": " "}, "session_id is empty"),
     ("session a number", {"session_id": 7}, r"session_id must be text \(str\), not int"),
     ("long session", {"session_id": "s" * 201}, "session_id has 201 characters; at most 200"),
-    ("turns None", {"turns": None}, "turns must be a list of mappings, not NoneType"),
+    ("turns None", {"turns": None}, "missing argument 'turns' of add_episode"),
     ("turns text", {"turns": "Hello"}, "turns must be a list of mappings, not str"),
     ("turns one mapping", {"turns": said("Hello")}, "turns must be a list of mappings, not dict"),
     ("a turn as text", {"turns": ["Hello"]}, r"turns\[0\].*takes a mapping of arguments, not str"),
@@ -46,7 +46,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("tags one text", {"tags": "travel"}, "tags must be a list of names"),
     ("metadata not JSON", {"metadata": {"a": object()}}, "metadata must hold JSON values only"),
     ("title a number", {"title": 7}, "title must be text"),
-    ("unknown argument", {"sesion_id": "s1"}, "unknown argument of an episode 'sesion_id'. Did you mean 'session_id'"),
+    ("unknown argument", {"sesion_id": "s1"}, "unknown argument of add_episode 'sesion_id'. Did you mean 'session_id'"),
 ]
 ASKED: list[tuple[str, dict[str, Any], str]] = [
     ("mode", {"mode": "presice"}, "unknown mode 'presice'. Did you mean 'precise'.*default, precise, broad, recent"),

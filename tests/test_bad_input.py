@@ -32,7 +32,7 @@ CASES: list[tuple[str, Call, str]] = [
     ("bytes", learn(task=b"\xff"), "bytes; decode"),
     ("a number", learn(task=7), "must be text"),
     ("unknown outcome", learn(outcome="sucess"), "unknown outcome 'sucess'.*'success'.*partial"),
-    ("outcome None", learn(outcome=None), "unknown outcome"),
+    ("outcome None", learn(outcome=None), "missing argument 'outcome': how it went. Valid: success, partial, failure"),
     ("negative duration", learn(duration_ms=-1), "duration_ms"),
     ("duration is text", learn(duration_ms="7"), "duration_ms"),
     ("empty agent", learn(agent=""), "agent is empty"),
@@ -55,7 +55,7 @@ CASES: list[tuple[str, Call, str]] = [
     ("add without fact", lambda alma: alma.add_many([{"type": "domain_knowledge", "agent": "d"}]), "domain"),
     ("add no mapping", lambda alma: alma.add_many(["x"]), "mapping"),
     ("NaN age", lambda alma: alma.forget(older_than_days=math.nan), "older_than_days must be a finite number"),
-    ("negative age", lambda alma: alma.forget(older_than_days=-1), "older_than_days must be between 0"),
+    ("negative age", lambda alma: alma.forget(older_than_days=-1), "older_than_days must be at least 0, not -1"),
 ]  # fmt: skip
 
 

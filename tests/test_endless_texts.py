@@ -21,10 +21,10 @@ from tests.api.samples import SAMPLES, world
 from tests.nasty_texts import nasty_texts
 
 from alma import ALMA
-from alma.api import operations
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ALMAError
 from alma.ingestion import ingest
+from alma.operations import operations
 from alma.rulefiles import import_
 from alma.stores.memory import MemoryStore
 
@@ -76,7 +76,7 @@ def call_operation(name: str, size: int, seconds: float, folder: Path) -> None:
         # Of long texts every other one: those with words around them.
         for text in islice(nasty_texts(size), 0, None, 1 if size == SHORT else 2):
             with processor_limit(seconds, text), suppress(ALMAError):
-                operations()[name].run(alma, **replace_texts(arguments, text))
+                operations()[name].call(alma, replace_texts(arguments, text))
 
 
 TEXT_OPERATIONS = [name for name, one in operations().items() if not one.on_files and name in SAMPLES]

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from alma import ALMA, ALMAError
-from alma.api.transfer import export_to, import_from
 from alma.embedders.hash import HashEmbedder
 from alma.stores.sqlite import SQLiteStore
+from alma.transfer import export_to, import_from
 
 TASK = "Deploy the auth service"
 LEARN: dict[str, Any] = {"agent": "dev", "task": TASK, "outcome": "success", "strategy_used": "Blue-green deployment"}

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from alma import ALMA
-from alma.api.holding import configured
 from alma.app import open_default
 from alma.cli import main
 from alma.doctor import diagnose
 from alma.errors import ConfigError, UntrustedConfigError
 from alma.progress import ProgressTracker
+from alma.projects import configured
 
 HARMLESS = """\
 alma:
@@ -77,7 +77,7 @@ def write_config(folder: Path, line: str) -> Path:
 
 
 def serve_http() -> None:
-    from alma.http.serving import Options, serve
+    from alma.http.server import Options, serve
 
     serve(Options(port=0))
 

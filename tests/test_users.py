@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.api import memories as api
 from alma.confidence import ConfidenceEngine
 from alma.context import MemoryStack
 from alma.embedders.hash import HashEmbedder
@@ -131,7 +130,7 @@ def test_what_is_told_for_a_user_is_shown_to_that_user_alone(
             alma.retrieve("What about the canary?", "dev", user).to_prompt(),
             stack.wake_up(),
             stack.deep("the canary"),
-            api.playbook(alma, "dev", user_id=user).text,
+            alma.playbook("dev", user_id=user),
             str(context.rules_of_engagement),
             str(context.relevant_heuristics),
         ]
@@ -140,8 +139,8 @@ def test_what_is_told_for_a_user_is_shown_to_that_user_alone(
     assert "canary" in shown("ana")
     assert "canary" not in shown("ben")
     assert "canary" not in shown(None)
-    assert [one.memory.id for one in api.search(alma, "canary", user_id="ana")] == [made.id]
-    assert api.search(alma, "canary", user_id="ben") == []
+    assert [one.memory.id for one in alma.search("canary", user_id="ana")] == [made.id]
+    assert alma.search("canary", user_id="ben") == []
     assert alma.get_stats(user_id="ana")["total_count"] == 1
     assert alma.get_stats(user_id="ben")["total_count"] == 0
 
@@ -206,9 +205,9 @@ def look(alma: ALMA) -> dict[str, Any]:
         "predicted": {one: (signal.predicted_success, signal.occurrence_count) for one, signal in signals.items()},
         "found": sorted(
             (one.memory.status, str(getattr(one.memory, "fact", "") or getattr(one.memory, "rule", "")))
-            for one in api.search(alma, "deploy host", user_id="ana", limit=100)
+            for one in alma.search("deploy host", user_id="ana", limit=100)
         ),
-        "page": api.playbook(alma, "dev", user_id="ana").text,
+        "page": alma.playbook("dev", user_id="ana"),
         "counts": alma.get_stats(user_id="ana")["by_type"],
     }
 

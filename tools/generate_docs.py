@@ -10,15 +10,17 @@ import inspect
 import os
 import re
 import sys
+import types
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Union, get_args, get_origin
 
 from alma import ALMA, errors
-from alma.api import Parameter
-from alma.cli.parser import build_parser
+from alma.cli.table import build_parser
 from alma.config import Config
 from alma.engine.settings import Settings, Weights
+from alma.operations import Operation, Parameter
 from alma.types import MemoryScope, kinds
 from alma.types.asking import Limits, ModelSettings, Prices
 
@@ -109,7 +111,7 @@ def _default(one: object) -> str:
 
 def operations() -> str:
     """Every operation with its parameters."""
-    from alma.api import operations as listed
+    from alma.operations import operations as listed
 
     out, group = [], ""
     for one in listed().values():
@@ -139,8 +141,16 @@ def methods() -> str:
     for name, member in inspect.getmembers(ALMA):
         if name.startswith("_") or not (inspect.isfunction(member) or inspect.ismethod(member)):
             continue
-        out.append(f"### {name}\n\n```text\n{name}{_signature(member)}\n```\n\n{inspect.getdoc(member) or ''}".strip())
+        out.append(f"### {name}\n\n```text\n{name}{_signature(member)}\n```\n\n{_explain(member)}".strip())
     return "\n\n".join(out) + "\n"
+
+
+def _explain(member: object) -> str:
+    one = getattr(member, "operation", None)
+    if not isinstance(one, Operation):
+        return inspect.getdoc(member) or ""
+    arguments = [f"- `{parameter.name}`: {parameter.about.text}" for parameter in one.own_parameters.values()]
+    return "\n\n".join(filter(None, [one.description, "\n".join(arguments), inspect.cleandoc(one.notes)]))
 
 
 def _signature(member: Callable[..., object]) -> str:
@@ -150,12 +160,24 @@ def _signature(member: Callable[..., object]) -> str:
         if one.kind is one.KEYWORD_ONLY and "*" not in parts:
             parts.append("*")
         if one.name != "self":
-            parts.append(f"{'**' * (one.kind is one.VAR_KEYWORD)}{one.name}: {one.annotation}{_value(one)}")
-    flat = f"({', '.join(parts)}) -> {signature.return_annotation}"
+            parts.append(f"{'**' * (one.kind is one.VAR_KEYWORD)}{one.name}: {_type(one.annotation)}{_value(one)}")
+    returned = _type(signature.return_annotation)
+    flat = f"({', '.join(parts)}) -> {returned}"
     if len(flat) <= 90:
         return flat
     lines = "".join(f"    {part},\n" for part in parts)
-    return f"(\n{lines}) -> {signature.return_annotation}"
+    return f"(\n{lines}) -> {returned}"
+
+
+def _type(annotation: object) -> str:
+    """An annotation as one writes it, without the modules of its names."""
+    if isinstance(annotation, str):
+        return annotation
+    options = [one for one in get_args(annotation) if one is not type(None)]
+    if get_origin(annotation) in (Union, types.UnionType):
+        null = [] if len(options) == len(get_args(annotation)) else ["None"]
+        return " | ".join([*map(_type, options), *null])
+    return re.sub(r"\b(?:[a-z_]+\.)+", "", inspect.formatannotation(annotation))
 
 
 def _value(one: inspect.Parameter) -> str:

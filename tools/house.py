@@ -190,8 +190,8 @@ def measure_drain(folder: Path) -> set[tuple[str, int]]:
 
 
 async def measure_mcp_call(alma: Any) -> set[tuple[str, int]]:
-    from alma.api.holding import Held
     from alma.mcp.server import build
+    from alma.projects import Held
     from mcp import Client
 
     async with Client(build(Held(lambda: alma))) as client:

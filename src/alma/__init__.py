@@ -12,16 +12,29 @@ from __future__ import annotations
 TYPE_CHECKING = False  # that of `typing`, which costs a hook more time than it has
 if TYPE_CHECKING:
     from .aio import AsyncALMA
-    from .core import ALMA
     from .errors import ALMAError
     from .harness import Agent, Context, Harness, MemorySchema, Setting, create_harness
-    from .types import FeedbackSignal, MemorySlice, MemoryType
+    from .memory import ALMA
+    from .types import (
+        AntiPattern,
+        DomainKnowledge,
+        Episode,
+        FeedbackSignal,
+        Heuristic,
+        Memory,
+        MemorySlice,
+        MemoryType,
+        Outcome,
+        Rule,
+        Turn,
+        UserPreference,
+    )
 
 __version__ = "1.0.0"
 
 # Importing alma costs nothing until a name is used: short-lived processes pay for what they need.
 _HOMES = {
-    "ALMA": "alma.core",
+    "ALMA": "alma.memory",
     "AsyncALMA": "alma.aio",
     "ALMAError": "alma.errors",
     "Agent": "alma.harness",
@@ -30,23 +43,41 @@ _HOMES = {
     "MemorySchema": "alma.harness",
     "Setting": "alma.harness",
     "create_harness": "alma.harness",
+    "AntiPattern": "alma.types",
+    "DomainKnowledge": "alma.types",
+    "Episode": "alma.types",
     "FeedbackSignal": "alma.types",
+    "Heuristic": "alma.types",
+    "Memory": "alma.types",
     "MemorySlice": "alma.types",
     "MemoryType": "alma.types",
+    "Outcome": "alma.types",
+    "Rule": "alma.types",
+    "Turn": "alma.types",
+    "UserPreference": "alma.types",
 }
 
 __all__ = [
     "ALMA",
     "ALMAError",
     "Agent",
+    "AntiPattern",
     "AsyncALMA",
     "Context",
+    "DomainKnowledge",
+    "Episode",
     "FeedbackSignal",
     "Harness",
+    "Heuristic",
+    "Memory",
     "MemorySchema",
     "MemorySlice",
     "MemoryType",
+    "Outcome",
+    "Rule",
     "Setting",
+    "Turn",
+    "UserPreference",
     "__version__",
     "create_harness",
 ]

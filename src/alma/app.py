@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from . import trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
-from .core import ALMA
 from .domains import govern_as_kept
 from .embedders import registry as embedders
 from .engine import transaction
 from .engine.context import Engine
 from .errors import ConfigError, UntrustedConfigError
+from .memory import ALMA
 from .ports import Clock, Model
 from .stores import registry as stores
 from .types import times
@@ -93,10 +93,10 @@ def open_default(project_id: str | None = None) -> ALMA:
 
 
 def _check_embedder(alma: ALMA) -> None:
-    held = transaction.marker(alma.engine)
+    held = transaction.find_embedder_marker(alma.engine)
     name = alma.engine.embedder_name
     if held is not None and name and held.body["value"] != name:
-        raise transaction.mismatch(held.body["value"], name)
+        raise transaction.describe_mismatch(held.body["value"], name)
 
 
 def find_config(given: str | None = None) -> Path:

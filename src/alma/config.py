@@ -26,14 +26,14 @@ _RETRIEVAL = ("weights", "recency_half_life_days", "max_preferences", "keep_retr
 _LEARNING = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "share_between_users")
 _TOP = (
     "project_id", "storage", "storage_dir", "db_name", "storage_options",
-    "embedding_provider", "embedding_dim", "embedding", "model", "agents", "retrieval", "learning",
+    "embedding_provider", "embedding_dim", "embedding", "model", "agents", "default_agent", "retrieval", "learning",
 )  # fmt: skip
 _STORE_DEFAULTS = {"storage_dir": ".alma", "db_name": "alma.db"}
 _BESIDE_ALMA = ("agents",)
 """What may be at the top of the file, beside the key `alma`."""
 _WITHOUT_TRUST = (
     "project_id", "storage", "storage_dir", "db_name", "embedding_provider", "embedding_dim",
-    "agents", "retrieval", "learning",
+    "agents", "default_agent", "retrieval", "learning",
 )  # fmt: skip
 _STORAGE_WITHOUT_TRUST = ("sqlite", "file")
 _STORE_NAME_WITHOUT_TRUST = (".db", ".sqlite", ".json", ".jsonl")
@@ -59,6 +59,8 @@ class Config:
     embedding: Mapping[str, object] = field(default_factory=dict)
     model: ModelSettings = field(default_factory=ModelSettings)
     agents: tuple[MemoryScope, ...] = ()
+    default_agent: str | None = None
+    """Who is meant on the command line when nobody is named."""
     settings: Settings = field(default_factory=Settings)
 
     @property
@@ -355,4 +357,5 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "embedding_provider": _text,
     "embedding_dim": _whole,
     "embedding": _mapping,
+    "default_agent": _text,
 }

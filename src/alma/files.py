@@ -89,7 +89,7 @@ def make_new_file(target: Path) -> Iterator[Path]:
     try:
         try:
             part.unlink(missing_ok=True)
-            create_private(part)
+            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE))
         except OSError as error:
             raise StorageError(f"{part.parent} cannot be written: {error.strerror}; choose another place") from error
         yield part

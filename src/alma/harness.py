@@ -33,8 +33,8 @@ from .types.scope import MemoryScope, plain
 from .types.slice import MemorySlice
 
 if TYPE_CHECKING:
-    from .core import ALMA
     from .domains import DomainSchema
+    from .memory import ALMA
 
 __all__ = [
     "Agent", "Context", "Harness", "HarnessResult", "MemorySchema", "RunResult", "Setting", "Tool", "create_harness",
@@ -332,7 +332,7 @@ class _Run:
     def _retrieve_memories(self) -> RunResult:
         """Return the run before its work is done, with its prompt."""
         agent, schema, context = self._harness.agent, self._harness.schema, self._context
-        types = None if schema.inject is None else map(str, schema.inject)
+        types = None if schema.inject is None else [MemoryType(one) for one in schema.inject]
         memories, problem = None, None
         try:
             memories = self._harness.alma.retrieve(
@@ -730,9 +730,9 @@ class _Recorder:
             elif wording is not None:
                 brief = {name: _shorten_value(name, value) for name, value in values.items()}
                 words[label] = Formatter().vformat(wording, (), brief)
-        named = [name for name in values if name not in ("self", "cls")]
-        if named and self._wordings["task"] is None:
-            shown = (f"{name}={_shorten_value(name, values[name], quoted=True)}" for name in named)
+        shown_names = [name for name in values if name not in ("self", "cls")]
+        if shown_names and self._wordings["task"] is None:
+            shown = (f"{name}={_shorten_value(name, values[name], quoted=True)}" for name in shown_names)
             words["task"] += f" ({', '.join(shown)})"
         strategy = clean_text(words["strategy"], _TASK_CHARS) or f"Use {self._name}"
         return {"task": clean_text(words["task"], _TASK_CHARS) or self._name, "strategy_used": strategy}

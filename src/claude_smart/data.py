@@ -13,10 +13,10 @@ from pathlib import PurePath
 from typing import Any
 
 from alma.engine.admit import key_of
-from alma.engine.coding_sessions import mark_of
+from alma.engine.coding_sessions import find_mark
 from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION
-from alma.engine.rules import AGENT, Teaching
+from alma.engine.rules import AGENT, Teaching, teach
 from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, StorageError, ValidationError, unknown
 from alma.files import write_atomic
@@ -41,7 +41,7 @@ from alma.types.record import LIVE, Status
 from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.times import from_iso
 
-from .desk import PATIENCE, Desk, ask_yes, count_noun, find_rules, plain_rule, require_person, stop_worker, teach_rules
+from .desk import PATIENCE, Desk, ask_yes, count_noun, find_rules, plain_rule, require_person, stop_worker
 
 _FORMAT = "claude-smart rules 1"
 _MARKDOWN = (".md", ".mdc")
@@ -212,7 +212,7 @@ def _is_pending(engine: Engine, path: str) -> bool:
         return False
     if journal is None:
         return False
-    mark = mark_of(engine, journal.story.session)
+    mark = find_mark(engine, journal.story.session)
     return mark.file != journal.file or mark.offset < journal.size
 
 
@@ -405,8 +405,8 @@ def export(args: Namespace, desk: Desk) -> int:
     if args.file is not None and args.file.lower().endswith(_MARKDOWN):
         return _export_markdown(args, desk)
     with desk.memory() as memory:
-        found = [plain_rule(one) for one in find_rules(desk.engine(memory), *LIVE) if not one.session]
-    rules = [{name: value for name, value in one.items() if name != "session"} for one in found]
+        records = [plain_rule(one) for one in find_rules(desk.engine(memory), *LIVE) if not one.session]
+    rules = [{name: value for name, value in one.items() if name != "session"} for one in records]
     about = {"format": _FORMAT, "project": desk.project}
     if args.file in (None, "-"):
         desk.tell({**about, "rules": rules})
@@ -470,7 +470,7 @@ def import_(args: Namespace, desk: Desk) -> int:
         }
         forgotten = [one for one in given if keys[one.id] in gone]
         fresh = [one for one in given if keys[one.id] not in gone and _fold_parts(_list_parts(one)) not in known]
-        taught = teach_rules(engine, fresh) if fresh else []
+        taught = teach(engine, fresh) if fresh else []
     new = sum(one.verb == "made" for one in taught)
     desk.say(f"{new} of {len(given)} rules were new.")
     for one in forgotten:

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION, count_times
-from alma.engine.rules import Taught, Teaching, is_old_fix, teach
+from alma.engine.rules import is_old_fix
 from alma.errors import BusyError, ConfigError, NotFoundError, ValidationError
 from alma.files import try_lock
 from alma.hooks.drain import ProjectMemories
@@ -141,10 +141,6 @@ def pick_rule(records: Sequence[Record], name: str) -> Record:
         listed = "\n".join(f"  [{short_id(one.id)}] {texts[one.id]}" for one in meant[:10])
         raise ValidationError(f"{len(meant)} rules could be meant by {name!r}; name one by its id:\n{listed}")
     return meant[0]
-
-
-def teach_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[Taught]:
-    return teach(engine, teachings)
 
 
 def short_id(record_id: str) -> str:

@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,18 +57,18 @@ Without it, claude-smart learns only from explicit corrections. [Y/n] """
 def install(args: Namespace, desk: Desk) -> int:
     """Install the plug-in, after showing what changes and asking."""
     setup = find_setup(os.environ)
-    plan = plan_install(setup, _choose_model(args, setup))
-    if not plan:
-        return _say_nothing(desk, "It is installed, and all is as it should be.")
-    if not _is_agreed(plan, args, desk, setup, "Install claude-smart in Claude Code:"):
-        return 0 if args.dry_run else 1
-    plan.apply()
+    model = _choose_model(args, setup)
     host = "Claude Code itself was not found on the path; it will load the plug-in when it starts."
     if shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude"):
         host = "Start Claude Code anew."
-    desk.say(f"\nInstalled. {host} The next session is the first to learn; `claude-smart doctor` tries it out now.")
-    desk.tell(plan.plain(done=True))
-    return 0
+    return _run_plan(
+        args,
+        desk,
+        lambda: plan_install(setup, model),
+        title="Install claude-smart in Claude Code:",
+        nothing="It is installed, and all is as it should be.",
+        done=f"Installed. {host} The next session is the first to learn; `claude-smart doctor` tries it out now.",
+    )
 
 
 def update(args: Namespace, desk: Desk) -> int:
@@ -76,30 +76,57 @@ def update(args: Namespace, desk: Desk) -> int:
     setup = find_setup(os.environ)
     if not setup.receipt.is_file():
         raise ConfigError(f"claude-smart is not installed in {setup.claude}; run claude-smart install")
-    plan = plan_install(setup)
-    if not plan:
-        return _say_nothing(desk, "It is up to date.")
-    if not _is_agreed(plan, args, desk, setup, "Bring claude-smart to this version:"):
-        return 0 if args.dry_run else 1
-    plan.apply()
-    stop_worker(setup.place)
-    desk.say("\nUpdated. Sessions that are open go on with what they have; new ones take the new version.")
-    desk.tell(plan.plain(done=True))
-    return 0
+    return _run_plan(
+        args,
+        desk,
+        lambda: plan_install(setup),
+        title="Bring claude-smart to this version:",
+        nothing="It is up to date.",
+        done="Updated. Sessions that are open go on with what they have; new ones take the new version.",
+    )
 
 
 def uninstall(args: Namespace, desk: Desk) -> int:
     """Take the plug-in out; what was learned stays, unless it is purged."""
     setup = find_setup(os.environ)
-    plan = plan_uninstall(setup, purge=args.purge)
+    is_kept = not args.purge and os.path.exists(setup.place.db)
+    return _run_plan(
+        args,
+        desk,
+        lambda: plan_uninstall(setup, purge=args.purge),
+        title="Take claude-smart out of Claude Code:",
+        nothing="It is not installed.",
+        done=f"Done. What it learned stays in {setup.place.home}." if is_kept else "Done.",
+    )
+
+
+def _run_plan(
+    args: Namespace, desk: Desk, make_plan: Callable[[], Plan], *, title: str, nothing: str, done: str
+) -> int:
+    """Show the plan, ask, and carry it out; return the exit code."""
+    plan = make_plan()
     if not plan:
-        return _say_nothing(desk, "It is not installed.")
-    if not _is_agreed(plan, args, desk, setup, "Take claude-smart out of Claude Code:"):
+        desk.say(nothing)
+        desk.tell(Plan().plain(done=True))
+        return 0
+    desk.say(title)
+    for line in plan.lines(Path(desk.place.home)):
+        desk.say(f"  {line}")
+    if args.dry_run or (not args.yes and (args.json or not sys.stdin.isatty())):
+        desk.tell(plan.plain(done=False))
+        if not args.dry_run:
+            desk.say("\nNothing was changed: nobody is there to ask. With --yes it is done.")
         return 0 if args.dry_run else 1
-    stop_worker(setup.place)
-    plan_uninstall(setup, purge=args.purge).apply()
-    kept = "" if args.purge or not os.path.exists(setup.place.db) else f" What it learned stays in {setup.place.home}."
-    desk.say(f"\nDone.{kept}")
+    try:
+        if not args.yes and not ask_yes("\nGo ahead? [y/N] "):
+            return 1
+    except EOFError:
+        return 1
+    # A worker that goes on would write into what is about to go, and one that starts meanwhile has the old code.
+    stop_worker(desk.place)
+    make_plan().apply()
+    stop_worker(desk.place)
+    desk.say(f"\n{done}")
     desk.tell(plan.plain(done=True))
     return 0
 
@@ -108,38 +135,15 @@ def _choose_model(args: Namespace, setup: Setup) -> str | None:
     """Return "on" or "off" for the model; None where it was answered before or nobody can answer."""
     if args.model is not None:
         return "on" if args.model else "off"
-    given = paths.read_settings(setup.place)
-    is_answered = given.text("model") != paths.DEFAULTS["model"]
+    current = paths.read_settings(setup.place)
+    is_answered = current.text("model") != paths.DEFAULTS["model"]
     if args.yes or args.dry_run or args.json or is_answered or not sys.stdin.isatty():
         return None
     try:
-        answer = input(_MODEL_QUESTION.format(calls=given.number("daily_calls")))
+        answer = input(_MODEL_QUESTION.format(calls=current.number("daily_calls")))
     except EOFError:
         return None
     return "on" if answer.strip().lower() in ("", "y", "yes") else "off"
-
-
-def _is_agreed(plan: Plan, args: Namespace, desk: Desk, setup: Setup, title: str) -> bool:
-    desk.say(title)
-    for line in plan.lines(Path(setup.place.home)):
-        desk.say(f"  {line}")
-    if args.yes and not args.dry_run:
-        return True
-    if args.dry_run or args.json or not sys.stdin.isatty():
-        desk.tell(plan.plain(done=False))
-        if not args.dry_run:
-            desk.say("\nNothing was changed: nobody is there to ask. With --yes it is done.")
-        return False
-    try:
-        return ask_yes("\nGo ahead? [y/N] ")
-    except EOFError:
-        return False
-
-
-def _say_nothing(desk: Desk, sentence: str) -> int:
-    desk.say(sentence)
-    desk.tell(Plan().plain(done=True))
-    return 0
 
 
 # -- the plan
@@ -221,8 +225,8 @@ def find_setup(environ: Mapping[str, str]) -> Setup:
     python = os.path.abspath(sys.executable)
     plain = os.path.realpath(getattr(sys, "_base_executable", "") or python)
     home = environ.get("USERPROFILE" if os.name == "nt" else "HOME") or os.path.expanduser("~")
-    given = environ.get("CLAUDE_CONFIG_DIR")
-    claude = os.path.expanduser(given) if given else os.path.join(home, ".claude")
+    chosen = environ.get("CLAUDE_CONFIG_DIR")
+    claude = os.path.expanduser(chosen) if chosen else os.path.join(home, ".claude")
     return Setup(find_data_dir(environ), Path(os.path.abspath(claude)), python, plain, packages, plugin)
 
 

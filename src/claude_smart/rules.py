@@ -15,12 +15,12 @@ from alma.coding.events import parse_journal
 from alma.coding.session import CodingSession, build_session
 from alma.coding.transcript import list_transcripts, read_lines, read_transcript
 from alma.engine import edit as editing
-from alma.engine.coding_sessions import mark_of, teachings
+from alma.engine.coding_sessions import find_mark, find_teachings
 from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION, delete_observation
 from alma.engine.rule_changes import change_rule, erase, find_ended, find_quotes, has_quote
 from alma.engine.rule_changes import restore as restore_rule
-from alma.engine.rules import Taught, Teaching
+from alma.engine.rules import Taught, Teaching, learn_rules, prepare_rules, teach
 from alma.engine.transaction import Transaction, write
 from alma.errors import NotFoundError, StorageError, ValidationError
 from alma.hooks.drain import DrainReport, ReadingReport, describe_dropped, drain, erase_from_journals, read_sessions
@@ -50,7 +50,6 @@ from .desk import (
     require_person,
     say_rules,
     short_id,
-    teach_rules,
 )
 
 _NOTHING = "No rule was learned for this project yet."
@@ -133,7 +132,7 @@ def _show_one(desk: Desk, engine: Engine, record: Record) -> int:
     for title, name in (("trigger", "trigger"), ("reason", "why"), ("learned from", "said"), ("source", "source")):
         if record.body[name]:
             desk.say(f"{INDENT}{title}: {record.body[name]}")
-    changes = editing.history(engine, record.id)
+    changes = editing.list_history(engine, record.id)
     after = {**record.body, "status": str(record.status)}
     steps = []
     for one in reversed(changes):
@@ -236,16 +235,17 @@ def accept(engine: Engine, record: Record, *, everywhere: bool = False) -> Recor
         said=body["line"],
         at=now(),
     )
-    [taught] = teach_rules(engine, [rule])
-    if taught.record is None:
-        raise ValidationError(f"{record.id} could not be made a rule; write it down with claude-smart tag")
+    prepared = prepare_rules(engine, [rule])
 
-    def retire(tx: Transaction) -> None:
+    def replace_observation(tx: Transaction) -> Record:
+        [taught] = learn_rules(tx, prepared)
+        if taught.record is None:
+            raise ValidationError(f"{record.id} could not be made a rule; write it down with claude-smart tag")
         for one in tx.get([record.id]):
             tx.update(one, status=Status.RETIRED)
+        return taught.record
 
-    write(engine, retire)
-    return taught.record
+    return write(engine, replace_observation)
 
 
 # -- edit, restore, forget
@@ -485,7 +485,7 @@ def _teach_note(args: Namespace, desk: Desk, rule: str, said: str) -> int:
         at=now(),
     )
     with desk.memory() as memory:
-        taught = teach_rules(desk.engine(memory), [note])
+        taught = teach(desk.engine(memory), [note])
     _say_learned(desk, taught)
     desk.tell({"learned": [_plain_taught(one) for one in taught]})
     return 0
@@ -511,7 +511,7 @@ def _learn_from_history(args: Namespace, desk: Desk) -> int:
             if is_watched:
                 count = f"{number} of {len(files)} transcripts, {len(proposed)} rules proposed"
                 print(f"\r{count} ", end="" if number < len(files) else "\n", file=sys.stderr)
-            if mark_of(memory.engine(EVERYWHERE), one.session).offset:
+            if find_mark(memory.engine(EVERYWHERE), one.session).offset:
                 # It was recorded as it happened, and taught what it had to teach.
                 continue
             story = _read_transcript(str(one.path))
@@ -521,8 +521,8 @@ def _learn_from_history(args: Namespace, desk: Desk) -> int:
             sessions, turns = sessions + 1, turns + len(story.turns)
             project = find_project(desk.place, locate_project(one.cwd), remember=False) if one.cwd else ""
             # What was said long ago, and not to this memory, waits for a person or for its repetition.
-            lasting = [replace(given, sure=False) for given in teachings(story, 0) if given.reach in LASTING]
-            taught = teach_rules(memory.engine(project), lasting) if project and lasting else []
+            lasting = [replace(given, sure=False) for given in find_teachings(story, 0) if given.reach in LASTING]
+            taught = teach(memory.engine(project), lasting) if project and lasting else []
             proposed += [(project, one.record) for one in taught if one.record is not None and one.verb != "known"]
     desk.say(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")
     if unreadable:

@@ -11,9 +11,9 @@ import pytest
 from tests.http.conftest import Site, make_site
 
 from alma import ALMA
-from alma.api.holding import Held
 from alma.embedders.hash import HashEmbedder
 from alma.mcp.server import build
+from alma.projects import Held
 from alma.stores.sqlite import SQLiteStore
 from mcp import Client
 

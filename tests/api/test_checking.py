@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from alma.api import operations
-from alma.api.checking import checked
 from alma.errors import ValidationError
+from alma.operations import operations
 
 LEARN = {"agent": "dev", "task": "t", "outcome": "success", "strategy_used": "s"}
 
 
 def refused(name: str, arguments: dict[str, Any], **defaults: Any) -> str:
     with pytest.raises(ValidationError) as caught:
-        checked(operations()[name], arguments, defaults)
+        operations()[name].check(arguments, defaults)
     return str(caught.value)
 
 
@@ -24,13 +23,13 @@ def refused(name: str, arguments: dict[str, Any], **defaults: Any) -> str:
     [
         ({**LEARN, "outcome": "banana"}, "unknown outcome 'banana'. Valid: success, partial, failure."),
         ({**LEARN, "stratgy": "x"}, "Did you mean 'strategy_used'?"),
-        ({**LEARN, "task": 5}, "task must be a string, not 5"),
-        ({**LEARN, "duration_ms": "5"}, "duration_ms must be a whole number or null, not '5'"),
+        ({**LEARN, "task": 5}, "task must be text (str), not int"),
+        ({**LEARN, "duration_ms": "5"}, "duration_ms must be a whole number from 0 to 1,000,000,000,000,000, not '5'"),
         ({**LEARN, "duration_ms": 5.5}, "not 5.5"),
         ({**LEARN, "duration_ms": True}, "not True"),
-        ({**LEARN, "tags": ["a", 1]}, "tags[1] must be a string, not 1"),
-        ({**LEARN, "tags": "a"}, "tags must be a list or null"),
-        ({**LEARN, "metadata": []}, "metadata must be an object or null"),
+        ({**LEARN, "tags": ["a", 1]}, "tags[1] must be text (str), not int"),
+        ({**LEARN, "tags": "a"}, "tags must be a list of names, not 'a'"),
+        ({**LEARN, "metadata": []}, "metadata must be a mapping, not list"),
         (
             {"agent": "dev", "task": "t", "strategy_used": "s"},
             "missing argument 'outcome': how it went. Valid: success",
@@ -60,20 +59,20 @@ def test_values_of_objects_are_looked_at() -> None:
     assert "test_status['login'] must be true or false" in refused(
         "end_session", {**ended, "test_status": {"login": "yes"}}
     )
-    assert "unknown types 'x'" in refused("retrieve", {"task": "t", "agent": "a", "types": ["rule", "x"]})
+    assert "unknown type 'x'" in refused("retrieve", {"task": "t", "agent": "a", "types": ["rule", "x"]})
 
 
 def test_what_fits_by_any_reading_is_taken() -> None:
-    taken = checked(operations()["forget"], {"older_than_days": 5, "agent": None, "dry_run": None})
+    taken = operations()["forget"].check({"older_than_days": 5, "agent": None, "dry_run": None})
     assert taken == {"older_than_days": 5.0, "agent": None}
     assert isinstance(taken["older_than_days"], float)
-    assert checked(operations()["learn"], {**LEARN, "duration_ms": 5.0})["duration_ms"] == 5
-    assert checked(operations()["list"], {"status": None}) == {"status": None}
+    assert operations()["learn"].check({**LEARN, "duration_ms": 5.0})["duration_ms"] == 5
+    assert operations()["list"].check({"status": None}) == {"status": None}
 
 
 def test_a_default_fills_what_is_needed_and_only_that() -> None:
     rest = {name: value for name, value in LEARN.items() if name != "agent"}
-    assert checked(operations()["learn"], rest, {"agent": "ops"})["agent"] == "ops"
-    assert checked(operations()["learn"], {**rest, "agent": None}, {"agent": "ops"})["agent"] == "ops"
-    assert checked(operations()["learn"], LEARN, {"agent": "ops"})["agent"] == "dev"
-    assert checked(operations()["list"], {}, {"agent": "ops"}) == {}
+    assert operations()["learn"].check(rest, {"agent": "ops"})["agent"] == "ops"
+    assert operations()["learn"].check({**rest, "agent": None}, {"agent": "ops"})["agent"] == "ops"
+    assert operations()["learn"].check(LEARN, {"agent": "ops"})["agent"] == "dev"
+    assert operations()["list"].check({}, {"agent": "ops"}) == {}

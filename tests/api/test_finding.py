@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from alma import ALMA
-from alma.api import memories
 from alma.embedders.hash import HashEmbedder
 from alma.errors import NotFoundError, ScopeError, StorageError, ValidationError
 from alma.stores.memory import MemoryStore
@@ -25,35 +24,35 @@ def alma() -> Iterator[ALMA]:
 def test_search_finds_by_words_whoever_learned_it(alma: ALMA) -> None:
     window = alma.add_domain_knowledge("ops", "deployment", "The deploy window is 9 to 17 h")
     alma.add_domain_knowledge("dev", "style", "Tabs are four spaces wide")
-    hit, other = memories.search(alma, "deploy window")
+    hit, other = alma.search("deploy window")
     assert hit.memory == alma.get(window.id)
     assert 0 < hit.score <= 1
     assert "shares" in hit.reason
     assert other.score < hit.score, "nothing is left out"
-    assert [one.memory for one in memories.search(alma, "deploy window", agent="dev")] == [other.memory]
-    assert memories.search(alma, "deploy window", memory_type="heuristic") == []
+    assert [one.memory for one in alma.search("deploy window", agent="dev")] == [other.memory]
+    assert alma.search("deploy window", memory_type="heuristic") == []
 
 
 def test_search_is_not_recorded_and_a_retrieval_is(alma: ALMA) -> None:
     alma.add_domain_knowledge("ops", "deployment", "The deploy window is 9 to 17 h")
-    memories.search(alma, "deploy window")
+    alma.search("deploy window")
     fact = alma.list()[0].id
-    memories.explain(alma, fact, "deploy window", "ops")
+    alma.explain(fact, "deploy window", "ops")
     assert alma.get_stats()["retrieval_count"] == 0
-    memories.retrieve(alma, "deploy window", "ops")
+    alma.retrieve("deploy window", "ops")
     assert alma.get_stats()["retrieval_count"] == 1
 
 
 def test_search_says_what_is_wrong(alma: ALMA) -> None:
     with pytest.raises(ValidationError, match="heuristic"):
-        memories.search(alma, "x", memory_type="banana")
+        alma.search("x", memory_type="banana")
     with pytest.raises(ScopeError, match="dev"):
-        memories.search(alma, "x", agent="nobody")
+        alma.search("x", agent="nobody")
 
 
 def test_explain_tells_the_place_of_what_is_retrieved(alma: ALMA) -> None:
     fact = alma.add_domain_knowledge("dev", "deployment", "The deploy window is 9 to 17 h")
-    told = memories.explain(alma, fact.id, "When is the deploy window?", "dev")
+    told = alma.explain(fact.id, "When is the deploy window?", "dev")
     assert (told.retrieved, told.rank) == (True, 1)
     assert told.explanation is not None
     assert told.explanation.memory_id == fact.id
@@ -64,31 +63,31 @@ def test_explain_names_the_first_obstacle(alma: ALMA) -> None:
     fact = alma.add_domain_knowledge("dev", "deployment", "The deploy window is 9 to 17 h")
     far = alma.add_domain_knowledge("dev", "zoology", "Axolotls regrow their limbs")
     wish = alma.add_user_preference("ana", "style", "Short answers")
-    assert "does not read" in memories.explain(alma, fact.id, task, "ops").reason
-    assert "not near enough" in memories.explain(alma, far.id, task, "dev").reason
-    assert "preference of 'ana'" in memories.explain(alma, wish.id, task, "dev", "bob").reason
+    assert "does not read" in alma.explain(fact.id, task, "ops").reason
+    assert "not near enough" in alma.explain(far.id, task, "dev").reason
+    assert "preference of 'ana'" in alma.explain(wish.id, task, "dev", "bob").reason
     alma.update(fact.id, status="archived")
-    told = memories.explain(alma, fact.id, task, "dev")
+    told = alma.explain(fact.id, task, "dev")
     assert (told.retrieved, told.rank, told.explanation) == (False, None, None)
     assert "'archived'" in told.reason
     with pytest.raises(NotFoundError):
-        memories.explain(alma, "kno_nothing", task, "dev")
+        alma.explain("kno_nothing", task, "dev")
 
 
 def test_the_playbook_holds_rules_and_what_was_learned(alma: ALMA) -> None:
-    assert memories.playbook(alma).text == ""
+    assert alma.playbook() == ""
     for _ in range(3):
         alma.learn("dev", "Deploy the service", "success", "Blue-green deployment")
     alma.add_rule("dev", "Use pnpm instead of npm")
-    page = memories.playbook(alma).text
+    page = alma.playbook()
     assert page.index("Use pnpm") < page.index("Blue-green")
-    assert "Blue-green" not in memories.playbook(alma, agent="ops").text
-    assert len(memories.playbook(alma, max_tokens=30).text) < len(page)
+    assert "Blue-green" not in alma.playbook(agent="ops")
+    assert len(alma.playbook(max_tokens=30)) < len(page)
 
 
 def test_health_tells_a_sound_memory_from_one_that_cannot_be_read(alma: ALMA, monkeypatch: pytest.MonkeyPatch) -> None:
     alma.add_domain_knowledge("dev", "deployment", "The deploy window is 9 to 17 h")
-    well = memories.health(alma)
+    well = alma.health()
     assert (well.ok, well.memories, well.problems) == (True, 1, [])
 
     def broken(*_: object, **__: object) -> None:
@@ -96,5 +95,5 @@ def test_health_tells_a_sound_memory_from_one_that_cannot_be_read(alma: ALMA, mo
 
     monkeypatch.setattr(alma.engine.store, "get", broken)
     monkeypatch.setattr(alma.engine.store, "scan", broken)
-    ill = memories.health(alma)
+    ill = alma.health()
     assert (ill.ok, ill.problems) == (False, ["the store could not do it; `alma doctor` says more"])

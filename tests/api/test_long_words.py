@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from alma import ALMA
-from alma.api import operations
 from alma.embedders.hash import HashEmbedder
+from alma.operations import operations
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
@@ -31,7 +31,7 @@ def alma(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ALMA]:
 
 def test_it_can_be_searched_for(alma: ALMA) -> None:
     assert len(PAGE) > 30_000
-    matches = operations()["search"].run(alma, query=f"{PAGE} database")
+    matches = operations()["search"].call(alma, {"query": f"{PAGE} database"})
     assert [one.memory.domain for one in matches] == ["database"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alma.api import GROUPS, Effect, Operation, operation, operations
+from alma.operations import GROUPS, Effect, Group, Operation, operations
 
 ALL = list(operations().values())
 
@@ -36,5 +36,5 @@ def test_what_only_reads_can_be_called_twice() -> None:
 def test_a_name_is_given_once() -> None:
     with pytest.raises(ValueError, match="two operations of the name 'learn'"):
 
-        @operation(Effect.READS)
+        @Group("memories")(Effect.READS)
         def learn() -> None: ...

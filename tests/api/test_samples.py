@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from alma import ALMA
-from alma.api import operations
-from alma.api.plain import plain
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ScopeError
+from alma.operations import operations
+from alma.schema import plain
 from alma.stores.memory import MemoryStore
 
 from .samples import BEFORE, SAMPLES, World, world
@@ -36,7 +36,7 @@ def test_there_is_a_sample_for_each_operation() -> None:
 @pytest.mark.parametrize("name", operations())
 def test_it_works_and_answers_in_json(name: str, alma: ALMA, prepared: World) -> None:
     for one in [BEFORE[name], name] if name in BEFORE else [name]:
-        answer = operations()[one].run(alma, **SAMPLES[one](prepared))
+        answer = operations()[one].call(alma, SAMPLES[one](prepared))
     assert answer is not None
     assert json.loads(json.dumps(plain(answer), allow_nan=False)) == plain(answer)
 
@@ -49,9 +49,9 @@ def test_a_long_operation_tells_how_far_it_is(alma: ALMA, prepared: World) -> No
 
 def test_the_project_follows_a_domain_at_once(alma: ALMA) -> None:
     listed = operations()
-    listed["create_domain"].run(alma, name="gardening", learning_categories=["pruning"])
+    listed["create_domain"].call(alma, {"name": "gardening", "learning_categories": ["pruning"]})
     listed["use_domain"].run(alma, name="gardening")
     in_use = [one.name for one in listed["list_domains"].run(alma) if one.in_use]
     assert in_use == ["gardening"]
     with pytest.raises(ScopeError, match="pruning"):
-        listed["add_knowledge"].run(alma, agent="dev", domain="astronomy", fact="The moon is far away")
+        listed["add_knowledge"].call(alma, {"agent": "dev", "domain": "astronomy", "fact": "The moon is far away"})

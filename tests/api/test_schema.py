@@ -17,12 +17,12 @@ from jsonschema import Draft202012Validator
 from tests.api.samples import BEFORE, SAMPLES, world
 
 from alma import ALMA
-from alma.api import Effect, operations
-from alma.api.confining import Roots
-from alma.api.schema import Definitions, described
+from alma.callers import Roots
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ALMAError
 from alma.mcp.tools import Offer, offered
+from alma.operations import Effect, operations
+from alma.schema import Definitions, described
 from alma.stores.memory import MemoryStore
 from alma.types.kinds import Memory
 
@@ -50,7 +50,7 @@ def test_its_sample_fits_what_it_takes_and_its_answer_what_it_gives(offer: Offer
     with ALMA(MemoryStore(), HashEmbedder(), project_id="app") as alma:
         made = world(alma, str(tmp_path))
         if name in BEFORE:
-            operations()[BEFORE[name]].run(alma, **SAMPLES[BEFORE[name]](made))
+            operations()[BEFORE[name]].call(alma, SAMPLES[BEFORE[name]](made))
         arguments = SAMPLES[name](made)
         told = {key: value for key, value in arguments.items() if value is not None}
         Draft202012Validator(offer.definition.input_schema).validate(told)

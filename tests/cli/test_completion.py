@@ -1,94 +1,82 @@
-"""`alma completion`: the scripts know what the parser knows."""
+"""`alma completion`: the scripts ask alma itself."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from alma.cli.completion import SCRIPTS, Place, places
-from alma.cli.parser import build_parser
+from .test_main import ALL, COMMANDS
 
 Run = Callable[..., Any]
-Complete = Callable[..., list[str]]
 
-ALL = list(places(build_parser()))
+SHELLS = ("bash", "zsh", "fish")
 
 
-@pytest.fixture
-def complete(tmp_path: Path, run: Run) -> Complete:
-    """What bash offers after these words, the last of which is being typed."""
+def complete(run: Run, *words: str) -> list[str]:
+    return [line for line in run("__complete", *words).out.splitlines() if line]
+
+
+def test_commands(run: Run) -> None:
+    assert complete(run, "") == list(COMMANDS)
+    assert complete(run, "wo") == ["work", "workflow"]
+    assert complete(run, "work", "cl") == ["claim"]
+    assert complete(run, "add", "kn") == ["knowledge"]
+    assert complete(run, "--json", "confidence", "cal") == ["calibration"]
+
+
+def test_every_option_of_every_command(run: Run) -> None:
+    for path, parser in list(ALL.items())[::4]:
+        flags = {flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
+        assert set(complete(run, *path.split(), "--")) == flags
+
+
+def test_values(run: Run) -> None:
+    assert complete(run, "work", "list", "--status", "p") == ["pending"]
+    assert complete(run, "work", "status", "wrk_1", "d") == ["done"]
+    assert complete(run, "retrieve", "x", "--scope", "g") == ["global"]
+    assert complete(run, "learn", "--outcome", "s") == ["success"]
+    assert complete(run, "completion", "f") == ["fish"]
+    assert complete(run, "learn", "--task", "") == []
+
+
+def test_the_value_of_an_option_is_no_command(run: Run) -> None:
+    assert complete(run, "--config", "work", "sta") == ["stats"]
+    assert complete(run, "learn", "--task", "work", "--out") == ["--outcome"]
+
+
+def test_bash_asks_alma(run: Run, tmp_path: Path) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("no bash")
-    script = tmp_path / "alma.bash"
-    script.write_text(run("completion", "bash").out)
-    ask = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _alma; printf "%s\\n" "${COMPREPLY[@]}"'
-
-    def complete(*words: str) -> list[str]:
-        done = subprocess.run(
-            [bash, "--norc", "--noprofile", "-c", ask, "bash", str(script), "alma", *words],
-            capture_output=True, text=True, cwd=tmp_path, check=True, timeout=60,
-        )  # fmt: skip
-        assert done.stderr == ""
-        return done.stdout.split("\n")[:-1] if done.stdout.strip() else []
-
-    return complete
-
-
-def test_bash_completes_commands(complete: Complete) -> None:
-    assert complete("wo") == ["work", "workflow"]
-    assert complete("work", "cl") == ["claim"]
-    assert complete("add", "kn") == ["knowledge"]
-    assert complete("--json", "calib") == ["calibration"]
+    (tmp_path / "alma.bash").write_text(run("completion", "bash").out)
+    (tmp_path / "alma").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m alma "$@"\n')
+    (tmp_path / "alma").chmod(0o755)
+    ask = 'source ./alma.bash; COMP_WORDS=(alma work "li"); COMP_CWORD=2; _alma; printf "%s\\n" "${COMPREPLY[@]}"'
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [bash, "--norc", "-c", ask],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+        timeout=60,
+        env={**os.environ, "PATH": path},
+    )
+    assert (done.stdout, done.stderr) == ("list\n", "")
 
 
-def test_bash_completes_every_place(complete: Complete) -> None:
-    for place in ALL[::4]:
-        assert set(complete(*place.path.split(), "")) >= set(place.commands)
-        flags = {flag for option in place.options for flag in option.flags}
-        assert set(complete(*place.path.split(), "--")) == {flag for flag in flags if flag.startswith("--")}
-
-
-def test_bash_completes_values(complete: Complete) -> None:
-    assert complete("work", "list", "--status", "p") == ["pending"]
-    assert complete("work", "status", "wrk_1", "d") == ["done"]
-    assert complete("retrieve", "x", "--scope", "g") == ["global"]
-    assert complete("learn", "--outcome", "s") == ["success"]
-    assert complete("completion", "f") == ["fish"]
-    assert complete("learn", "--task", "") == []
-
-
-def test_the_value_of_an_option_is_no_command(complete: Complete) -> None:
-    assert complete("--config", "work", "sta") == ["stats"]
-    assert complete("learn", "--task", "work", "--out") == ["--outcome"]
-
-
-def test_bash_completes_files(complete: Complete, tmp_path: Path) -> None:
-    (tmp_path / "two words.jsonl").touch()
-    assert complete("learn", "--from", "tw") == ["two words.jsonl"]
-    assert complete("add", "episode", "tw") == ["two words.jsonl"]
-
-
-@pytest.mark.parametrize("shell", SCRIPTS)
-def test_a_script_names_every_command_and_option(run: Run, shell: str) -> None:
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_script_for_every_shell(run: Run, shell: str) -> None:
     script = run("completion", shell).out
-    for place in ALL:
-        for option in place.options:
-            assert all(flag.lstrip("-") in script for flag in option.flags)
-        assert all(value in script for option in place.options for value in option.values)
-        assert place.path in script
+    assert "alma __complete" in script
     assert run("completion", shell, "--json").json["script"].strip() == script.strip()
-
-
-def test_words_of_help_cannot_break_out_of_a_script() -> None:
-    place = Place("", {"odd": "it's `this`: \\ $(that)"}, (), ())
-    assert "'odd:it'\\''s `this`: \\ $(that)'" in SCRIPTS["zsh"]([place])
-    assert "-d 'it\\'s `this`: \\\\ $(that)'" in SCRIPTS["fish"]([place])
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

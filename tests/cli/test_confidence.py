@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from alma.cli.draw_confidence import _places
-
 Run = Callable[..., Any]
 
 AT = ("--task", "Deploy the auth service", "--agent", "ops")
@@ -51,7 +49,7 @@ def test_rank_puts_the_best_first_with_its_chance_and_its_risks(tried: None, run
     ran = run("confidence", "rank", *names, *AT)
     assert ran.code == 0
     assert ran.out.index("Blue-green deployment") < ran.out.index("Rolling update")
-    assert "0% of 8 worked" in ran.out
+    assert "tried 8 times, 0% of them worked" in ran.out
     assert "▼" in ran.out
     assert "▲" in ran.out
     ranked = run("confidence", "rank", *names, *AT, "--json").json["strategies"]
@@ -68,7 +66,7 @@ def test_explore_gives_what_was_tried_little_its_turn(tried: None, run: Run) -> 
     [
         (("confidence", "assess", " ", *AT), "empty"),
         (("confidence", "assess", "x", "--task", " ", "--agent", "ops"), "empty"),
-        (("calibration", "--limit", "0"), "limit must be a whole number"),
+        (("confidence", "calibration", "--limit", "0"), "limit must be a whole number"),
     ],
 )
 def test_bad_input_is_one_clear_line(project: Path, run: Run, argv: tuple[str, ...], message: str) -> None:
@@ -80,14 +78,14 @@ def test_bad_input_is_one_clear_line(project: Path, run: Run, argv: tuple[str, .
 
 
 def test_calibration_says_when_there_is_too_little(project: Path, run: Run) -> None:
-    out = run("calibration").out
+    out = run("confidence", "calibration").out
     assert out == "there are no outcomes yet; 20 or more are needed to say how good predictions are\n"
     Path("few.jsonl").write_text(outcomes("success", "failure"))
     run("learn", "--from", "few.jsonl")
-    few = run("calibration", "--agent", "ops").out
+    few = run("confidence", "calibration", "--agent", "ops").out
     assert few.startswith("only 2 outcomes so far; 20 or more are needed")
     assert "better" not in few
-    assert run("calibration", "--agent", "nobody").out.startswith("there are no outcomes yet")
+    assert run("confidence", "calibration", "--agent", "nobody").out.startswith("there are no outcomes yet")
 
 
 def test_calibration_draws_what_was_predicted_and_what_came_of_it(project: Path, run: Run) -> None:
@@ -95,19 +93,18 @@ def test_calibration_draws_what_was_predicted_and_what_came_of_it(project: Path,
         "".join(outcomes("success") + outcomes("failure", strategy="Rolling update") for _ in range(15))
     )
     run("learn", "--from", "many.jsonl")
-    report = run("calibration", "--limit", "28", "--json").json
+    report = run("confidence", "calibration", "--limit", "28", "--json").json
     assert report["count"] == 28
-    out = run("calibration").out
-    for part in ("30 outcomes", "Brier score", f"{run('calibration', '--json').json['brier']:.3f}", "share so far"):
+    out = run("confidence", "calibration").out
+    for part in (
+        "30 outcomes",
+        "Brier score",
+        f"{run('confidence', 'calibration', '--json').json['brier']:.3f}",
+        "share so far",
+    ):
         assert part in out
     assert "◇ predicted  ● came true. The predictions are better than the share of successes so far" in out
     assert "this is rough" in " ".join(out.split())
-
-
-def test_the_diagram_shows_how_far_apart_they_are() -> None:
-    assert _places(0.0, 1.0, 5) == "◇───●"
-    assert _places(0.5, 0.5, 5) == "··●··"
-    assert _places(1.0, 0.5, 5) == "··●─◇"
 
 
 def test_how_far_it_is_goes_to_standard_error(tried: None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,5 +114,5 @@ def test_how_far_it_is_goes_to_standard_error(tried: None, run: Run, monkeypatch
 
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    assert run("calibration", "--json").json["count"] == 16
+    assert run("confidence", "calibration", "--json").json["count"] == 16
     assert "16/16" in terminal.getvalue()

@@ -114,13 +114,13 @@ class TestAdding:
 class TestSeeing:
     def test_list_and_stats_count_it(self, talked: str, run: Run) -> None:
         out = run("list", "--type", "episode").out
-        assert all(part in out for part in (talked, "episode", "Two regions", "3 turns, 2026-05-07"))
+        assert all(part in out for part in (talked[:14], "episode", "Two regions", "3 turns, 2026-05-07"))
         assert run("stats", "--json").json["by_type"]["episode"] == 1
         assert "episode" in run("stats").out
 
     def test_show_tells_every_turn(self, talked: str, run: Run) -> None:
         out = run("show", talked).out
-        for part in ("what was said", "Ana", "assistant", "two regions", "\n    have?", "Lisbon and Frankfurt", "s1"):
+        for part in ("Ana", "assistant", "two regions", "\n    have?", "Lisbon and Frankfurt", "s1"):
             assert part in out
         turns = run("show", talked, "--json").json["memory"]["turns"]
         assert [(turn["type"], turn["index"]) for turn in turns] == [("turn", 0), ("turn", 1), ("turn", 2)]
@@ -129,7 +129,7 @@ class TestSeeing:
     def test_show_of_a_turn_names_its_conversation(self, talked: str, run: Run) -> None:
         turn = f"trn_{talked[4:]}_2"
         out = run("show", turn).out
-        assert all(part in out for part in ("Lisbon and Frankfurt", "said in", talked, "Two regions"))
+        assert all(part in out for part in ("Lisbon and Frankfurt", "said in", talked[:14], "Two regions"))
         document = run("show", turn, "--json").json
         assert (document["memory"]["type"], document["memory"]["speaker"]) == ("turn", "Ana")
         assert [one["id"] for one in document["related"]] == [talked]
@@ -139,7 +139,13 @@ class TestSeeing:
 class TestFinding:
     def test_retrieve_shows_the_telling_turns(self, talked: str, run: Run) -> None:
         out = " ".join(run("retrieve", *ASK, "--user", "ana").out.split())
-        for part in ("what was said before", "Two regions", "Ana: We move the billing", "3 turns, 2026-05-07", talked):
+        for part in (
+            "what was said before",
+            "Two regions",
+            "Ana: We move the billing",
+            "3 turns, 2026-05-07",
+            talked[:14],
+        ):
             assert part in out
         [memory] = run("retrieve", *ASK, "--user", "ana", "--json").json["memories"]
         assert (memory["type"], memory["id"]) == ("episode", talked)
@@ -150,7 +156,7 @@ class TestFinding:
         assert {memory["type"] for memory in memories} == {"turn"}
         assert memories[0]["text"] == TURNS[1]["content"]
         out = run("retrieve", *ASK, "--user", "ana", "--level", "turn", "--explain").out
-        assert all(part in out for part in ("what was said before", memories[0]["id"], "similarity"))
+        assert all(part in out for part in ("what was said before", memories[0]["id"][:14], "similarity"))
 
     def test_progressive_is_a_prompt_of_summaries(self, talked: str, run: Run) -> None:
         full = run("retrieve", *ASK, "--user", "ana", "--prompt").out

@@ -87,7 +87,11 @@ def test_what_stood_before_a_wrong_line_is_there(project: Path, run: Run) -> Non
 
 @pytest.mark.parametrize(
     ("talk", "message"),
-    [({"turns": []}, "line 1: session_id"), ({**TALK, "turns": 3}, "line 1: "), ({**TALK, "x": 1}, "unknown argument")],
+    [
+        ({"turns": []}, "line 1: missing argument 'session_id'"),
+        ({**TALK, "turns": 3}, "line 1: "),
+        ({**TALK, "x": 1}, "unknown argument"),
+    ],
 )
 def test_a_wrong_conversation(project: Path, run: Run, talk: dict[str, Any], message: str) -> None:
     ran = run("add", "episodes", lines(talk), "--agent", "ops")

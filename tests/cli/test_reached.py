@@ -2,240 +2,92 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import sys
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from alma.api import Operation, operations
-from alma.cli.listed import COMMANDS
-from alma.cli.parser import VALUES, build_parser
+from alma.cli.derive import find_operation, list_choices, takes_all
+from alma.cli.table import COMMANDS
+from alma.operations import Operation, operations
 
 from .test_main import ALL
 
 Run = Callable[..., Any]
 
-COMMAND_OF = {
-    "retrieve": "retrieve",
-    "learn": "learn",
-    "record_usage": "shown",
-    "record_feedback": "feedback",
-    "add_preference": "add preference",
-    "add_knowledge": "add knowledge",
-    "add_heuristic": "add heuristic",
-    "add_anti_pattern": "add anti-pattern",
-    "add_rule": "add rule",
-    "add_episode": "add episode",
-    "list": "list",
-    "search": "search",
-    "explain": "explain",
-    "get": "show",
-    "update": "update",
-    "delete": "delete",
-    "erase_user": "erase-user",
-    "history": "show",
-    "forget": "forget",
-    "reconcile": "reconcile",
-    "stats": "stats",
-    "playbook": "playbook",
-    "health": "health",
-    "create_work_item": "work add",
-    "get_next_item": "work next",
-    "update_progress": "work status",
-    "update_work_item": "work edit",
-    "get_work_item": "work show",
-    "list_work_items": "work list",
-    "search_work_items": "work search",
-    "work_item_history": "work history",
-    "add_blocker": "work block",
-    "remove_blocker": "work unblock",
-    "record_test": "work test",
-    "claim_work_item": "work claim",
-    "release_work_item": "work release",
-    "archive_work_item": "work archive",
-    "restore_work_item": "work restore",
-    "archive_finished": "work archive",
-    "delete_work_item": "work delete",
-    "progress_summary": "progress",
-    "progress_logs": "progress",
-    "log_progress": "session note",
-    "start_session": "session start",
-    "update_session": "session note",
-    "end_session": "session end",
-    "quick_reload": "session reload",
-    "previous_sessions": "session list",
-    "open_sessions": "session list",
-    "get_session": "session show",
-    "initialize": "initialize",
-    "wake_up": "wake-up",
-    "recall_topic": "wake-up",
-    "start_run": "workflow start",
-    "end_run": "workflow end",
-    "list_runs": "workflow runs",
-    "checkpoint": "workflow checkpoint",
-    "resume": "workflow resume",
-    "checkpoint_history": "workflow history",
-    "cleanup_checkpoints": "workflow cleanup",
-    "fork_branch": "workflow fork",
-    "merge_states": "workflow merge",
-    "merge_branches": "workflow merge",
-    "link_artifact": "workflow link",
-    "get_artifacts": "workflow artifacts",
-    "workflow_learn": "workflow learn",
-    "retrieve_scoped": "retrieve",
-    "list_domains": "domains list",
-    "get_domain": "domains show",
-    "create_domain": "domains create",
-    "use_domain": "domains use",
-    "delete_domain": "domains delete",
-    "assess_confidence": "confidence assess",
-    "rank_strategies": "confidence rank",
-    "calibration": "calibration",
-    "learn_many": "learn",
-    "add_many": "add many",
-    "add_episodes": "add episodes",
-    "learn_from_conversation": "learn-from",
-    "learn_from_text": "learn-from",
-    "ingest": "ingest",
-    "usage": "usage",
-    "build_graph": "graph build",
-    "about_entity": "graph about",
-    "find_entities": "graph find",
-    "traverse_graph": "graph around",
-    "find_paths": "graph path",
-    "merge_entities": "graph merge",
-    "suggest_merges": "graph suggest",
-    "graph_stats": "graph stats",
-    "export_rules": "rules export",
-    "import_rules": "rules import",
-}
-"""The command that runs each operation."""
-NAMES = {
-    "item_id": "id",
-    "memory_id": "id",
-    "session_id": "id",
-    "agent": "by",
-    "notes": "note",
-    "context": "task",
-    "test_status": "tests",
-    "key_decisions": "decisions",
-    "entity_types": "entities",
-    "relationship_types": "relationships",
-    "retrieved_memory_ids": "shown",
-    "used_memory_ids": "used",
-    "older_than_days": "older_than",
-    "keep_latest": "keep",
-    "auto_expand": "no_expand",
-    "turns": "file",
-    "current_action": "action",
-    "outcomes": "source",
-    "memories": "file",
-    "conversations": "file",
-    "messages": "file",
-}
-"""What an operation calls otherwise than its command."""
 LEFT_OUT = {
-    "record_usage": {"memory_type", "agent", "query"},
-    "record_feedback": {"memory_type", "agent", "query"},
-    "add_episode": {"source", "metadata"},
-    "log_progress": {"current_item_id"},
+    "add episode": {"turns"},
+    "domains create": {"entity_types", "relationship_types"},
+    "learn-from": {"messages", "text"},
+    "rules list": {"memory_type"},
+    "session end": {"test_status"},
+    "session note": {"test_status"},
+    "update": {"fields"},
+    "workflow checkpoint": {"state"},
+    "workflow merge": {"base", "reducers", "states"},
 }
-"""What no person would say at a prompt: each is taken from the memory itself, or from what is noted beside it."""
+"""What is said in another way: in a file, or by an argument of another name."""
+DERIVED = [command for command in COMMANDS if command.operation]
 
 
-def test_every_operation_has_a_command() -> None:
-    assert set(COMMAND_OF) == set(operations()), "COMMAND_OF names the command of each operation"
-    assert set(COMMAND_OF.values()) <= set(ALL)
+@pytest.mark.parametrize("command", DERIVED, ids=lambda command: command.words)
+def test_all_that_an_operation_takes_can_be_said(command: Any) -> None:
+    typed = {action.dest for action in ALL[command.words]._actions}
+    for name in command.operation.split():
+        parameters = {one.name for one in find_operation(name).parameters}
+        assert parameters - typed <= LEFT_OUT.get(command.words, set())
 
 
-def test_the_list_of_commands_is_the_parser_s() -> None:
-    assert [name for names in COMMANDS.values() for name in names] == [path for path in ALL if " " not in path]
-
-
-@pytest.mark.parametrize("name", operations())
-def test_all_that_an_operation_takes_can_be_said(name: str) -> None:
-    said = {action.dest for action in ALL[COMMAND_OF[name]]._actions}
-    for parameter in operations()[name].parameters:
-        if parameter.name not in LEFT_OUT.get(name, ()):
-            names = {parameter.name, NAMES.get(parameter.name, "")}
-            assert names & said, f"alma {COMMAND_OF[name]} cannot say {parameter.name}"
-
-
-def _choices(
-    parser: argparse.ArgumentParser, operation: Operation
-) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    offered = {action.dest: tuple(VALUES[action]) for action in parser._actions if action in VALUES}
-    return [
-        (one.name, offered[one.name], one.about.choices)
-        for one in operation.parameters
-        if one.name in offered and one.about.choices
-    ]
-
-
-def test_the_names_that_help_gives_are_those_that_are_valid() -> None:
-    found = [pair for name, one in operations().items() for pair in _choices(ALL[COMMAND_OF[name]], one)]
-    assert len(found) >= 15
-    for name, offered, valid in found:
-        assert tuple(value for value in offered if value != "all") == tuple(valid), name
-
-
-def test_choices_go_with_their_parser() -> None:
-    """They are kept beside the parser, and must not keep it alive."""
-    import gc
-
-    gc.collect()
-    before = len(VALUES)
-    build_parser()
-    gc.collect()
-    assert len(VALUES) == before
+@pytest.mark.parametrize("command", DERIVED, ids=lambda command: command.words)
+def test_the_names_that_help_gives_are_those_that_are_valid(command: Any) -> None:
+    offered = {action.dest: list_choices(action) for action in ALL[command.words]._actions}
+    for name in command.operation.split():
+        for one in find_operation(name).parameters:
+            if one.about.choices and one.name in offered:
+                assert offered[one.name] == [*one.about.choices, *(["all"] if takes_all(one) else [])]
 
 
 class Calls:
-    """Which operations each command called."""
+    """Which operations were run."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
         self._run = run
-        self._now: set[str] = set()
-        self.by: dict[str, set[str]] = defaultdict(set)
-        for operation in operations().values():
-            module = sys.modules[operation.run.__module__]
-            monkeypatch.setattr(module, operation.run.__name__, self._recording(operation))
+        self.names: set[str] = set()
+        original = Operation.run
 
-    def _recording(self, operation: Operation) -> Callable[..., Any]:
-        @functools.wraps(operation.run)
+        def run_operation(operation: Operation, alma: Any, /, **arguments: Any) -> Any:
+            self.names.add(operation.name)
+            return original(operation, alma, **arguments)
+
+        monkeypatch.setattr(Operation, "run", run_operation)
+        for operation in operations().values():
+            function = operation.function
+            if function.__qualname__ == function.__name__:
+                monkeypatch.setattr(sys.modules[function.__module__], function.__name__, self._record(operation))
+
+    def _record(self, operation: Operation) -> Callable[..., Any]:
+        @functools.wraps(operation.function)
         def recorded(*args: Any, **more: Any) -> Any:
-            self._now.add(operation.name)
-            return operation.run(*args, **more)
+            self.names.add(operation.name)
+            return operation.function(*args, **more)
 
         return recorded
 
     def __call__(self, *argv: str) -> Any:
-        self._now.clear()
         ran = self._run(*argv, "--json")
         assert ran.code == 0, (argv, ran.out, ran.err)
-        path = " ".join(argv[:2])
-        self.by[path if path in ALL else argv[0]] |= self._now
         return ran.json
 
 
-def test_every_command_calls_its_operations(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_operation_is_reached_by_a_command(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     call = Calls(monkeypatch, run)
-    _memories(call)
-    _work(call)
-    _sessions(call)
-    _workflows(call)
-    _knowledge(call)
-    _graph(call)
-    _rules(call)
-    _domains(call)
-    for name, path in COMMAND_OF.items():
-        assert name in call.by[path], f"alma {path} does not call {name}"
+    for group in (_memories, _work, _sessions, _workflows, _knowledge, _graph, _rules, _domains):
+        group(call)
+    assert call.names == set(operations())
 
 
 def _memories(call: Calls) -> None:

@@ -44,7 +44,7 @@ def rules(run: Run, status: str = "active") -> list[str]:
 def test_list(taught: Path, run: Run) -> None:
     out = run("rules", "list").out
     assert "committing: Run the linter" in out
-    assert "because the lock file is pnpm's" in out
+    assert "(the lock file is pnpm's" in out
     assert rules(run) == ["Run the linter", "Use pnpm instead of npm"]
     assert run("rules", "list", "--agent", "ana").out == "no rules\n"
 
@@ -286,8 +286,8 @@ def test_a_file_of_others_waits(taught: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("export", "--to", "nobody"), "unknown target 'nobody'"),
-        (("export", "--to", "agents-md", "--include", "outcome"), "unknown memory type to include 'outcome'"),
+        (("export", "--to", "nobody"), "unknown to 'nobody'"),
+        (("export", "--to", "agents-md", "--include", "outcome"), "unknown include 'outcome'"),
         (("export", "--to", "skill", "--name", "Not So"), "name must be small letters"),
         (("export", "--to", "agents-md", "--limit", "0"), "limit must be a whole number"),
         (("export", "--to", "agents-md", "--root", "nowhere"), "root must be a folder"),

@@ -22,20 +22,20 @@ class Terminal(io.StringIO):
 
 
 def test_a_dry_run_shows_and_changes_nothing(project: Path, deployed: dict[str, str], run: Run) -> None:
-    ran = run("forget", *ALL, "--dry-run")
-    assert deployed["fact"] in ran.out
+    ran = run("archive", *ALL, "--dry-run")
+    assert deployed["fact"][:14] in ran.out
     assert "5 memories would be archived" in ran.out
-    assert run("forget", *ALL, "--dry-run", "--json").json["count"] == 5
+    assert run("archive", *ALL, "--dry-run", "--json").json["count"] == 5
     assert run("list", "--json").json["count"] == 5
 
 
 def test_forget_asks(project: Path, deployed: dict[str, str], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Terminal("\n"))
-    ran = run("forget", *ALL)
+    ran = run("archive", *ALL)
     assert "Archive 5 memories? [y/N]" in ran.err
     assert "nothing was forgotten" in ran.out
     monkeypatch.setattr("sys.stdin", Terminal("yes\n"))
-    assert "5 memories archived" in run("forget", *ALL).out
+    assert "5 memories archived" in run("archive", *ALL).out
     assert run("list", "--json").json["count"] == 0
 
 
@@ -43,28 +43,27 @@ def test_forget_where_nobody_can_be_asked(
     project: Path, deployed: dict[str, str], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    ran = run("forget", *ALL)
+    ran = run("archive", *ALL)
     assert ran.code == 1
     assert "pass --yes" in ran.err
-    done = run("forget", *ALL, "--yes", "--agent", "ops", "--json").json
+    done = run("archive", *ALL, "--yes", "--agent", "ops", "--json").json
     assert (done["dry_run"], done["count"], len(done["ids"])) == (False, 5, 5)
 
 
 def test_nothing_to_forget_needs_no_answer(project: Path, deployed: dict[str, str], run: Run) -> None:
-    assert run("forget").out == "nothing to forget\n"
+    assert run("archive").out == "nothing to forget\n"
 
 
 def test_forget_checks_its_numbers(project: Path, run: Run) -> None:
-    ran = run("forget", "--older-than-days", "-1", "--yes")
+    ran = run("archive", "--older-than-days", "-1", "--yes")
     assert ran.code == 1
     assert "older_than_days" in ran.err
 
 
 def test_stats(project: Path, deployed: dict[str, str], run: Run) -> None:
     out = run("stats").out
-    assert "shop: 5 memories in use" in out
-    assert "█" in out
-    assert "by agent: ops 5" in out
+    for part in ("project id       shop", "total count      5", "by agent         ops 5", "outcome 3"):
+        assert part in out
     document = run("stats", "--agent", "ops", "--json").json
     assert document["by_type"]["outcome"] == 3
     assert document["embedder"] == "hash-384"
@@ -118,6 +117,6 @@ def test_vacuum_writes_a_file_of_lines_anew(project: Path, run: Run) -> None:
 def test_erase_user_asks_and_counts(project: Path, run: Run, answering: Callable[[str], None]) -> None:
     run("add", "preference", "--user", "ana", "--category", "tone", "--preference", "Short")
     answering("n\n")
-    assert run("erase-user", "ana").out == "nothing was erased\n"
-    assert run("erase-user", "ana", "--yes").out == "erased 1 memory of ana (1 user_preference)\n"
-    assert run("erase-user", "ana", "--yes", "--json").json == {"user_id": "ana", "counts": {}}
+    assert run("delete", "--user", "ana").out == "nothing was erased\n"
+    assert run("delete", "--user", "ana", "--yes").out == "erased 1 memory of ana (1 user_preference)\n"
+    assert run("delete", "--user", "ana", "--yes", "--json").json == {"user_id": "ana", "counts": {}}

@@ -48,7 +48,7 @@ def test_list_shows_the_most_urgent_first_and_what_waits_for_what(added: dict[st
     assert out.index("Fix the login bug") < out.index("Write notes")
     assert "⊘ blocked" in out
     assert "waits for 'Fix the login bug' (pending)" in out
-    assert added["notes"] in out
+    assert added["notes"][:14] in out
 
 
 def test_list_filters(added: dict[str, str], run: Run) -> None:
@@ -118,7 +118,7 @@ def test_next_with_claim_takes_it(added: dict[str, str], run: Run) -> None:
     item = run("work", "next", "--agent", "victor", "--claim", "--lease", "60", "--json").json["item"]
     assert (item["status"], item["claimed_by"]) == ("in_progress", "victor")
     ran = run("work", "next", "--agent", "ana")
-    assert ran.code == 0
+    assert ran.code == 1
     assert ran.out == "nothing is free to be worked on; 2 items open, but blocked, being worked on or another agent's\n"
 
 
@@ -147,8 +147,8 @@ def test_tests_are_recorded(added: dict[str, str], run: Run) -> None:
 def test_archive_restore_and_all_that_are_done(added: dict[str, str], run: Run) -> None:
     run("work", "status", added["bug"], "done")
     assert "archived" in run("work", "archive", added["bug"]).out
-    assert added["bug"] not in run("work", "list").out
-    assert added["bug"] in run("work", "list", "--archived").out
+    assert added["bug"][:14] not in run("work", "list").out
+    assert added["bug"][:14] in run("work", "list", "--archived").out
     assert run("work", "restore", added["bug"], "--json").json["item"]["archived"] is False
     assert run("work", "archive", "--finished").out == "nothing to archive\n"
     assert run("work", "archive", "--finished", "--older-than", "0").out == "archived 1 item\n"
@@ -180,14 +180,14 @@ def test_delete_takes_no_for_an_answer(added: dict[str, str], run: Run, answerin
 def test_progress_draws_a_bar_and_says_what_holds_up(added: dict[str, str], run: Run) -> None:
     run("work", "claim", added["bug"], "--agent", "victor")
     run("work", "status", run("work", "add", "Third", "--json").json["item"]["id"], "done")
-    out = run("progress").out
+    out = run("work", "progress").out
     lines = out.splitlines()
     assert lines[0] == "shop: 1 of 3 items done (33%)"
     assert lines[1] == "█" * 20 + "▒" * 20 + "×" * 20
     assert lines[2] == "█ done 1   ▒ in progress 1   × blocked 1"
     assert "waits for 'Fix the login bug' (in progress)" in out
-    assert run("progress", "--agent", "ana").out.startswith("shop, ana's items: no work items")
-    summary = run("progress", "--json").json
+    assert run("work", "progress", "--agent", "ana").out.startswith("shop, ana's items: no work items")
+    summary = run("work", "progress", "--json").json
     assert (summary["items_total"], summary["by_status"]["done"]) == (3, 1)
 
 
@@ -195,23 +195,22 @@ def test_the_bar_is_as_wide_as_ever_and_shows_each_status(project: Path, run: Ru
     for _ in range(40):
         run("work", "add", "Many", "--json")
     run("work", "status", run("work", "add", "One", "--json").json["item"]["id"], "failed")
-    bar = run("progress").out.splitlines()[1]
+    bar = run("work", "progress").out.splitlines()[1]
     assert len(bar) == 60
     assert bar == "░" * 59 + "!"
 
 
 def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
-    assert "no session has noted" in run("progress", "--log").out
+    assert "no session has noted" in run("work", "progress", "--log").out
     run("work", "claim", added["bug"], "--agent", "victor")
     session = run("session", "start", "--agent", "victor", "--json").json["session_id"]
     run("session", "note", "--agent", "victor", "--action", "reading logs", "--log")
-    out = run("progress", "--log", "--session", session).out
-    assert "reading logs; Fix the login bug" in out
-    assert "0 of 2" in out
+    out = run("work", "progress", "--log", "--session", session).out
+    assert "reading logs    Fix the login bug" in out
     run("work", "delete", added["bug"], "--yes")
-    [log] = run("progress", "--log", "--agent", "victor", "--limit", "5", "--json").json["logs"]
+    [log] = run("work", "progress", "--log", "--agent", "victor", "--limit", "5", "--json").json["logs"]
     assert log["current_item_id"] == added["bug"]
-    assert added["bug"] in run("progress", "--log").out
+    assert added["bug"] in run("work", "progress", "--log").out
 
 
 @pytest.mark.parametrize(
@@ -260,7 +259,7 @@ def test_what_another_has_claimed_cannot_be_changed(added: dict[str, str], run: 
 
 
 def test_options_of_the_log_go_with_the_log(project: Path, run: Run) -> None:
-    assert "go with --log" in run("progress", "--limit", "3").err
+    assert "go with --log" in run("work", "progress", "--limit", "3").err
 
 
 def test_processes_that_claim_at_once_get_different_items(project: Path, run: Run) -> None:
@@ -281,7 +280,7 @@ def test_processes_that_claim_at_once_get_different_items(project: Path, run: Ru
 def test_colours_only_on_a_terminal(added: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    main(["progress"])
+    main(["work", "progress"])
     assert "\x1b[31m" in capsys.readouterr().out
-    main(["progress", "--no-color"])
+    main(["work", "progress", "--no-color"])
     assert "\x1b[31m" not in capsys.readouterr().out

@@ -22,8 +22,8 @@ def test_sessions_are_listed_newest_first(tmp_path: Path) -> None:
     old = put(tmp_path, "-w-app/s1.jsonl", 100)
     new = put(tmp_path, "-w-other/s2.jsonl", 200, cwd="/w/other")
     assert list(list_transcripts(tmp_path)) == [
-        TranscriptFile(new, "s2", "/w/other", new.stat().st_size, 200.0),
-        TranscriptFile(old, "s1", "/w/app", old.stat().st_size, 100.0),
+        TranscriptFile(new, "s2", "/w/other", 200.0),
+        TranscriptFile(old, "s1", "/w/app", 100.0),
     ]
 
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from alma import ALMA
 from alma.context import MemoryStack
-from alma.engine.admit import build
+from alma.engine.admit import Draft, build
 from alma.engine.context import Engine
-from alma.engine.drafts import Draft
 from alma.engine.inject.prompt import tokens
 from alma.errors import ScopeError, ValidationError
 from alma.session import SessionManager
@@ -118,7 +117,6 @@ def test_what_is_old_and_proven_is_not_buried_by_what_is_new(alma: ALMA) -> None
 
 def test_rules_of_one_session_are_not_told_in_another(alma: ALMA) -> None:
     from alma.engine import rules
-    from alma.engine.transaction import commit
     from alma.types.rules import Reach, RuleSource
 
     one = rules.Teaching(
@@ -129,7 +127,7 @@ def test_rules_of_one_session_are_not_told_in_another(alma: ALMA) -> None:
         source=RuleSource.CORRECTION,
         session="s",
     )
-    commit(alma.engine, rules.teaching(alma.engine, [one]))
+    rules.teach(alma.engine, [one])
     assert "Skip" not in MemoryStack(alma, "helena").wake_up()
 
 

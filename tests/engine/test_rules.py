@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.engine.rules import RULE_CHARS, Taught, Teaching, teaching
-from alma.engine.transaction import commit
+from alma.engine import rules
+from alma.engine.rules import RULE_CHARS, Taught, Teaching
 from alma.errors import ValidationError
 from alma.stores.memory import MemoryStore
 from alma.testing import FakeEmbedder, FrozenClock
@@ -34,7 +34,7 @@ NPM: dict[str, Any] = {"prefer": ("npm",), "avoid": ("pnpm",)}
 
 
 def teach(alma: ALMA, *teachings: Teaching) -> list[Taught]:
-    return commit(alma.engine, teaching(alma.engine, teachings))
+    return rules.teach(alma.engine, teachings)
 
 
 def held(alma: ALMA, status: str | None = "active") -> list[Rule]:

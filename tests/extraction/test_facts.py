@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from alma import ALMA
-from alma.engine import facts
-from alma.engine.drafts import Draft
-from alma.engine.transaction import commit
+from alma.engine.admit import Draft
+from alma.engine.edit import add_memories
 from alma.errors import ValidationError
 from alma.types.record import Origin, Provenance, Record, Trust
 
@@ -36,7 +35,7 @@ def tell(alma: ALMA) -> Tell:
             provenance=provenance,
             valid_from=at,
         )
-        [made] = commit(alma.engine, facts.admitting(alma.engine, [replace(draft, **more)]))
+        [made] = add_memories(alma.engine, [replace(draft, **more)], compare_texts=True)
         return made
 
     return told
@@ -86,7 +85,7 @@ def test_facts_of_one_batch_follow_on_each_other(alma: ALMA) -> None:
         )
         for fact in ("The retry limit is 3", "The retry limit is 5", "The retry limit is 7")
     ]
-    commit(alma.engine, facts.admitting(alma.engine, drafts))
+    add_memories(alma.engine, drafts, compare_texts=True)
     assert facts_of(alma) == ["The retry limit is 7"]
     assert len(facts_of(alma, None)) == 3
 

@@ -24,11 +24,11 @@ from tests.http.conftest import make_site
 from tests.mcp.conftest import Lent
 
 from alma import ALMA
-from alma.api import operations
-from alma.api.plain import plain
 from alma.cli import main
 from alma.embedders.hash import HashEmbedder
 from alma.mcp.server import build
+from alma.operations import operations
+from alma.schema import plain
 from alma.stores.sqlite import SQLiteStore
 from mcp import Client
 
@@ -82,7 +82,7 @@ Call = Callable[[ALMA, str, dict[str, Any]], Any]
 
 
 def call_library(alma: ALMA, name: str, arguments: dict[str, Any]) -> Any:
-    return plain(operations()[name].run(alma, **arguments))
+    return plain(operations()[name].call(alma, arguments))
 
 
 def call_mcp(alma: ALMA, name: str, arguments: dict[str, Any]) -> Any:

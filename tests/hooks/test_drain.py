@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from alma.engine.coding_sessions import Mark, keep, mark_of
+from alma.engine.coding_sessions import JournalMark, find_mark, store_session
 from alma.errors import StorageError
+from alma.hooks import drain as drain_module
 from alma.hooks import journal
-from alma.hooks.drain import DrainReport, ProjectMemories, drain, read_journal, recall_rules, tidy
+from alma.hooks.drain import DrainReport, Journal, ProjectMemories, drain, read_journal, recall_rules, tidy
 from alma.hooks.paths import DataDir
 from alma.types.query import Where
 from alma.types.record import Record, Status
@@ -164,11 +165,11 @@ class TestOnce:
         assert found is not None
         with ProjectMemories(place) as memory:
             engine = memory.engine(PROJECT)
-            mark = Mark(found.file, found.size)
-            assert keep(engine, found.story, mark) is not None
-            again = keep(engine, found.story, mark)
+            mark = JournalMark(found.file, found.size)
+            assert store_session(engine, found.story, mark) is not None
+            again = store_session(engine, found.story, mark)
             assert again is None or not again.taught
-            assert mark_of(engine, "s1").offset == found.size
+            assert find_mark(engine, "s1").offset == found.size
 
     def test_another_journal_of_the_same_session_starts_anew(self, place: DataDir, person: Person) -> None:
         person.says("run the tests")
@@ -298,7 +299,7 @@ class TestUpkeep:
         self.age(place, "s1.done", 1)
         assert tidy(place, opened) == 1
         assert os.listdir(place.sessions) == []
-        assert mark_of(opened.engine(PROJECT), "s1") == Mark()
+        assert find_mark(opened.engine(PROJECT), "s1") == JournalMark()
 
     def test_a_young_one_stays(self, place: DataDir, opened: ProjectMemories) -> None:
         tidy(place, opened)
@@ -374,3 +375,33 @@ class TestManyJournals:
         person.says("install the packages")
         report = drain(place)
         assert (report.turns, report.problems) == (2, [])
+
+
+def test_a_journal_read_in_pieces_tells_what_it_tells_as_a_whole(place: DataDir, tmp_path: Path) -> None:
+    """Wherever the first reading ends, in the middle of a line or not, the second goes on there."""
+    data = Path(__file__).parents[1] / "coding" / "data" / "at_the_terminal.journal"
+    whole, path = Journal(str(data)), tmp_path / "s.jsonl"
+    content = data.read_bytes()
+    for cut in range(0, len(content), 997):
+        path.write_bytes(content[:cut])
+        pieces = Journal(str(path))
+        path.write_bytes(content)
+        pieces.read()
+        assert (pieces.story, pieces.size, pieces.file) == (whole.story, whole.size, whole.file)
+
+
+def test_each_line_of_a_journal_is_parsed_once(
+    place: DataDir, person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcript = tmp_path / "t.jsonl"
+    stopped = {"type": "user", "uuid": "u1", "message": {"content": "[Request interrupted by user]"}}
+    transcript.write_text(json.dumps({**stopped, "timestamp": "2026-01-01T00:00:00Z"}) + "\n")
+    person.event("SessionStart", source="startup", transcript_path=str(transcript))
+    person.says("install the packages")
+    parsed: list[bytes] = []
+    parse = drain_module.parse_journal
+    monkeypatch.setattr(drain_module, "parse_journal", lambda data, *rest: parsed.append(data) or parse(data, *rest))
+    drain(place)
+    lines = b"".join(parsed).split(b"\n")
+    assert b"Interrupted" in Path(place.journal("s1")).read_bytes()
+    assert all(lines.count(line) == 1 for line in lines if line and b'"event":"Journal"' not in line)

@@ -91,7 +91,7 @@ def test_a_profile_alone_starts_with_its_heading(place: DataDir, teach: Teach) -
 def test_a_rule_is_one_line_whatever_became_of_it() -> None:
     from alma.hooks.rules_reader import StoredRule
 
-    rule = StoredRule("rul_0123456789", "p", 1, "{}", json.dumps({"line": "a\n# b\r\n- c " + "x" * 1000}))
+    rule = StoredRule("rul_0123456789", 1, "{}", json.dumps({"line": "a\n# b\r\n- c " + "x" * 1000}))
     assert inject.format_rule(rule).count("\n") == 1
     assert len(inject.format_rule(rule)) < 430
 
@@ -100,7 +100,7 @@ def test_a_rule_is_one_line_whatever_became_of_it() -> None:
 def test_odd_rules_do_no_harm(body: dict[str, Any]) -> None:
     from alma.hooks.rules_reader import StoredRule
 
-    rule = StoredRule("rul_0123456789", "p", 1, '{"successes": "many"}', json.dumps(body))
+    rule = StoredRule("rul_0123456789", 1, '{"successes": "many"}', json.dumps(body))
     assert inject.rank_rule(rule)[0] == 1
     assert rule.names("prefer") == []
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.hooks.paths import DataDir, NoHomeError, digest, file_name, find_data_dir
+from alma.hooks.paths import DataDir, NoHomeError, digest, file_name, find_data_dir, write_private
 
 
 def test_home_is_a_folder_of_the_person(tmp_path: Path) -> None:
@@ -61,3 +61,13 @@ def test_folders_are_made_for_their_owner(tmp_path: Path) -> None:
     place.make()
     assert Path(place.home).stat().st_mode & 0o777 == 0o700
     assert Path(place.sessions).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_file_is_replaced_as_a_whole_and_no_link_is_followed(tmp_path: Path) -> None:
+    path, elsewhere = tmp_path / "a.json", tmp_path / "elsewhere"
+    elsewhere.write_text("mine")
+    (tmp_path / f"a.json.{os.getpid()}").symlink_to(elsewhere)
+    write_private(str(path), b"new")
+    assert (path.read_bytes(), elsewhere.read_text()) == (b"new", "mine")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.json", "elsewhere"]

@@ -33,9 +33,6 @@ class Fake:
     def tidy(self):
         pass
 
-    def has_unread(self):
-        return False
-
     def recall(self, project, session, text, limit):
         self.asked.append((project, session, text, limit))
         return [("rul_1", "Use pnpm")]
@@ -56,8 +53,6 @@ def started(monkeypatch):
     """What would have been started."""
     commands = []
     monkeypatch.setattr(wake, "_start_process", commands.append)
-    monkeypatch.setattr(wake, "_started", [])
-    monkeypatch.setattr(wake, "_collect_children", lambda: None)
     return commands
 
 

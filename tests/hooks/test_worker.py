@@ -54,6 +54,9 @@ def drain(place, session=None, *, memory=None, wait=0.0):
 def tidy(place, memory):
     pass
 
+def read_sessions(place, memory):
+    pass
+
 def recall_rules(memory, project, session, text, limit=5):
     return [("rul_1", text)]
 '''

@@ -42,7 +42,6 @@ class Fake:
     def __init__(self):
         self.drains = 0
         self.tidied = 0
-        self.unread = False
         self.reading = lambda: None
 
     def drain(self):
@@ -52,11 +51,7 @@ class Fake:
     def tidy(self):
         self.tidied += 1
 
-    def has_unread(self):
-        return self.unread
-
     def read_sessions(self):
-        self.unread = False
         self.reading()
 
     def recall(self, project, session, text, limit):
@@ -235,7 +230,7 @@ def test_what_belongs_to_another_is_left_alone(place, run_worker):
 
 def test_it_tidies_once_a_day(place, monkeypatch):
     calls = []
-    monkeypatch.setattr("alma.hooks.drain.tidy", lambda place, memory: calls.append(place))
+    monkeypatch.setattr(worker, "tidy", lambda place, memory: calls.append(place))
     duties = worker.Drainer(place)
     monkeypatch.setattr(duties, "_open", lambda: None)
     duties.tidy()
@@ -252,7 +247,7 @@ def test_it_tidies_once_a_day(place, monkeypatch):
 
 def test_a_model_that_takes_its_time_holds_up_no_drain(place):
     duties, answered = Fake(), threading.Event()
-    duties.unread, duties.reading = True, lambda: answered.wait(20)
+    duties.reading = lambda: answered.wait(20)
     made = Worker(place, duties, __file__, idle_seconds=0.2)
     thread = threading.Thread(target=made.run)
     thread.start()

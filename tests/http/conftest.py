@@ -17,12 +17,11 @@ from starlette.testclient import TestClient
 from tests.api.samples import World, world
 
 from alma import ALMA
-from alma.api.holding import Held
-from alma.api.projects import Projects
 from alma.embedders.hash import HashEmbedder
 from alma.http import tokens
 from alma.http.app import build
 from alma.http.gate import App, Rules
+from alma.projects import Held, Projects
 from alma.stores.sqlite import SQLiteStore
 
 CONFIG = "alma:\n  project_id: app\n  storage: sqlite\n  storage_dir: .alma\n  embedding_provider: none\n"

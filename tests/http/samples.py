@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.api.samples import BEFORE, SAMPLES, Arguments
 
-from alma.api import Effect, operations
+from alma.operations import Effect, operations
 
 OVER_HTTP: dict[str, Arguments] = {
     **{name: one for name, one in SAMPLES.items() if not operations()[name].on_files},

@@ -16,10 +16,7 @@ import pytest
 from tests.api.samples import World
 
 from alma import ALMA, AsyncALMA
-from alma.api import operations
-from alma.api.decoding import decoded
-from alma.api.plain import plain
-from alma.core import Forgotten
+from alma import remote as remote_module
 from alma.errors import (
     ALMAError,
     BusyError,
@@ -30,8 +27,10 @@ from alma.errors import (
     StorageError,
     ValidationError,
 )
-from alma.http import asking
 from alma.http.client import RemoteALMA
+from alma.memory import Forgotten
+from alma.operations import operations
+from alma.schema import decode, plain
 from alma.types.kinds import DomainKnowledge, Outcome, Result
 from alma.types.slice import MemorySlice
 
@@ -178,7 +177,7 @@ def test_every_operation_is_a_method_and_gives_what_it_gives_here(remote: Remote
         made = remote.call(name, **OVER_HTTP[name](prepared))
         if isinstance(operation.returns, type):
             assert isinstance(made, dict if operation.returns.__name__ == "Stats" else operation.returns), name
-        assert json.loads(json.dumps(plain(made))) == plain(decoded(operation.returns, plain(made))), name
+        assert json.loads(json.dumps(plain(made))) == plain(decode(operation.returns, plain(made))), name
     item = remote.create_work_item(title="Fix the login bug", tests=["login works"])
     assert item.tests == ("login works",)
     with pytest.raises(ValidationError, match="unknown operation"):
@@ -190,8 +189,8 @@ def test_what_is_decoded_is_what_was_written(name: str, site: Site, prepared: Wo
     from tests.api.samples import BEFORE
 
     for one in [BEFORE[name], name] if name in BEFORE else [name]:
-        answer = operations()[one].run(site.alma, **OVER_HTTP[one](prepared))
-    again = decoded(operations()[name].returns, json.loads(json.dumps(plain(answer))))
+        answer = operations()[one].call(site.alma, OVER_HTTP[one](prepared))
+    again = decode(operations()[name].returns, json.loads(json.dumps(plain(answer))))
     assert plain(again) == plain(answer)
     assert type(again) is type(answer)
 
@@ -274,8 +273,8 @@ def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "_PAUSE", 0.0)
-    monkeypatch.setattr(asking, "_LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(remote_module, "_PAUSE", 0.0)
+    monkeypatch.setattr(remote_module, "_LONGEST_PAUSE", 0.0)
 
 
 def failing(site: Site, *troubles: Any) -> tuple[RemoteALMA, list[str]]:
@@ -408,7 +407,7 @@ def test_only_a_call_with_a_key_is_sent_again(
                 raise httpx.ReadError("the connection broke")
             return answer
 
-    monkeypatch.setattr(asking, "_PAUSE", 0.0)
+    monkeypatch.setattr(remote_module, "_PAUSE", 0.0)
     with ALMA.connect(f"https://{HOST}", site.secrets["admin"], transport=Lossy(site)) as lossy:
         if key is None:
             with pytest.raises(StorageError, match="not known"):

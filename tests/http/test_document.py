@@ -17,10 +17,9 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import CHECKS, load_all_checks
 
 from alma import ALMA
-from alma.api.holding import Held
-from alma.api.projects import Projects
 from alma.http.app import Service
 from alma.http.gate import App, Rules
+from alma.projects import Held, Projects
 
 from .conftest import make_site
 

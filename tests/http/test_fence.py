@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from alma import ALMA
-from alma.api.projects import fenced
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ScopeError
 from alma.ports import Countable, Searchable, Store
+from alma.projects import fenced
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.types.query import Where

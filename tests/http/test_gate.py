@@ -372,7 +372,7 @@ def test_what_goes_wrong_inside_is_not_told(site: Site, monkeypatch: pytest.Monk
     def broken(*args: Any) -> None:
         raise RuntimeError("the secret recipe")
 
-    monkeypatch.setattr(type(site.alma), "get_stats", broken)
+    monkeypatch.setattr("alma.memory.stats", broken)
     answer = site.post("stats")
     assert (answer.status_code, error(answer)["type"]) == (500, "InternalError")
     assert "recipe" not in answer.text

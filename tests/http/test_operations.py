@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 from tests.api.samples import World
 
-from alma.api import operations
 from alma.http.app import list_offered
+from alma.operations import operations
 
 from .conftest import Site
 from .samples import OVER_HTTP, order

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from alma.ingestion.catalogue import Catalogue
-from alma.ingestion.formats.common import Piece, Reading
+from alma.ingestion.formats.common import FileReading, Piece
 from alma.ingestion.sources import Source, survey
 from alma.ingestion.types import IngestResult
 
@@ -31,7 +31,7 @@ def read_all(path: Path, **asked: Any) -> Pieces:
 
             result.files[entry.source.name] = str(entry.reader.format)
             surveyed = survey(entry.source)
-            reading = Reading(
+            reading = FileReading(
                 entry.source,
                 entry.reader.format,
                 result,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import pytest
 from benchmarks._chat_formats import Said, Talk, later
 
 from alma.ingestion import Format
-from alma.ingestion.formats.common import Chat, Document, Piece, Voice
+from alma.ingestion.formats import FORMATS, FormatReader
+from alma.ingestion.formats.common import Chat, ChatParts, Document, FileReading, Piece, Speaker, make_message
 from benchmarks import _chat_formats as formats
 
 Read = Callable[..., Any]
@@ -185,7 +186,7 @@ def test_chatgpt_content_of_all_kinds(tmp_path: Path, read: Read) -> None:
     (tmp_path / "conversations.json").write_text(json.dumps([found, {**found, "conversation_id": "c2"}]))
     own, first, second = read(tmp_path)[0]
     assert isinstance(own, Document)
-    assert own.voice is Voice.PERSON
+    assert own.voice is Speaker.PERSON
     assert own.text == "I am Ana.\n\nBe brief."
     assert said([first]) == said([second]) == [("user", "What is this?\nspoken words"), ("assistant", "One.")]
 
@@ -227,7 +228,7 @@ def test_claude_ai(tmp_path: Path, read: Read) -> None:
     assert said([chat]) == SAID
     assert chat.session == f"claude-ai:{TALK.id}"
     assert isinstance(attached, Document)
-    assert (attached.name, attached.voice) == ("notes.txt", Voice.OTHER)
+    assert (attached.name, attached.voice) == ("notes.txt", Speaker.OTHER)
 
 
 def test_claude_ai_projects_are_documents(tmp_path: Path, read: Read) -> None:
@@ -237,7 +238,7 @@ def test_claude_ai_projects_are_documents(tmp_path: Path, read: Read) -> None:
     instructions, style = read(tmp_path)[0]
     assert instructions.text == "Answer in French."
     assert style.text == "Use tabs."
-    assert instructions.voice is style.voice is Voice.OTHER
+    assert instructions.voice is style.voice is Speaker.OTHER
 
 
 def test_claude_ai_branches(tmp_path: Path, read: Read) -> None:
@@ -333,3 +334,23 @@ def test_codex_compactions_requests_of_editors_and_its_stream(tmp_path: Path, re
     ]
     assert told.left_out["summaries of the host"] == 1
     assert told.left_out["lines of unknown types"] == 1
+
+
+def test_a_new_format_needs_one_reader(tmp_path: Path, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the package `formats` describes it: a function that recognises it, one that reads it, and one entry."""
+
+    def is_walkie(line: dict[str, Any]) -> bool:
+        return "over" in line
+
+    def read_walkie(reading: FileReading) -> Iterator[Chat]:
+        parts = ChatParts(reading)
+        for _, line in reading.objects():
+            yield from parts.add(make_message(line["who"], line["over"]))
+        yield from parts.end()
+
+    walkie = FormatReader(Format.CHAT, read_walkie, is_line=is_walkie)
+    monkeypatch.setattr("alma.ingestion.formats.FORMATS", (walkie, *FORMATS))
+    lines = [{"who": "user", "over": "Do you copy?"}, {"who": "assistant", "over": "I do."}]
+    (tmp_path / "walkie.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    [chat], _ = read(tmp_path)
+    assert [(one.speaker, one.text) for one in chat.messages] == [("user", "Do you copy?"), ("assistant", "I do.")]

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks._chat_formats import Said, Talk, later
 
 from alma.ingestion import Format
-from alma.ingestion.formats.common import Chat, Piece, Voice
+from alma.ingestion.formats.common import Chat, Piece, Speaker
 from benchmarks import _chat_formats as formats
 
 Read = Callable[..., Any]
@@ -45,7 +45,7 @@ def test_slack_folders(tmp_path: Path, read: Read) -> None:
     formats.slack(tmp_path / "export", [TALK])
     [chat], told = read(tmp_path, user="ana@example.org")
     assert [(one.speaker, one.text, one.voice) for one in chat.messages] == [
-        ("Ana" if said.role == "user" else "Ben", said.text, Voice.PERSON if said.role == "user" else Voice.OTHER)
+        ("Ana" if said.role == "user" else "Ben", said.text, Speaker.PERSON if said.role == "user" else Speaker.OTHER)
         for said in TALK.turns
     ]
     assert chat.title.startswith("#general: Fix the login")
@@ -129,7 +129,7 @@ def test_slack_threads_days_edits_and_bots(tmp_path: Path, read: Read) -> None:
     assert thread.messages[1].id.endswith("~1772442009.000000")
     assert thread.session == more.session != day.session
     assert thread.part != more.part
-    assert all(one.voice in (Voice.OTHER, Voice.TOOL) for piece in (day, thread, more) for one in piece.messages)
+    assert all(one.voice in (Speaker.OTHER, Speaker.TOOL) for piece in (day, thread, more) for one in piece.messages)
 
 
 def test_slack_in_its_archive(tmp_path: Path, read: Read) -> None:
@@ -293,9 +293,9 @@ def test_documents(tmp_path: Path, read: Read) -> None:
     (tmp_path / "c.rst").write_text("Title\n=====\n\nWords.")
     pieces, _ = read(tmp_path)
     assert [(one.format, one.name, one.voice) for one in pieces] == [
-        (Format.MARKDOWN, "a.md", Voice.OTHER),
-        (Format.TEXT, "b.txt", Voice.OTHER),
-        (Format.MARKDOWN, "c.rst", Voice.OTHER),
+        (Format.MARKDOWN, "a.md", Speaker.OTHER),
+        (Format.TEXT, "b.txt", Speaker.OTHER),
+        (Format.MARKDOWN, "c.rst", Speaker.OTHER),
     ]
 
 

@@ -18,10 +18,10 @@ from mcp.shared.exceptions import MCPError
 from tests.api.samples import World, world
 
 from alma import ALMA
-from alma.api.holding import Held
 from alma.app import open_config
 from alma.embedders.hash import HashEmbedder
 from alma.mcp.server import build
+from alma.projects import Held
 from alma.stores.memory import MemoryStore
 from mcp import Client, StdioServerParameters, stdio_client
 

@@ -142,7 +142,7 @@ def test_little_is_loaded_before_the_client_is_answered() -> None:
     code = "import sys, alma.mcp.command, alma.mcp.server; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True)
     loaded = set(done.stdout.split())
-    assert not loaded & {"numpy", "onnxruntime", "yaml", "rich", "alma.core", "alma.api", "alma.engine"}
+    assert not loaded & {"numpy", "onnxruntime", "yaml", "rich", "alma.memory", "alma.api", "alma.engine"}
 
 
 def commands() -> list[list[str]]:

@@ -9,7 +9,7 @@ from mcp_types import CallToolResult
 from tests.api.samples import BEFORE, SAMPLES, World, world
 
 from alma import ALMA
-from alma.api import Effect, operations
+from alma.operations import Effect, operations
 from mcp import Client
 
 from .conftest import Place, Site, Talk

@@ -10,8 +10,8 @@ import pytest
 from mcp_types import CallToolResult
 
 from alma import ALMA
-from alma.api import operations
 from alma.mcp.tools import CORE_NAMES
+from alma.operations import operations
 from mcp import Client
 
 from .conftest import Place, Site, Talk

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from tests.api.samples import SAMPLES
 
-from alma.api import operations
 from alma.mcp.tools import CORE_NAMES, offered
+from alma.operations import operations
 
 from .conftest import TOKEN, Place, Site
 from .node import INSPECTOR, node, package

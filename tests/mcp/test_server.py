@@ -15,10 +15,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, PromptReference, ResourceTemplateReference
 
 from alma import ALMA, __version__
-from alma.api.operation import OPERATIONS, Effect, Operation
 from alma.errors import ConfigError
 from alma.mcp.server import build
 from alma.mcp.tools import CORE_NAMES
+from alma.operations import OPERATIONS, Effect, Operation
 from mcp import Client
 
 from .conftest import Lent, Talk

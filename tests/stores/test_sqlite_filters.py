@@ -40,15 +40,15 @@ COMMON = {"kinds": ["k"], "projects": ["p"], "agents": ["a", "b"], "statuses": [
     ids=str,
 )
 def test_what_selects_most_is_looked_up_first(store, where, found_by, common):
-    asked = filters.compiled(Where(**(common | where)))
-    for statement in (asked.exactly(), asked.about()):
+    asked = filters.compile_filter(Where(**(common | where)))
+    for statement in (asked.select_numbers(), asked.select_superset()):
         assert found_by in plan(store, statement)
         assert "SCAN r" not in plan(store, statement)
 
 
 @pytest.mark.parametrize("where", [{"sessions": ["s"]}, {"keys": ["k"]}, {"tagged": ["t"]}, {"linked": ["l"]}], ids=str)
 def test_a_shortcut_looks_at_no_record(store, where):
-    assert "COVERING INDEX" in plan(store, filters.compiled(Where(**(COMMON | where))).about())
+    assert "COVERING INDEX" in plan(store, filters.compile_filter(Where(**(COMMON | where))).select_superset())
 
 
 def test_a_shortcut_may_list_more_but_never_less(store):
@@ -67,13 +67,16 @@ def test_a_shortcut_may_list_more_but_never_less(store):
         Where(sessions=["", "s0"]),
         Where(agents=["none"]),
     ):
-        asked = filters.compiled(where)
+        asked = filters.compile_filter(where)
         with store._db.read() as db:
-            exactly, about = ({n for (n,) in db.execute(*statement)} for statement in (asked.exactly(), asked.about()))
+            exactly, about = (
+                {n for (n,) in db.execute(*statement)}
+                for statement in (asked.select_numbers(), asked.select_superset())
+            )
             held = {
                 id
                 for (id,) in db.execute(
-                    f"SELECT id FROM record WHERE n IN ({asked.exactly().sql})", asked.exactly().params
+                    f"SELECT id FROM record WHERE n IN ({asked.select_numbers().sql})", asked.select_numbers().params
                 )
             }
         assert exactly <= about

@@ -29,7 +29,7 @@ class TestSQLiteStoreBySign(StoreContract):
         self._patch.setattr(vectors, "BLOCK", 4)
         for name, value in {"SEGMENT": 8, "EXACT": 1, "_LONG": 2, "_ROWS": 3, "_SMALLEST": 1, "_TELLING": -1}.items():
             self._patch.setattr(cache, name, value)
-        self._patch.setattr(cache, "candidates", lambda limit: 0)
+        self._patch.setattr(cache, "count_candidates", lambda limit: 0)
         self._patch.setattr(cache, "_FIRST_BATCH", 1)
         self._patch.setattr(cache, "_VECTORS", 0)
         super().setup_method()
@@ -86,13 +86,13 @@ def by_sign(monkeypatch):
     monkeypatch.setattr(cache, "CANDIDATES", 400)
     monkeypatch.setattr(cache, "BELIEVED", 10)
     calls = []
-    closest = cache.Shelf.closest
+    closest = cache.Shelf.find_closest
 
     def counted(self, parts, vector, count):
-        calls.append(cache.size(parts))
+        calls.append(cache.count_rows(parts))
         return closest(self, parts, vector, count)
 
-    monkeypatch.setattr(cache.Shelf, "closest", counted)
+    monkeypatch.setattr(cache.Shelf, "find_closest", counted)
     return calls
 
 
@@ -191,9 +191,9 @@ def test_what_is_asked_for_together_lies_together(store, monkeypatch):
     with store._db.read() as db:
         wanted = [id for (id,) in db.execute("SELECT id FROM scope WHERE kind = 'outcome'")]
     parts = shelf.select(wanted)
-    assert cache.size(parts) == sum(record.kind == "outcome" for record in made)
+    assert cache.count_rows(parts) == sum(record.kind == "outcome" for record in made)
     assert len([part for part in parts if isinstance(part.rows, slice)]) == 2
-    assert cache.size([part for part in parts if not isinstance(part.rows, slice)]) < 100
+    assert cache.count_rows([part for part in parts if not isinstance(part.rows, slice)]) < 100
 
 
 def test_a_store_put_back_in_place_is_noticed(store, tmp_path):

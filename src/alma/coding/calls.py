@@ -152,17 +152,15 @@ def find_own_answers(event: Event) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class RepairedCommand:
-    """A command that failed, why, and the form in which it worked; `between` edits and other commands lay between."""
+    """A command that failed, why, and the form in which it worked."""
 
     failed: str
     error: str
     worked: str
-    between: int
-    at: float
     offset: int
     ids: tuple[str, str]
     edits: int = 0
-    """How many of those between were edits: with many, it may be the code that was mended and not the command."""
+    """How many edits lay between: with many, it may be the code that was mended and not the command."""
     failures: int = 1
     """How often it failed before the other form worked."""
 
@@ -175,7 +173,6 @@ class _Failure:
     calls: int = 0
     turns: int = 0
     edits: int = 0
-    others: int = 0
     failures: int = 1
 
     def is_form(self, command: str) -> bool:
@@ -211,8 +208,6 @@ class FailureTracker:
             solved = [one for one in waiting if one not in same and is_same_attempt(one.command, call.command)]
             repairs = [_repair(failure, event, call) for failure in solved]
             waiting[:] = [failure for failure in waiting if failure not in same and failure not in solved]
-        for failure in waiting:
-            failure.others += 1
         if call.error.strip() and not call.ok and not call.is_stopped:
             # A command that fails again is one failure, as it was last, counted.
             again = [failure for failure in waiting if failure.is_form(call.command)]
@@ -228,8 +223,6 @@ def _repair(failure: _Failure, event: Event, call: ToolCall) -> RepairedCommand:
         failed=failure.command,
         error=failure.error,
         worked=call.command,
-        between=failure.edits + failure.others,
-        at=event.at,
         offset=event.offset,
         ids=(failure.id, event.id),
         edits=failure.edits,

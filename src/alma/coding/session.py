@@ -10,18 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .calls import (
-    FailureTracker,
-    RepairedCommand,
-    ToolCall,
-    describe_call,
-    diff_edit,
-    extract_reason,
-    find_own_answers,
-    find_subject,
-    is_refusal,
-    read_call,
-)
+from . import calls
+from .calls import RepairedCommand, ToolCall
 from .events import Attendance, Event
 from .prompts import SlashCommand, cut_text, extract_note, extract_spoken, has_content, parse_command
 
@@ -49,8 +39,6 @@ class SessionTurn:
     before: str = ""
     """What the assistant had said and done before them."""
     attendance: Attendance = Attendance.UNKNOWN
-    cut_in: bool = False
-    """The person spoke before the assistant was done: stopped it, refused a call, or wrote while it worked."""
     is_typed: bool = True
     """False for words that stand in what a tool answered, where a program may have put them."""
 
@@ -90,8 +78,6 @@ class CodingSession:
 
     session: str = ""
     project: str = ""
-    parent: str = ""
-    started_at: float = 0.0
     ended: bool = False
     transcript_path: str = ""
     turns: list[SessionTurn] = field(default_factory=list)
@@ -155,9 +141,8 @@ class SessionBuilder:
     def __init__(self) -> None:
         self.session = CodingSession()
         self._known: set[str] = set()
-        self._failures = FailureTracker()
+        self._failures = calls.FailureTracker()
         self._reply = _Reply()
-        self._has_spoken = False
         self._is_done = True
         self._stops: list[tuple[str, str]] = []
         self._subagent_replies: set[tuple[str, str]] = set()
@@ -185,8 +170,6 @@ class SessionBuilder:
     def add(self, event: Event) -> None:
         if event.id in self._known:
             return
-        if not self._known:
-            self.session.started_at = event.at
         self._known.add(event.id)
         self.session.session = self.session.session or event.session
         self.session.project = self.session.project or event.project
@@ -199,9 +182,8 @@ class SessionBuilder:
 
     def _start_session(self, event: Event) -> None:
         self.session.ended = False
-        self.session.parent = self.session.parent or event.text("parent")
         self.session.transcript_path = event.text("transcript_path") or self.session.transcript_path
-        # A run that was killed left no Stop; who comes back to it did not cut in.
+        # A run that was killed left no Stop.
         self._is_done = True
 
     # -- what was said
@@ -239,11 +221,11 @@ class SessionBuilder:
 
     def _add_user_turn(self, event: Event, said: str, heard: str) -> None:
         """Add what the person said to the assistant; `heard` of it may hold a wish."""
-        self._add_turn(event, "user", said, heard, self._reply.describe(), self._has_spoken and not self._is_done)
+        self._add_turn(event, "user", said, heard, self._reply.describe())
         self._last_said = said
         self._failures.count_turn()
         self._reply = _Reply(self._reply.last)
-        self._has_spoken, self._is_done = True, False
+        self._is_done = False
 
     def _add_turn(
         self,
@@ -252,10 +234,9 @@ class SessionBuilder:
         said: str,
         heard: str = "",
         before: str = "",
-        cut_in: bool = False,
         is_typed: bool = True,
     ) -> None:
-        context = (cut_text(before, _BEFORE_CHARS), self._attendance, cut_in, is_typed) if heard else ()
+        context = (cut_text(before, _BEFORE_CHARS), self._attendance, is_typed) if heard else ()
         self.session.turns.append(SessionTurn(event.id, speaker, said, event.at, event.offset, heard, *context))
 
     def _add_note(self, event: Event, command: SlashCommand, said: str) -> None:
@@ -306,7 +287,7 @@ class SessionBuilder:
             del self._proposed[next(iter(self._proposed))]
         self._proposed[call_id] = event
         if not event.agent_id:
-            self._reply.begun[call_id] = describe_call(event.text("tool_name"), event.tool_input)
+            self._reply.begun[call_id] = calls.describe_call(event.text("tool_name"), event.tool_input)
 
     def _close_call(self, event: Event) -> Event | None:
         """Forget a call that ended; return the event that began it."""
@@ -314,11 +295,11 @@ class SessionBuilder:
         return self._proposed.pop(event.text("tool_use_id"), None)
 
     def _end_call(self, event: Event) -> None:
-        if event.name == "PostToolUseFailure" and is_refusal(event.text("error")):
+        if event.name == "PostToolUseFailure" and calls.is_refusal(event.text("error")):
             # The text alone says so, and any tool can fail with such a text.
-            self._refuse(event, extract_reason(event.text("error")), is_typed=False)
+            self._refuse(event, calls.extract_reason(event.text("error")), is_typed=False)
             return
-        call = read_call(event)
+        call = calls.read_call(event)
         proposed = self._close_call(event)
         self.session.repairs += self._failures.add_call(event, call)
         if (call.is_shell or call.is_edit) and call.command:
@@ -328,18 +309,18 @@ class SessionBuilder:
         if call.is_stopped:
             self._interrupt(event)
         elif event.data.get("user_modified") is True:
-            change = diff_edit((proposed or event).tool_input, event.tool_input, event.text("written"))
+            change = calls.diff_edit((proposed or event).tool_input, event.tool_input, event.text("written"))
             text = f"The person changed what was proposed for {call.command or 'a file'}"
             self._add_signal("edited", event, f"{text}:\n{change}" if change else text, call.command, call.tool)
-        asked, own = find_own_answers(event)
+        asked, own = calls.find_own_answers(event)
         if own:
             self._add_turn(event, "user", own, own, f"[asked: {asked}]", is_typed=False)
 
     def _add_denial(self, event: Event) -> None:
         self._close_call(event)
         tool, arguments = event.text("tool_name"), event.tool_input
-        text = ": ".join(filter(None, (describe_call(tool, arguments), event.text("reason").strip())))
-        self._add_signal("denied", event, text, find_subject(tool, arguments), tool)
+        text = ": ".join(filter(None, (calls.describe_call(tool, arguments), event.text("reason").strip())))
+        self._add_signal("denied", event, text, calls.find_subject(tool, arguments), tool)
 
     def _add_interruption(self, event: Event) -> None:
         said = event.text("said").strip()
@@ -350,7 +331,7 @@ class SessionBuilder:
     def _interrupt(self, event: Event) -> None:
         if self._settle(event):
             tool, arguments, text = self._find_call(event)
-            self._add_signal("interrupted", event, text, find_subject(tool, arguments), tool)
+            self._add_signal("interrupted", event, text, calls.find_subject(tool, arguments), tool)
 
     def _add_refusal(self, event: Event) -> None:
         self._refuse(event, event.text("text").strip(), is_typed=event.data.get("marked") is True)
@@ -359,12 +340,14 @@ class SessionBuilder:
         if not self._settle(event):
             return
         tool, arguments, doing = self._find_call(event)
-        self._add_signal("rejected", event, ": ".join(filter(None, (doing, said))), find_subject(tool, arguments), tool)
+        self._add_signal(
+            "rejected", event, ": ".join(filter(None, (doing, said))), calls.find_subject(tool, arguments), tool
+        )
         if said:
             self._close_call(event)
             refused = f"[was about to {doing}, and was refused]" if doing else ""
             before = "\n".join(filter(None, (event.text("said").strip(), refused)))
-            self._add_turn(event, "user", said, said if has_content(said) else "", before, True, is_typed)
+            self._add_turn(event, "user", said, said if has_content(said) else "", before, is_typed)
 
     def _settle(self, event: Event) -> bool:
         """Return whether a stopped call is news: a hook and the transcript may both report it, and the first counts."""
@@ -384,14 +367,14 @@ class SessionBuilder:
         said, doing = extract_spoken(event.text("text")), self._find_call(event)[2]
         if said:
             heard = said if has_content(said) else ""
-            self._add_turn(event, "user", said, heard, f"[was allowed to {doing}]" if doing else "", True)
+            self._add_turn(event, "user", said, heard, f"[was allowed to {doing}]" if doing else "")
 
     def _find_call(self, event: Event) -> tuple[str, Mapping[str, Any], str]:
         """Return the tool and arguments of the call that an event is about, and the call in words if it is known."""
         call_id = event.text("tool_use_id")
         source = event if event.text("tool_name") else self._proposed.get(call_id, event) if call_id else event
         tool, arguments = source.text("tool_name"), source.tool_input
-        return tool, arguments, describe_call(tool, arguments) if tool else ""
+        return tool, arguments, calls.describe_call(tool, arguments) if tool else ""
 
     def _add_signal(self, name: str, event: Event, text: str, what: str, tool: str = "") -> None:
         self.session.signals.append(Signal(name, text, event.at, event.offset, event.id, self._attendance, what, tool))

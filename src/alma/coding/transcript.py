@@ -7,9 +7,9 @@ very long, so it is read line by line and little of it is held.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -46,12 +46,11 @@ _MADE_BY_HOST = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
 
 @dataclass(frozen=True, slots=True)
 class TranscriptFile:
-    """A transcript: the session it is of, the folder that was worked in, bytes, and seconds since 1970."""
+    """A transcript: the session it is of, the folder that was worked in, and when it changed (seconds since 1970)."""
 
     path: Path
     session: str
     cwd: str
-    size: int
     modified: float
 
 
@@ -61,30 +60,16 @@ def list_transcripts(folder: Path | str) -> Iterator[TranscriptFile]:
     A file that is empty, gone or not readable by now is passed over.
     """
     files = []
-    for project in _scan_folder(Path(folder) / "projects"):
-        for entry in _scan_folder(project.path) if project.is_dir() else ():
-            if entry.name.endswith(".jsonl") and not entry.name.startswith("agent-"):
-                try:
-                    if entry.is_file():
-                        files.append((-entry.stat().st_mtime, entry.path, entry.stat().st_size))
-                except OSError:
-                    continue
-    for modified, path, size in sorted(files):
-        try:
-            with open(path, "rb") as file:
-                cwd = find_cwd(islice(read_lines(file), _FIRST_LINES))
-        except OSError:
-            continue
+    for path in Path(folder, "projects").glob("*/*.jsonl"):
+        with suppress(OSError):
+            if path.is_file() and not path.name.startswith("agent-"):
+                files.append((-path.stat().st_mtime, str(path), path))
+    for modified, _, path in sorted(files):
+        cwd = ""
+        with suppress(OSError), path.open("rb") as file:
+            cwd = find_cwd(islice(read_lines(file), _FIRST_LINES))
         if cwd:
-            yield TranscriptFile(Path(path), os.path.basename(path).removesuffix(".jsonl"), cwd, size, -modified)
-
-
-def _scan_folder(folder: Path | str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
+            yield TranscriptFile(path, path.name.removesuffix(".jsonl"), cwd, -modified)
 
 
 def read_lines(file: BinaryIO, most: int = LINE_BYTES) -> Iterator[bytes]:

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from alma.errors import EmbeddingError, MissingExtraError
-from alma.forks import hold_at_fork
-from alma.types.vector import Vector
-
+from ..errors import EmbeddingError, MissingExtraError
+from ..forks import hold_at_fork
+from ..types.vector import Vector
 from .wordpiece import WordPiece
 
 PACKAGES = ("numpy", "onnxruntime")

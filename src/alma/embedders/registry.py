@@ -8,9 +8,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from alma.errors import ConfigError, MissingExtraError, install_command, unknown
-from alma.ports import Embedder
-
+from ..errors import ConfigError, MissingExtraError, install_command, unknown
+from ..ports import Embedder
 from .hash import HashEmbedder
 from .local import EXTRA, PACKAGES, LocalEmbedder
 

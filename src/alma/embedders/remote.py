@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from alma.errors import ConfigError, EmbeddingError, MissingExtraError
-from alma.retry import BACKOFF, LONGEST_WAIT, call_with_retries, read_retry_after
-from alma.types.vector import Vector, quantize
+from ..errors import ConfigError, EmbeddingError, MissingExtraError
+from ..retry import BACKOFF, LONGEST_WAIT, call_with_retries, read_retry_after
+from ..types.vector import Vector, quantize
 
 if TYPE_CHECKING:
     import httpx

@@ -1,8 +1,8 @@
-"""What people do to single memories: change one, delete one, look up what happened to it."""
+"""What people do to memories: add some, change one, delete one, look up what happened to it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,37 +10,59 @@ from ..errors import NotFoundError, ScopeError, ValidationError, unknown
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
-from .admit import allow, clean, key_of, reword
+from .admit import Draft, Statement, allow, clean, key_of, prepare, reword
 from .context import Engine
 from .episodes import find_turns
 from .erase import erase_memory, find_changes
-from .outcomes import lesson_of as lesson_of
-from .outcomes import readable_body
-from .outcomes import stating as stating
-from .rules import dressed
+from .facts import add_facts
+from .outcomes import prepare_lessons, readable_body, state_lessons
+from .rules import Teaching, dress_rule, learn_rules, prepare_rules
 from .transaction import Transaction, refuse_activation, write
 
 
-def ours(engine: Engine, record: Record) -> bool:
+def add_memories(
+    engine: Engine, proposals: Sequence[Draft | Statement | Teaching], *, compare_texts: bool = False
+) -> list[Record]:
+    """Add facts, preferences, stated lessons and rules in one transaction; return each as it is stored.
+
+    Without `compare_texts` only an equal text is recognised as a repetition of a fact.
+    """
+    drafts = prepare(engine, [one for one in proposals if isinstance(one, Draft)])
+    lessons = prepare_lessons(engine, [one for one in proposals if isinstance(one, Statement)])
+    rules = prepare_rules(engine, [one for one in proposals if isinstance(one, Teaching)])
+
+    def step(tx: Transaction) -> list[Record]:
+        records: dict[type, Iterator[Record | None]] = {
+            Draft: iter(add_facts(tx, drafts, compare_texts=compare_texts)),
+            Statement: iter(state_lessons(tx, lessons)),
+            Teaching: iter([one.record for one in learn_rules(tx, rules)]),
+        }
+        made = (next(records[type(one)]) for one in proposals)
+        return [record for record in made if record is not None]
+
+    return write(engine, step)
+
+
+def is_own(engine: Engine, record: Record) -> bool:
     """Whether it is a memory of this project, or a rule of all projects."""
     if record.kind == MemoryType.RULE and record.project == EVERYWHERE:
         return True
     return record.project == engine.project and record.kind in READABLE_KINDS
 
 
-def find(engine: Engine, memory_id: str) -> Record:
+def find_memory(engine: Engine, memory_id: str) -> Record:
     """Return a memory of this project, or raise NotFoundError."""
     return _find(Transaction(engine), memory_id)
 
 
 def _find(tx: Transaction, memory_id: str) -> Record:
     record = tx.find(memory_id)
-    if record is None or not ours(tx.engine, record):
+    if record is None or not is_own(tx.engine, record):
         raise NotFoundError(f"there is no memory {memory_id!r} in project {tx.engine.project!r}")
     return record
 
 
-def history(engine: Engine, memory_id: str) -> list[Record]:
+def list_history(engine: Engine, memory_id: str) -> list[Record]:
     """Return what happened to a memory, oldest first."""
     return read_history(Transaction(engine), memory_id)
 
@@ -51,7 +73,7 @@ def read_history(tx: Transaction, memory_id: str) -> list[Record]:
 
 def check_fields(engine: Engine, memory_id: str, fields: Iterable[str]) -> None:
     """Raise ValidationError unless the memory has these fields, and they may be changed."""
-    _check_editable(find(engine, memory_id), fields)
+    _check_editable(find_memory(engine, memory_id), fields)
 
 
 def _check_editable(record: Record, fields: Iterable[str]) -> None:
@@ -61,7 +83,7 @@ def _check_editable(record: Record, fields: Iterable[str]) -> None:
             raise ValidationError(unknown(f"field of a {record.kind}", name, allowed))
 
 
-def update(
+def update_memory(
     engine: Engine,
     memory_id: str,
     fields: Mapping[str, Any],
@@ -70,50 +92,42 @@ def update(
     editor: Provenance,
 ) -> Record:
     """Change a memory's own fields, its status or its tags; its history keeps the old ones."""
-    return write(engine, lambda tx: _update(tx, memory_id, fields, status, tags, editor))
 
+    def step(tx: Transaction) -> Record:
+        held = _find(tx, memory_id)
+        _check_editable(held, fields)
+        if fields or status is not None:
+            _refuse_overruling(engine, held, "change")
+        if status is Status.ACTIVE and not engine.may_approve and _is_waiting(tx, held):
+            raise refuse_activation(held, "is a candidate")
+        if held.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
+            allow(engine, held.agent, fields["domain"])
+        given = clean(dict(fields))
+        changes: dict[str, Any] = {} if status is None else {"status": status}
+        if status is Status.ACTIVE and held.status is Status.SUPERSEDED:
+            changes |= {"valid_to": None, "superseded_by": ""}
+        if tags is not None:
+            changes["tags"] = tags
+        if held.kind == MemoryType.EPISODE and changes:
+            # Its turns are what is searched.
+            for turn in find_turns(tx, held):
+                tx.update(turn, **changes)
+        body = {**readable_body(held), **given}
+        if held.kind == MemoryType.RULE:
+            body = dress_rule(body)
+        if status is not None:
+            # A lesson that a person put away stays away, whatever is learned.
+            body["put_away"] = status is not Status.ACTIVE
+        if given.keys() - {"metadata"}:
+            changes |= reword(engine, held, body)
+            changes["provenance"] = _edited_by(held, editor)
+            changes["key"] = key_of(held.kind, held.agent, held.user, body) or held.key
+        fresh = tx.update(held, **{"body": body, **changes})
+        before = {name: held.body.get(name) for name in given} | {"status": str(held.status), "tags": list(held.tags)}
+        tx.add_history(fresh, "edited", before=before)
+        return fresh
 
-def _update(
-    tx: Transaction,
-    memory_id: str,
-    fields: Mapping[str, Any],
-    status: Status | None,
-    tags: tuple[str, ...] | None,
-    editor: Provenance,
-) -> Record:
-    engine = tx.engine
-    held = _find(tx, memory_id)
-    _check_editable(held, fields)
-    if fields or status is not None:
-        _refuse_overruling(engine, held, "change")
-    if status is Status.ACTIVE and not engine.may_approve and _is_waiting(tx, held):
-        raise refuse_activation(held, "is a candidate")
-    if held.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
-        allow(engine, held.agent, fields["domain"])
-    given = clean(dict(fields))
-    changes: dict[str, Any] = {} if status is None else {"status": status}
-    if status is Status.ACTIVE and held.status is Status.SUPERSEDED:
-        changes |= {"valid_to": None, "superseded_by": ""}
-    if tags is not None:
-        changes["tags"] = tags
-    if held.kind == MemoryType.EPISODE and changes:
-        # Its turns are what is searched.
-        for turn in find_turns(tx, held):
-            tx.update(turn, **changes)
-    body = {**readable_body(held), **given}
-    if held.kind == MemoryType.RULE:
-        body = dressed(body)
-    if status is not None:
-        # A lesson that a person put away stays away, whatever is learned.
-        body["put_away"] = status is not Status.ACTIVE
-    if given.keys() - {"metadata"}:
-        changes |= reword(engine, held, body)
-        changes["provenance"] = _edited_by(held, editor)
-        changes["key"] = key_of(held.kind, held.agent, held.user, body) or held.key
-    fresh = tx.update(held, **{"body": body, **changes})
-    before = {name: held.body.get(name) for name in given} | {"status": str(held.status), "tags": list(held.tags)}
-    tx.add_history(fresh, "edited", before=before)
-    return fresh
+    return write(engine, step)
 
 
 def _refuse_overruling(engine: Engine, held: Record, verb: str) -> None:
@@ -147,11 +161,11 @@ def _edited_by(held: Record, editor: Provenance) -> Provenance:
     return replace(held.provenance, origin=editor.origin, trust=editor.trust)
 
 
-def delete(engine: Engine, memory_id: str) -> None:
+def delete_memory(engine: Engine, memory_id: str) -> None:
     """Remove a memory for good, with everything that repeats its words, and keep it from being learned again by itself.
 
     Killed at any moment, the same call finishes the work.
     """
-    record = find(engine, memory_id)
+    record = find_memory(engine, memory_id)
     _refuse_overruling(engine, record, "delete")
     erase_memory(engine, record)

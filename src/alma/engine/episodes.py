@@ -20,9 +20,8 @@ from ..types.query import Where
 from ..types.record import Provenance, Record, Status
 from ..types.times import to_iso
 from ..types.vector import Vector
-from .admit import build, clean, screen
+from .admit import Draft, build, clean, screen
 from .context import Engine
-from .drafts import Draft
 from .transaction import Transaction, write
 
 SAID_CHARS = 20_000
@@ -73,7 +72,7 @@ def episode_id(engine: Engine, conversation: Conversation) -> str:
     return f"epi_{digest(engine.project, conversation.agent, conversation.user, conversation.session, size=10)}"
 
 
-def record(engine: Engine, conversations: Sequence[Conversation]) -> list[Record]:
+def record_conversations(engine: Engine, conversations: Sequence[Conversation]) -> list[Record]:
     """Keep conversations; the record of each as it is now. One that was deleted stays away: it is RETIRED and empty."""
     joined: dict[str, Conversation] = {}
     for one in conversations:
@@ -84,13 +83,8 @@ def record(engine: Engine, conversations: Sequence[Conversation]) -> list[Record
     known = _find_known(Transaction(engine), [turn.key for turns in prepared.values() for turn in turns])
     # What is held is not embedded again: a host may tell the whole conversation after each turn.
     fresh = [turn for turns in prepared.values() for turn in turns if turn.key not in known]
-    vectors = dict(
-        zip(
-            (turn.key for turn in fresh),
-            engine.encode([KINDS["turn"].passages(turn.body) for turn in fresh]),
-            strict=True,
-        )
-    )
+    encoded = engine.encode([KINDS["turn"].passages(turn.body) for turn in fresh])
+    vectors = {turn.key: own for turn, own in zip(fresh, encoded, strict=True)}
 
     def step(tx: Transaction) -> dict[str, Record]:
         tx.get(prepared)
@@ -102,7 +96,7 @@ def record(engine: Engine, conversations: Sequence[Conversation]) -> list[Record
     for id in Transaction(engine).find_tombstones(episodes):
         # Deleted while it was being written: what came after the deletion goes too.
         episodes[id] = replace(episodes[id], status=Status.RETIRED)
-        engine.store.delete([id, *(turn.id for turn in turns(engine, episodes[id]))])
+        engine.store.delete([id, *(turn.id for turn in list_turns(engine, episodes[id]))])
     return [episodes[episode_id(engine, one)] for one in conversations]
 
 
@@ -249,7 +243,7 @@ def remove_turn(tx: Transaction, turn: Record) -> None:
         tx.update(episode, body=body, text=KINDS["episode"].text(body))
 
 
-def turns(engine: Engine, episode: Record) -> list[Record]:
+def list_turns(engine: Engine, episode: Record) -> list[Record]:
     """Return all turns of an episode, as they were said."""
     return find_turns(Transaction(engine), episode)
 

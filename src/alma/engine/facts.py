@@ -20,11 +20,10 @@ from ..text import fingerprint, normalise
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
-from .admit import build, explicit_key, make_record, place_of, prepare
+from .admit import Draft, build, explicit_key, make_record, place_of
 from .context import Engine
-from .drafts import Draft
 from .search import by_words
-from .transaction import Attempt, Transaction, as_attempt
+from .transaction import Transaction
 
 _ALIKE = 16
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
@@ -81,14 +80,17 @@ def add_facts(
     """
     made = add_records(tx, drafts)
     replaced = {record.id: id for record, id in zip(made, replaces, strict=False) if id}
-    fresh = [id for id, record in {one.id: one for one in made}.items() if tx.is_new(record) and record.kind in _WORDS]
+    fresh = {record.id: record for record in made if tx.is_new(record) and record.kind in _WORDS}
+    not_yet = set(fresh)
     repeated: dict[str, str] = {}
-    for at, id in enumerate(fresh):
-        [record] = tx.get([id])
-        held = _place_fact(tx, record, set(fresh[at:]), replaced.get(id, ""), compare_texts)
+    for id, record in fresh.items():
+        held = _place_fact(tx, record, not_yet, replaced.get(id, ""), compare_texts)
         if held is not None:
             repeated[id] = held.id
-    return [tx.get([repeated.get(record.id, record.id)])[0] for record in made]
+        not_yet.discard(id)
+    ids = [repeated.get(record.id, record.id) for record in made]
+    records = {record.id: record for record in tx.get(ids)}
+    return [records[id] for id in ids]
 
 
 def _place_fact(
@@ -101,7 +103,8 @@ def _place_fact(
     if record.valid_from is not None and record.valid_from < record.created_at:
         # Told today of a year ago, it was known a year ago.
         record = tx.update(record, created_at=record.valid_from)
-    if record.status is not Status.ACTIVE:
+    has_key = bool(explicit_key(record.kind, record.body))
+    if record.status is not Status.ACTIVE or not (has_key or replaced or compare_texts):
         return None
     where = Where(
         kinds={record.kind},
@@ -111,7 +114,7 @@ def _place_fact(
         statuses={Status.ACTIVE},
     )
     keyed = []
-    if explicit_key(record.kind, record.body):
+    if has_key:
         keyed = [one for one in tx.scan(replace(where, linked=set(record.links))) if one.id not in not_yet]
     same = _find_same(tx, record, where, not_yet, keyed) if compare_texts else []
     for held in same:
@@ -206,17 +209,3 @@ def build_comparison(engine: Engine, older: Record, newer: Record, relation: Rel
     body = {"verdict": str(relation.verdict), "probability": relation.probability}
     place = {**place_of(newer), "project": engine.project, "links": (older.id, newer.id)}
     return make_record(engine, "comparison", body, Origin.MODEL, id=comparison_id(older, newer), **place)
-
-
-def admitting(
-    engine: Engine, drafts: Sequence[Draft], compare_texts: bool = True, replaces: Sequence[str] = ()
-) -> Attempt[list[Record]]:
-    """Prepare facts for `commit`; new code calls `add_facts` in a step."""
-    prepared = prepare(engine, drafts)
-    return as_attempt(engine, lambda tx: add_facts(tx, prepared, compare_texts=compare_texts, replaces=replaces))
-
-
-def inserting(engine: Engine, drafts: Sequence[Draft]) -> Attempt[list[Record]]:
-    """Prepare records for `commit`; new code calls `add_records` in a step."""
-    prepared = prepare(engine, drafts)
-    return as_attempt(engine, lambda tx: add_records(tx, prepared))

@@ -34,12 +34,11 @@ from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.scope import plain
 from ..types.speech import quote_output
 from ..types.vector import Vector, cosine
-from .admit import build, make_record, place_of, screen
+from .admit import Draft, OutcomeDraft, Statement, build, make_record, place_of, screen
 from .context import Engine
-from .drafts import Draft, Episode, Statement
 from .evidence import WORKS, Standing, believe, rate, standing
 from .search import find_near
-from .transaction import LESSONS, Attempt, Transaction, as_attempt, lesson_key, tombstone_id, write
+from .transaction import EMBEDDER_MARKER, LESSONS, Transaction, lesson_key, tombstone_id, write
 
 _LEARNED = Provenance(Origin.OUTCOME, Trust.LEARNED)
 _MAX_ERRORS = 5
@@ -211,7 +210,7 @@ class PreparedOutcome:
     key: str | None
 
 
-def learn(engine: Engine, episodes: Sequence[Episode]) -> list[Record]:
+def learn_outcomes(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[Record]:
     """Record outcomes, in order; return them as they were stored.
 
     An outcome that was recorded before under the same idempotency key, or with the same retrieval and arguments, is
@@ -221,19 +220,11 @@ def learn(engine: Engine, episodes: Sequence[Episode]) -> list[Record]:
     return write(engine, lambda tx: record_outcomes(tx, prepared))
 
 
-def learning(
-    engine: Engine, episodes: Sequence[Episode], times: Sequence[datetime | None] | None = None
-) -> Attempt[list[Record]]:
-    """Prepare outcomes for `commit`; new code calls `record_outcomes` in a step."""
-    prepared = prepare_outcomes(engine, episodes, times)
-    return as_attempt(engine, lambda tx: record_outcomes(tx, prepared))
-
-
 def prepare_outcomes(
-    engine: Engine, episodes: Sequence[Episode], times: Sequence[datetime | None] | None = None
+    engine: Engine, episodes: Sequence[OutcomeDraft], times: Sequence[datetime | None] | None = None
 ) -> list[PreparedOutcome]:
     """Screen and embed outcomes. `times` says when each happened; None: now."""
-    drafts = [screen(engine, outcome_of(episode)) for episode in episodes]
+    drafts = [screen(engine, draft_outcome(episode)) for episode in episodes]
     # For short texts the two kinds have the same passages, which are embedded once.
     kinds = (KINDS[MemoryType.OUTCOME], KINDS["strategy"])
     vectors = iter(engine.encode([kind.passages(draft.body) for draft in drafts for kind in kinds]))
@@ -265,7 +256,7 @@ def group_owner(engine: Engine, user: str, *, shared: bool = False) -> str:
     return "" if shared or engine.settings.share_between_users else user
 
 
-def outcome_of(episode: Episode) -> Draft:
+def draft_outcome(episode: OutcomeDraft) -> Draft:
     names = ("task", "strategy", "task_type", "duration_ms", "error", "feedback", "retrieval")
     body = {name: getattr(episode, name) for name in names}
     body |= {"outcome": str(episode.result), "metadata": dict(episode.metadata)}
@@ -283,8 +274,9 @@ def outcome_of(episode: Episode) -> Draft:
 
 def record_outcomes(tx: Transaction, prepared: Sequence[PreparedOutcome]) -> list[Record]:
     """Record prepared outcomes, in order; return each as it is stored."""
-    markers = [marker_id(tx.engine, one.approach) for one in prepared]
-    tx.get([*(one.receipt for one in prepared if one.receipt), *markers])
+    # All that is known by its id is read at once.
+    ids = (id for one in prepared for id in (marker_id(tx.engine, one.approach), one.receipt) if id)
+    tx.get((EMBEDDER_MARKER, *ids))
     outcomes = []
     for one in prepared:
         outcome = _find_recorded(tx, one)
@@ -487,13 +479,13 @@ def _advise_warnings(tx: Transaction, group: Record, approach: Draft | Record, n
 
 
 def prepare_lessons(engine: Engine, statements: Sequence[Statement]) -> list[Draft]:
-    drafts = [screen(engine, lesson_of(statement)) for statement in statements]
+    drafts = [screen(engine, draft_lesson(statement)) for statement in statements]
     heads = [{"strategy": _strategy_of(draft.body), "task": draft.body["condition"]} for draft in drafts]
     vectors = engine.encode([KINDS["strategy"].passages(head) for head in heads])
     return [replace(draft, vectors=own) for draft, own in zip(drafts, vectors, strict=True)]
 
 
-def lesson_of(statement: Statement) -> Draft:
+def draft_lesson(statement: Statement) -> Draft:
     name = "strategy" if statement.kind is MemoryType.HEURISTIC else "pattern"
     body = {
         "condition": statement.condition,
@@ -583,9 +575,3 @@ def readable_body(held: Record) -> dict[str, Any]:
     if held.kind == MemoryType.ANTI_PATTERN:
         return {**held.body, "why_bad": quoted_why(held)}
     return {**held.body, "why": quoted_why(held)} if held.kind == MemoryType.RULE else dict(held.body)
-
-
-def stating(engine: Engine, statements: Sequence[Statement]) -> Attempt[list[Record]]:
-    """Prepare lessons for `commit`; new code calls `state_lessons` in a step."""
-    drafts = prepare_lessons(engine, statements)
-    return as_attempt(engine, lambda tx: state_lessons(tx, drafts))

@@ -18,17 +18,16 @@ from typing import Any
 
 from ..reading.local import LocalReader
 from ..reading.port import Pair
-from ..text import agreement, content_words, is_common, shorten, stem, stems
+from ..text import content_words, is_common, shorten, stem, stems
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
-from .admit import build, clean, key_of, screen
+from .admit import Draft, build, clean, key_of, screen
 from .context import Engine
-from .drafts import Draft
 from .rule_lines import format_line
 from .search import by_meaning, by_words
-from .transaction import Attempt, Transaction, as_attempt, write
+from .transaction import Transaction, write
 
 AGENT = "claude-code"
 """Whom the rules of a coding agent belong to."""
@@ -49,12 +48,6 @@ _ORIGINS = {
     RuleSource.MODEL: Origin.MODEL,
     RuleSource.IMPORT: Origin.IMPORT,
 }
-_POOL = 20
-_CLOSE_MEANING = 0.45
-"""The cosine from which a rule is taken to be about the same thing."""
-_NEAR_MEANING = 0.30
-_SHARED_WORDS = 0.20
-_READABLE_SHARE = 0.9
 _READER = LocalReader()
 _FORBIDDING = re.compile(r"\A(?:please\s+)?(?:never|don['’]t|do not|stop|avoid)\s+", re.IGNORECASE)
 _ASKING = re.compile(r"\A(?:please\s+|always\s+)+", re.IGNORECASE)
@@ -122,12 +115,6 @@ def teach(engine: Engine, teachings: Sequence[Teaching]) -> list[Taught]:
     return write(engine, lambda tx: learn_rules(tx, prepared))
 
 
-def teaching(engine: Engine, teachings: Sequence[Teaching]) -> Attempt[list[Taught]]:
-    """Prepare rules for `commit`; new code calls `learn_rules` in a step."""
-    prepared = prepare_rules(engine, teachings)
-    return as_attempt(engine, lambda tx: learn_rules(tx, prepared))
-
-
 def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[PreparedRule]:
     """Screen and embed the rules that teachings would become."""
     drafts = []
@@ -157,7 +144,7 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[Prepare
             tags=one.tags,
         )
         screened = screen(engine, draft)
-        drafts.append(replace(screened, body=dressed(screened.body)))
+        drafts.append(replace(screened, body=dress_rule(screened.body)))
     vectors = engine.encode([KINDS[MemoryType.RULE].passages(draft.body) for draft in drafts])
     return [
         PreparedRule(one, replace(draft, vectors=own))
@@ -170,7 +157,7 @@ def is_old_fix(record: Record) -> bool:
     return record.kind == MemoryType.RULE and record.body.get("source") == RuleSource.FIX
 
 
-def dressed(body: Mapping[str, Any]) -> dict[str, Any]:
+def dress_rule(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body with the line that hosts are shown, and the words and names that make it relevant."""
     names = [str(name).lower() for name in (*body["prefer"], *body["avoid"])]
     said = [stem(word) for word in content_words(f"{body['trigger']} {body['rule']}") if not is_common(word)]
@@ -321,7 +308,7 @@ def _repeat_rule(tx: Transaction, given: Teaching, draft: Draft, held: Record, s
         changes["status"] = Status.ACTIVE
         if draft.provenance.weight > held.provenance.weight:
             changes["provenance"] = draft.provenance
-    body = dressed(body)
+    body = dress_rule(body)
     if body["rule"] != held.body["rule"]:
         changes |= {"vectors": draft.vectors, "embedder": tx.engine.embedder_name if draft.vectors else ""}
     key = key_of(held.kind, held.agent, held.user, body)
@@ -386,40 +373,3 @@ def supersede_rules(
         why = "the model says that a later rule replaces it" if is_named else "a later rule contradicts it"
         _add_line(tx, held, "superseded", f"{why}: {record.body['rule']}", held, record.id)
     return tuple(held.id for held in ended)
-
-
-def contradicted(engine: Engine, record: Record, named: tuple[str, ...] = ()) -> list[Record]:
-    """Return what a rule that now holds takes the place of, as it becomes, and its history, for `commit`."""
-    tx = Transaction(engine)
-    supersede_rules(tx, record, named=named)
-    return tx.changed
-
-
-# -- showing
-
-
-def find_relevant_rules(engine: Engine, session: str, text: str, limit: int) -> list[Record]:
-    """Return the rules that a prompt calls for, by meaning and by words: few, and only those it clearly needs."""
-    where = Where(
-        kinds={MemoryType.RULE},
-        projects={engine.project, EVERYWHERE},
-        users={""},
-        sessions={"", session},
-        statuses={Status.ACTIVE},
-    )
-    [vectors] = engine.encode([(text[:2000],)])
-    meaning = {hit.id: hit.score for hit in by_meaning(engine, vectors, where, _POOL)} if vectors else {}
-    ids = dict.fromkeys((*meaning, *(hit.id for hit in by_words(engine.store, text, where, _POOL))))
-    asked = stems(text)
-    # To a model of English all texts in other letters look alike: there, words must agree as well.
-    readable = sum(map(str.isascii, text)) >= _READABLE_SHARE * len(text)
-    scored = []
-    for record in engine.store.get(list(ids)):
-        close = meaning.get(record.id, 0.0)
-        shared = agreement(stems(record.text), asked)
-        if shared < _SHARED_WORDS and not (readable and record.text.isascii()):
-            continue
-        if close >= _CLOSE_MEANING or (close >= _NEAR_MEANING and shared >= _SHARED_WORDS):
-            scored.append((close + shared, record))
-    scored.sort(key=lambda pair: (-pair[0], pair[1].id))
-    return [record for _, record in scored[:limit]]

@@ -28,7 +28,7 @@ from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from .admit import clean, key_of, reword
-from .coding_sessions import count_followed, make_teaching, read_mark, teachings
+from .coding_sessions import count_followed, find_teachings, make_teaching, read_mark
 from .context import Engine
 from .observations import explain_observation, find_repair
 from .rules import (
@@ -37,7 +37,7 @@ from .rules import (
     Taught,
     Teaching,
     contradicts,
-    dressed,
+    dress_rule,
     find_similar_rules,
     learn_rules,
     prepare_rules,
@@ -83,12 +83,12 @@ class Progress:
     answers: Mapping[str, Any] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
 
+    def restart(self, **changes: Any) -> Progress:
+        """Return it without what is noted about the last attempt, and with these changes."""
+        return replace(self, tries=0, next_try=0.0, error="", failed_at=0.0, answers={}, **changes)
 
-def load_progress(engine: Engine, session: str) -> Progress | None:
-    return _read_progress(Transaction(engine), session)
 
-
-def _read_progress(tx: Transaction, session: str) -> Progress | None:
+def read_progress(tx: Transaction, session: str) -> Progress | None:
     record = tx.find(_progress_id(session))
     return _decode_progress(record) if record else None
 
@@ -102,7 +102,7 @@ def change_progress(engine: Engine, session: str, **changes: Any) -> None:
     """Change what is noted about a session, if anything is."""
 
     def step(tx: Transaction) -> None:
-        stored = _read_progress(tx, session)
+        stored = read_progress(tx, session)
         if stored is not None:
             _store_progress(tx, replace(stored, **changes))
 
@@ -118,23 +118,16 @@ def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *
 
     What was recorded while no model was allowed is never read later.
     """
-    stored = load_progress(engine, story.session) or Progress(session=story.session, project=engine.project)
+    stored = read_progress(Transaction(engine), story.session) or Progress(
+        session=story.session, project=engine.project
+    )
     if stored.file == file and stored.is_waiting:
         if not is_allowed or stored.has_ended != story.ended:
             change_progress(engine, story.session, is_waiting=is_allowed, has_ended=story.ended)
         return
     start = max(since, stored.offset) if stored.file == file else since
     if is_allowed and any(one.offset > start and is_candidate(one) for one in story.heard):
-        fresh = Progress(
-            session=story.session,
-            project=engine.project,
-            file=file,
-            offset=start,
-            is_waiting=True,
-            has_ended=story.ended,
-            read_at=stored.read_at,
-            dropped=stored.dropped,
-        )
+        fresh = stored.restart(project=engine.project, file=file, offset=start, is_waiting=True, has_ended=story.ended)
         write(engine, lambda tx: _store_progress(tx, fresh))
 
 
@@ -257,10 +250,10 @@ class Applied:
 
 def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progress) -> Applied | None:
     """Store what a reading teaches, and that the session was read so far. None when somebody else was faster."""
-    local = {one.id: one.rule for one in teachings(part.story, part.since)}
+    local = {one.id: one.rule for one in find_teachings(part.story, part.since)}
 
     def step(tx: Transaction) -> Applied | None:
-        stored = _read_progress(tx, part.story.session)
+        stored = read_progress(tx, part.story.session)
         if stored is None or (stored.file, stored.offset) != (progress.file, part.since):
             return None
         applied = _apply_proposals(tx, part, reading, local)
@@ -268,17 +261,11 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
             if "note" not in one.body["metadata"]:
                 explain_observation(tx, one, reading.notes[one.id])
         mark = read_mark(tx, stored.session)
-        done = Progress(
-            session=stored.session,
-            project=stored.project,
-            file=stored.file,
-            offset=part.until,
-            # More of the session may have been taken in while the model was reading.
-            is_waiting=mark.file == stored.file and mark.offset > part.until,
-            has_ended=stored.has_ended,
-            read_at=engine.clock().timestamp(),
-            dropped=dict(Counter(stored.dropped) + Counter(reading.dropped)),
-        )
+        # More of the session may have been taken in while the model was reading.
+        is_waiting = mark.file == stored.file and mark.offset > part.until
+        dropped = dict(Counter(stored.dropped) + Counter(reading.dropped))
+        read_at = engine.clock().timestamp()
+        done = stored.restart(offset=part.until, is_waiting=is_waiting, read_at=read_at, dropped=dropped)
         _store_progress(tx, done)
         return applied
 
@@ -446,7 +433,7 @@ def _refine_rules(tx: Transaction, part: Part, refinements: Sequence[_Refinement
         body["metadata"] = {**local.body["metadata"], "reader": "model"}
         fresh = tx.update(
             local,
-            **reword(tx.engine, local, dressed(body)),
+            **reword(tx.engine, local, dress_rule(body)),
             status=Status.ACTIVE if is_active or is_sound else local.status,
             session="" if reach in LASTING else part.story.session,
             project=EVERYWHERE if reach is Reach.ALWAYS else local.project,

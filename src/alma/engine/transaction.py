@@ -225,7 +225,7 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
         notes = engine.notes.take(engine.project)
         stored = False
         try:
-            engine.store.put([*notes, *records, *_claim_embedder(engine, records)])
+            engine.store.put([*notes, *records, *_claim_embedder(tx, records)])
             stored = True
             return result
         except ConflictError as conflict:
@@ -240,32 +240,6 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
             engine.notes.settle(notes, stored=stored)
         time.sleep(random.uniform(0, pause))
         pause = min(pause * 2, 0.05)
-
-
-Attempt = Callable[[], tuple[T, list[Record]]]
-"""The old form of a step: what it returns, and the records to put."""
-
-
-def commit(engine: Engine, attempt: Callable[[], tuple[T, Sequence[Record]]], *, patient: bool = True) -> T:
-    """Put what `attempt` builds, as `write` does."""
-
-    def step(tx: Transaction) -> T:
-        result, records = attempt()
-        for record in records:
-            tx.put(record)
-        return result
-
-    return write(engine, step, patient=patient)
-
-
-def as_attempt(engine: Engine, step: Callable[[Transaction], T]) -> Attempt[T]:
-    """Return a step in the old form, for callers of `commit`."""
-
-    def attempt() -> tuple[T, list[Record]]:
-        tx = Transaction(engine)
-        return step(tx), tx.changed
-
-    return attempt
 
 
 def _refuse_promotion(tx: Transaction) -> None:
@@ -288,24 +262,24 @@ def refuse_activation(record: Record, reason: str) -> ScopeError:
     )
 
 
-def _claim_embedder(engine: Engine, records: Sequence[Record]) -> list[Record]:
+def _claim_embedder(tx: Transaction, records: Sequence[Record]) -> list[Record]:
     """The first vectors decide which embedder a store speaks; later ones must agree."""
     embedder = next((record.embedder for record in records if record.vectors), "")
-    held = marker(engine) if embedder else None
+    held = tx.find(EMBEDDER_MARKER) if embedder else None
     if held is not None and held.body["value"] != embedder:
-        raise mismatch(held.body["value"], embedder)
-    return [embedder_marker(engine, embedder)] if embedder and held is None else []
+        raise describe_mismatch(held.body["value"], embedder)
+    return [make_embedder_marker(tx.engine, embedder)] if embedder and held is None else []
 
 
-def marker(engine: Engine) -> Record | None:
+def find_embedder_marker(engine: Engine) -> Record | None:
     return next(iter(engine.store.get([EMBEDDER_MARKER])), None)
 
 
-def embedder_marker(engine: Engine, embedder: str) -> Record:
+def make_embedder_marker(engine: Engine, embedder: str) -> Record:
     return make_marker(engine, EMBEDDER_MARKER, {"value": embedder}, project="")
 
 
-def mismatch(held: str, wanted: str) -> EmbedderMismatchError:
+def describe_mismatch(held: str, wanted: str) -> EmbedderMismatchError:
     return EmbedderMismatchError(
         f"the memories of this store were embedded by {held!r}, but {wanted!r} is configured, and their vectors cannot "
         f"be compared. Set the embedder back, or move the store over with: alma reindex"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ MAX_NAME = 200
 MAX_METADATA = 65_536
 MAX_TOP_K = 1_000
 _EARLIEST, _LATEST = 1000, 2999
+_SHOWN = 60
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -25,12 +26,11 @@ _INVISIBLE = " \t\n\r\u00a0\u200b\u200c\u200d\u2060\u3000\ufeff"
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 E = TypeVar("E", bound=StrEnum)
-T = TypeVar("T")
 
 
 def text(name: str, value: object, most: int = MAX_TEXT) -> str:
-    checked = _string(name, value)
-    if not checked.strip(_INVISIBLE):
+    checked = string(name, value)
+    if is_blank(checked):
         raise ValidationError(f"{name} is empty; pass a text with at least one visible character")
     if len(checked) > most:
         raise ValidationError(
@@ -53,7 +53,7 @@ def output(name: str, value: object) -> str | None:
     """Text a program printed: colours and control characters are dropped, they carry no meaning here."""
     if value is None:
         return None
-    checked = _CONTROL.sub("", _ANSI.sub("", _string(name, value)))
+    checked = _CONTROL.sub("", _ANSI.sub("", string(name, value)))
     return text(name, checked) if checked.strip() else None
 
 
@@ -61,7 +61,22 @@ def name(label: str, value: object) -> str:
     return text(label, value, MAX_NAME).strip()
 
 
-def _string(label: str, value: object) -> str:
+def optional_name(label: str, value: object) -> str:
+    """A name, or "" for a blank one."""
+    return name(label, value) if optional_text(label, value) else ""
+
+
+def is_blank(value: str) -> bool:
+    return not value.strip(_INVISIBLE)
+
+
+def shown(value: object) -> str:
+    """A value as an error message names it: not at length."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def string(label: str, value: object) -> str:
     if isinstance(value, bytes | bytearray):
         raise ValidationError(f"{label} is bytes; decode it first, for example with .decode('utf-8', 'replace')")
     if not isinstance(value, str):
@@ -74,18 +89,26 @@ def _string(label: str, value: object) -> str:
     return value
 
 
-def whole(label: str, value: object, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValidationError(f"{label} must be a whole number from {least} to {most:,}, not {value!r}")
+def whole(label: str, value: object, least: float | None = None, most: float | None = None) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not _is_within(value, least, most):
+        limits = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most:,}"
+        raise ValidationError(f"{label} must be a whole number{limits}, not {shown(value)}")
     return value
 
 
-def number(label: str, value: object, least: float = -math.inf, most: float = math.inf) -> float:
+def number(label: str, value: object, least: float | None = None, most: float | None = None) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValidationError(f"{label} must be a finite number, not {value!r}")
-    if not least <= value <= most:
-        raise ValidationError(f"{label} must be between {least:g} and {most:g}, not {value!r}")
+        raise ValidationError(f"{label} must be a finite number, not {shown(value)}")
+    if not _is_within(value, least, most):
+        limits = f"at least {least:g}" if most is None else f"between {least or 0:g} and {most:g}"
+        raise ValidationError(f"{label} must be {limits}, not {shown(value)}")
     return float(value)
+
+
+def _is_within(value: float, least: float | None, most: float | None) -> bool:
+    return (least is None or value >= least) and (most is None or value <= most)
 
 
 def moment(label: str, value: object) -> datetime | None:
@@ -130,27 +153,43 @@ def provenance(label: str, value: object) -> Provenance:
     return Provenance(Origin(source), _TRUST.get(source, Trust.UNTRUSTED), source=given)
 
 
+def one_of(label: str, value: object, choices: Sequence[str]) -> str:
+    """One of the choices, which may be passed as a member of an enumeration."""
+    chosen = str(value)
+    if chosen not in choices:
+        raise ValidationError(unknown(label, value, choices))
+    return chosen
+
+
 def names(label: str, value: Iterable[str] | None) -> tuple[str, ...]:
     if value is None:
         return ()
-    if isinstance(value, str):
-        raise ValidationError(f"{label} must be a list of names, not one text: [{value!r}]")
-    if not isinstance(value, Iterable):
-        raise ValidationError(f"{label} must be a list of names, not {value!r}")
-    return tuple(dict.fromkeys(name(f"{label}[{at}]", item) for at, item in enumerate(value)))
+    return tuple(dict.fromkeys(name(f"{label}[{at}]", item) for at, item in enumerate(items(label, value, "names"))))
 
 
-def many(label: str, value: Iterable[T]) -> Iterable[T]:
+def items(label: str, value: object, what: str = "") -> list[Any]:
+    """A list, or anything else that can be gone through but a text and a mapping."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ValidationError(f"{label} must be a list{what and f' of {what}'}, not {shown(value)}")
+    return list(value)
+
+
+def many(label: str, value: object) -> list[Any]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ValidationError(f"{label} must be a list of mappings, not {type(value).__name__}")
+    return list(value)
+
+
+def mapping(label: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValidationError(f"{label} must be a mapping, not {type(value).__name__}")
     return value
 
 
 def metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
     if value is None:
         return {}
-    if not isinstance(value, Mapping):
-        raise ValidationError(f"metadata must be a mapping, not {type(value).__name__}")
+    mapping("metadata", value)
     try:
         encoded = json.dumps(value, allow_nan=False, ensure_ascii=False)
         encoded.encode("utf-8")

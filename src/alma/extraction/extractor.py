@@ -83,20 +83,11 @@ class Extraction:
     dropped: Mapping[str, int] = field(default_factory=dict)  # How many proposals were dropped, by reason.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    index: int
-    speaker: str
-    text: str
-    at: datetime | None = None
+@dataclass(frozen=True, slots=True)
+class Message(Turn):
+    index: int = 0
     # Its own id, or a digest of its words and those before it: equal when the conversation is read again or has grown.
     key: str = ""
-
-    @property
-    def role(self) -> Role:
-        if self.speaker.casefold() in _TOOLS:
-            return Role.TOOL
-        return Role.USER if is_person(self.speaker) else Role.ASSISTANT
 
 
 # Roles whose text is neither a person's nor an assistant's own.
@@ -155,9 +146,8 @@ def extract_text(text: str, *, model: Model | None = None, name: str = "", known
         raise ValidationError(f"text must be text (str), not {type(text).__name__}")
     parts = (text[at : at + validate.MAX_TEXT] for at in range(0, len(text), validate.MAX_TEXT))
     cleaned = clean("".join(validate.output("text", part) or "" for part in parts))
-    sections = [
-        Message(index=0, speaker=name or "document", text=section, key="text") for section in _split_sections(cleaned)
-    ]
+    speaker = name or "document"
+    sections = [Message(Role.USER, section, speaker, key="text") for section in _split_sections(cleaned)]
     return _extract(sections, model, known, is_document=True)
 
 
@@ -194,17 +184,16 @@ def find_known_memories(engine: Engine, agent: str, user: str | None, texts: Seq
 
 
 def _extract(messages: Sequence[Message], model: Model | None, known: Sequence[Known], is_document: bool) -> Extraction:
-    turns = [Turn(Role.USER if is_document else one.role, one.text, one.speaker, one.at) for one in messages]
-    proposals = LocalReader().find_memories(turns)
-    speakers = {turn.speaker for turn in turns if turn.role is Role.USER}
-    if len(speakers) > 1 and not any(turn.role is Role.ASSISTANT for turn in turns):
+    proposals = LocalReader().find_memories(messages)
+    speakers = {one.speaker for one in messages if one.role is Role.USER}
+    if len(speakers) > 1 and not any(one.role is Role.ASSISTANT for one in messages):
         # What people tell each other to do is no rule for an agent.
         proposals = [one for one in proposals if one.topic is not Topic.RULE]
     dropped: Counter[str] = Counter()
     failed = used = ""
     if model is not None:
         try:
-            answered, reasons = _ask_model(model, turns, known)
+            answered, reasons = _ask_model(model, messages, known)
             proposals = _merge_rules(answered, [one for one in proposals if one.topic is Topic.RULE])
             dropped.update(reasons)
             used = model.name
@@ -350,16 +339,12 @@ def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
         if text is None:
             continue
         speaker = validate.name(f"{label} role", message.get("speaker") or message.get("role"))
+        role = Role.USER if is_person(speaker) else Role.ASSISTANT
+        at = validate.moment(f"{label} at", message.get("at", message.get("timestamp")))
         id = message.get("id")
-        read.append(
-            Message(
-                index=index,
-                speaker=speaker,
-                text=clean(text),
-                at=validate.moment(f"{label} at", message.get("at", message.get("timestamp"))),
-                key=digest("id", id) if isinstance(id, str) and id else digest("said", before, speaker, text),
-            )
-        )
+        key = digest("id", id) if isinstance(id, str) and id else digest("said", before, speaker, text)
+        is_tool = speaker.casefold() in _TOOLS
+        read.append(Message(Role.TOOL if is_tool else role, clean(text), speaker, at, index, key))
         before = text
     return read
 

@@ -14,12 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..engine import facts, outcomes, rules, validate
-from ..engine.admit import build, prepare, screen
+from ..engine.admit import Draft, OutcomeDraft, Statement, build, prepare
 from ..engine.context import Engine
-from ..engine.drafts import Draft, Episode, Statement
 from ..engine.inject.escape import suspicious
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
@@ -28,38 +27,18 @@ from ..opening import Holder
 from ..ports import Model
 from ..reading.port import Role
 from ..text import digest, fingerprint, shorten
-from ..types.kinds import (
-    KINDS,
-    AntiPattern,
-    DomainKnowledge,
-    Heuristic,
-    Memory,
-    MemoryType,
-    Outcome,
-    Result,
-    Rule,
-    UserPreference,
-)
+from ..types import kinds
+from ..types.kinds import Memory, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust, find_source
 from ..types.rules import Reach, RuleSource
 from ..types.speech import by_name
-from .extractor import (
-    FORBIDS,
-    Extracted,
-    Extraction,
-    Kind,
-    Voice,
-    extract_conversation,
-    extract_text,
-    find_known_memories,
-    read_messages,
-)
+from . import extractor
+from .extractor import FORBIDS, Extracted, Extraction, Kind, Voice
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
 
-T = TypeVar("T")
 Written = tuple[Record | None, str]  # What a finding became, and "made", "known", or why it was refused.
 
 MIN_CONFIDENCE = 0.5
@@ -69,27 +48,19 @@ _TITLE_CHARS = 200
 _SHOWN_CHARS = 80
 _DELETED = "it was deleted, and does not come back by itself"
 _ORIGINS = {Voice.PERSON: Origin.USER, Voice.ASSISTANT: Origin.AGENT, Voice.DOCUMENT: Origin.IMPORT}
-LISTS = (
-    "domain_knowledge",
-    "user_preferences",
-    "anti_patterns",
-    "heuristics",
-    "outcomes",
-    "rules",
-    "work_items",
-)
+LISTS = tuple("domain_knowledge user_preferences anti_patterns heuristics outcomes rules work_items".split())
 
 
 @dataclass(slots=True, kw_only=True)
 class Kept:
     """What became of findings. The lists hold what is new."""
 
-    domain_knowledge: list[DomainKnowledge] = field(default_factory=list)
-    user_preferences: list[UserPreference] = field(default_factory=list)
-    anti_patterns: list[AntiPattern] = field(default_factory=list)
-    heuristics: list[Heuristic] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
+    domain_knowledge: list[kinds.DomainKnowledge] = field(default_factory=list)
+    user_preferences: list[kinds.UserPreference] = field(default_factory=list)
+    anti_patterns: list[kinds.AntiPattern] = field(default_factory=list)
+    heuristics: list[kinds.Heuristic] = field(default_factory=list)
+    outcomes: list[kinds.Outcome] = field(default_factory=list)
+    rules: list[kinds.Rule] = field(default_factory=list)
     work_items: list[Any] = field(default_factory=list)  # `alma.progress.WorkItem`s.
     known: int = 0  # How many were stored before.
     superseded: list[str] = field(default_factory=list)  # The ids of older facts that a new one replaced.
@@ -174,10 +145,10 @@ class AutoLearner(Holder):
         least = self._check_confidence(min_confidence)
         agent = self.alma.engine.agent(validate.name("agent", agent))
         model = self.model or self.alma.model
-        spoken = read_messages(messages)
+        spoken = extractor.read_messages(messages)
         texts = [one.text for one in spoken if one.role is Role.USER]
-        known = find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
-        extraction = extract_conversation(messages, model=model, known=known)
+        known = extractor.find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
+        extraction = extractor.extract_conversation(messages, model=model, known=known)
         episode = ""
         if save_episode and spoken and not dry_run:
             turns = [{"speaker": one.speaker, "text": one.text, "at": one.at} for one in spoken]
@@ -211,7 +182,7 @@ class AutoLearner(Holder):
         """Find what a text states and store it, as `learn_from_conversation` does. `name` is its title."""
         least = self._check_confidence(min_confidence)
         agent = self.alma.engine.agent(validate.name("agent", agent))
-        extraction = extract_text(text, model=self.model or self.alma.model, name=name or "")
+        extraction = extractor.extract_text(text, model=self.model or self.alma.model, name=name or "")
         place = {"agent": agent, "user_id": user_id, "source": name or "text"}
         return self._store(extraction, least, dry_run, **place, trusted=trusted, relayed=relayed)
 
@@ -277,11 +248,8 @@ def keep(
     kept = Kept()
     items = _check_findings(target, found, trusted, relayed, kept)
     work = [one for one in items if one.kind is Kind.WORK_ITEM]
-    # Lessons and outcomes change the same groups of strategies, so they are written one after the other.
-    for is_outcome in (False, True):
-        part = [one for one in items if one not in work and (one.kind is Kind.OUTCOME) is is_outcome]
-        if part:
-            _write_items(target, part, kept)
+    if len(items) > len(work):
+        _write_items(target, [one for one in items if one.kind is not Kind.WORK_ITEM], kept)
     if work:
         _create_work(alma, target, work, kept)
     return kept
@@ -379,7 +347,7 @@ def _write_items(target: _Target, items: Sequence[_Item], kept: Kept) -> None:
 
     def step(tx: Transaction) -> tuple[dict[str, Written], list[str]]:
         groups: dict[Callable[[Transaction, _Target, Sequence[_Item]], list[Written]], list[_Item]] = {}
-        for item in items:
+        for item in sorted(items, key=lambda one: one.kind is Kind.OUTCOME):
             if tx.once(item.mark, {"value": "heard"}):
                 groups.setdefault(_choose_writer(item), []).append(item)
         written: dict[str, Written] = {}
@@ -422,16 +390,15 @@ def _past_time(engine: Engine, at: datetime | None) -> datetime | None:
 
 def _write_facts(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
     """Write facts and preferences, without those that were said before a person deleted them."""
-    drafts = [_make_draft(target, one) for one in items]
-    keys = [screen(tx.engine, one).key for one in drafts]
-    stones = tx.find_tombstones(keys)
+    drafts = prepare(tx.engine, [_make_draft(target, one) for one in items])
+    stones = tx.find_tombstones([one.key for one in drafts])
     wanted = [
         at
-        for at, (draft, key) in enumerate(zip(drafts, keys, strict=True))
-        if draft.valid_from is None or key not in stones or draft.valid_from >= stones[key].created_at
+        for at, one in enumerate(drafts)
+        if one.valid_from is None or one.key not in stones or one.valid_from >= stones[one.key].created_at
     ]
     replaces = [items[at].finding.replaces for at in wanted]
-    records = facts.add_facts(tx, prepare(tx.engine, [drafts[at] for at in wanted]), replaces=replaces)
+    records = facts.add_facts(tx, [drafts[at] for at in wanted], replaces=replaces)
     written = dict(zip(wanted, _describe_records(records), strict=True))
     return [written.get(at, (None, _DELETED)) for at in range(len(items))]
 
@@ -510,8 +477,8 @@ def _write_rules(tx: Transaction, target: _Target, items: Sequence[_Item]) -> li
     return [(one.record, verbs.get(one.verb, "known")) for one in taught]
 
 
-def _make_episode(target: _Target, item: _Item) -> Episode:
-    return Episode(
+def _make_episode(target: _Target, item: _Item) -> OutcomeDraft:
+    return OutcomeDraft(
         agent=target.agent,
         task=item.field("task", item.text),
         strategy=item.field("strategy_used", item.text),
@@ -536,31 +503,33 @@ def _write_waiting(tx: Transaction, target: _Target, items: Sequence[_Item]) -> 
 
     A rule of others waits as a lesson, too.
     """
-    drafts = []
-    for item in items:
-        if item.kind is Kind.OUTCOME:
-            draft = replace(outcomes.outcome_of(_make_episode(target, item)), provenance=item.provenance)
-            drafts.append(replace(screen(tx.engine, draft), key=fingerprint("heard", item.mark)))
-        else:
-            draft = screen(tx.engine, outcomes.lesson_of(_make_statement(target, item)))
+    drafts = [
+        replace(outcomes.draft_outcome(_make_episode(target, one)), provenance=one.provenance)
+        if one.kind is Kind.OUTCOME
+        else outcomes.draft_lesson(_make_statement(target, one))
+        for one in items
+    ]
+    keyed: list[Draft] = []
+    for item, draft in zip(items, prepare(tx.engine, drafts), strict=True):
+        parts = [item.mark]
+        if item.kind is not Kind.OUTCOME:
             words = str(draft.body.get("strategy") or draft.body.get("pattern"))
             owner = [draft.user] if draft.user else []
-            key = fingerprint("heard", draft.kind, draft.agent, *owner, str(draft.body["condition"]), words)
-            drafts.append(replace(draft, key=key))
-    vectors = tx.engine.encode([KINDS[one.kind].passages(one.body) for one in drafts])
-    keys, kinds = {one.key for one in drafts}, {one.kind for one in drafts}
+            parts = [draft.kind, draft.agent, *owner, str(draft.body["condition"]), words]
+        keyed.append(replace(draft, key=fingerprint("heard", *parts)))
+    keys = {one.key for one in keyed}
     statuses = {Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED}
-    where = Where(projects={tx.engine.project}, keys=keys, kinds=kinds, statuses=statuses)
+    where = Where(projects={tx.engine.project}, keys=keys, kinds={one.kind for one in keyed}, statuses=statuses)
     stored = {record.key: record for record in tx.scan(where)}
     deleted = tx.find_tombstones(keys)
     written: list[Written] = []
-    for one, embedded in zip(drafts, vectors, strict=True):
+    for one in keyed:
         if one.key in deleted:
             written.append((None, _DELETED))
         elif one.key in stored:
             written.append((stored[one.key], "known"))
         else:
-            stored[one.key] = tx.put(build(tx.engine, one, embedded))
+            stored[one.key] = tx.put(build(tx.engine, one))
             written.append((stored[one.key], "made"))
     return written
 

@@ -20,6 +20,7 @@ from ..engine.search import by_words
 from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ConfigError, ModelError, NotFoundError, ValidationError, unknown
+from ..opening import Holder
 from ..ports import Clock, Model
 from ..reading.local import LocalReader
 from ..reading.port import Entities
@@ -31,11 +32,12 @@ from ..types.query import Where
 from ..types.record import Record, Status
 from ..types.times import from_iso, to_iso
 from .graph import Graph, check_limit, check_type
+from .memory import RecordRows
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
 
-Extracted = tuple[list[Entity], list[Relationship]]
+Statements = tuple[list[Entity], list[Relationship]]
 
 # -- graphs by name
 
@@ -52,7 +54,7 @@ _ROWS = {
 def create_graph_store(
     backend: str = "sqlite", *, project_id: str | None = None, clock: Clock | None = None, **options: Any
 ) -> Graph:
-    """The graph of a project.
+    """Open the graph of a project.
 
     `sqlite` lives in the memory that is configured here, or in the one given as `alma`; `memory` as long as the
     process; `kuzu` takes `path`; `postgres` takes `dsn`; `neo4j` and `memgraph` take `uri`, `username`, `password` and
@@ -74,18 +76,11 @@ def create_graph_store(
 
 def _open_in_memory(project_id: str | None, clock: Clock | None, *, alma: ALMA | None = None) -> Graph:
     """Open the graph in the memory that is given, or in the one that is configured here."""
-    from .memory import RecordRows
-
-    opened = alma or _open_default(project_id)
-    engine = opened.engine if project_id in (None, opened.project_id) else replace(opened.engine, project=project_id)
-    rows = RecordRows(engine, opened.close if alma is None else None)
-    return Graph(rows, engine.project, clock=clock or engine.clock)
-
-
-def _open_default(project_id: str | None) -> ALMA:
-    from ..app import open_default
-
-    return open_default(project_id)
+    holder = Holder(alma, project_id)
+    engine = holder.alma.engine
+    if project_id not in (None, holder.alma.project_id):
+        engine = replace(engine, project=project_id)
+    return Graph(RecordRows(engine, holder.close), engine.project, clock=clock or engine.clock)
 
 
 # -- entities and relationships in texts
@@ -116,11 +111,11 @@ class EntityExtractor:
             return "local"
         return f"local ({self._model.name} failed: {self.failure})" if self.failure else self._model.name
 
-    def extract(self, text: str, *, speaker: str | None = None) -> Extracted:
+    def extract(self, text: str, *, speaker: str | None = None) -> Statements:
         """Return what a text names and states. `speaker` is who "I" is."""
         return self.extract_many([(text, speaker)])[0]
 
-    def extract_many(self, texts: Sequence[tuple[str, str | None]]) -> list[Extracted]:
+    def extract_many(self, texts: Sequence[tuple[str, str | None]]) -> list[Statements]:
         """Do the same for several texts with their speakers. The model sees them in batches, and each only once."""
         entries = [_check_entry(text, speaker) for text, speaker in texts]
         local = LocalReader().find_entities([text for text, _ in entries], [speaker for _, speaker in entries])
@@ -146,7 +141,7 @@ def _check_entry(text: object, speaker: str | None) -> tuple[str, str]:
     return readable, validate.name("speaker", speaker) if speaker else ""
 
 
-def _combine_readings(text: str, speaker: str, local: Entities, asked: Entities) -> Extracted:
+def _combine_readings(text: str, speaker: str, local: Entities, asked: Entities) -> Statements:
     entities: dict[str, Entity] = {}
     types = {name.strip(): _TYPES.get(kind, kind) for name, kind in asked.names}
     for name, kind in {**types, **dict(local.names)}.items():
@@ -192,7 +187,7 @@ READABLE = (*KINDS, "user_preference", "outcome", "heuristic", "anti_pattern")
 _BATCH = 100
 _MARGIN = timedelta(minutes=5)  # Clocks of several machines differ; what is read twice is not doubled.
 _MAX_VERSIONS = 1_000
-Progress = Callable[[int, int], None]  # Receives how many records were looked at, of how many.
+ReportProgress = Callable[[int, int], None]  # Receives how many records were looked at, of how many.
 _NAMELESS = frozenset({"user", "human", "me", "customer", "person", "speaker", "you", "somebody else"})
 
 
@@ -214,7 +209,7 @@ def build(
     graph: Graph | None = None,
     model: Model | None = None,
     kinds: Iterable[str] = KINDS,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
     project_id: str | None = None,
     everything: bool = True,
 ) -> Built:
@@ -227,15 +222,12 @@ def build(
     for one in names:
         if one not in READABLE:
             raise ValidationError(unknown("kind", one, READABLE))
-    opened = alma or _open_default(project_id)
-    try:
-        project = opened.project_id if project_id is None else validate.name("project_id", project_id)
-        engine = opened.engine if project == opened.project_id else replace(opened.engine, project=project)
-        into = graph or create_graph_store("sqlite", alma=opened, project_id=project)
-        return _Builder(engine, into, EntityExtractor(model or opened.model), everything).run(names, progress)
-    finally:
-        if alma is None:
-            opened.close()
+    with Holder(alma, project_id) as holder:
+        memory = holder.alma
+        project = memory.project_id if project_id is None else validate.name("project_id", project_id)
+        engine = memory.engine if project == memory.project_id else replace(memory.engine, project=project)
+        into = graph or create_graph_store("sqlite", alma=memory, project_id=project)
+        return _Builder(engine, into, EntityExtractor(model or memory.model), everything).run(names, progress)
 
 
 def update(
@@ -244,10 +236,10 @@ def update(
     graph: Graph | None = None,
     model: Model | None = None,
     kinds: Iterable[str] = KINDS,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
     project_id: str | None = None,
 ) -> Built:
-    """The same for what is new, changed or gone since the last run."""
+    """Do the same for what is new, changed or gone since the last run."""
     return build(
         alma, graph=graph, model=model, kinds=kinds, progress=progress, project_id=project_id, everything=False
     )
@@ -267,7 +259,7 @@ class _Builder:
             self._since, self._versions = last - _MARGIN, markers[0].body.get("versions", {})
         self._counts: Counter[str] = Counter()
 
-    def run(self, kinds: Iterable[str], progress: Progress | None) -> Built:
+    def run(self, kinds: Iterable[str], progress: ReportProgress | None) -> Built:
         began = self._engine.clock()
         before = self._graph.stats()
         waiting: list[Record] = []
@@ -343,7 +335,7 @@ class _Builder:
         self._counts["relationships gone"] += relationships
         self._counts["ended"] += entities + relationships + ended
 
-    def _read_records(self, records: Sequence[Record]) -> dict[str, Extracted]:
+    def _read_records(self, records: Sequence[Record]) -> dict[str, Statements]:
         """Return what each record says. All their texts are read together, so that a model is asked in batches.
 
         Of a conversation each turn of a person is read, with the name of who speaks.
@@ -355,12 +347,12 @@ class _Builder:
                 texts.append((record.text, None))
                 origins.append((record.id, record.valid_from or record.created_at, {}))
                 continue
-            for turn in episodes.turns(self._engine, record):
+            for turn in episodes.list_turns(self._engine, record):
                 name = turn.body["speaker"]
                 if turn.status is Status.ACTIVE and speech.is_person(name):
                     texts.append((turn.body["text"], None if str(name).casefold() in _NAMELESS else str(name)))
                     origins.append((record.id, turn.created_at, {"turn": turn.id}))
-        statements: dict[str, Extracted] = {record.id: ([], []) for record in records}
+        statements: dict[str, Statements] = {record.id: ([], []) for record in records}
         for (id, at, turn_of), found in zip(origins, self._extractor.extract_many(texts), strict=True):
             statements[id][0].extend(replace(one, sources=(id,)) for one in found[0])
             statements[id][1].extend(
@@ -385,7 +377,7 @@ class EntityProfile:
     facts: tuple[Memory, ...] = ()
 
     def __str__(self) -> str:
-        """A few lines for a person to read."""
+        """Return a few lines for a person to read."""
         called = f", also called {', '.join(self.entity.aliases)}" if self.entity.aliases else ""
         lines = [f"{self.entity.name} ({self.entity.type}){called}"]
         for one in self.now:
@@ -406,15 +398,15 @@ def about(
     limit: int = 20,
     project_id: str | None = None,
 ) -> EntityProfile:
-    """What is known about whoever or whatever has this name, alias or id: the newest, when several have it.
+    """Return what is known about the entity with this name, alias or id: the newest, when several have it.
 
     The facts that name it are those of the memory; with a graph and no memory there are none.
     """
     wanted = validate.name("name", name)
     most = check_limit(limit)
-    opened = alma if alma is not None or graph is not None else _open_default(project_id)
+    holder = Holder(alma, project_id) if alma is not None or graph is None else None
     try:
-        into = graph or create_graph_store("sqlite", alma=opened, project_id=project_id)
+        into = graph or create_graph_store("sqlite", alma=holder.alma if holder else None, project_id=project_id)
         try:
             entity = next(iter(into.find(wanted, limit=1)), None) or into.get(wanted)
         except NotFoundError:
@@ -426,11 +418,12 @@ def about(
         current = {one.relationship.id for one in now}
         past = into.relationships(entity.id, history=True, limit=_ENDED)
         ended = tuple(one for one in past if one.valid_to is not None and one.id not in current)
-        facts = () if opened is None else _find_facts(opened, into.project_id, (entity.name, *entity.aliases), most)
+        names = (entity.name, *entity.aliases)
+        facts = _find_facts(holder.alma, into.project_id, names, most) if holder else ()
         return EntityProfile(entity, tuple(now), ended, facts)
     finally:
-        if alma is None and opened is not None:
-            opened.close()
+        if holder is not None:
+            holder.close()
 
 
 def _find_facts(alma: ALMA, project: str, names: Sequence[str], limit: int) -> tuple[Memory, ...]:

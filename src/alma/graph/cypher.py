@@ -21,8 +21,8 @@ from ..types.graph import Direction, Entity, Relationship
 from ..types.times import to_micros
 from .rows import (
     Attempt,
-    Change,
     EntityFilter,
+    GraphChange,
     Item,
     RelationFilter,
     decode_item,
@@ -128,7 +128,7 @@ class CypherRows:
         by_type = [{row["type"]: row["number"] for row in rows} for rows in (entities, edges)]
         return by_type[0], by_type[1], int(current[0]["number"])
 
-    def write(self, change: Change) -> None:
+    def write(self, change: GraphChange) -> None:
         """Write a change inside the transaction that the queries run in."""
         touched = self._places([*(one.id for one in change.entities), *change.removed_entities])
         names_before = {row["key"] for row in self._run_parts(_KEYS, "places", touched)}

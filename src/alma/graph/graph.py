@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
-from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
@@ -29,7 +28,7 @@ from ..types.graph import (
     relationship_id,
 )
 from .revision import MAX_LIMIT, Revision, merge_entities, remove_source, resolve_entities, suggest_merges
-from .rows import Change, EntityFilter, Reading, RelationFilter, Rows
+from .rows import EntityFilter, GraphChange, RelationFilter, RowReader, Rows
 
 _COMPARED = 5_000  # So many entities are looked at for suggestions, the newest.
 _EDGES = 4  # So many relationships are looked at in one step for each entity that is wanted.
@@ -129,7 +128,7 @@ class Graph:
     # -- writing
 
     def add_entity(self, entity: Entity) -> Entity:
-        """The entity as it is held now: one that is known by its id or merged into another gains what is new."""
+        """Return the entity as it is stored: one with the same id, or merged into another, gains what is new."""
         return self.add_many([entity])[0][0]
 
     def add_relationship(self, relationship: Relationship, *, supersede: bool = False) -> Relationship:
@@ -139,7 +138,7 @@ class Graph:
         """
         stated = _check_relationship(relationship)
 
-        def attempt(rows: Reading) -> tuple[Relationship, Change]:
+        def attempt(rows: RowReader) -> tuple[Relationship, GraphChange]:
             revision = Revision(rows, self.clock(), [], [stated])
             stored = revision.add_relationship(stated, supersede=supersede)
             if stored is None:
@@ -151,18 +150,18 @@ class Graph:
     def add_many(
         self, entities: Iterable[Entity], relationships: Iterable[Relationship] = ()
     ) -> tuple[list[Entity], list[Relationship]]:
-        """All or none, in one transaction. One whose two ends turn out to be the same entity is left out."""
+        """Add all or none, in one transaction. Relationships whose ends are the same entity are left out."""
         stored, related = self.add_each(entities, relationships)
         return stored, [one for one in related if one is not None]
 
     def add_each(
         self, entities: Iterable[Entity], relationships: Iterable[Relationship]
     ) -> tuple[list[Entity], list[Relationship | None]]:
-        """As `add_many`, and each is answered: with None where both ends are the same entity."""
+        """Add as `add_many` does; for a relationship whose ends are the same entity the answer has None."""
         named = [_check_entity(one) for one in validate.many("entities", entities)]
         related = [_check_relationship(one) for one in validate.many("relationships", relationships)]
 
-        def attempt(rows: Reading) -> tuple[tuple[list[Entity], list[Relationship | None]], Change]:
+        def attempt(rows: RowReader) -> tuple[tuple[list[Entity], list[Relationship | None]], GraphChange]:
             revision = Revision(rows, self.clock(), named, related)
             ids = [revision.add_entity(one) for one in named]
             stored = [revision.add_relationship(one) for one in related]
@@ -172,33 +171,33 @@ class Graph:
         return self.rows.change(attempt)
 
     def end_relationship(self, id: str, at: datetime | str | None = None) -> Relationship:
-        """It held until then, or until now."""
+        """Record that it held until then, or until now."""
         name = validate.name("id", id)
 
-        def attempt(rows: Reading) -> tuple[Relationship, Change]:
-            one = self._relationship(rows, name)
+        def attempt(rows: RowReader) -> tuple[Relationship, GraphChange]:
+            one = self._require_relationship(rows, name)
             moment = validate.moment("at", at) or self.clock()
             if one.valid_from is not None and moment < one.valid_from:
                 raise ValidationError(f"{name} began at {one.valid_from.isoformat()}; it cannot end before that")
             ended = replace(one, valid_to=moment)
-            return ended, Change(relationships=(ended,))
+            return ended, GraphChange(relationships=(ended,))
 
         return self.rows.change(attempt)
 
     def merge(self, keep: str, *others: str) -> Entity:
-        """They are one: names, relationships and sources of the others go to the one that is kept."""
+        """Make entities one: names, relationships and sources of the others go to the one that is kept."""
         if not others:
             raise ValidationError("merge needs at least two ids: the one that is kept, and those that are the same")
 
-        def attempt(rows: Reading) -> tuple[Entity, Change]:
-            first = self._entity(rows, keep)
-            rest = {one.id: one for id in others if (one := self._entity(rows, id)).id != first.id}
+        def attempt(rows: RowReader) -> tuple[Entity, GraphChange]:
+            first = self._require_entity(rows, keep)
+            rest = {one.id: one for id in others if (one := self._require_entity(rows, id)).id != first.id}
             return merge_entities(rows, first, list(rest.values()))
 
         return self.rows.change(attempt)
 
     def forget_source(self, source: str, *, ended_at: datetime | str | None = None, keep: Iterable[str] = ()) -> int:
-        """What came from this record alone ends at a moment, or is removed when none is given; how much that was.
+        """End what came from this record alone at a moment, or remove it when none is given; return how much that was.
 
         The ids in `keep` stay as they are.
         """
@@ -207,12 +206,12 @@ class Graph:
     def forget_each(
         self, source: str, *, ended_at: datetime | str | None = None, keep: Iterable[str] = ()
     ) -> tuple[int, int, int]:
-        """As `forget_source`, counted apart: entities and relationships that were removed, and those that ended."""
+        """Do the same, and count removed entities, removed relationships, and relationships that ended."""
         name = validate.name("source", source)
         moment = validate.moment("ended_at", ended_at)
         kept = frozenset(keep)
 
-        def attempt(rows: Reading) -> tuple[tuple[int, int, int], Change]:
+        def attempt(rows: RowReader) -> tuple[tuple[int, int, int], GraphChange]:
             change = remove_source(rows, name, moment, kept)
             ended = sum(not one.sources for one in change.relationships)
             return (len(change.removed_entities), len(change.removed_relationships), ended), change
@@ -223,35 +222,35 @@ class Graph:
         """Remove it for good with all its relationships; whether it was there."""
         name = validate.name("id", id)
 
-        def attempt(rows: Reading) -> tuple[bool, Change]:
+        def attempt(rows: RowReader) -> tuple[bool, GraphChange]:
             entity = resolve_entities(rows, [name]).get(name)
             if entity is None:
-                return False, Change()
+                return False, GraphChange()
             edges = rows.find_relationships(RelationFilter(ends=[entity.id]))
             removed = tuple(one.id for one in edges)
-            return True, Change(removed_entities=(entity.id,), removed_relationships=removed)
+            return True, GraphChange(removed_entities=(entity.id,), removed_relationships=removed)
 
         return self.rows.change(attempt)
 
     def delete_relationship(self, id: str) -> bool:
         name = validate.name("id", id)
 
-        def attempt(rows: Reading) -> tuple[bool, Change]:
+        def attempt(rows: RowReader) -> tuple[bool, GraphChange]:
             removed = tuple(one.id for one in rows.find_relationships(RelationFilter(ids=[name])))
-            return bool(removed), Change(removed_relationships=removed)
+            return bool(removed), GraphChange(removed_relationships=removed)
 
         return self.rows.change(attempt)
 
     # -- reading
 
     def get(self, id: str) -> Entity:
-        return self._entity(self.rows, id)
+        return self._require_entity(self.rows, id)
 
     def get_relationship(self, id: str) -> Relationship:
-        return self._relationship(self.rows, validate.name("id", id))
+        return self._require_relationship(self.rows, validate.name("id", id))
 
     def find(self, name: str | None = None, *, type: str | None = None, limit: int = 50) -> list[Entity]:
-        """By name or alias, by type, or all: newest first. Case and white space make no difference."""
+        """Find entities by name or alias, by type, or all: newest first. Case and white space make no difference."""
         kind = None if type is None else check_type("type", type)
         most = check_limit(limit)
         keys = None if name is None else [name_key(validate.name("name", name))]
@@ -267,8 +266,8 @@ class Graph:
         history: bool = False,
         limit: int = 100,
     ) -> list[Relationship]:
-        """Of one entity, or of all: newest first."""
-        where = self._filter(direction, types, as_of)
+        """List the relationships of one entity, or all: newest first."""
+        where = self._make_filter(direction, types, as_of)
         ends = None if id is None else [self.get(id).id]
         where = replace(where, ends=ends, at=None if history else where.at)
         return self.rows.find_relationships(where, check_limit(limit))
@@ -282,9 +281,9 @@ class Graph:
         as_of: datetime | str | None = None,
         limit: int = 100,
     ) -> list[Neighbour]:
-        """Those one step away and how, newest first."""
+        """List the entities one step away and how they are related, newest first."""
         own = self.get(id).id
-        where = replace(self._filter(direction, types, as_of), ends=[own])
+        where = replace(self._make_filter(direction, types, as_of), ends=[own])
         edges = self.rows.find_relationships(where, check_limit(limit))
         others = self.rows.find_entities(EntityFilter(ids={edge.other(own) for edge in edges}))
         by_id = {one.id: one for one in others}
@@ -300,8 +299,8 @@ class Graph:
         as_of: datetime | str | None = None,
         limit: int = 100,
     ) -> Subgraph:
-        """Those at most `depth` steps away, nearest first, at most `limit` of them."""
-        where = self._filter(direction, types, as_of)
+        """Return the entities at most `depth` steps away, nearest first, at most `limit` of them."""
+        where = self._make_filter(direction, types, as_of)
         return _walk(self.rows, self.get(id), validate.whole("depth", depth, 1, _MAX_DEPTH), where, check_limit(limit))
 
     def paths(
@@ -314,13 +313,13 @@ class Graph:
         as_of: datetime | str | None = None,
         limit: int = 10,
     ) -> list[Path]:
-        """Ways from one to the other that visit nobody twice, shortest first, along or against the arrows."""
-        where = self._filter(Direction.BOTH, types, as_of)
+        """Find ways from one to the other that visit nobody twice, shortest first, along or against the arrows."""
+        where = self._make_filter(Direction.BOTH, types, as_of)
         ends = self.get(start), self.get(end)
         return _find_paths(self.rows, *ends, validate.whole("depth", depth, 1, _MAX_DEPTH), where, check_limit(limit))
 
     def suggest_merges(self, limit: int = 20) -> list[Suggestion]:
-        """Which entities may be one, surest first."""
+        """Return pairs of entities that may be one, surest first."""
         most = check_limit(limit)
         return suggest_merges(self.rows.find_entities(EntityFilter(), _COMPARED))[:most]
 
@@ -334,19 +333,19 @@ class Graph:
             relationship_types=dict(sorted(relationships.items())),
         )
 
-    def _entity(self, rows: Reading, id: str) -> Entity:
+    def _require_entity(self, rows: RowReader, id: str) -> Entity:
         name = validate.name("id", id)
         entity = resolve_entities(rows, [name]).get(name)
         if entity is None:
             raise NotFoundError(f"there is no entity {id!r} in the graph of project {self.project_id!r}")
         return entity
 
-    def _relationship(self, rows: Reading, id: str) -> Relationship:
+    def _require_relationship(self, rows: RowReader, id: str) -> Relationship:
         for one in rows.find_relationships(RelationFilter(ids=[id])):
             return one
         raise NotFoundError(f"there is no relationship {id!r} in the graph of project {self.project_id!r}")
 
-    def _filter(self, direction: str, types: Iterable[str] | None, as_of: datetime | str | None) -> RelationFilter:
+    def _make_filter(self, direction: str, types: Iterable[str] | None, as_of: datetime | str | None) -> RelationFilter:
         names = None if types is None else validate.names("types", types)
         return RelationFilter(
             direction=validate.choice("direction", direction, Direction),
@@ -361,18 +360,18 @@ GraphStore = Graph  # The name for annotations: every backend is reached through
 # -- walking; every walk is bounded, however large a hub is
 
 
-def _walk(rows: Reading, start: Entity, depth: int, where: RelationFilter, limit: int) -> Subgraph:
-    """Step by step, so that the nearest are there when the limit is reached."""
+def _walk(rows: RowReader, start: Entity, depth: int, where: RelationFilter, limit: int) -> Subgraph:
+    """Walk step by step, so that the nearest are there when the limit is reached."""
     depths = {start.id: 0}
     edges: dict[str, Relationship] = {}
     frontier: Collection[str] = [start.id]
     truncated = False
     for step in range(1, depth + 1):
         most = min(_EDGES * limit, _MAX_EDGES)
-        found = rows.find_relationships(replace(where, ends=frontier), most)
-        truncated |= len(found) == most
+        nearby = rows.find_relationships(replace(where, ends=frontier), most)
+        truncated |= len(nearby) == most
         reached: dict[str, None] = {}
-        for edge in found:
+        for edge in nearby:
             for end in (edge.subject, edge.object):
                 if end not in depths and end not in reached:
                     if len(depths) + len(reached) > limit:
@@ -380,7 +379,7 @@ def _walk(rows: Reading, start: Entity, depth: int, where: RelationFilter, limit
                     else:
                         reached[end] = None
         depths |= dict.fromkeys(reached, step)
-        edges |= {edge.id: edge for edge in found if edge.subject in depths and edge.object in depths}
+        edges |= {edge.id: edge for edge in nearby if edge.subject in depths and edge.object in depths}
         frontier = list(reached)
         if not frontier:
             break
@@ -394,82 +393,52 @@ def _walk(rows: Reading, start: Entity, depth: int, where: RelationFilter, limit
     )
 
 
-def _find_paths(rows: Reading, start: Entity, end: Entity, depth: int, where: RelationFilter, limit: int) -> list[Path]:
+def _find_paths(
+    rows: RowReader, start: Entity, end: Entity, depth: int, where: RelationFilter, limit: int
+) -> list[Path]:
     if start.id == end.id:
         return [Path((start,), ())]
-    edges = _find_between(rows, start.id, end.id, depth, where)
-    ways = _list_ways(edges, start.id, end.id, depth, limit)
+    steps: dict[str, list[tuple[str, Relationship]]] = defaultdict(list)
+    for one in sorted(_find_between(rows, start.id, end.id, depth, where).values(), key=lambda edge: edge.id):
+        steps[one.subject].append((one.object, one))
+        steps[one.object].append((one.subject, one))
+    # How far each entity is from the end: one that is too far away is not entered.
+    distances = {end.id: 0}
+    reached = [end.id]
+    for id in reached:
+        for other, _ in steps[id]:
+            if other not in distances:
+                distances[other] = distances[id] + 1
+                reached.append(other)
+    ways: list[tuple[list[str], list[Relationship]]] = []
+    waiting: deque[tuple[list[str], list[Relationship]]] = deque([([start.id], [])])
+    tries = 0
+    while waiting and len(ways) < limit:
+        nodes, edges = waiting.popleft()
+        if nodes[-1] == end.id:
+            ways.append((nodes, edges))
+            continue
+        for other, edge in steps[nodes[-1]]:
+            is_near = len(edges) + 1 + distances.get(other, depth) <= depth
+            if is_near and other not in nodes and tries < _MAX_TRIES:
+                tries += 1
+                waiting.append(([*nodes, other], [*edges, edge]))
     entities = {one.id: one for one in rows.find_entities(EntityFilter(ids={id for nodes, _ in ways for id in nodes}))}
-    return [Path(tuple(entities[id] for id in nodes), tuple(along)) for nodes, along in ways]
+    return [Path(tuple(entities[id] for id in nodes), tuple(edges)) for nodes, edges in ways]
 
 
-def _find_between(rows: Reading, start: str, end: str, depth: int, where: RelationFilter) -> dict[str, Relationship]:
-    """The relationships that may lie on a way, looked for from both ends: the smaller side takes the next step."""
+def _find_between(rows: RowReader, start: str, end: str, depth: int, where: RelationFilter) -> dict[str, Relationship]:
+    """Return the relationships that may lie on a way, from both ends: the smaller side takes the next step."""
     edges: dict[str, Relationship] = {}
-    sides = {start: ({start}, {start}), end: ({end}, {end})}
-    """Of each end: all that is seen, and what was seen last."""
+    sides = {start: ({start}, {start}), end: ({end}, {end})}  # Of each end: all that was seen, and what was last.
     for _ in range(depth):
         open_sides = [side for side, (_, last) in sides.items() if last]
         if not open_sides or len(edges) >= _MAX_EDGES:
             break
         side = min(open_sides, key=lambda one: (len(sides[one][1]), one != start))
         seen, last = sides[side]
-        found = rows.find_relationships(replace(where, ends=last), _MAX_EDGES)
-        edges |= {one.id: one for one in found}
-        fresh = {id for one in found for id in (one.subject, one.object)} - seen
+        nearby = rows.find_relationships(replace(where, ends=last), _MAX_EDGES)
+        edges |= {one.id: one for one in nearby}
+        fresh = {id for one in nearby for id in (one.subject, one.object)} - seen
         sides[side] = (seen | fresh, fresh)
     return edges
-
-
-Steps = dict[str, list[tuple[str, Relationship]]]
-
-
-def _list_ways(
-    edges: dict[str, Relationship], start: str, end: str, depth: int, limit: int
-) -> list[tuple[list[str], list[Relationship]]]:
-    steps: Steps = defaultdict(list)
-    for one in sorted(edges.values(), key=lambda edge: edge.id):
-        steps[one.subject].append((one.object, one))
-        steps[one.object].append((one.subject, one))
-    far = {end: 0}
-    frontier = [end]
-    while frontier:
-        reached = [other for id in frontier for other, _ in steps.get(id, ()) if other not in far]
-        far |= dict.fromkeys(reached, far[frontier[0]] + 1)
-        frontier = list(dict.fromkeys(reached))
-    if far.get(start, depth + 1) > depth:
-        return []
-    found: list[tuple[list[str], list[Relationship]]] = []
-    budget = [_MAX_TRIES]
-    for length in range(far[start], depth + 1):
-        for nodes in _list_nodes(steps, far, [start], end, length, budget):
-            for along in _list_edges(steps, nodes):
-                found.append((nodes, along))
-                if len(found) == limit:
-                    return found
-    return found
-
-
-def _list_nodes(
-    steps: Steps, far: dict[str, int], nodes: list[str], end: str, left: int, budget: list[int]
-) -> Iterator[list[str]]:
-    """The ways of exactly so many steps; what is too far from the end is not entered."""
-    budget[0] -= 1
-    if budget[0] < 0:
-        return
-    if left == 0:
-        if nodes[-1] == end:
-            yield nodes
-        return
-    for other in dict.fromkeys(other for other, _ in steps[nodes[-1]]):
-        if other not in nodes and far[other] <= left - 1 and (other != end or left == 1):
-            yield from _list_nodes(steps, far, [*nodes, other], end, left - 1, budget)
-
-
-def _list_edges(steps: Steps, nodes: list[str]) -> Iterator[list[Relationship]]:
-    """One for each choice among several relationships between the same two; few, the first of each step first."""
-    choices = [[edge for other, edge in steps[one] if other == two] for one, two in pairwise(nodes)]
-    yield [some[0] for some in choices]
-    for place, some in enumerate(choices):
-        for other in some[1:]:
-            yield [other if at == place else each[0] for at, each in enumerate(choices)]

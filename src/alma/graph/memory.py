@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import Any, TypeVar
 
-from ..engine.admit import build
+from ..engine.admit import Draft, build
 from ..engine.context import Engine
-from ..engine.drafts import Draft
 from ..engine.transaction import Transaction, write
 from ..errors import StorageError
 from ..ports import Countable
@@ -19,7 +18,7 @@ from ..types.graph import Direction, Entity, Relationship, end_tags
 from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, new_id
-from .rows import Attempt, Change, EntityFilter, Item, RelationFilter, sort_newest
+from .rows import Attempt, EntityFilter, GraphChange, Item, RelationFilter, sort_newest
 
 T = TypeVar("T")
 
@@ -184,7 +183,7 @@ class RecordRows:
             self._engine.store.delete(removed[start : start + _MANY])
         return result
 
-    def _put(self, tx: Transaction, change: Change, read: dict[str, Record]) -> list[str]:
+    def _put(self, tx: Transaction, change: GraphChange, read: dict[str, Record]) -> list[str]:
         """Put the next versions, and return the ids to erase afterwards: what goes is retired before."""
         items = [(ENTITY, one) for one in change.entities] + [(RELATION, one) for one in change.relationships]
         fresh = {self._name_record(kind, one.id): (kind, one) for kind, one in items}

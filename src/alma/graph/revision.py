@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from ..engine.admit import clean
 from ..errors import NotFoundError, ValidationError
 from ..types.graph import THING, Direction, Entity, Relationship, Suggestion, name_key, relationship_id
-from .rows import Change, EntityFilter, Item, Reading, RelationFilter
+from .rows import EntityFilter, GraphChange, Item, RelationFilter, RowReader
 
 MAX_LIMIT = 10_000
 _MAX_SOURCES = 200  # So many of the records something comes from are stored, the latest.
@@ -26,7 +26,7 @@ class Revision:
     """The entities and relationships that a list of statements adds or changes."""
 
     def __init__(
-        self, rows: Reading, now: datetime, entities: Sequence[Entity], relationships: Sequence[Relationship]
+        self, rows: RowReader, now: datetime, entities: Sequence[Entity], relationships: Sequence[Relationship]
     ) -> None:
         self._rows = rows
         self._now = now
@@ -90,9 +90,9 @@ class Revision:
                 siblings.append(one)
         return fresh
 
-    def to_change(self) -> Change:
+    def to_change(self) -> GraphChange:
         entities = tuple(self.entities[id] for id in self._changed)
-        return Change(entities=entities, relationships=tuple(self.relationships.values()))
+        return GraphChange(entities=entities, relationships=tuple(self.relationships.values()))
 
     def _supersede(self, fresh: Relationship) -> list[Relationship]:
         """End its rivals where the fresh one, which comes last, begins; it ends where a later one began."""
@@ -110,7 +110,7 @@ class Revision:
         return [*ended, replace(fresh, valid_to=_find_earliest([*later, fresh.valid_to]))]
 
 
-def resolve_entities(rows: Reading, ids: Iterable[str]) -> dict[str, Entity]:
+def resolve_entities(rows: RowReader, ids: Iterable[str]) -> dict[str, Entity]:
     """Return each by the id asked for: its own, one that was merged into it, or a name that only it has."""
     wanted = list(dict.fromkeys(ids))
     resolved = {one.id: one for one in rows.find_entities(EntityFilter(ids=wanted))}
@@ -196,15 +196,15 @@ def _begin_relationship(stated: Relationship, same: Sequence[Relationship], now:
     )
 
 
-def merge_entities(rows: Reading, keep: Entity, others: Sequence[Entity]) -> tuple[Entity, Change]:
+def merge_entities(rows: RowReader, keep: Entity, others: Sequence[Entity]) -> tuple[Entity, GraphChange]:
     """Make several entities one: the kept one's own words win. What then says the same of one time is one."""
     if not others:
-        return keep, Change()
+        return keep, GraphChange()
     removed = [one.id for one in others]
-    united = keep
+    merged = keep
     for other in others:
-        stated = replace(other, attributes={**other.attributes, **united.attributes})
-        united = merge_entity(united, replace(stated, absorbed=(*other.absorbed, other.id)))
+        stated = replace(other, attributes={**other.attributes, **merged.attributes})
+        merged = merge_entity(merged, replace(stated, absorbed=(*other.absorbed, other.id)))
     kept: dict[tuple[str, str, str], list[Relationship]] = defaultdict(list)
     dropped: list[str] = []
     for edge in sorted(rows.find_relationships(RelationFilter(ends=[keep.id, *removed])), key=_rank_start):
@@ -222,10 +222,10 @@ def merge_entities(rows: Reading, keep: Entity, others: Sequence[Entity]) -> tup
         else:
             same.append(moved)
     edges = tuple(one for some in kept.values() for one in some)
-    return united, Change((united,), edges, tuple(removed), tuple(dropped))
+    return merged, GraphChange((merged,), edges, tuple(removed), tuple(dropped))
 
 
-def remove_source(rows: Reading, source: str, ended_at: datetime | None, keep: Iterable[str]) -> Change:
+def remove_source(rows: RowReader, source: str, ended_at: datetime | None, keep: Iterable[str]) -> GraphChange:
     """Take a source away. An entity that nothing else speaks of goes too; one that was ended stays for the past."""
     kept = frozenset(keep)
 
@@ -241,14 +241,16 @@ def remove_source(rows: Reading, source: str, ended_at: datetime | None, keep: I
             for one in edges
             if not one.sources
         }
-        return Change(tuple(entities), tuple(replace(one, valid_to=ends.get(one.id, one.valid_to)) for one in edges))
+        return GraphChange(
+            tuple(entities), tuple(replace(one, valid_to=ends.get(one.id, one.valid_to)) for one in edges)
+        )
     removed = {one.id for one in edges if not one.sources}
     orphans = set()
     for one in entities:
         related = [] if one.sources else rows.find_relationships(RelationFilter(ends=[one.id]), len(removed) + 1)
         if not one.sources and all(edge.id in removed for edge in related):
             orphans.add(one.id)
-    return Change(
+    return GraphChange(
         entities=tuple(one for one in entities if one.id not in orphans),
         relationships=tuple(one for one in edges if one.sources),
         removed_entities=tuple(orphans),

@@ -52,7 +52,7 @@ def list_conditions(where: EntityFilter | RelationFilter) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class GraphChange:
     """What is to be written, all or none. Nothing is both put and removed."""
 
     entities: tuple[Entity, ...] = ()
@@ -61,7 +61,7 @@ class Change:
     removed_relationships: tuple[str, ...] = ()
 
 
-class Reading(Protocol):
+class RowReader(Protocol):
     """Everything comes newest first by `created_at`, ties by id, greatest first; ids in any order."""
 
     def find_entities(self, where: EntityFilter, limit: int | None = None) -> list[Entity]: ...
@@ -72,10 +72,10 @@ class Reading(Protocol):
         """Return entities by type, relationships by type, and how many of these hold at a moment."""
 
 
-Attempt = Callable[[Reading], tuple[T, Change]]
+Attempt = Callable[[RowReader], tuple[T, GraphChange]]
 
 
-class Rows(Reading, Protocol):
+class Rows(RowReader, Protocol):
     @property
     def place(self) -> str:
         """Where the rows lie: the same for everybody who sees the same ones."""

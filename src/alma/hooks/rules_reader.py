@@ -50,11 +50,10 @@ class UnreadableStoreError(Exception):
 class StoredRule:
     """A rule or an observation as it is stored."""
 
-    __slots__ = ("body", "created_at", "evidence", "id", "project")
+    __slots__ = ("body", "created_at", "evidence", "id")
 
-    def __init__(self, id: str, project: str, created_at: int, evidence: str, body: str) -> None:
+    def __init__(self, id: str, created_at: int, evidence: str, body: str) -> None:
         self.id = id
-        self.project = project
         self.created_at = created_at
         self.body: dict[str, Any] = json.loads(body)
         self.evidence: dict[str, Any] = json.loads(evidence) if evidence != "{}" else {}
@@ -110,14 +109,13 @@ class ReadOnlyRules:
     def __init__(self, data_dir: DataDir, project: str) -> None:
         self._now = int(time.time() * 1_000_000)
         self._db = _connect(data_dir.db)
-        self._scopes: dict[int, str] = {}
+        self._scopes: list[int] = []
         try:
             if self._is_finished():
                 select = (
-                    "SELECT id, project FROM scope"
-                    " WHERE project IN (?, ?) AND kind IN ('rule', 'observation') AND user = ''"
+                    "SELECT id FROM scope WHERE project IN (?, ?) AND kind IN ('rule', 'observation') AND user = ''"
                 )
-                self._scopes = dict(self._fetch(select, (project, EVERYWHERE)))
+                self._scopes = [scope for (scope,) in self._fetch(select, (project, EVERYWHERE))]
         except BaseException:
             self._db.close()
             raise
@@ -177,12 +175,12 @@ class ReadOnlyRules:
             # There is nothing to ask for, and perhaps no table yet to ask.
             return []
         select = (
-            "SELECT r.id, r.scope, r.created_at, r.evidence, r.body FROM record r WHERE"
+            "SELECT r.id, r.created_at, r.evidence, r.body FROM record r WHERE"
             f" {where} AND (r.valid_to IS NULL OR r.valid_to > ?) ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
         )
         rows = self._fetch(select, (*params, self._now, limit))
         try:
-            return [StoredRule(row[0], self._scopes.get(row[1], ""), *row[2:]) for row in rows]
+            return [StoredRule(*row) for row in rows]
         except (ValueError, TypeError, RecursionError) as error:
             raise UnreadableStoreError("a rule in the store is damaged; run `claude-smart doctor`") from error
 

@@ -34,20 +34,15 @@ FRESH_SECONDS = 5.0
 STALE_SECONDS = 60.0
 """Longer than a worker that is well leaves a wake-up lying, unless it is in a drain."""
 _TELL_SECONDS = 0.05
-_MOST_BYTES = 1 << 20
 _WORKER = os.path.join("alma", "hooks", "worker.py")
 
 _TROUBLE = (OSError, LookupError, ValueError, TypeError, RecursionError)
 """A worker that is gone, or a file about it that is damaged."""
 
-_started: list[Any] = []
-"""What this process started: a child that ends before its parent asks stays in the table of processes."""
-
 
 def wake(data_dir: DataDir, reason: str) -> None:
     """See to it that the journals are drained soon, without waiting for it."""
     try:
-        _collect_children()
         is_leaving = reason == "SessionEnd" and os.environ.get("CLAUDE_SMART_BACKEND_STOP_ON_END") == "1"
         if is_leaving:
             # It drains what is wanted before it ends; who comes too late for that drains alone.
@@ -124,19 +119,18 @@ def find_runtime(data_dir: DataDir) -> tuple[str, str]:
 def _start_process(command: list[str]) -> None:
     """Start a process that holds nothing of ours: the host waits until every copy of a hook's output is closed."""
     if os.name == "nt":
-        _started.append(_start_on_windows(command))
+        _start_on_windows(command)
         return
     modes = ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY))
     actions: Any = [(os.POSIX_SPAWN_OPEN, file, os.devnull, mode, 0) for file, mode in modes]
     try:
-        child = os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
+        os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
     except NotImplementedError:
         # The worker leaves our session by itself, a moment later.
-        child = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
-    _started.append(child)
+        os.posix_spawn(command[0], command, os.environ, file_actions=actions)
 
 
-def _start_on_windows(command: list[str]) -> Any:
+def _start_on_windows(command: list[str]) -> None:
     import subprocess
 
     # A hidden console instead of none: an interpreter of a virtual environment starts another, which would open one.
@@ -144,20 +138,10 @@ def _start_on_windows(command: list[str]) -> Any:
     own_job: int = getattr(subprocess, "CREATE_BREAKAWAY_FROM_JOB", 0)
     nothing = subprocess.DEVNULL
     try:
-        return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=flags | own_job)
+        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=flags | own_job)
     except PermissionError:
         # Some hosts forbid a child to leave their job.
-        return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=flags)
-
-
-def _collect_children() -> None:
-    for child in list(_started):
-        try:
-            is_over = os.waitpid(child, os.WNOHANG)[0] != 0 if isinstance(child, int) else child.poll() is not None
-        except ChildProcessError:
-            is_over = True
-        if is_over:
-            _started.remove(child)
+        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=flags)
 
 
 # -- talking to the worker
@@ -168,10 +152,11 @@ def notify_worker(data_dir: DataDir, script: str) -> bool:
     info = read_object(data_dir.worker)
     if not info or drains_elsewhere(data_dir):
         return False
+    deadline = time.monotonic() + _TELL_SECONDS
     try:
-        connection = _connect(info, time.monotonic() + _TELL_SECONDS)
+        connection = _connect(info, deadline)
         try:
-            connection.sendall(_encode_line({"op": "drain", "token": info.get("token"), "code": script}))
+            send_message(connection, {"op": "drain", "token": info.get("token"), "code": script}, deadline)
         finally:
             connection.close()
     except _TROUBLE:
@@ -193,7 +178,8 @@ def ask_worker(data_dir: DataDir, request: Mapping[str, Any], timeout: float) ->
     try:
         connection = _connect(info, deadline)
         try:
-            return _exchange(connection, {**request, "token": info.get("token")}, deadline)
+            send_message(connection, {**request, "token": info.get("token")}, deadline)
+            return receive_message(connection, deadline)
         finally:
             connection.close()
     except _TROUBLE:
@@ -217,8 +203,8 @@ def _connect(info: Mapping[str, Any], deadline: float) -> _socket.socket:
         connection.connect(address)
         if not is_unix:
             nonce = os.urandom(16).hex()
-            answer = _exchange(connection, {"op": "hello", "nonce": nonce}, deadline)
-            if answer is None or answer.get("proof") != prove_token(str(info["token"]), nonce):
+            send_message(connection, {"op": "hello", "nonce": nonce}, deadline)
+            if receive_message(connection, deadline).get("proof") != prove_token(str(info["token"]), nonce):
                 raise ConnectionRefusedError("somebody else listens where the worker did")
     except BaseException:
         connection.close()
@@ -233,18 +219,24 @@ def prove_token(token: str, nonce: str) -> str:
     return str(blake2b(nonce.encode(), key=token.encode()[:64], digest_size=32).hexdigest())
 
 
-def _exchange(connection: _socket.socket, request: Mapping[str, Any], deadline: float) -> dict[str, Any] | None:
+def send_message(connection: _socket.socket, message: Mapping[str, Any], deadline: float) -> None:
     connection.settimeout(_remaining(deadline))
-    connection.sendall(_encode_line(request))
+    connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def receive_message(connection: _socket.socket, deadline: float, most_bytes: int = 1 << 20) -> dict[str, Any]:
+    """Return the next message; raises OSError or ValueError when none comes in time or it is none."""
     data = b""
     while not data.endswith(b"\n"):
         connection.settimeout(_remaining(deadline))
         piece = connection.recv(65536)
         data += piece
-        if not piece or len(data) > _MOST_BYTES:
-            return None
-    answer = json.loads(data)
-    return answer if isinstance(answer, dict) else None
+        if not piece or len(data) > most_bytes:
+            raise ConnectionResetError("no whole message")
+    message = json.loads(data)
+    if not isinstance(message, dict):
+        raise ValueError("a message is a JSON object")
+    return message
 
 
 def _remaining(deadline: float) -> float:
@@ -252,7 +244,3 @@ def _remaining(deadline: float) -> float:
     if remaining <= 0:
         raise TimeoutError
     return remaining
-
-
-def _encode_line(message: Mapping[str, Any]) -> bytes:
-    return json.dumps(message).encode() + b"\n"

@@ -21,33 +21,32 @@ if __name__ == "__main__":
         os.nice(5)
     # It is started as a file, by an interpreter that knows nothing of alma.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    # Absolute, because a file that is started has no package.
     from alma.hooks.worker import main as run
 
     sys.exit(run(sys.argv[1:]))
 
+import argparse
 import hmac
 import json
 import secrets
-import selectors
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ALMAError, ValidationError, unknown
 from ..files import try_lock, write_atomic
+from . import wake
+from .drain import ProjectMemories, drain, read_sessions, recall_rules, tidy
 from .paths import DataDir, describe_error, is_model_allowed, load_settings, log_problem, read_object
-from .wake import claim_drain, drains_elsewhere, is_drain_requested, notify_worker, prove_token, request_drain
-
-if TYPE_CHECKING:
-    from .drain import ProjectMemories
 
 FILE = os.path.abspath(__file__)
 EVENT = "Worker"
-TICK_SECONDS = 5.0
+TICK_SECONDS = 1.0
 ROUND_SECONDS = 180.0
 GRACE_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
@@ -66,8 +65,6 @@ _REQUESTS = ("drain", "recall", "status", "stop")
 
 
 def main(arguments: Sequence[str]) -> int:
-    import argparse
-
     parser = argparse.ArgumentParser(prog="worker.py", description="Drain the journals of a home.")
     parser.add_argument("--home", required=True)
     parser.add_argument("--sessions", default="")
@@ -91,13 +88,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def drain_once(data_dir: DataDir, *, if_wanted: bool = False) -> None:
     if not if_wanted:
-        request_drain(data_dir)
+        wake.request_drain(data_dir)
     drainer = Drainer(data_dir)
     try:
         drain_while_requested(data_dir, drainer.drain)
         drainer.tidy()
-        if drainer.has_unread():
-            drainer.read_sessions()
+        drainer.read_sessions()
     finally:
         drainer.close()
 
@@ -107,10 +103,10 @@ def serve(data_dir: DataDir) -> None:
     lock = try_lock(data_dir.worker_lock)
     deadline = time.monotonic() + _ENDING_SECONDS
     # The other one may be ending and listen no more, or may have been told already.
-    while lock is None and is_drain_requested(data_dir) and time.monotonic() < deadline:
-        if drains_elsewhere(data_dir):
+    while lock is None and wake.is_drain_requested(data_dir) and time.monotonic() < deadline:
+        if wake.drains_elsewhere(data_dir):
             break
-        notify_worker(data_dir, FILE)
+        wake.notify_worker(data_dir, FILE)
         lock = try_lock(data_dir.worker_lock, 0.2)
     if lock is None:
         drain_once(data_dir, if_wanted=True)
@@ -123,11 +119,11 @@ def serve(data_dir: DataDir) -> None:
 def drain_while_requested(data_dir: DataDir, drain: Callable[[], bool], patience: float = PATIENCE_SECONDS) -> None:
     """Drain until nobody wants it any more. `drain` says False when it must wait for another drainer."""
     deadline = time.monotonic() + patience
-    while claim_drain(data_dir):
+    while wake.claim_drain(data_dir):
         if drain():
             continue
         # While it lies there and is fresh, nobody else starts a process for it.
-        request_drain(data_dir)
+        wake.request_drain(data_dir)
         if time.monotonic() > deadline:
             return
         time.sleep(_PAUSE_SECONDS)
@@ -143,31 +139,18 @@ class Drainer:
 
     def drain(self) -> bool:
         """Take in the journals; False when another process is doing that."""
-        from .drain import drain
-
         report = drain(self._data_dir, memory=self._open())
         for problem in report.problems:
             log_problem(self._data_dir, EVENT, problem)
         return not report.busy
 
-    def has_unread(self) -> bool:
-        """Return whether sessions wait that a model may read now."""
-        if not is_model_allowed(self._data_dir):
-            return False
-        from .drain import has_due_session
-
-        return has_due_session(self._data_dir, self._open())
-
     def read_sessions(self) -> None:
-        """Let the model read the sessions that wait. Why one could not be read is stored with it."""
-        from .drain import read_sessions
-
-        read_sessions(self._data_dir, self._open())
+        """Let the model read the sessions that wait, where it may. Why one could not be read is stored with it."""
+        if is_model_allowed(self._data_dir):
+            read_sessions(self._data_dir, self._open())
 
     def recall(self, project: str, session: str, text: str, limit: int) -> list[tuple[str, str]]:
         """Return the ids and lines of rules by meaning, best first."""
-        from .drain import recall_rules
-
         return recall_rules(self._open(), project, session, text, limit)
 
     def tidy(self) -> None:
@@ -179,8 +162,6 @@ class Drainer:
         lock = try_lock(self._data_dir.drain_lock)
         if lock is None:
             return
-        from .drain import tidy
-
         with lock:
             # First the stamp: what cannot be tidied is not tried again at every wake-up.
             os.close(os.open(stamp, os.O_CREAT | os.O_WRONLY, 0o600))
@@ -193,8 +174,6 @@ class Drainer:
             self._memory = None
 
     def _open(self) -> ProjectMemories:
-        from .drain import ProjectMemories
-
         with self._opening:
             if self._memory is None:
                 self._memory = ProjectMemories(self._data_dir)
@@ -311,7 +290,6 @@ class Worker:
         self._code_files = (code, os.path.join(os.path.dirname(os.path.dirname(code)), "__init__.py"))
         self._code_stats = [_stat(path) for path in self._code_files]
         self._endpoint = Endpoint(data_dir, code)
-        self._nudged, self._nudge = socket.socketpair()
         self._is_over = threading.Event()
         self._is_due = threading.Event()
         self._draining = threading.Lock()
@@ -326,9 +304,6 @@ class Worker:
     def run(self) -> None:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda number, frame: self.stop())
-            # Another thread may get the signal; the main one would sleep on without this.
-            self._nudge.setblocking(False)
-            signal.set_wakeup_fd(self._nudge.fileno())
         self._request_drain()
         self._drain_thread.start()
         try:
@@ -338,32 +313,32 @@ class Worker:
 
     def stop(self) -> None:
         self._is_over.set()
-        # It may be over already, and the nudge closed.
+        # Where the system allows it, nobody waits for the next tick.
         with suppress(OSError):
-            self._nudge.send(b"x")
+            self._endpoint.socket.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> None:
         next_tick = time.monotonic() + self._tick
         next_round = time.monotonic() + ROUND_SECONDS
-        with selectors.DefaultSelector() as selector:
-            self._endpoint.socket.setblocking(False)
-            selector.register(self._endpoint.socket, selectors.EVENT_READ)
-            selector.register(self._nudged, selectors.EVENT_READ)
-            while not self._is_over.is_set():
-                for key, _ in selector.select(max(0.0, next_tick - time.monotonic())):
-                    if key.fileobj is self._endpoint.socket:
-                        self._accept()
-                now = time.monotonic()
-                if now >= next_tick:
-                    next_tick = now + self._tick
-                    self._look_around()
-                if now >= next_round and not self._is_over.is_set():
-                    next_round = now + ROUND_SECONDS
-                    self._request_drain()
+        self._endpoint.socket.settimeout(self._tick)
+        while not self._is_over.is_set():
+            with suppress(OSError):
+                connection, _ = self._endpoint.socket.accept()
+                if self._connections.acquire(blocking=False):
+                    threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                else:
+                    connection.close()
+            now = time.monotonic()
+            if now >= next_tick:
+                next_tick = now + self._tick
+                self._look_around()
+            if now >= next_round and not self._is_over.is_set():
+                next_round = now + ROUND_SECONDS
+                self._request_drain()
 
     def _look_around(self) -> None:
         """Drain what a hook asked for by the file alone, or end when nobody needs this worker."""
-        if is_drain_requested(self._data_dir):
+        if wake.is_drain_requested(self._data_dir):
             if not self._is_due.is_set() and not self._draining.locked():
                 # The worker's own requests are due or being drained.
                 self._used_at = time.monotonic()
@@ -384,19 +359,15 @@ class Worker:
         self._drain_thread.join(GRACE_SECONDS)
         if not self._drain_thread.is_alive():
             # Somebody may have told us at the very end. A home that was removed is not made again.
-            if is_drain_requested(self._data_dir):
+            if wake.is_drain_requested(self._data_dir):
                 self._drain()
             if not self._read_thread.is_alive():
                 self._drainer.close()
-        if threading.current_thread() is threading.main_thread():
-            signal.set_wakeup_fd(-1)
-        self._nudge.close()
-        self._nudged.close()
 
     # -- draining
 
     def _request_drain(self) -> None:
-        request_drain(self._data_dir)
+        wake.request_drain(self._data_dir)
         self._is_due.set()
 
     def _drain_when_due(self) -> None:
@@ -410,11 +381,10 @@ class Worker:
         try:
             drain_while_requested(self._data_dir, self._drainer.drain)
             self._drainer.tidy()
-            may_read = self._drainer.has_unread() and not self._read_thread.is_alive()
         except Exception as error:  # noqa: BLE001
             self._log_failure("drain", error)
             return
-        if may_read and not self._is_over.is_set():
+        if not self._read_thread.is_alive() and not self._is_over.is_set():
             # In a thread of its own: a model may take minutes, and what is said meanwhile is drained.
             self._read_thread = threading.Thread(target=self._read_sessions, name="read", daemon=True)
             self._read_thread.start()
@@ -431,28 +401,20 @@ class Worker:
 
     # -- answering
 
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._endpoint.socket.accept()
-        except OSError:
-            return
-        if self._connections.acquire(blocking=False):
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-        else:
-            connection.close()
-
     def _serve(self, connection: socket.socket) -> None:
         try:
             with connection:
-                request = _receive(connection)
+                deadline = time.monotonic() + _READ_SECONDS
+                request = wake.receive_message(connection, deadline, _MOST_BYTES)
                 if request.get("op") == "hello":
-                    _send(connection, {"proof": prove_token(self._endpoint.token, str(request.get("nonce"))[:64])})
-                    request = _receive(connection)
+                    proof = wake.prove_token(self._endpoint.token, str(request.get("nonce"))[:64])
+                    wake.send_message(connection, {"proof": proof}, deadline)
+                    request = wake.receive_message(connection, deadline, _MOST_BYTES)
+                answer: Mapping[str, Any] = {"ok": False, "error": "wrong token"}
                 if hmac.compare_digest(str(request.get("token")).encode(), self._endpoint.token.encode()):
                     self._handled += 1
-                    _send(connection, self._answer(request))
-                else:
-                    _send(connection, {"ok": False, "error": "wrong token"})
+                    answer = self._answer(request)
+                wake.send_message(connection, answer, time.monotonic() + _READ_SECONDS)
         except (OSError, ValueError, RecursionError):
             # Somebody who went away, or who does not speak our language.
             pass
@@ -500,26 +462,3 @@ class Worker:
         with self._recalling:
             rules = self._drainer.recall(str(project), str(session), str(text), max(1, min(limit, _MOST_RULES)))
         return [list(rule) for rule in rules]
-
-
-def _receive(connection: socket.socket) -> dict[str, Any]:
-    deadline = time.monotonic() + _READ_SECONDS
-    data = b""
-    while not data.endswith(b"\n"):
-        remaining = deadline - time.monotonic()
-        if remaining <= 0 or len(data) > _MOST_BYTES:
-            raise TimeoutError("no whole request")
-        connection.settimeout(remaining)
-        piece = connection.recv(65536)
-        if not piece:
-            raise ConnectionResetError("no whole request")
-        data += piece
-    request = json.loads(data)
-    if not isinstance(request, dict):
-        raise ValueError("a request is a JSON object")
-    return request
-
-
-def _send(connection: socket.socket, answer: Mapping[str, Any]) -> None:
-    connection.settimeout(_READ_SECONDS)
-    connection.sendall(json.dumps(answer).encode() + b"\n")

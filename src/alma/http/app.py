@@ -32,14 +32,11 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from alma import __version__
 
-from ..api import Effect, Operation, Parameter, operations
-from ..api.checking import DEEPEST, checked
-from ..api.elsewhere import from_elsewhere, relay_sources
-from ..api.plain import plain
-from ..api.projects import Projects
-from ..api.schema import RESULT, is_object
-from ..api.vouching import refuse_vouching
+from ..callers import refuse_paths, refuse_vouching, relay_sources
 from ..errors import ALMAError, ValidationError
+from ..operations import DEEPEST, Effect, Operation, Parameter, operations
+from ..projects import Projects
+from ..schema import RESULT, is_object, plain
 from .gate import CALL, PROBLEM, PROJECT, App, Call, Gate, Refusal, Rules, Watcher
 from .gate import Route as KnownRoute
 from .log import log_failure, log_not_ready, log_unexpected
@@ -226,7 +223,7 @@ class Service:
 
     async def answer_call(self, request: Request, operation: Operation) -> Response:
         call: Call = request.scope[CALL]
-        arguments = from_elsewhere(operation, checked(operation, await self._read_body(request)))
+        arguments = refuse_paths(operation, operation.check(await self._read_body(request)))
         if not call.may_approve:
             arguments = refuse_vouching(operation, relay_sources(operation, arguments))
         project = _read_project(request)

@@ -89,9 +89,8 @@ def serve(chosen: Options) -> None:
 
 
 def _built(build: Callable[..., App], chosen: Options, port: int, stream: IO[str]) -> App:
-    from ..api.holding import Held
-    from ..api.projects import Projects
     from ..app import open_memory, read_config
+    from ..projects import Held, Projects
     from . import tokens
     from .gate import Rules
     from .log import RequestLog

@@ -21,9 +21,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from ..api import Effect
 from ..errors import ConfigError, NotFoundError, StorageError, ValidationError, unknown
 from ..files import keep_out_of_git, lock_file, write_atomic
+from ..operations import Effect
 from ..trust_register import record_created_files
 from ..types.times import from_iso, now, to_iso
 

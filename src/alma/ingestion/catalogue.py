@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ..errors import ValidationError
 from .formats import IN_PROJECTS, FormatReader, detect_format
-from .sources import Archive, ArchiveError, Head, Source, open_file, read_head
+from .sources import Archive, ArchiveError, FileHead, Source, open_file, read_head
 from .types import Plan, Planned, Skipped
 
 DOCUMENT_BYTES = 2 * 1024 * 1024
@@ -62,7 +62,7 @@ class Wanted(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """A file to read."""
 
     source: Source
@@ -96,8 +96,11 @@ class Catalogue:
         if not exists:
             raise ValidationError(f"there is nothing at {root}")
         self.root = root.resolve()
-        is_folder = self.root.is_dir()
-        self.entries = tuple(self._walk(self.root, (), ()) if is_folder else self._look_at(self.root, is_named=True))
+        self.entries: list[FileEntry] = []
+        if self.root.is_dir():
+            self._walk(self.root, (), ())
+        else:
+            self._look_at(self.root, is_named=True)
 
     @property
     def plan(self) -> Plan:
@@ -120,17 +123,17 @@ class Catalogue:
     def _skip(self, name: str, reason: str) -> None:
         self.skipped.append(Skipped(name, reason))
 
-    def _walk(
-        self, folder: Path, ignores: tuple[_IgnoreRule, ...], above: tuple[tuple[int, int], ...]
-    ) -> Iterator[Entry]:
+    def _walk(self, folder: Path, ignores: tuple[_IgnoreRule, ...], above: tuple[tuple[int, int], ...]) -> None:
         try:
             place = folder.stat()
             listed = sorted(os.scandir(folder), key=lambda one: one.name)
         except OSError as error:
-            return self._skip(str(folder), f"it cannot be entered: {error.strerror}")
+            self._skip(str(folder), f"it cannot be entered: {error.strerror}")
+            return
         key = (place.st_dev, place.st_ino)
         if len(above) > _MAX_DEPTH or (key in above and place.st_ino):
-            return self._skip(str(folder), "too deep, or entered already")
+            self._skip(str(folder), "too deep, or entered already")
+            return
         ignores += tuple(_read_ignore_rules(folder))
         for one in listed:
             path = Path(one.path)
@@ -140,9 +143,9 @@ class Catalogue:
             elif reason := self._pass_over(path, ignores, is_folder):
                 self._skip(one.path, reason)
             elif is_folder:
-                yield from self._walk(path, ignores, (*above, key))
+                self._walk(path, ignores, (*above, key))
             else:
-                yield from self._look_at(path, is_named=False)
+                self._look_at(path, is_named=False)
 
     def _pass_over(self, path: Path, ignores: tuple[_IgnoreRule, ...], is_folder: bool) -> str:
         """Return why a file or folder is not looked at; empty when it is."""
@@ -162,19 +165,15 @@ class Catalogue:
         verdicts = [rule.is_ignored for rule in ignores if rule.accepts(path, is_folder)]
         return "left out by .gitignore" if verdicts and verdicts[-1] else ""
 
-    def _look_at(self, path: Path, *, is_named: bool) -> Iterator[Entry]:
+    def _look_at(self, path: Path, *, is_named: bool) -> None:
         try:
             if not stat.S_ISREG(path.stat().st_mode):
-                return self._skip(str(path), "no plain file")
-            if not is_named and not self._is_promising(path.name.lower()):
-                return self._skip(str(path), "neither a document nor a chat, by its name")
-            source = open_file(path)
-            head = read_head(source)
-            if head.binary == "an archive":
-                yield from self._look_into(path)
+                self._skip(str(path), "no plain file")
+            elif not is_named and not self._is_promising(path.name.lower()):
+                self._skip(str(path), "neither a document nor a chat, by its name")
             else:
                 known_as = path.name if path == self.root else path.relative_to(self.root).as_posix()
-                yield from self._detect(source, head, is_named, known_as)
+                self._examine(open_file(path), is_named, known_as)
         except OSError as error:
             self._skip(str(path), f"it cannot be read: {error.strerror or error}")
 
@@ -184,40 +183,43 @@ class Catalogue:
             return is_document
         return name.endswith(_CHATS) or (is_document and self._wanted is Wanted.EVERYTHING)
 
-    def _look_into(self, path: Path) -> Iterator[Entry]:
+    def _examine(self, source: Source, is_named: bool, known_as: str) -> None:
+        """List a file or a member of an archive, or skip it. Raises OSError when it cannot be read."""
+        head = read_head(source)
+        is_archive = head.binary == "an archive"
+        if is_archive and source.path is not None:
+            self._look_into(source.path)
+            return
+        reader = "an archive in an archive; unpack it first" if is_archive else detect_format(source, head)
+        if not is_named and not isinstance(reader, str):
+            reader = self._refuse(reader, source, head) or reader
+        if isinstance(reader, str):
+            self._skip(source.name, reader)
+            return
+        own = self._own
+        if own is None:
+            # A repository brings whatever its authors put into it, conversations too.
+            is_possible = not reader.format.is_document and self._wanted is not Wanted.DOCUMENTS
+            own = is_possible and (self._wanted is Wanted.CHATS or is_named or not self._is_in_project(source))
+        self.entries.append(FileEntry(source, reader, own, known_as))
+
+    def _look_into(self, path: Path) -> None:
         try:
             archive = Archive(path, self._skip)
         except ArchiveError as error:
-            return self._skip(str(path), str(error))
+            self._skip(str(path), str(error))
+            return
         self._archives.append(archive)
         for member in archive.members:
             if not member.leaf.lower().endswith((*_CHATS, *_DOCUMENTS)) or member.leaf.startswith("."):
                 self._skip(member.name, "neither a document nor a chat, by its name")
                 continue
             try:
-                head = read_head(member)
+                self._examine(member, False, member.name.partition("!/")[2])
             except OSError as error:
                 self._skip(member.name, str(error))
-                continue
-            if head.binary == "an archive":
-                self._skip(member.name, "an archive in an archive; unpack it first")
-            else:
-                yield from self._detect(member, head, False, member.name.partition("!/")[2])
 
-    def _detect(self, source: Source, head: Head, is_named: bool, known_as: str) -> Iterator[Entry]:
-        reader = detect_format(source, head)
-        if isinstance(reader, str):
-            return self._skip(source.name, reader)
-        if not is_named and (reason := self._refuse(reader, source, head)):
-            return self._skip(source.name, reason)
-        own = self._own
-        if own is None:
-            # A repository brings whatever its authors put into it, conversations too.
-            is_possible = not reader.format.is_document and self._wanted is not Wanted.DOCUMENTS
-            own = is_possible and (self._wanted is Wanted.CHATS or is_named or not self._is_in_project(source))
-        yield Entry(source, reader, own, known_as)
-
-    def _refuse(self, reader: FormatReader, source: Source, head: Head) -> str:
+    def _refuse(self, reader: FormatReader, source: Source, head: FileHead) -> str:
         """Return why a file is not read that was found and not named; empty when it is."""
         if not reader.format.is_document:
             is_wanted = reader.format in IN_PROJECTS or self._wanted is not Wanted.DOCUMENTS

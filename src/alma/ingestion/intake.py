@@ -25,18 +25,19 @@ from ..engine.view import view
 from ..errors import ValidationError
 from ..extraction import Extracted, Kind, extract_conversation, extract_text, find_known_memories, keep
 from ..extraction.learner import LISTS
+from ..opening import Holder
 from ..ports import Model
 from ..text import digest, replace_surrogates
 from ..types.kinds import Episode
 from ..types.record import Origin, Provenance, Record, Status, Trust
-from .catalogue import DOCUMENT_BYTES, Catalogue, Entry, Wanted
+from .catalogue import DOCUMENT_BYTES, Catalogue, FileEntry, Wanted
 from .formats import Format
-from .formats.common import Chat, Document, Message, Piece, Reading, Voice, name_session
+from .formats.common import Chat, ChatMessage, Document, FileReading, Piece, Speaker, name_session
 from .sources import survey
 from .types import SHOWN, IngestResult, Plan, Progress
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
 
 Path = str | os.PathLike[str]
 
@@ -49,8 +50,8 @@ _NAME_CHARS = 120
 _TITLE_CHARS = 300
 _MODEL_FAILURES = 3  # After so many failures in a row a run does not ask the model again.
 _ROLES = {
-    **dict.fromkeys(("assistant", "ai", "model", "bot", "agent"), Voice.ASSISTANT),
-    **dict.fromkeys(("system", "developer", "tool", "function"), Voice.TOOL),
+    **dict.fromkeys(("assistant", "ai", "model", "bot", "agent"), Speaker.ASSISTANT),
+    **dict.fromkeys(("system", "developer", "tool", "function"), Speaker.TOOL),
 }
 _USER_NAMES = re.compile(r"(?i)\b(?:user|human|me|you|person|owner|operator|admin|developer|system)s?\b|^\W*$")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
@@ -155,10 +156,10 @@ def ingest_conversation(
         speaker = validate.name(f"{label} role", given.get("role") or given.get("speaker"))
         text = given.get("content") if given.get("content") is not None else given.get("text")
         messages.append(
-            Message(
+            ChatMessage(
                 speaker=speaker,
                 text=validate.output(f"{label} content", text) or "",
-                voice=_ROLES.get(speaker.casefold(), Voice.PERSON),
+                voice=_ROLES.get(speaker.casefold(), Speaker.PERSON),
                 at=validate.moment(f"{label} at", given.get("at", given.get("timestamp"))),
                 id=validate.optional_text(f"{label} id", given.get("id")) or "",
             )
@@ -183,16 +184,12 @@ def _list_files(path: Path, wanted: Wanted | str, options: Options) -> closing[C
 def _open_memory(alma: ALMA | None, project_id: str | None) -> Iterator[ALMA]:
     """Give the memory to write to: the given one, seen as that project's, or the configured one, closed afterwards."""
     project = None if project_id is None else validate.name("project_id", project_id)
-    if alma is None:
-        from ..app import open_default
-
-        with closing(open_default(project)) as opened:
-            yield opened
-        return
-    if project is not None and project != alma.project_id:
-        alma = copy.copy(alma)
-        alma.engine = replace(alma.engine, project=project)
-    yield alma
+    with Holder(alma, project) as holder:
+        memory = holder.alma
+        if project is not None and project != memory.project_id:
+            memory = copy.copy(memory)
+            memory.engine = replace(memory.engine, project=project)
+        yield memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +197,7 @@ class _Prepared:
     """A piece in the form in which it is stored."""
 
     piece: Piece
-    turns: tuple[Message, ...]  # Their ids are such that the same words in the same place are recognised.
+    turns: tuple[ChatMessage, ...]  # Their ids are such that the same words in the same place are recognised.
     marker: str
     content: str  # What the marker says once this is stored.
 
@@ -258,7 +255,7 @@ class _Ingestion:
         report("", len(catalogue.entries), 0)
         return result
 
-    def _read_file(self, entry: Entry, catalogue: Catalogue, shared: dict[str, Any]) -> Iterator[tuple[Piece, int]]:
+    def _read_file(self, entry: FileEntry, catalogue: Catalogue, shared: dict[str, Any]) -> Iterator[tuple[Piece, int]]:
         """Yield the pieces of a file, unless all of it was stored before, with how many bytes were read by then."""
         source, format = entry.source, entry.reader.format
         is_database = entry.reader.is_database is not None
@@ -271,13 +268,13 @@ class _Ingestion:
         if surveyed and self._find_stored([marker]).get(marker) == self._sign(content):
             self.result.increment("files unchanged")
             return
-        reading = Reading(
+        reading = FileReading(
             source,
             format,
             self.result,
             encoding=surveyed.encoding if surveyed else "utf-8",
             known_as=entry.known_as,
-            voice=Voice.PERSON if entry.own else Voice.OTHER,
+            voice=Speaker.PERSON if entry.own else Speaker.OTHER,
             user=self._options.get("user_id") or "",
             branches=self._options.get("branches", False),
             find_beside=lambda name: catalogue.find_beside(source, name),
@@ -358,7 +355,7 @@ class _Ingestion:
     def _record_episodes(self, fresh: Sequence[_Prepared]) -> list[Record]:
         started = self._engine.clock()
         conversations = [_make_conversation(one, self._agent, self._user) for one in fresh]
-        records = episodes.record(self._engine, conversations) if fresh else []
+        records = episodes.record_conversations(self._engine, conversations) if fresh else []
         known = {one.id for one in self.result.episodes}
         for record in {one.id: one for one in records}.values():
             is_changed = record.updated_at >= started and record.id not in known
@@ -373,12 +370,12 @@ class _Ingestion:
         piece, has_stopped = one.piece, self._failures >= _MODEL_FAILURES
         model = None if has_stopped else self._model
         # What programs said teaches nothing.
-        turns = [turn for turn in one.turns if turn.voice is not Voice.TOOL]
+        turns = [turn for turn in one.turns if turn.voice is not Speaker.TOOL]
         if isinstance(piece, Document):
             extraction = extract_text(piece.text.replace("\0", ""), model=model, name=piece.name)
         else:
             messages = [{"speaker": each.speaker, "text": each.text, "at": each.at, "id": each.id} for each in turns]
-            texts = [turn.text for turn in turns if turn.voice is Voice.PERSON]
+            texts = [turn.text for turn in turns if turn.voice is Speaker.PERSON]
             known = find_known_memories(self._engine, self._agent, self._user or None, texts) if model else []
             extraction = extract_conversation(messages, model=model, known=known)
         if model is not None:
@@ -389,10 +386,10 @@ class _Ingestion:
             self._failed.add(one.marker)
         found = extraction.found
         if isinstance(piece, Document):
-            doubted = () if piece.voice is Voice.PERSON else found
+            doubted = () if piece.voice is Speaker.PERSON else found
         else:
             is_doubted = {
-                at: turns[at].voice is Voice.OTHER or suspicious(turns[at].text[:_TURN_CHARS])
+                at: turns[at].voice is Speaker.OTHER or suspicious(turns[at].text[:_TURN_CHARS])
                 for at in {item.turn for item in found}
             }
             doubted = tuple(item for item in found if is_doubted[item.turn])
@@ -431,16 +428,16 @@ class _Ingestion:
 def _disown(piece: Piece) -> Piece:
     """Return the same as somebody else's words: a prompt that quotes them does not say that it was the user."""
     if isinstance(piece, Document):
-        return replace(piece, voice=Voice.OTHER)
+        return replace(piece, voice=Speaker.OTHER)
     messages = []
     for one in piece.messages:
-        is_user = one.voice is Voice.PERSON and _USER_NAMES.search(one.speaker)
-        voice = one.voice if one.voice is Voice.TOOL else Voice.OTHER
+        is_user = one.voice is Speaker.PERSON and _USER_NAMES.search(one.speaker)
+        voice = one.voice if one.voice is Speaker.TOOL else Speaker.OTHER
         messages.append(replace(one, voice=voice, speaker="somebody else" if is_user else one.speaker))
     return replace(piece, messages=messages)
 
 
-def _make_turns(chat: Chat) -> Iterator[Message]:
+def _make_turns(chat: Chat) -> Iterator[ChatMessage]:
     seen: Counter[tuple[str, str]] = Counter()
     for message in chat.messages:
         speaker, words = _clean_name(message.speaker, _NAME_CHARS) or "unknown", replace_surrogates(message.text)
@@ -451,7 +448,7 @@ def _make_turns(chat: Chat) -> Iterator[Message]:
             yield replace(message, speaker=speaker, text=text, id=digest(*key, speaker, words, str(number)))
 
 
-def _make_sections(document: Document) -> Iterator[Message]:
+def _make_sections(document: Document) -> Iterator[ChatMessage]:
     """Yield a document as turns of its own name: what stands under a heading, in pieces that can be quoted."""
     seen: Counter[str] = Counter()
     speaker = _clean_name(document.name, _NAME_CHARS) or "unknown"
@@ -459,7 +456,7 @@ def _make_sections(document: Document) -> Iterator[Message]:
         for text in _cut_text(section.strip(), _SECTION_CHARS):
             seen[text] += 1
             id = digest("section", text, str(seen[text]))
-            yield Message(speaker=speaker, text=text, voice=document.voice, at=document.at, id=id)
+            yield ChatMessage(speaker=speaker, text=text, voice=document.voice, at=document.at, id=id)
 
 
 def _cut_text(text: str, most: int) -> Iterator[str]:
@@ -492,7 +489,7 @@ def _make_conversation(one: _Prepared, agent: str, user: str) -> Conversation:
     untrusted = Provenance(Origin.CONTENT, Trust.UNTRUSTED, source=source)
     turns = []
     for turn in one.turns:
-        is_doubted = turn.voice in (Voice.OTHER, Voice.TOOL) and suspicious(turn.text)
+        is_doubted = turn.voice in (Speaker.OTHER, Speaker.TOOL) and suspicious(turn.text)
         provenance = untrusted if is_doubted else learned
         turns.append(Said(speaker=turn.speaker, text=turn.text, at=turn.at, id=turn.id, provenance=provenance))
     title = _clean_name(one.piece.title, _TITLE_CHARS)

@@ -168,7 +168,7 @@ def _find_time(info: zipfile.ZipInfo) -> datetime | None:
         return None
 
 
-class Head(NamedTuple):
+class FileHead(NamedTuple):
     """The beginning of a file."""
 
     text: str  # Decoded as far as it goes; empty when it is not text.
@@ -176,7 +176,7 @@ class Head(NamedTuple):
     binary: str  # What it is instead of text; empty when it is text.
 
 
-def read_head(source: Source) -> Head:
+def read_head(source: Source) -> FileHead:
     start = source.read_start(HEAD)
     binary = next((what for magic, what in _BINARY.items() if start.startswith(magic)), "")
     encoding, errors = _guess_encoding(start)
@@ -185,7 +185,7 @@ def read_head(source: Source) -> Head:
         is_strange = control > _MAX_CONTROL * len(start) or start.count(0) > _MAX_ZEROS * len(start)
         binary = "not text" if start and is_strange else ""
     text = "" if binary else codecs.getincrementaldecoder(encoding)(errors).decode(start).removeprefix("\ufeff")
-    return Head(text, len(start) < HEAD, binary)
+    return FileHead(text, len(start) < HEAD, binary)
 
 
 def _guess_encoding(start: bytes) -> tuple[str, str]:

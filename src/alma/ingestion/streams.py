@@ -137,7 +137,7 @@ def parse_time(value: object) -> datetime | None:
 # -- JSON texts of any size
 
 
-class Item(NamedTuple):
+class JsonItem(NamedTuple):
     key: str  # The name of the member, or of the list it is in; empty in a list that is the whole text.
     number: int  # Its number in the list; -1 for a member.
     value: Any
@@ -164,7 +164,7 @@ class JsonStream:
         self._sibling: re.Pattern[str] | None = None
         self._damages = self._wasted = 0
 
-    def read(self, enter: frozenset[str] = frozenset()) -> Iterator[Item]:
+    def read(self, enter: frozenset[str] = frozenset()) -> Iterator[JsonItem]:
         """Yield the elements of a list, or the members of an object; of members in `enter` the elements."""
         while opening := self._peek():
             if opening == "[":
@@ -175,7 +175,7 @@ class JsonStream:
                 self._damaged(self._place(), "neither a list nor an object begins here; the rest was not read")
                 self._give_up()
 
-    def _read_list(self, key: str) -> Iterator[Item]:
+    def _read_list(self, key: str) -> Iterator[JsonItem]:
         self._pos += 1
         index = 0
         self._sibling = None
@@ -187,7 +187,7 @@ class JsonStream:
                 if following in ",]}":
                     raise _BrokenError("a comma or a bracket where an element should be")
                 self._sibling = self._sibling or self._describe_beginning()
-                yield Item(key, index, self._read_value(), at)
+                yield JsonItem(key, index, self._read_value(), at)
                 index += 1
                 self._read_comma("]", "no comma after an element", "it ends in the middle")
             except _BrokenError as error:
@@ -207,7 +207,7 @@ class JsonStream:
         self._pos = start
         return False
 
-    def _read_object(self, enter: frozenset[str]) -> Iterator[Item]:
+    def _read_object(self, enter: frozenset[str]) -> Iterator[JsonItem]:
         self._pos += 1
         at = self._before + self._pos
         try:
@@ -226,7 +226,7 @@ class JsonStream:
                     if self._gave_up:
                         return
                 else:
-                    yield Item(key, -1, self._read_value(), at)
+                    yield JsonItem(key, -1, self._read_value(), at)
                 self._read_comma("}", "no comma after a member", "the file ends in the middle")
             self._pos += 1
         except _BrokenError as error:

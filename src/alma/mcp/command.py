@@ -109,7 +109,7 @@ def naming_the_extra() -> Iterator[None]:
 def _built(chosen: Options) -> Server[Any]:
     with naming_the_extra():
         from .server import build
-    from ..api.holding import Held, configured
+    from ..projects import Held, configured
 
     _refuse_unknown(chosen.tools)
     held = Held(configured(chosen.config), may_approve=chosen.approve)
@@ -119,8 +119,8 @@ def _built(chosen: Options) -> Server[Any]:
 
 def _find_roots(chosen: Options) -> Sequence[str]:
     """The folders that the user named, else that of the project."""
-    from ..api.confining import find_project_folder
     from ..app import find_config
+    from ..callers import find_project_folder
 
     if chosen.roots:
         return chosen.roots

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import mcp_types as types
 
-from ..api import memories
-from ..core import ALMA
 from ..errors import ValidationError, unknown
+from ..memory import ALMA
 
 Opened = Callable[[], ALMA]
 
@@ -51,9 +50,11 @@ class Script:
 
 
 def _recall(opened: Opened, given: Mapping[str, str]) -> str:
-    found = memories.retrieve(opened(), given["task"], given["agent"], given.get("user_id"))
+    found = opened().retrieve(given["task"], given["agent"], given.get("user_id"))
     kept = f", retrieval_id {found.retrieval_id!r}" if found.retrieval_id else ""
-    return _RECALL.format(task=given["task"], memories=found.prompt or _NOTHING, agent=given["agent"], retrieval=kept)
+    return _RECALL.format(
+        task=given["task"], memories=found.to_prompt() or _NOTHING, agent=given["agent"], retrieval=kept
+    )
 
 
 def _review(opened: Opened, given: Mapping[str, str]) -> str:

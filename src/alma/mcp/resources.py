@@ -10,10 +10,9 @@ from urllib.parse import unquote
 
 import mcp_types as types
 
-from ..api import memories
-from ..api.plain import plain
-from ..core import ALMA
 from ..errors import NotFoundError, unknown
+from ..memory import ALMA
+from ..schema import plain
 
 SCHEME = "alma://"
 _JSON, _MARKDOWN = "application/json", "text/markdown"
@@ -60,11 +59,11 @@ class Page:
 
 
 def _playbook(alma: ALMA, agent: str) -> str:
-    return memories.playbook(alma, agent or None).text or "Nothing was learned yet."
+    return alma.playbook(agent or None) or "Nothing was learned yet."
 
 
 def _agents(alma: ALMA, _: str) -> str:
-    counts: Mapping[str, int] = memories.stats(alma)["by_agent"]
+    counts: Mapping[str, int] = alma.get_stats()["by_agent"]
     declared = alma.engine.scopes.known()
     names = sorted({*counts, *declared})
     listed = [{"name": name, "memories": counts.get(name, 0), "declared": name in declared} for name in names]
@@ -72,11 +71,11 @@ def _agents(alma: ALMA, _: str) -> str:
 
 
 def _stats(alma: ALMA, _: str) -> str:
-    return _json(plain(memories.stats(alma)))
+    return _json(plain(alma.get_stats()))
 
 
 def _memory(alma: ALMA, memory_id: str) -> str:
-    return _json(plain(memories.get_memory(alma, memory_id)))
+    return _json(plain(alma.get(memory_id)))
 
 
 def _json(value: Any) -> str:
@@ -107,9 +106,9 @@ def read(alma: ALMA, uri: str) -> types.ReadResourceResult:
 def completions(alma: ALMA, argument: str, begun: str) -> list[str]:
     """What an argument of a prompt or of a template may be."""
     if argument == "agent":
-        found = sorted({*memories.stats(alma)["by_agent"], *alma.engine.scopes.known()})
+        found = sorted({*alma.get_stats()["by_agent"], *alma.engine.scopes.known()})
     elif argument == "id":
-        found = [one.id for one in memories.list_memories(alma, limit=_NEWEST)]
+        found = [one.id for one in alma.list(limit=_NEWEST)]
     else:
         found = []
     return [one for one in found if one.lower().startswith(begun.lower())]

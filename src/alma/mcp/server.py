@@ -31,7 +31,7 @@ from alma import __version__
 from ..errors import ALMAError, NotFoundError, unknown
 
 if TYPE_CHECKING:
-    from ..api.holding import Held
+    from ..projects import Held
     from .tools import Offer
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class Door:
 
     @cached_property
     def offers(self) -> Mapping[str, Offer]:
-        from ..api.confining import Roots
+        from ..callers import Roots
         from .tools import offered
 
         roots = None if self._roots is None else Roots(self._roots())

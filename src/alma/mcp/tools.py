@@ -11,16 +11,11 @@ from typing import Any
 
 import mcp_types as types
 
-from ..api import Effect, Operation, operations
-from ..api.checking import checked
-from ..api.confining import Roots
-from ..api.elsewhere import from_elsewhere, relay_sources
-from ..api.operation import PROGRESS
-from ..api.plain import plain
-from ..api.schema import RESULT, Schema, input_schema, is_object, is_told, output_schema, told_once
-from ..api.vouching import refuse_vouching
-from ..core import ALMA
+from ..callers import Roots, refuse_paths, refuse_vouching, relay_sources
 from ..errors import ConfigError, unknown
+from ..memory import ALMA
+from ..operations import PROGRESS, Effect, Operation, operations
+from ..schema import RESULT, Schema, has_prompt, is_object, plain, shorten_answer
 
 PREFIX = "alma_"
 ALL, CORE, DEFAULT = "all", "core", "default"
@@ -85,7 +80,7 @@ class Offer:
 
     @cached_property
     def input_schema(self) -> Schema:
-        return _renamed(input_schema(self.operation, self.defaults))
+        return _renamed(self.operation.input_schema(self.defaults))
 
     @cached_property
     def definition(self) -> types.Tool:
@@ -95,7 +90,7 @@ class Offer:
             title=self.operation.name.replace("_", " ").capitalize(),
             description=_naming_tools(self.operation.description),
             input_schema=self.input_schema,
-            output_schema=output_schema(self.operation) if self.describes_result else None,
+            output_schema=self.operation.output_schema() if self.describes_result else None,
             annotations=types.ToolAnnotations(
                 read_only_hint=effect is Effect.READS,
                 destructive_hint=effect is Effect.ERASES,
@@ -105,10 +100,10 @@ class Offer:
         )
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        made = checked(self.operation, arguments, self.defaults)
+        made = self.operation.check(arguments, self.defaults)
         if not self.may_approve:
             made = refuse_vouching(self.operation, relay_sources(self.operation, made))
-        return from_elsewhere(self.operation, made) if self.roots is None else self.roots.confine(self.operation, made)
+        return refuse_paths(self.operation, made) if self.roots is None else self.roots.confine(self.operation, made)
 
     def call(self, alma: ALMA, arguments: Mapping[str, Any], report: Report | None = None) -> types.CallToolResult:
         """`arguments` as `check` gave them."""
@@ -119,8 +114,8 @@ class Offer:
 
 
 def _structured(kind: Any, made: Any) -> Schema:
-    if is_told(kind):
-        return told_once(made)
+    if has_prompt(kind):
+        return shorten_answer(made)
     return made if is_object(kind) else {RESULT: made}
 
 

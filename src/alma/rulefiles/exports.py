@@ -53,7 +53,7 @@ from .targets import (
 )
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
 
 TITLE = "## Rules learned in this project"
 LONGEST = 1_500
@@ -247,6 +247,10 @@ class _Page:
     left_out: tuple[LeftOut, ...] = ()
     hand_edits: tuple[str, ...] = ()
 
+    @property
+    def is_changed(self) -> bool:
+        return self.after != self.before
+
 
 def export(
     alma: ALMA | None,
@@ -278,32 +282,34 @@ def export(
     most = target.limit if limit is None else replace(target.limit, most=validate.whole("limit", limit, 1, _MOST))
     with Holder(alma, project_id) as holder:
         engine = use_project(holder.alma.engine, project_id)
-        for kind in (kinds := validate.names("include", include)):
-            if kind not in KINDS:
-                raise ValidationError(unknown("memory type to include", kind, KINDS))
-        wanted = Wanted(frozenset(kinds), find_agent(engine, agent), everywhere)
+        wanted = Wanted(_check_kinds(include), find_agent(engine, agent), everywhere)
         page = _compose_page(engine, file, front, wanted, most)
-        if remove:
-            rest = remove_block(page.before or "", file.name)
-            page = replace(page, after="" if rest.strip() == front.strip() else rest, standing={})
-        if page.hand_edits and page.after != page.before and not (check or force):
-            raise ValidationError(_describe_edits(file.name, page.hand_edits))
+        page = _remove_items(page, file, front) if remove else page
+        if page.hand_edits and page.is_changed and not (check or force):
+            raise _refuse_edits(file.name, page.hand_edits)
         if not check:
             _write_page(engine, file, page)
-    before, after = page.before or "", page.after or ""
     return ExportReport(
         to=target.name,
         path=file.name,
         root=str(file.root),
         items=len(page.standing),
-        changed=before != after,
-        written=not check and page.after != page.before,
-        diff=_compare_texts(before, after, file.name),
+        changed=(page.before or "") != (page.after or ""),
+        written=not check and page.is_changed,
+        diff=_compare_texts(page.before or "", page.after or "", file.name),
         left_out=page.left_out,
         hand_edits=page.hand_edits,
-        size=f"{most.unit.of(after):,} {most.unit}",
+        size=f"{most.unit.of(page.after or ''):,} {most.unit}",
         limit=str(most),
     )
+
+
+def _check_kinds(include: Iterable[str]) -> frozenset[str]:
+    kinds = validate.names("include", include)
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValidationError(unknown("memory type to include", kind, KINDS))
+    return frozenset(kinds)
 
 
 def _find_target_file(
@@ -321,11 +327,11 @@ def _find_target_file(
     return file, target.front(file.name, name)
 
 
-def _describe_edits(name: str, edits: Sequence[str]) -> str:
+def _refuse_edits(name: str, edits: Sequence[str]) -> ValidationError:
     listed = "\n".join(f"  {one}" for one in edits[:20])
     more = f"\n  and {len(edits) - 20} more" if len(edits) > 20 else ""
     removed = "; --retire also puts away what was removed" if any(one.endswith("(removed)") for one in edits) else ""
-    return (
+    return ValidationError(
         f"{name} was edited by hand, and an export would take that away:\n{listed}{more}\n"
         f"Import it first (alma rules import {name}{removed}), or export with force."
     )
@@ -336,10 +342,16 @@ def _compare_texts(before: str, after: str, name: str) -> str:
     return "\n".join(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", n=2, lineterm=""))
 
 
+def _remove_items(page: _Page, file: RuleFile, front: str) -> _Page:
+    """Return the page without our block, and without the file when nothing else is in it."""
+    rest = remove_block(page.before or "", file.name)
+    return replace(page, after="" if rest.strip() == front.strip() else rest, standing={})
+
+
 def _write_page(engine: Engine, file: RuleFile, page: _Page) -> None:
     if page.after is None:
         return
-    if page.after != page.before:
+    if page.is_changed:
         change_file(file, page.after or None, page.before)
     ledger = make_ledger_id(engine, file.name)
 

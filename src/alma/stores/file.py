@@ -58,11 +58,11 @@ class FileStore(DictStore):
         self._mutex = hold_at_fork(threading.RLock())
         self._closed = False
         self._forget()
-        with _translated(self.path):
+        with _translate_errors(self.path):
             try:
                 if not self.path.exists():
                     make_private_folder(self.path.parent)
-                os.close(_private(self.path, os.O_APPEND | os.O_WRONLY))
+                os.close(_open_private(self.path, os.O_APPEND | os.O_WRONLY))
                 sync_folder(self.path.parent)
             except OSError as error:
                 # Where it cannot be written it can still be read.
@@ -74,8 +74,8 @@ class FileStore(DictStore):
     def backup(self, target: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
         """Copy what the file holds at this moment to a new file."""
         with self._open() as held:
-            data = b"".join(_line([to_json(record)]) for record in held.values())
-        with _translated(Path(target)), make_new_file(Path(target)) as part, part.open("r+b") as file:
+            data = b"".join(_encode_line([to_json(record)]) for record in held.values())
+        with _translate_errors(Path(target)), make_new_file(Path(target)) as part, part.open("r+b") as file:
             _write_through(file, data)
         if progress is not None:
             progress(1, 1)
@@ -100,7 +100,7 @@ class FileStore(DictStore):
 
     @contextmanager
     def _open(self, *, to_write: bool = False) -> Iterator[dict[str, Record]]:
-        with self._mutex, _translated(self.path), _locked(self.path) if to_write else nullcontext():
+        with self._mutex, _translate_errors(self.path), _lock_beside(self.path) if to_write else nullcontext():
             if self._closed:
                 raise StorageError(f"{self.path} is closed; open the store again")
             self._catch_up()
@@ -146,7 +146,9 @@ class FileStore(DictStore):
         self._mark = line[-_MARK:]
 
     def _keep(self, records: Mapping[str, Record | None]) -> None:
-        line = _line([{"deleted": id} if record is None else to_json(record) for id, record in sorted(records.items())])
+        line = _encode_line(
+            [{"deleted": id} if record is None else to_json(record) for id, record in sorted(records.items())]
+        )
         with self.path.open("r+b") as file:
             file.truncate(self._offset)
             file.seek(self._offset)
@@ -163,15 +165,15 @@ class FileStore(DictStore):
     def _compact(self) -> None:
         """Write the file anew without its garbage; a reader sees either the old or the new one."""
         fresh = self.path.with_name(f"{self.path.name}.new")
-        with open(_private(fresh, os.O_TRUNC | os.O_WRONLY), "wb") as file:
-            _write_through(file, b"".join(_line([to_json(record)]) for record in self._records.values()))
+        with open(_open_private(fresh, os.O_TRUNC | os.O_WRONLY), "wb") as file:
+            _write_through(file, b"".join(_encode_line([to_json(record)]) for record in self._records.values()))
         os.replace(fresh, self.path)
         sync_folder(self.path.parent)
         self._forget()
         self._catch_up()
 
 
-def _line(entries: list[dict[str, Any]]) -> bytes:
+def _encode_line(entries: list[dict[str, Any]]) -> bytes:
     data = entries[0] if len(entries) == 1 else entries
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
@@ -182,13 +184,13 @@ def _write_through(file: IO[bytes], data: bytes) -> None:
     os.fsync(file.fileno())
 
 
-def _private(path: Path, flags: int) -> int:
+def _open_private(path: Path, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT, 0o600)
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with open(_private(path.with_name(f"{path.name}.lock"), os.O_RDWR), "r+b") as file:
+def _lock_beside(path: Path) -> Iterator[None]:
+    with open(_open_private(path.with_name(f"{path.name}.lock"), os.O_RDWR), "r+b") as file:
         _lock(file)
         try:
             yield
@@ -197,7 +199,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeEncodeError as error:

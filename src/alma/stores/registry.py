@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from ..errors import ConfigError, unknown
 from ..ports import Store
@@ -13,25 +13,8 @@ PLANNED = ("postgres", "qdrant", "pinecone", "chroma", "azure")
 """Known names that this version does not bring."""
 
 
-def _memory(path: Path, **options: Any) -> Store:
-    from .memory import MemoryStore
-
-    return MemoryStore(**options)
-
-
-def _sqlite(path: Path, **options: Any) -> Store:
-    from .sqlite import SQLiteStore
-
-    return SQLiteStore(path, **options)
-
-
-def _file(path: Path, **options: Any) -> Store:
-    from .file import FileStore
-
-    return FileStore(path, **options)
-
-
-STORES: Mapping[str, Callable[..., Store]] = {"sqlite": _sqlite, "memory": _memory, "file": _file}
+STORES = {"sqlite": "SQLiteStore", "memory": "MemoryStore", "file": "FileStore"}
+"""The class of each store, in the module of its name; loaded when it is asked for."""
 
 
 def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
@@ -41,7 +24,8 @@ def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
     if name not in STORES:
         valid = [*STORES, *PLANNED]
         raise ConfigError(f"{unknown('storage', name, valid)} Not in this version: {', '.join(PLANNED)}.")
+    make: Callable[..., Store] = getattr(import_module(f"{__package__}.{name}"), STORES[name])
     try:
-        return STORES[name](path, **options)
+        return make(**options) if name == "memory" else make(path, **options)
     except TypeError as error:
         raise ConfigError(f"storage {name!r} does not take these options: {error}") from error

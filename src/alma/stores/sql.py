@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ..types.query import Names, Where
+from ..types.query import Where
 from ..types.times import to_micros
 
 FEW = 500
@@ -64,19 +64,38 @@ _SIDE = {"linked": ("link", "target"), "tagged": ("tag", "name")}
 
 
 def compile_where(where: Where, dialect: Dialect) -> Compiled:
-    scope = [among(column, getattr(where, name), dialect) for name, column in _SCOPE.items()]
-    record = [_named(column, getattr(where, name), dialect) for name, column in _RECORD.items()]
-    record += [_side(*side, getattr(where, name), dialect) for name, side in _SIDE.items()]
-    return Compiled(both(*scope), both(*record, *_times(where, dialect.mark)))
+    scope = [match_names(column, getattr(where, name), dialect) for name, column in _SCOPE.items()]
+    record: list[Clause] = []
+    for name, column in _RECORD.items():
+        names = getattr(where, name)
+        clause = match_names(column, names, dialect)
+        # The indexes on these leave empty values out, and are used only for a query that says so too.
+        if names and column in _PARTLY_INDEXED and "" not in names:
+            clause = Clause(f"{clause.sql} AND {column} <> ''", clause.params)
+        record.append(clause)
+    for name, (table, column) in _SIDE.items():
+        clause = match_names(f"{table}.{column}", getattr(where, name), dialect)
+        if clause.sql and clause is not NEVER:
+            clause = Clause(f"r.n IN (SELECT {table}.n FROM {table} WHERE {clause.sql})", clause.params)
+        record.append(clause)
+    for moment, condition in (
+        (where.created_from, "r.created_at >= {}"),
+        (where.created_to, "r.created_at < {}"),
+        (where.valid_at, "(r.valid_from IS NULL OR r.valid_from <= {})"),
+        (where.valid_at, "(r.valid_to IS NULL OR r.valid_to > {})"),
+    ):
+        if moment is not None:
+            record.append(Clause(condition.format(dialect.mark), (to_micros(moment),)))
+    return Compiled(join_clauses(*scope), join_clauses(*record))
 
 
-def both(*clauses: Clause) -> Clause:
-    held = [clause for clause in clauses if clause.sql]
-    params = tuple(param for clause in held for param in clause.params)
-    return Clause(" AND ".join(clause.sql for clause in held), params)
+def join_clauses(*clauses: Clause) -> Clause:
+    given = [clause for clause in clauses if clause.sql]
+    params = tuple(param for clause in given for param in clause.params)
+    return Clause(" AND ".join(clause.sql for clause in given), params)
 
 
-def among(column: str, names: Collection[str] | None, dialect: Dialect) -> Clause:
+def match_names(column: str, names: Collection[str] | None, dialect: Dialect) -> Clause:
     if names is None:
         return Clause()
     # A member of an enumeration is bound as the plain string it equals.
@@ -88,31 +107,3 @@ def among(column: str, names: Collection[str] | None, dialect: Dialect) -> Claus
     if len(values) == 1:
         return Clause(f"{column} = {dialect.mark}", tuple(values))
     return Clause(f"{column} IN ({', '.join([dialect.mark] * len(values))})", tuple(values))
-
-
-def _named(column: str, names: Names, dialect: Dialect) -> Clause:
-    clause = among(column, names, dialect)
-    # The indexes on these leave empty values out, and are used only for a query that says so too.
-    if names and column in _PARTLY_INDEXED and "" not in names:
-        return Clause(f"{clause.sql} AND {column} <> ''", clause.params)
-    return clause
-
-
-def _side(table: str, column: str, names: Names, dialect: Dialect) -> Clause:
-    clause = among(f"{table}.{column}", names, dialect)
-    if not clause.sql or clause is NEVER:
-        return clause
-    return Clause(f"r.n IN (SELECT {table}.n FROM {table} WHERE {clause.sql})", clause.params)
-
-
-def _times(where: Where, mark: str) -> list[Clause]:
-    clauses = []
-    if where.created_from is not None:
-        clauses.append(Clause(f"r.created_at >= {mark}", (to_micros(where.created_from),)))
-    if where.created_to is not None:
-        clauses.append(Clause(f"r.created_at < {mark}", (to_micros(where.created_to),)))
-    if where.valid_at is not None:
-        moment = to_micros(where.valid_at)
-        clauses.append(Clause(f"(r.valid_from IS NULL OR r.valid_from <= {mark})", (moment,)))
-        clauses.append(Clause(f"(r.valid_to IS NULL OR r.valid_to > {mark})", (moment,)))
-    return clauses

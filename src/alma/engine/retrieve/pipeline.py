@@ -21,9 +21,8 @@ from ...types.rules import EVERYWHERE
 from ...types.scope import plain
 from ...types.slice import MemorySlice
 from ...types.vector import Vector, cosine
-from ..admit import build, clean
+from ..admit import Draft, build, clean
 from ..context import Engine
-from ..drafts import Draft
 from ..rules import is_old_fix
 from ..search import by_meaning, by_words, find_closeness, read_snapshot
 from ..transaction import write

@@ -2,10 +2,10 @@
 
 How to add a format
 -------------------
-1. Write `formats/NAME.py` with a function that recognises the format and one that reads it: it takes a `Reading` and
-   yields `Chat`s or `Document`s. `chat.py` is a short example. `common.py` has what most formats need:
+1. Write `formats/NAME.py` with a function that recognises the format and one that reads it: it takes a `FileReading`
+   and yields `Chat`s or `Document`s. `chat.py` is a short example. `common.py` has what most formats need:
    `reading.objects()` (JSON Lines), `reading.items()` (a JSON text), `reading.lines()`, `make_message`, `ChatParts`.
-2. Here, add its name to `Format` and a `FormatReader` to `FORMATS`.
+2. Below, add its name to `Format` and a `FormatReader` to `FORMATS`. The first that recognises a file reads it.
 3. Add a sample conversation to `benchmarks/_chat_formats.py`: `tests/ingestion/test_format_laws.py` then checks it.
 """
 
@@ -18,10 +18,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from ..sources import Head, Source
+from ..sources import FileHead, Source
 from ..streams import JsonStream, parse_json
 from . import agents, chat, cursor, exports, slack, texts
-from .common import Piece, Reading
+from .common import FileReading, Piece
 
 
 class Format(StrEnum):
@@ -48,7 +48,7 @@ class FormatReader:
     """Reads one format, and recognises it by one of the functions that begin with `is_`."""
 
     format: Format
-    read: Callable[[Reading], Iterator[Piece]]
+    read: Callable[[FileReading], Iterator[Piece]]
     is_line: Callable[[dict[str, Any]], bool] | None = None  # An object of a file of JSON lines.
     is_value: Callable[[dict[str, Any]], bool] | None = None  # An element of a JSON list, or a whole JSON object.
     is_text: Callable[[str], bool] | None = None  # The beginning of a text that is not JSON.
@@ -86,7 +86,7 @@ _LISTS = frozenset({"conversations", "projects", "messages", "history", "items",
 _MARKDOWN_NAMES = (".md", ".markdown", ".mdx", ".rst", ".adoc", ".asciidoc")
 
 
-def detect_format(source: Source, head: Head) -> FormatReader | str:
+def detect_format(source: Source, head: FileHead) -> FormatReader | str:
     """Return the reader of a file by what it holds, or why there is none. Names only tell Markdown from plain text."""
     if head.binary == "a database":
         known = (one for one in FORMATS if source.path and one.is_database and one.is_database(source.path))

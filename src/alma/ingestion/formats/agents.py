@@ -14,7 +14,7 @@ from typing import Any
 from ...coding.calls import extract_reason, is_refusal
 from ...coding.prompts import extract_spoken, parse_command, restore_typed
 from ..streams import as_dict, as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
-from .common import Chat, ChatParts, Message, Reading, make_message
+from .common import Chat, ChatMessage, ChatParts, FileReading, make_message
 
 # -- Claude Code: one JSON object a line
 
@@ -36,7 +36,7 @@ def is_claude_code(line: dict[str, Any]) -> bool:
     return kind in _CLAUDE_TYPES and any(name in line for name in ("sessionId", "uuid", "leafUuid", "messageId"))
 
 
-def read_claude_code(reading: Reading) -> Iterator[Chat]:
+def read_claude_code(reading: FileReading) -> Iterator[Chat]:
     parts = ChatParts(reading)
     for _, line in reading.objects():
         kind = get_text(line, "type")
@@ -52,7 +52,7 @@ def read_claude_code(reading: Reading) -> Iterator[Chat]:
     yield from parts.end()
 
 
-def _read_claude_line(kind: str, line: dict[str, Any], reading: Reading) -> Iterator[Message | None]:
+def _read_claude_line(kind: str, line: dict[str, Any], reading: FileReading) -> Iterator[ChatMessage | None]:
     at, id = parse_time(line.get("timestamp")), get_text(line, "uuid")
     content = get_dict(line, "message").get("content")
     if kind == "assistant" and line.get("isApiErrorMessage") is True:
@@ -131,7 +131,7 @@ def is_codex(line: dict[str, Any]) -> bool:
     return is_item or (is_streamed and bool(_STREAM.fullmatch(kind)))
 
 
-def read_codex(reading: Reading) -> Iterator[Chat]:
+def read_codex(reading: FileReading) -> Iterator[Chat]:
     """Read a session. A rollout reports most messages twice, as items and as events: each is taken once."""
     parts = ChatParts(reading)
     recent: deque[tuple[str, str, str]] = deque(maxlen=12)
@@ -163,7 +163,7 @@ def read_codex(reading: Reading) -> Iterator[Chat]:
     yield from parts.end()
 
 
-def _read_codex_line(kind: str, values: dict[str, Any], reading: Reading) -> tuple[str, str, str, str]:
+def _read_codex_line(kind: str, values: dict[str, Any], reading: FileReading) -> tuple[str, str, str, str]:
     """Return the channel, the role, the words and the id of a message; empty words when the line has none."""
     channel = role = text = id = ""
     item = get_dict(values, "item") if kind == "item.completed" else values
@@ -215,7 +215,7 @@ def is_gemini_line(line: dict[str, Any]) -> bool:
     return is_typed and "id" in line and "message" not in line
 
 
-def read_gemini(reading: Reading) -> Iterator[Chat]:
+def read_gemini(reading: FileReading) -> Iterator[Chat]:
     """Read a recorded chat, a checkpoint or the log."""
     parts = ChatParts(reading)
     for item in reading.items("messages", "history"):
@@ -234,13 +234,13 @@ def read_gemini(reading: Reading) -> Iterator[Chat]:
     yield from parts.end()
 
 
-def read_gemini_lines(reading: Reading) -> Iterator[Chat]:
+def read_gemini_lines(reading: FileReading) -> Iterator[Chat]:
     """Read the newer recording: a message is written again in full whenever something is added to it.
 
     Messages wait until the end, because they may be written again or taken back; of very many the oldest are done.
     """
     parts = ChatParts(reading)
-    waiting: dict[str, Message | None] = {}
+    waiting: dict[str, ChatMessage | None] = {}
     done: set[str] = set()
     size = 0
     for _, line in reading.objects():
@@ -271,7 +271,7 @@ def read_gemini_lines(reading: Reading) -> Iterator[Chat]:
     yield from parts.end()
 
 
-def _read_gemini_message(values: dict[str, Any], reading: Reading) -> Message | None:
+def _read_gemini_message(values: dict[str, Any], reading: FileReading) -> ChatMessage | None:
     content = values.get("parts") if "parts" in values else values.get("content", values.get("message"))
     blocks = content if isinstance(content, list) else [content]
     called = sum("functionCall" in one or "functionResponse" in one for one in as_dicts(blocks))

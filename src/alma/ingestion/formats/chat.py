@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..streams import as_dict, get_dicts, get_text, join_blocks, parse_time
-from .common import Chat, ChatParts, Message, Reading, make_message
+from .common import Chat, ChatMessage, ChatParts, FileReading, make_message
 
 SIGN = re.compile(r'\A\{\s*"(?:role|speaker)"\s*:\s*"[^"]{1,80}"\s*,')
 
@@ -21,7 +21,7 @@ def is_message(value: dict[str, Any]) -> bool:
     return bool(messages) and is_message(messages[0])
 
 
-def read(reading: Reading) -> Iterator[Chat]:
+def read(reading: FileReading) -> Iterator[Chat]:
     """Read a JSON text: a list of messages, or of conversations that have them."""
     parts = ChatParts(reading)
     for item in reading.items("messages", "turns", "conversations"):
@@ -34,7 +34,7 @@ def read(reading: Reading) -> Iterator[Chat]:
     yield from parts.end()
 
 
-def read_lines(reading: Reading) -> Iterator[Chat]:
+def read_lines(reading: FileReading) -> Iterator[Chat]:
     parts = ChatParts(reading)
     for number, line in reading.objects():
         yield from _read_element(line, parts, number, f"line {number:,}", reading)
@@ -42,7 +42,7 @@ def read_lines(reading: Reading) -> Iterator[Chat]:
 
 
 def _read_element(
-    values: dict[str, Any], parts: ChatParts, number: int, place: str, reading: Reading
+    values: dict[str, Any], parts: ChatParts, number: int, place: str, reading: FileReading
 ) -> Iterator[Chat]:
     """Read a conversation, or a message of the one that is collected."""
     if listed := get_dicts(values, "messages") or get_dicts(values, "turns"):
@@ -57,7 +57,7 @@ def _read_element(
         reading.damage(place, "no message")
 
 
-def _read_message(values: dict[str, Any], reading: Reading) -> Message | None:
+def _read_message(values: dict[str, Any], reading: FileReading) -> ChatMessage | None:
     role = get_text(values, "role", "speaker")
     text = join_blocks(values.get("content") if values.get("content") is not None else values.get("text"))
     at = parse_time(values.get("at") or values.get("timestamp") or values.get("created_at"))

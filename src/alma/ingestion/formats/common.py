@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...text import digest
 from ..sources import CHUNK, Source
-from ..streams import Item, JsonStream, read_lines, read_objects
+from ..streams import JsonItem, JsonStream, read_lines, read_objects
 
 if TYPE_CHECKING:
     from ..types import IngestResult
@@ -27,7 +27,7 @@ ASSISTANTS = frozenset({"assistant", "ai", "model", "bot", "claude", "chatgpt", 
 _PLAIN_ID = re.compile(r"(?!\.)[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,119}")
 
 
-class Voice(StrEnum):
+class Speaker(StrEnum):
     """Whose words they are, which decides what may be learned from them."""
 
     PERSON = "person"  # The one whose memory this is.
@@ -37,10 +37,10 @@ class Voice(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class ChatMessage:
     speaker: str
     text: str
-    voice: Voice
+    voice: Speaker
     at: datetime | None = None
     id: str = ""  # The host's own, if it has one.
 
@@ -51,7 +51,7 @@ class Chat:
 
     format: Format
     session: str
-    messages: Sequence[Message]
+    messages: Sequence[ChatMessage]
     title: str = ""
     part: str = ""  # The same part has the same name when it is read again.
 
@@ -67,14 +67,14 @@ class Document:
     title: str = ""
     part: str = ""
     at: datetime | None = None
-    voice: Voice = Voice.OTHER
+    voice: Speaker = Speaker.OTHER
 
 
 Piece = Chat | Document
 
 
 @dataclass(slots=True)
-class Reading:
+class FileReading:
     """One pass over one file: its text, what the caller asked for, and where to report what is not kept."""
 
     source: Source
@@ -82,7 +82,7 @@ class Reading:
     result: IngestResult
     encoding: str = "utf-8"
     known_as: str = ""  # The name of a document: the same when it is read again, wherever its folder then is.
-    voice: Voice = Voice.OTHER  # Whose words a document is.
+    voice: Speaker = Speaker.OTHER  # Whose words a document is.
     user: str = ""  # A name, id or address: what a person of that name wrote among others is theirs.
     branches: bool = False  # Whether abandoned branches of a conversation are kept too.
     find_beside: Callable[[str], Source | None] = lambda name: None  # Finds a file beside this one.
@@ -121,7 +121,7 @@ class Reading:
         """Yield the JSON object of each line with its number."""
         return read_objects(self.chunks, self.damage)
 
-    def items(self, *lists: str) -> Iterator[Item]:
+    def items(self, *lists: str) -> Iterator[JsonItem]:
         """Yield the elements of a JSON list; of an object its members, and of those named by `lists` the elements."""
         return JsonStream(self.chunks, self.damage).read(frozenset(lists))
 
@@ -143,7 +143,7 @@ class Reading:
     def name_session(self, native: str, *otherwise: str) -> str:
         return name_session(self.format, native, *otherwise)
 
-    def split_chat(self, session: str, messages: Iterable[Message | None], title: str) -> Iterator[Chat]:
+    def split_chat(self, session: str, messages: Iterable[ChatMessage | None], title: str) -> Iterator[Chat]:
         """Yield a conversation in parts of a size that can be written at once."""
         parts = ChatParts(self, name=session, title=title)
         for message in messages:
@@ -170,31 +170,31 @@ def name_session(format: str, native: object, *otherwise: str) -> str:
     return f"{format}:{name if is_plain else digest(name)}"
 
 
-def make_message(role: object, text: str, at: datetime | None = None, id: str = "") -> Message | None:
+def make_message(role: object, text: str, at: datetime | None = None, id: str = "") -> ChatMessage | None:
     """Return what a person or an assistant said; None when neither did, or when there are no words."""
     speaker = role.casefold() if isinstance(role, str) else ""
     if not text.strip() or speaker not in PERSONS | ASSISTANTS:
         return None
     is_person = speaker in PERSONS
-    voice = Voice.PERSON if is_person else Voice.ASSISTANT
-    return Message(speaker="user" if is_person else "assistant", text=text, voice=voice, at=at, id=id)
+    voice = Speaker.PERSON if is_person else Speaker.ASSISTANT
+    return ChatMessage(speaker="user" if is_person else "assistant", text=text, voice=voice, at=at, id=id)
 
 
 class ChatParts:
     """The messages of one conversation as they come. Full parts are yielded on the way."""
 
-    def __init__(self, reading: Reading, *, name: str = "", title: str = "", fallback: str | None = None) -> None:
+    def __init__(self, reading: FileReading, *, name: str = "", title: str = "", fallback: str | None = None) -> None:
         self.session = ""  # The host's id of it, once it is known.
         self.title = title
         self._name = name
         self._format = reading.format
         self._fallback = reading.source.stem if fallback is None else fallback
         self._first = ""
-        self._messages: list[Message] = []
+        self._messages: list[ChatMessage] = []
         self._size = 0
         self._part = 0
 
-    def add(self, message: Message | None) -> Iterator[Chat]:
+    def add(self, message: ChatMessage | None) -> Iterator[Chat]:
         if message is None or not message.text.strip():
             return
         self._first = self._first or digest(message.speaker, message.text, str(message.at))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..streams import LIMIT, as_dict, as_dicts, get_dict, get_dicts, get_text, parse_json, parse_time
-from .common import Chat, Message, Reading, make_message
+from .common import Chat, ChatMessage, FileReading, make_message
 
 # What a damaged database raises; its complaint may quote bytes that are no text.
 _FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -54,7 +54,7 @@ def _connect(address: str) -> sqlite3.Connection:
     return database
 
 
-def read(reading: Reading) -> Iterator[Chat]:
+def read(reading: FileReading) -> Iterator[Chat]:
     if reading.source.path is None:
         return
     try:
@@ -68,7 +68,7 @@ def read(reading: Reading) -> Iterator[Chat]:
         reading.damage("", f"the database could not be read further: {error}")
 
 
-def _read_value(database: sqlite3.Connection, table: str, key: str, reading: Reading) -> Any:
+def _read_value(database: sqlite3.Connection, table: str, key: str, reading: FileReading) -> Any:
     """Return the JSON of a key; None when there is none."""
     query = f"SELECT CASE WHEN length(value) <= ? THEN value END, value IS NULL FROM {table} WHERE key = ?"
     row = database.execute(query, (LIMIT, key)).fetchone()
@@ -83,10 +83,10 @@ def _read_value(database: sqlite3.Connection, table: str, key: str, reading: Rea
     return value
 
 
-Conversations = Iterator[tuple[str, str, list[Message | None]]]
+Conversations = Iterator[tuple[str, str, list[ChatMessage | None]]]
 
 
-def _read_composers(database: sqlite3.Connection, reading: Reading) -> Conversations:
+def _read_composers(database: sqlite3.Connection, reading: FileReading) -> Conversations:
     """Yield the id, the title and the messages of each conversation."""
     rows = database.execute("SELECT key FROM cursorDiskKV WHERE key >= 'composerData:' AND key < 'composerData;'")
     for (key,) in rows:
@@ -107,7 +107,7 @@ def _read_composers(database: sqlite3.Connection, reading: Reading) -> Conversat
         yield id, get_text(composer, "name", "subtitle"), messages
 
 
-def _read_items(database: sqlite3.Connection, reading: Reading) -> Conversations:
+def _read_items(database: sqlite3.Connection, reading: FileReading) -> Conversations:
     """Yield the id, the title and the messages of each conversation that older versions stored."""
     chats = _read_value(database, "ItemTable", "workbench.panel.aichat.view.aichat.chatdata", reading)
     for tab in get_dicts(as_dict(chats), "tabs"):

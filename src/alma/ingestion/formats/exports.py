@@ -12,7 +12,7 @@ from typing import Any
 
 from ...text import digest
 from ..streams import as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
-from .common import Message, Piece, Reading, Voice, make_message
+from .common import ChatMessage, FileReading, Piece, Speaker, make_message
 
 CHATGPT_SIGN = re.compile(r'"mapping"\s*:\s*\{')
 CLAUDE_AI_SIGN = re.compile(r'"(?:chat_messages|docs)"\s*:\s*\[')
@@ -42,7 +42,7 @@ def is_chatgpt(value: dict[str, Any]) -> bool:
     return isinstance(value.get("mapping"), dict)
 
 
-def read_chatgpt(reading: Reading) -> Iterator[Piece]:
+def read_chatgpt(reading: FileReading) -> Iterator[Piece]:
     lists = ("conversations", "items", "data")
     instructions: set[str] = set()
     for conversation in reading.conversations(lists, is_chatgpt, "no conversation: it has no mapping"):
@@ -57,11 +57,11 @@ def read_chatgpt(reading: Reading) -> Iterator[Piece]:
                     instructions.add(digest(text))
                     session = f"{reading.format}:instructions:{digest(text)}"
                     title = "Custom instructions"
-                    yield reading.make_document(session, title.lower(), text, title=title, voice=Voice.PERSON)
+                    yield reading.make_document(session, title.lower(), text, title=title, voice=Speaker.PERSON)
         yield from _read_branches(conversation, nodes, reading)
 
 
-def _read_branches(conversation: dict[str, Any], nodes: Nodes, reading: Reading) -> Iterator[Piece]:
+def _read_branches(conversation: dict[str, Any], nodes: Nodes, reading: FileReading) -> Iterator[Piece]:
     leaves = _find_leaves(nodes, "parent")
     times = {key: parse_time(get_dict(nodes[key], "message").get("create_time")) for key in leaves or nodes}
     # The end of the conversation: as it says, or its latest message that nothing follows.
@@ -88,7 +88,7 @@ def _read_branches(conversation: dict[str, Any], nodes: Nodes, reading: Reading)
         yield from reading.split_chat(name, messages, title)
 
 
-def _read_node(node: dict[str, Any]) -> Message | None:
+def _read_node(node: dict[str, Any]) -> ChatMessage | None:
     message = get_dict(node, "message")
     content = get_dict(message, "content")
     is_hidden = get_dict(message, "metadata").get("is_visually_hidden_from_conversation") is True
@@ -116,14 +116,14 @@ def is_claude_ai(value: dict[str, Any]) -> bool:
     return isinstance(value.get("chat_messages"), list) or (isinstance(value.get("docs"), list) and "uuid" in value)
 
 
-def read_claude_ai(reading: Reading) -> Iterator[Piece]:
+def read_claude_ai(reading: FileReading) -> Iterator[Piece]:
     lists = ("conversations", "projects")
     for value in reading.conversations(lists, is_claude_ai, "neither a conversation nor a project"):
         is_chat = isinstance(value.get("chat_messages"), list)
         yield from _read_conversation(value, reading) if is_chat else _read_project(value, reading)
 
 
-def _read_conversation(conversation: dict[str, Any], reading: Reading) -> Iterator[Piece]:
+def _read_conversation(conversation: dict[str, Any], reading: FileReading) -> Iterator[Piece]:
     everything = as_dicts(conversation["chat_messages"])
     nodes = {get_text(one, "uuid"): one for one in everything}
     current = everything
@@ -155,7 +155,7 @@ def _read_conversation(conversation: dict[str, Any], reading: Reading) -> Iterat
             yield reading.make_document(session, name, text, at=parse_time(message.get("created_at")))
 
 
-def _read_project(project: dict[str, Any], reading: Reading) -> Iterator[Piece]:
+def _read_project(project: dict[str, Any], reading: FileReading) -> Iterator[Piece]:
     title = get_text(project, "name") or "project"
     template = {"filename": f"{title}: instructions", "content": project.get("prompt_template")}
     for one in [template, *as_dicts(project["docs"])]:

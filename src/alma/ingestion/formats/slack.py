@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..streams import JsonStream, as_dict, as_dicts, get_dict, get_text, parse_time
-from .common import PART_CHARS, PART_MESSAGES, Chat, Message, Reading, Voice
+from .common import PART_CHARS, PART_MESSAGES, Chat, ChatMessage, FileReading, Speaker
 
 USERS_REASON = "Slack's list of users, read together with its channels"
 USERS_BYTES = 64 * 1024 * 1024
@@ -41,11 +41,11 @@ def is_user(value: dict[str, Any]) -> bool:
     return "id" in value and "profile" in value and "team_id" in value
 
 
-def read(reading: Reading) -> Iterator[Chat]:
+def read(reading: FileReading) -> Iterator[Chat]:
     folders = reading.source.name.replace("\\", "/").rsplit("/", 2)
     channel, day = folders[-2] if len(folders) > 1 else "", reading.source.stem
     users = _load_users(reading)
-    threads: dict[str, list[Message]] = {}
+    threads: dict[str, list[ChatMessage]] = {}
     count = size = part = 0
     for item in reading.items("messages"):
         if not isinstance(item.value, dict):
@@ -68,7 +68,7 @@ def read(reading: Reading) -> Iterator[Chat]:
 
 
 def _make_chats(
-    reading: Reading, channel: str, day: str, part: int, threads: dict[str, list[Message]]
+    reading: FileReading, channel: str, day: str, part: int, threads: dict[str, list[ChatMessage]]
 ) -> Iterator[Chat]:
     for thread, messages in threads.items():
         about = " ".join(messages[0].text.split())[:_TITLE_CHARS] if thread else day
@@ -81,7 +81,7 @@ def _make_chats(
         )
 
 
-def _load_users(reading: Reading) -> Users:
+def _load_users(reading: FileReading) -> Users:
     """Read the users that an export lists, once in a run; without a list everybody is called by their id."""
     source = reading.find_beside("users.json")
     if source is None or source.size > USERS_BYTES:
@@ -106,7 +106,7 @@ def _load_users(reading: Reading) -> Users:
     return users
 
 
-def _read_message(values: dict[str, Any], reading: Reading, users: Users) -> Message | None:
+def _read_message(values: dict[str, Any], reading: FileReading, users: Users) -> ChatMessage | None:
     subtype = get_text(values, "subtype")
     if subtype == "message_changed":
         return _read_message({**get_dict(values, "message"), "ts": values.get("ts")}, reading, users)
@@ -120,14 +120,14 @@ def _read_message(values: dict[str, Any], reading: Reading, users: Users) -> Mes
     user = get_text(values, "user")
     if not user or subtype == "bot_message" or (values.get("bot_id") and user not in users.names):
         name = get_text(values, "username") or get_text(get_dict(values, "bot_profile"), "name")
-        speaker, voice = f"{name} (bot)" if name and name != "bot" else "bot", Voice.TOOL
+        speaker, voice = f"{name} (bot)" if name and name != "bot" else "bot", Speaker.TOOL
     else:
         profile = get_dict(values, "user_profile")
         speaker = users.names.get(user) or get_text(profile, "display_name", "real_name") or user
-        voice = Voice.PERSON if user in users.own else Voice.OTHER
+        voice = Speaker.PERSON if user in users.own else Speaker.OTHER
     edited = get_text(get_dict(values, "edited"), "ts")
     id = get_text(values, "ts") + (f"~{edited}" if edited else "")
-    return Message(speaker=speaker, text=text, voice=voice, at=parse_time(values.get("ts")), id=id)
+    return ChatMessage(speaker=speaker, text=text, voice=voice, at=parse_time(values.get("ts")), id=id)
 
 
 def _spell_out(text: str, users: Users) -> str:

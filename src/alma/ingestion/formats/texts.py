@@ -12,22 +12,22 @@ from typing import NamedTuple
 
 from ...text import digest
 from ..streams import parse_time
-from .common import ASSISTANTS, PART_CHARS, PERSONS, Chat, ChatParts, Document, Reading, make_message
+from .common import ASSISTANTS, PART_CHARS, PERSONS, Chat, ChatParts, Document, FileReading, make_message
 
 
-class Turn(NamedTuple):
+class TextTurn(NamedTuple):
     role: str
     at: datetime | None = None
     is_aside: bool = False
 
 
-FindTurn = Callable[[str, Turn | None], tuple[Turn | None, str | None]]
+FindTurn = Callable[[str, TextTurn | None], tuple[TextTurn | None, str | None]]
 """Takes a line and the present turn; returns the turn that begins here, if any, and the words of the line, if any."""
 
 
-def _split_turns(reading: Reading, find_turn: FindTurn) -> Iterator[tuple[Turn | None, list[str]]]:
+def _split_turns(reading: FileReading, find_turn: FindTurn) -> Iterator[tuple[TextTurn | None, list[str]]]:
     """Yield each turn with its lines, without empty ones at its end; first the lines before any turn."""
-    turn: Turn | None = None
+    turn: TextTurn | None = None
     lines: list[str] = []
     size = 0
     for _, line in reading.lines():
@@ -60,7 +60,7 @@ def is_aider(head: str) -> bool:
     return any(_AIDER_START.fullmatch(line.rstrip("\r")) for line in head.split("\n"))
 
 
-def read_aider(reading: Reading) -> Iterator[Chat]:
+def read_aider(reading: FileReading) -> Iterator[Chat]:
     """Read the sessions, of which many follow each other in one file."""
     parts = ChatParts(reading, fallback="")
     at: datetime | None = None
@@ -85,21 +85,21 @@ def read_aider(reading: Reading) -> Iterator[Chat]:
     yield from parts.end()
 
 
-def _find_aider_turn(line: str, turn: Turn | None) -> tuple[Turn | None, str | None]:
+def _find_aider_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
     if start := _AIDER_START.fullmatch(line):
         try:
             # aider writes the time of the machine it runs on, which is most likely this one.
             at = datetime.strptime(start[1], "%Y-%m-%d %H:%M:%S").astimezone()
         except (ValueError, OverflowError, OSError):
             at = None
-        return Turn(start[1], at, is_aside=True), None
+        return TextTurn(start[1], at, is_aside=True), None
     role, text = "assistant", line
     if line.startswith("####"):
         role, text = "user", line[4:].removeprefix(" ").removesuffix("  ")
     elif line.startswith(">"):
         role, text = "tool", line[1:]
     is_new = (turn is None or turn.role != role) and (text.strip() or role != "assistant")
-    return Turn(role) if is_new else None, text
+    return TextTurn(role) if is_new else None, text
 
 
 # -- Markdown in which a line alone says who speaks: SpecStory, and chats exported by Cursor
@@ -127,21 +127,21 @@ def is_cursor(head: str) -> bool:
     return any(_CURSOR.fullmatch(line.rstrip("\r")) for line in head.split("\n")[:10])
 
 
-def read_specstory(reading: Reading) -> Iterator[Chat]:
-    def find_turn(line: str, turn: Turn | None) -> tuple[Turn | None, str | None]:
+def read_specstory(reading: FileReading) -> Iterator[Chat]:
+    def find_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
         header = _SPECSTORY_TURN.fullmatch(line)
         if header is None:
             return None, line
         role = "user" if header[1].lower() == "user" else "assistant"
-        return Turn(role, _find_time(header[2] or ""), bool(header[3])), None
+        return TextTurn(role, _find_time(header[2] or ""), bool(header[3])), None
 
     return _read_markdown(reading, find_turn)
 
 
-def read_cursor(reading: Reading) -> Iterator[Chat]:
-    def find_turn(line: str, turn: Turn | None) -> tuple[Turn | None, str | None]:
+def read_cursor(reading: FileReading) -> Iterator[Chat]:
+    def find_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
         header = _CURSOR_TURN.fullmatch(line)
-        return (None, line) if header is None else (Turn("user" if header[1] == "User" else "assistant"), None)
+        return (None, line) if header is None else (TextTurn("user" if header[1] == "User" else "assistant"), None)
 
     return _read_markdown(reading, find_turn)
 
@@ -151,7 +151,7 @@ def _find_time(text: str) -> datetime | None:
     return parse_time(match[0].replace(" ", "T", 1)) if match else None
 
 
-def _read_markdown(reading: Reading, find_turn: FindTurn) -> Iterator[Chat]:
+def _read_markdown(reading: FileReading, find_turn: FindTurn) -> Iterator[Chat]:
     parts = ChatParts(reading)
     started: datetime | None = None
     for turn, lines in _split_turns(reading, find_turn):
@@ -190,10 +190,10 @@ def is_labelled(head: str) -> bool:
     return bool(labels and labels[0]) and bool(speakers & PERSONS) and bool(speakers & ASSISTANTS)
 
 
-def read_labelled(reading: Reading) -> Iterator[Chat]:
-    def find_turn(line: str, turn: Turn | None) -> tuple[Turn | None, str | None]:
+def read_labelled(reading: FileReading) -> Iterator[Chat]:
+    def find_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
         label = _LABEL.fullmatch(line)
-        return (None, line) if label is None else (Turn(label[1]), label[2] or "")
+        return (None, line) if label is None else (TextTurn(label[1]), label[2] or "")
 
     parts = ChatParts(reading)
     for turn, lines in _split_turns(reading, find_turn):
@@ -207,7 +207,7 @@ DOCUMENT_CHARS = 64_000
 _SEARCHED = 8_000
 
 
-def read_document(reading: Reading) -> Iterator[Document]:
+def read_document(reading: FileReading) -> Iterator[Document]:
     """Read one document; a very long one in parts that end with a paragraph."""
     waiting, number = "", 1
     for chunk in reading.chunks:
@@ -223,7 +223,7 @@ def read_document(reading: Reading) -> Iterator[Document]:
     yield from _make_part(reading, waiting, number)
 
 
-def _make_part(reading: Reading, text: str, number: int) -> Iterator[Document]:
+def _make_part(reading: FileReading, text: str, number: int) -> Iterator[Document]:
     if text.replace("\0", "").strip():
         session = reading.name_session(f"document:{digest(reading.known_as)}")
         fields = {"title": reading.known_as, "part": str(number), "at": reading.source.modified, "voice": reading.voice}

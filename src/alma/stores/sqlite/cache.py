@@ -56,7 +56,7 @@ _TRIES = 2
 _VECTORS = 4
 
 
-def numpy() -> Any:
+def load_numpy() -> Any:
     try:
         import numpy as np
     except ImportError as error:
@@ -80,7 +80,7 @@ class Segment:
     """Up to 65,536 vectors of one length."""
 
     def __init__(self, dim: int, room: int) -> None:
-        np = numpy()
+        np = load_numpy()
         self.room, self.count = room, 0
         self.held = Batch(np.empty((room, dim), "i1"), np.empty(room, "i8"), np.empty(room, "i8"), np.empty(room, "i4"))
         self.norm = np.empty(room)
@@ -93,38 +93,38 @@ class Segment:
         here = slice(self.count, self.count + len(batch.n))
         for own, column in zip(self.held, batch, strict=True):
             own[here] = column
-        self.norm[here] = _norms(batch.codes)
+        self.norm[here] = _compute_norms(batch.codes)
         self.count = here.stop
 
-    def ordered(self, ranks: Array, room: int) -> Segment:
+    def sort_by_rank(self, ranks: Array, room: int) -> Segment:
         """The same vectors by rank, and place for more."""
-        np = numpy()
-        order, made = np.argsort(ranks, kind="stable"), Segment(self.held.codes.shape[1], room)
-        for own, column in zip((*self.held, self.norm), (*made.held, made.norm), strict=True):
+        np = load_numpy()
+        order, sorted_segment = np.argsort(ranks, kind="stable"), Segment(self.held.codes.shape[1], room)
+        for own, column in zip((*self.held, self.norm), (*sorted_segment.held, sorted_segment.norm), strict=True):
             np.take(own, order, axis=0, out=column[: self.count], mode="clip")
-        made.count = self.count
-        return made
+        sorted_segment.count = self.count
+        return sorted_segment
 
-    def runs(self, scopes: Array | None) -> tuple[Array, Array]:
+    def find_runs(self, scopes: Array | None) -> tuple[Array, Array]:
         """Where rows of these scopes start and where they stop; None: of any."""
-        np = numpy()
+        np = load_numpy()
         if scopes is None:
             return np.array([0]), np.array([self.count])
         if self._changes is None or self._changes[-1] != self.count:
             scope = self.held.scope[: self.count]
             self._changes = np.concatenate([[0], np.flatnonzero(scope[1:] != scope[:-1]) + 1, [self.count]])
-        mask = _among(self.held.scope[self._changes[:-1]], scopes)
+        mask = _find_among(self.held.scope[self._changes[:-1]], scopes)
         edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))
         return self._changes[edges[::2]], self._changes[edges[1::2]]
 
-    def signs(self, middle: Array) -> Array:
+    def make_signs(self, middle: Array) -> Array:
         """A bit for each code, in words of 64, word by word: made when first asked for."""
-        np = numpy()
+        np = load_numpy()
         if self._signs is None:
             self._signs = np.empty((-(-len(middle) // 64), self.room), "u8")
         for start in range(self._signed, self.count, _ROWS):
             stop = min(start + _ROWS, self.count)
-            self._signs[:, start:stop] = _signs(self.held.codes[start:stop], middle).T
+            self._signs[:, start:stop] = _pack_signs(self.held.codes[start:stop], middle).T
         self._signed = self.count
         return self._signs
 
@@ -139,12 +139,12 @@ class Part:
     def __len__(self) -> int:
         return self.rows.stop - self.rows.start if isinstance(self.rows, slice) else len(self.rows)
 
-    def only(self, wanted: Array) -> Part:
+    def keep_rows(self, wanted: Array) -> Part:
         """Those of the rows where `wanted` is true."""
-        found = numpy().flatnonzero(wanted)
-        return Part(self.segment, found + self.rows.start if isinstance(self.rows, slice) else self.rows[found])
+        rows = load_numpy().flatnonzero(wanted)
+        return Part(self.segment, rows + self.rows.start if isinstance(self.rows, slice) else self.rows[rows])
 
-    def pieces(self) -> Iterator[Rows]:
+    def split_rows(self) -> Iterator[Rows]:
         """The same rows, a few at a time."""
         for start in range(0, len(self), _ROWS):
             stop = min(start + _ROWS, len(self))
@@ -157,7 +157,7 @@ class Part:
 Parts = Sequence[Part]
 
 
-def size(parts: Parts) -> int:
+def count_rows(parts: Parts) -> int:
     return sum(map(len, parts))
 
 
@@ -176,35 +176,35 @@ class Shelf:
     def add(self, batch: Batch, ranks: Callable[[Array], Array]) -> None:
         """`ranks` says in which order scopes lie best, so that what is asked for together lies together."""
         while len(batch.n):
-            segment = self._roomy(len(batch.n), ranks)
+            segment = self._find_room(len(batch.n), ranks)
             fits = segment.room - segment.count
             segment.add(batch.part(slice(0, fits)))
             batch = batch.part(slice(fits, None))
 
-    def _roomy(self, coming: int, ranks: Callable[[Array], Array]) -> Segment:
+    def _find_room(self, coming: int, ranks: Callable[[Array], Array]) -> Segment:
         """A segment that has place left; the first one grows, because most stores hold few vectors."""
         if not self._segments:
             self._segments.append(Segment(self._dim, min(SEGMENT, max(_SMALLEST, coming))))
         last = self._segments[-1]
         if last.count == last.room:
             room = min(SEGMENT, 2 * last.count)
-            self._segments[-1] = last.ordered(ranks(last.held.scope[: last.count]), room)
+            self._segments[-1] = last.sort_by_rank(ranks(last.held.scope[: last.count]), room)
             if last.count == SEGMENT:
                 self._segments.append(Segment(self._dim, SEGMENT))
         return self._segments[-1]
 
     def select(self, scopes: Iterable[int] | None, numbers: Array | None = None) -> list[Part]:
         """The vectors in these scopes, and of these records only when they are named."""
-        named = None if scopes is None else numpy().fromiter(scopes, "i8")
-        return [part for segment in self._segments for part in _selected(segment, named, numbers) if len(part)]
+        named = None if scopes is None else load_numpy().fromiter(scopes, "i8")
+        return [part for segment in self._segments for part in _select_parts(segment, named, numbers) if len(part)]
 
     def is_wide(self, parts: Parts, limit: int) -> bool:
         """Whether to compare signs first."""
-        return size(parts) > max(EXACT, 2 * candidates(limit)) and self._signs_tell()
+        return count_rows(parts) > max(EXACT, 2 * count_candidates(limit)) and self._signs_tell()
 
     def _signs_tell(self) -> bool:
         """Codes that are mostly the same, such as 0, say little by their sign."""
-        np = numpy()
+        np = load_numpy()
         if self._middle is None and self._dim:
             codes = self._segments[0].held.codes[: self._segments[0].count]
             sample = codes[:: -(-len(codes) // _SAMPLE)]
@@ -212,70 +212,72 @@ class Shelf:
             self._tells = bool((sample != self._middle).mean() > _TELLING)
         return self._tells
 
-    def closest(self, parts: Parts, vector: Vector, count: int) -> list[Part]:
+    def find_closest(self, parts: Parts, vector: Vector, count: int) -> list[Part]:
         """About `count` of these that are nearest by sign."""
-        np = numpy()
+        np = load_numpy()
         assert self._middle is not None
-        (asked,) = _signs(np.frombuffer(vector, "i1")[None], self._middle)
-        found = [_differing(part.segment.signs(self._middle)[:, part.rows], asked) for part in parts]
-        histogram = sum(np.bincount(some, minlength=64 * len(asked) + 1) for some in found)
+        (signs,) = _pack_signs(np.frombuffer(vector, "i1")[None], self._middle)
+        distances = [
+            _count_differing_bits(part.segment.make_signs(self._middle)[:, part.rows], signs) for part in parts
+        ]
+        histogram = sum(np.bincount(distance, minlength=64 * len(signs) + 1) for distance in distances)
         cut = np.searchsorted(np.cumsum(histogram), count)
-        return [part.only(some <= cut) for part, some in zip(parts, found, strict=True)]
+        return [part.keep_rows(distance <= cut) for part, distance in zip(parts, distances, strict=True)]
 
 
-def candidates(limit: int) -> int:
+def count_candidates(limit: int) -> int:
     return max(CANDIDATES, BELIEVED * limit)
 
 
-def _among(values: Array, wanted: Array) -> Array:
+def _find_among(values: Array, wanted: Array) -> Array:
     """Like `isin`, by a table: for many values of a small range it takes a fraction of the time."""
-    np = numpy()
+    np = load_numpy()
     top = int(values.max(initial=0))
     table = np.zeros(top + 1, bool)
     table[wanted[wanted <= top]] = True
     return table[values]  # type: ignore[no-any-return]
 
 
-def _selected(segment: Segment, scopes: Array | None, numbers: Array | None) -> Iterator[Part]:
-    np = numpy()
+def _select_parts(segment: Segment, scopes: Array | None, numbers: Array | None) -> Iterator[Part]:
+    np = load_numpy()
     if numbers is not None:
-        rows = np.flatnonzero(_among(segment.held.n[: segment.count], numbers))
-        yield Part(segment, rows if scopes is None else rows[_among(segment.held.scope[rows], scopes)])
+        rows = np.flatnonzero(_find_among(segment.held.n[: segment.count], numbers))
+        yield Part(segment, rows if scopes is None else rows[_find_among(segment.held.scope[rows], scopes)])
         return
-    starts, stops = segment.runs(scopes)
+    starts, stops = segment.find_runs(scopes)
     long = stops - starts >= _LONG
     for start, stop in zip(starts[long].tolist(), stops[long].tolist(), strict=True):
         yield Part(segment, slice(start, stop))
     if not long.all():
-        yield Part(segment, _spread(starts[~long], stops[~long]))
+        yield Part(segment, _list_rows(starts[~long], stops[~long]))
 
 
-def _spread(starts: Array, stops: Array) -> Array:
+def _list_rows(starts: Array, stops: Array) -> Array:
     """All the rows from each start to its stop."""
-    np = numpy()
+    np = load_numpy()
     lengths = stops - starts
     ends = np.cumsum(lengths)
     return np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)  # type: ignore[no-any-return]
 
 
-def _signs(codes: Array, middle: Array) -> Array:
-    np = numpy()
+def _pack_signs(codes: Array, middle: Array) -> Array:
+    np = load_numpy()
     packed = np.zeros((len(codes), 8 * -(-len(middle) // 64)), "u1")
     packed[:, : -(-len(middle) // 8)] = np.packbits(codes > middle, axis=1)
     return packed.view("u8")  # type: ignore[no-any-return]
 
 
-def _differing(signs: Array, asked: Array) -> Array:
+def _count_differing_bits(signs: Array, asked: Array) -> Array:
     """In how many bits each differs."""
-    np = numpy()
+    np = load_numpy()
     total = np.zeros(signs.shape[1], "u2")
     for own, word in zip(signs, asked, strict=True):
         total += np.bitwise_count(own ^ word)
     return total  # type: ignore[no-any-return]
 
 
-def _norms(codes: Array) -> Array:
-    np = numpy()
+def _compute_norms(codes: Array) -> Array:
+    np = load_numpy()
     squares = np.zeros(len(codes))
     for start in range(0, codes.shape[1], _SLICE):
         part = codes[:, start : start + _SLICE].astype("f4")
@@ -283,8 +285,8 @@ def _norms(codes: Array) -> Array:
     return np.sqrt(squares)  # type: ignore[no-any-return]
 
 
-def _dots(codes: Array, query: Array) -> Array:
-    np = numpy()
+def _multiply_codes(codes: Array, query: Array) -> Array:
+    np = load_numpy()
     total = np.zeros(len(codes))
     for start in range(0, len(query), _SLICE):
         total += codes[:, start : start + _SLICE].astype("f4") @ query[start : start + _SLICE]
@@ -297,11 +299,11 @@ class Scored(NamedTuple):
     v: Array
 
 
-def scored(parts: Parts, vector: Vector) -> Scored:
+def score_parts(parts: Parts, vector: Vector) -> Scored:
     """The cosine of each, with the number of its record and its own."""
-    np = numpy()
+    np = load_numpy()
     query = np.frombuffer(vector, "i1").astype("f4")
-    dots = [_dots(part.segment.held.codes[rows], query) for part in parts for rows in part.pieces()]
+    dots = [_multiply_codes(part.segment.held.codes[rows], query) for part in parts for rows in part.split_rows()]
     if not dots:
         return Scored(np.empty(0), np.empty(0, "i8"), np.empty(0, "i8"))
     scores = np.concatenate(dots)
@@ -314,7 +316,7 @@ def scored(parts: Parts, vector: Vector) -> Scored:
 # -- the cache
 
 
-class Question(NamedTuple):
+class VectorQuery(NamedTuple):
     vector: Vector
     filter: Filter
     limit: int
@@ -340,10 +342,10 @@ class Cache:
         self._refresh(db)
         if len(vector) not in self._shelves:
             return []
-        asked = Question(vector, filter, limit)
+        asked = VectorQuery(vector, filter, limit)
         best: dict[str, float] | None = None
-        for parts, depth in _attempts(db, self._shelves[len(vector)], asked):
-            best = _best(db, scored(parts, vector), asked, depth)
+        for parts, depth in _plan_attempts(db, self._shelves[len(vector)], asked):
+            best = _find_best(db, score_parts(parts, vector), asked, depth)
             if best is not None:
                 break
         ranked = sorted((best or {}).items(), key=lambda item: (-item[1], item[0]))
@@ -359,13 +361,13 @@ class Cache:
         # Until it has succeeded nothing counts as loaded.
         self._generation = -1
         self._load(db, since)
-        if since and len(self) > 2 * _held(db) + vectors.BLOCK:
+        if since and len(self) > 2 * _count_vectors(db) + vectors.BLOCK:
             self._load(db, 0)
         self._generation, self._next_v = generation, next_v
 
     def _load(self, db: sqlite3.Connection, since: int) -> None:
         """Whatever has a number from `since` on; from 0 on, everything anew."""
-        np = numpy()
+        np = load_numpy()
         if since == 0:
             self._shelves = {}
         select = (
@@ -386,19 +388,19 @@ class Cache:
         self._load_tail(db, db.execute(select, (since,)).fetchall())
 
     def _load_tail(self, db: sqlite3.Connection, rows: list[tuple[int, int, int, int, bytes]]) -> None:
-        np = numpy()
+        np = load_numpy()
         for dim in sorted({row[0] for row in rows}):
             _, v, n, scope, codes = zip(*(row for row in rows if row[0] == dim), strict=True)
             block = np.frombuffer(b"".join(codes), "i1").reshape(len(v), dim)
             self._add(db, dim, Batch(block, np.array(n, "i8"), np.array(v, "i8"), np.array(scope, "i4")))
 
     def _add(self, db: sqlite3.Connection, dim: int, batch: Batch) -> None:
-        self._shelves.setdefault(dim, Shelf(dim)).add(batch, lambda scope: _ranks(db, scope))
+        self._shelves.setdefault(dim, Shelf(dim)).add(batch, lambda scope: _rank_scopes(db, scope))
 
 
-def _ranks(db: sqlite3.Connection, scope: Array) -> Array:
+def _rank_scopes(db: sqlite3.Connection, scope: Array) -> Array:
     """In the order of kinds first, because a question is about one kind, then of agents and users."""
-    np = numpy()
+    np = load_numpy()
     ranks = np.zeros(int(scope.max(initial=0)) + 1, "i8")
     listed = np.fromiter((id for (id,) in db.execute("SELECT id FROM scope ORDER BY kind, agent, user, id")), "i8")
     known = listed[listed < len(ranks)]
@@ -406,14 +408,14 @@ def _ranks(db: sqlite3.Connection, scope: Array) -> Array:
     return ranks[scope]  # type: ignore[no-any-return]
 
 
-def _held(db: sqlite3.Connection) -> int:
+def _count_vectors(db: sqlite3.Connection) -> int:
     """About how many vectors the file holds, to tell when most of the cache is garbage."""
     (waiting,) = db.execute("SELECT count(*) FROM vector_tail").fetchone()
     (blocks,) = db.execute("SELECT count(*) FROM vector_block").fetchone()
     return int(waiting + blocks * vectors.BLOCK)
 
 
-def _attempts(db: sqlite3.Connection, shelf: Shelf, asked: Question) -> Iterator[tuple[Parts, int | None]]:
+def _plan_attempts(db: sqlite3.Connection, shelf: Shelf, asked: VectorQuery) -> Iterator[tuple[Parts, int | None]]:
     """What to rank, and how many of the best to look at before giving up; the last attempt does not give up.
 
     When little of the best is wanted, all that is wanted is so little that the file can be asked for it at once, and
@@ -422,40 +424,40 @@ def _attempts(db: sqlite3.Connection, shelf: Shelf, asked: Question) -> Iterator
     scopes = asked.filter.scopes(db)
     parts = shelf.select(scopes)
     if shelf.is_wide(parts, asked.limit):
-        yield _by_sign(shelf, parts, asked)
+        yield _select_by_sign(shelf, parts, asked)
     else:
         few = asked.first * _GROWTH ** (_TRIES - 1)
-        yield parts, few if asked.filter.record.sql and size(parts) > few else None
-    parts = shelf.select(scopes, _numbers(db, asked.filter.about()))
+        yield parts, few if asked.filter.record.sql and count_rows(parts) > few else None
+    parts = shelf.select(scopes, _list_numbers(db, asked.filter.select_superset()))
     if shelf.is_wide(parts, asked.limit):
-        yield _by_sign(shelf, parts, asked)
+        yield _select_by_sign(shelf, parts, asked)
     yield parts, None
 
 
-def _by_sign(shelf: Shelf, parts: Parts, asked: Question) -> tuple[Parts, int]:
-    count = candidates(asked.limit)
+def _select_by_sign(shelf: Shelf, parts: Parts, asked: VectorQuery) -> tuple[Parts, int]:
+    count = count_candidates(asked.limit)
     # A record may have several vectors among the best.
-    return shelf.closest(parts, asked.vector, count), max(count // BELIEVED, _VECTORS * asked.limit)
+    return shelf.find_closest(parts, asked.vector, count), max(count // BELIEVED, _VECTORS * asked.limit)
 
 
-def _numbers(db: sqlite3.Connection, select: Clause) -> Array:
-    return numpy().fromiter((n for (n,) in db.execute(*select)), "i8")  # type: ignore[no-any-return]
+def _list_numbers(db: sqlite3.Connection, select: Clause) -> Array:
+    return load_numpy().fromiter((n for (n,) in db.execute(*select)), "i8")  # type: ignore[no-any-return]
 
 
-def _best(db: sqlite3.Connection, found: Scored, asked: Question, depth: int | None) -> dict[str, float] | None:
+def _find_best(db: sqlite3.Connection, found: Scored, asked: VectorQuery, depth: int | None) -> dict[str, float] | None:
     """The best score by id, for as many records as asked for; None when it gave up."""
     best: dict[str, float] = {}
-    for batch in _batches(found.scores, asked.first, depth):
-        for id, score in _current(db, Scored(*(column[batch] for column in found)), asked.filter.record):
+    for batch in _split_by_score(found.scores, asked.first, depth):
+        for id, score in _check_current(db, Scored(*(column[batch] for column in found)), asked.filter.record):
             best[id] = max(best.get(id, score), score)
         if len(best) >= asked.limit:
             return best
     return best if depth is None else None
 
 
-def _batches(scores: Array, first: int, depth: int | None) -> Iterator[Array]:
+def _split_by_score(scores: Array, first: int, depth: int | None) -> Iterator[Array]:
     """Indexes in falling order of score, ever more at a time; equal scores are never parted."""
-    np = numpy()
+    np = load_numpy()
     end = len(scores) if depth is None else min(depth, len(scores))
     size, ceiling = first, np.inf
     while size < end:
@@ -469,7 +471,7 @@ def _batches(scores: Array, first: int, depth: int | None) -> Iterator[Array]:
         yield np.flatnonzero((scores >= floor) & (scores < ceiling))
 
 
-def _current(db: sqlite3.Connection, found: Scored, where: Clause) -> Iterator[tuple[str, float]]:
+def _check_current(db: sqlite3.Connection, found: Scored, where: Clause) -> Iterator[tuple[str, float]]:
     """(id, score) of those whose vector is still the record's and whose record is wanted."""
     # CROSS JOIN keeps the planner from starting at all the records of a status.
     select = (

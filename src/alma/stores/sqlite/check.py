@@ -20,29 +20,34 @@ _PAGES = 2048
 Progress = Callable[[int, int], None]
 
 
-def problems(db: sqlite3.Connection, path: Path, *, can_write: bool) -> list[str]:
+def find_problems(db: sqlite3.Connection, path: Path, *, can_write: bool) -> list[str]:
     """What is wrong. The index of words checks itself by a statement that only a writer may run."""
-    looks = [_file, _words, _rows, _vectors] if can_write else [_file, _rows, _vectors]
-    return [problem for look in looks for problem in _told(look, db)] + list(_mode(path))
+    found: list[str] = []
+    for check in (
+        (_check_file, _check_words, _check_rows, _check_vectors)
+        if can_write
+        else (_check_file, _check_rows, _check_vectors)
+    ):
+        try:
+            found += check(db)
+        except sqlite3.DatabaseError as error:
+            # Damage may be such that looking for it fails.
+            if not is_damage(error):
+                raise
+            found.append(f"the file is damaged: {error}")
+    mode = path.stat().st_mode & 0o777
+    if os.name == "posix" and mode & 0o077:
+        found.append(f"{path} can be read by others (mode {mode:04o}): chmod 600 {path}")
+    return found
 
 
-def _told(look: Callable[[sqlite3.Connection], Iterator[str]], db: sqlite3.Connection) -> Iterator[str]:
-    """Damage may be such that looking for it fails."""
-    try:
-        yield from look(db)
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
-            raise
-        yield f"the file is damaged: {error}"
-
-
-def _file(db: sqlite3.Connection) -> Iterator[str]:
+def _check_file(db: sqlite3.Connection) -> Iterator[str]:
     for (line,) in db.execute("PRAGMA integrity_check(20)"):
         if line != "ok":
             yield f"the file is damaged: {line}"
 
 
-def _words(db: sqlite3.Connection) -> Iterator[str]:
+def _check_words(db: sqlite3.Connection) -> Iterator[str]:
     try:
         db.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
     except sqlite3.DatabaseError as error:
@@ -62,20 +67,20 @@ _ORPHANS = {
 }
 
 
-def _rows(db: sqlite3.Connection) -> Iterator[str]:
+def _check_rows(db: sqlite3.Connection) -> Iterator[str]:
     for what, select in _ORPHANS.items():
         (count,) = db.execute(select).fetchone()
         if count:
             yield f"{count} {what}"
 
 
-def _vectors(db: sqlite3.Connection) -> Iterator[str]:
+def _check_vectors(db: sqlite3.Connection) -> Iterator[str]:
     held: Counter[tuple[int, int, int]] = Counter()
     for v, n, scope, dim, length in db.execute("SELECT v, n, scope, dim, length(codes) FROM vector_tail"):
         held[v, n, scope] += 1
         if dim != length:
             yield f"vector {v} has {length} codes instead of {dim}"
-    yield from _blocks(db, held)
+    yield from _check_blocks(db, held)
     select = "SELECT n, scope, v_first, v_count FROM record WHERE v_count > 0"
     wanted = {(v, n, scope) for n, scope, first, count in db.execute(select) for v in range(first, first + count)}
     if missing := len(wanted - held.keys()):
@@ -86,7 +91,7 @@ def _vectors(db: sqlite3.Connection) -> Iterator[str]:
         yield f"{double} vectors are there more than once"
 
 
-def _blocks(db: sqlite3.Connection, held: Counter[tuple[int, int, int]]) -> Iterator[str]:
+def _check_blocks(db: sqlite3.Connection, held: Counter[tuple[int, int, int]]) -> Iterator[str]:
     select = (
         "SELECT first_v, b.last_v, b.dim, length(b.codes), m.rows"
         " FROM vector_block b LEFT JOIN vector_block_meta m USING (first_v)"
@@ -95,21 +100,13 @@ def _blocks(db: sqlite3.Connection, held: Counter[tuple[int, int, int]]) -> Iter
         if packed is None or length != dim * (len(packed) // vectors.ROW_BYTES):
             yield f"the block of vectors {first_v} to {last_v} is not whole"
             continue
-        meta = vectors.unpack(packed)
+        meta = vectors.unpack_meta(packed)
         if meta.v != sorted(set(meta.v)) or (meta.v[0], meta.v[-1]) != (first_v, last_v):
             yield f"the block of vectors {first_v} to {last_v} is out of order"
         held.update((v, n, scope) for v, n, scope in zip(meta.v, meta.n, meta.scope, strict=True) if n != vectors.HOLE)
 
 
-def _mode(path: Path) -> Iterator[str]:
-    if os.name != "posix":
-        return
-    mode = path.stat().st_mode & 0o777
-    if mode & 0o077:
-        yield f"{path} can be read by others (mode {mode:04o}): chmod 600 {path}"
-
-
-def stats(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
+def collect_stats(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     by_kind: dict[str, dict[str, int]] = {}
     select = (
         "SELECT s.kind, r.status, count(*) FROM record r JOIN scope s ON s.id = r.scope"

@@ -77,7 +77,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """All that is read inside belongs to one moment."""
-        with self._reading, self.translated():
+        with self._reading, self.translate_errors():
             if self._snapshot is not None:
                 yield self._snapshot
                 return
@@ -127,7 +127,7 @@ class Database:
     @contextmanager
     def use(self) -> Iterator[sqlite3.Connection]:
         """The connection outside any transaction."""
-        with self._lock, self.translated():
+        with self._lock, self.translate_errors():
             yield self._open()
 
     @property
@@ -171,21 +171,21 @@ class Database:
     def _open(self) -> sqlite3.Connection:
         if self._closed:
             raise StorageError(f"{self.path} is closed; open the store again")
-        if self._connection is not None and self._stamp != _stamp(self.path, self._mode):
+        if self._connection is not None and self._stamp != _read_stamp(self.path, self._mode):
             # Replaced, as by restoring a backup, or removed: what is written to the old file would be lost.
             self._disconnect_first()
         if self._connection is None:
             self._connection = self._connect()
             # Whoever forgets to close a store has it closed when it is gone.
             self._finalizers[0] = weakref.finalize(self, _let_go, self._connection, os.getpid())
-            self._stamp = _stamp(self.path, self._mode)
+            self._stamp = _read_stamp(self.path, self._mode)
             self.openings += 1
         return self._connection
 
     def _open_second(self) -> sqlite3.Connection:
         if self._closed:
             raise StorageError(f"{self.path} is closed; open the store again")
-        stamp = _stamp(self.path, self._mode)
+        stamp = _read_stamp(self.path, self._mode)
         if self._second is not None and self._second_stamp != stamp:
             self._disconnect_second()
         if self._second is None:
@@ -221,22 +221,22 @@ class Database:
             return self._connect_to_read()
         try:
             _create_private(self.path)
-            return self._prepared("mode=rw")
+            return self._open_prepared("mode=rw")
         except (ReadOnlyError, sqlite3.OperationalError) as error:
-            if not (self.path.exists() and (isinstance(error, ReadOnlyError) or _code(error) in _REFUSED)):
+            if not (self.path.exists() and (isinstance(error, ReadOnlyError) or _get_code(error) in _REFUSED)):
                 raise
             return self._connect_to_read()
 
     def _connect_to_read(self) -> sqlite3.Connection:
         """Where nothing can be written SQLite cannot make its files; a file that nobody changes needs none of them."""
         try:
-            return self._prepared("mode=ro")
+            return self._open_prepared("mode=ro")
         except sqlite3.OperationalError as error:
-            if _code(error) not in _REFUSED or _has_unfinished_changes(self.path):
+            if _get_code(error) not in _REFUSED or _has_unfinished_changes(self.path):
                 raise
-            return self._prepared("mode=ro&immutable=1")
+            return self._open_prepared("mode=ro&immutable=1")
 
-    def _prepared(self, mode: str) -> sqlite3.Connection:
+    def _open_prepared(self, mode: str) -> sqlite3.Connection:
         db = self._connect_in(mode)
         try:
             self._prepare(db, can_write=mode == "mode=rw")
@@ -272,7 +272,7 @@ class Database:
         if not can_write:
             schema.refuse_old(db, self.path)
             return
-        if schema.version_of(db, self.path) == 0:
+        if schema.read_version(db, self.path) == 0:
             db.execute("PRAGMA page_size = 8192")
         self._use_wal(db)
         if not schema.is_current(db, self.path):
@@ -288,16 +288,16 @@ class Database:
                 db.execute("PRAGMA journal_mode = WAL")
                 return
             except sqlite3.OperationalError as error:
-                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                if _get_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.005)
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise _translate(error, self.path) from error
+            raise _make_error(error, self.path) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise ValidationError(f"a value cannot be stored: {error}") from error
 
@@ -320,7 +320,7 @@ def _let_go(connection: sqlite3.Connection, opened_by: int) -> None:
         _left_to_parents.append(connection)
 
 
-def _stamp(path: Path, mode: str) -> Stamp:
+def _read_stamp(path: Path, mode: str) -> Stamp:
     """What tells that it is still the same file; what SQLite takes for unchangeable must not have changed at all."""
     try:
         status = path.stat()
@@ -354,19 +354,19 @@ def _create_private(path: Path) -> None:
         raise kind(f"{path} cannot be made: {error.strerror}; choose another path for the store") from error
 
 
-def _code(error: sqlite3.Error) -> int:
+def _get_code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def is_damage(error: sqlite3.Error) -> bool:
     # Text that is no UTF-8 is noticed by Python, which gives no code and quotes the text.
-    undecodable = _code(error) == 0 and str(error).startswith("Could not decode")
-    return undecodable or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    undecodable = _get_code(error) == 0 and str(error).startswith("Could not decode")
+    return undecodable or _get_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def _translate(error: sqlite3.Error, path: Path) -> ALMAError:
+def _make_error(error: sqlite3.Error, path: Path) -> ALMAError:
     """The error for people; the original stays as its cause."""
-    code = _code(error)
+    code = _get_code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return BusyError(f"{path} is in use by another process and stayed locked; try again")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...types.query import Where
 from .. import sql
-from ..sql import Clause, both
+from ..sql import Clause, join_clauses
 
 DIALECT = sql.SQLite()
 _SELECTIVE = {
@@ -37,21 +37,21 @@ class Filter(NamedTuple):
 
     def clause(self) -> Clause:
         """The condition, on `r` alone."""
-        return both(self._within(), self.record) if self.scope.sql else self.record
+        return join_clauses(self._within(), self.record) if self.scope.sql else self.record
 
-    def listing(self) -> Clause:
+    def list_clause(self) -> Clause:
         """The same, for going through all that is asked for."""
         # Even when every scope will do: for each of them an index can find a span of time.
-        return self.clause() if self.selective else both(self._within(), self.record)
+        return self.clause() if self.selective else join_clauses(self._within(), self.record)
 
-    def exactly(self) -> Clause:
+    def select_numbers(self) -> Clause:
         """A statement for the numbers of all that is asked for."""
-        clause = self.listing()
+        clause = self.list_clause()
         return Clause(f"SELECT r.n FROM record r{clause.after('WHERE')}", clause.params)
 
-    def about(self) -> Clause:
+    def select_superset(self) -> Clause:
         """The same, and perhaps some numbers more, where those are quicker to list."""
-        return self.shortcut if self.selective else self.exactly()
+        return self.shortcut if self.selective else self.select_numbers()
 
     def _within(self) -> Clause:
         column = "+r.scope" if self.selective else "r.scope"
@@ -64,19 +64,13 @@ class Filter(NamedTuple):
         return [id for (id,) in db.execute(f"SELECT s.id FROM scope s WHERE {self.scope.sql}", self.scope.params)]
 
 
-def compiled(where: Where) -> Filter:
-    shortcut = _shortcut(where)
-    if not shortcut.sql:
-        return Filter(*sql.compile_where(where, DIALECT))
-    scope, record = sql.compile_where(replace(where, statuses=None), DIALECT)
-    return Filter(scope, both(record, sql.among("+r.status", where.statuses, DIALECT)), shortcut)
-
-
-def _shortcut(where: Where) -> Clause:
-    """By an index alone, without looking at any record. The indexes leave empty values out."""
+def compile_filter(where: Where) -> Filter:
     for name, (table, column) in _SELECTIVE.items():
         names = getattr(where, name)
+        # By an index alone, without looking at any record. The indexes leave empty values out.
         if names is not None and "" not in names:
-            asked = sql.among(column, names, DIALECT)
-            return Clause(f"SELECT n FROM {table} WHERE {asked.sql} AND {column} <> ''", asked.params)
-    return Clause()
+            asked = sql.match_names(column, names, DIALECT)
+            shortcut = Clause(f"SELECT n FROM {table} WHERE {asked.sql} AND {column} <> ''", asked.params)
+            scope, record = sql.compile_where(replace(where, statuses=None), DIALECT)
+            return Filter(scope, join_clauses(record, sql.match_names("+r.status", where.statuses, DIALECT)), shortcut)
+    return Filter(*sql.compile_where(where, DIALECT))

@@ -72,21 +72,21 @@ CREATE TABLE vector_block_meta (first_v INTEGER PRIMARY KEY, rows BLOB NOT NULL)
 """
 
 
-def _create(db: sqlite3.Connection) -> None:
+def _create_tables(db: sqlite3.Connection) -> None:
     for statement in _FIRST.split(";\n"):
         if statement.strip():
             db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create]
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create_tables]
 """Migration number i brings a file from version i to i + 1. Only ever append."""
 
 
-def version_of(db: sqlite3.Connection, path: Path) -> int:
+def read_version(db: sqlite3.Connection, path: Path) -> int:
     """The version of the file, 0 for a new one; raises when it is not ours or newer than this program."""
-    application = _pragma(db, "application_id")
-    version = _pragma(db, "user_version")
+    application = _read_pragma(db, "application_id")
+    version = _read_pragma(db, "user_version")
     if application == 0 and version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
         return 0
     if application != APPLICATION_ID:
@@ -96,19 +96,19 @@ def version_of(db: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def _pragma(db: sqlite3.Connection, name: str) -> int:
+def _read_pragma(db: sqlite3.Connection, name: str) -> int:
     return int(db.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def is_current(db: sqlite3.Connection, path: Path) -> bool:
-    if version_of(db, path) < len(MIGRATIONS):
+    if read_version(db, path) < len(MIGRATIONS):
         return False
-    return _views_held(db) == _digest(_definitions())
+    return _read_views(db) == _digest_views(_define_views())
 
 
 def refuse_old(db: sqlite3.Connection, path: Path) -> None:
     """What is opened to be read only cannot be brought up to date."""
-    version = version_of(db, path)
+    version = read_version(db, path)
     if version < len(MIGRATIONS):
         raise ReadOnlyError(
             f"{path} has format {version}, older than {len(MIGRATIONS)}; open it once for writing to update it"
@@ -117,36 +117,32 @@ def refuse_old(db: sqlite3.Connection, path: Path) -> None:
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:
     """To be called inside a write transaction: another process may have been faster."""
-    for number in range(version_of(db, path), len(MIGRATIONS)):
+    for number in range(read_version(db, path), len(MIGRATIONS)):
         MIGRATIONS[number](db)
         db.execute(f"PRAGMA user_version = {number + 1}")
-    definitions = _definitions()
-    if _views_held(db) != _digest(definitions):
-        _recreate_views(db, definitions)
+    definitions = _define_views()
+    if _read_views(db) != _digest_views(definitions):
+        for name in _read_views(db).split(" ")[1:]:
+            db.execute(f'DROP VIEW IF EXISTS "{name}"')
+        for name, definition in definitions.items():
+            db.execute(f'DROP VIEW IF EXISTS "{name}"')
+            db.execute(definition)
+        db.execute("UPDATE meta SET value = ? WHERE name = 'views'", (_digest_views(definitions),))
 
 
-def _views_held(db: sqlite3.Connection) -> str:
+def _read_views(db: sqlite3.Connection) -> str:
     return str(db.execute("SELECT value FROM meta WHERE name = 'views'").fetchone()[0])
 
 
-def _digest(definitions: dict[str, str]) -> str:
+def _digest_views(definitions: dict[str, str]) -> str:
     names = " ".join(definitions)
     return f"{hashlib.sha256(''.join(definitions.values()).encode()).hexdigest()[:16]} {names}"
 
 
-def _recreate_views(db: sqlite3.Connection, definitions: dict[str, str]) -> None:
-    for name in _views_held(db).split(" ")[1:]:
-        db.execute(f'DROP VIEW IF EXISTS "{name}"')
-    for name, definition in definitions.items():
-        db.execute(f'DROP VIEW IF EXISTS "{name}"')
-        db.execute(definition)
-    db.execute("UPDATE meta SET value = ? WHERE name = 'views'", (_digest(definitions),))
-
-
-def _definitions(kinds: Iterable[Kind] | None = None) -> dict[str, str]:
+def _define_views(kinds: Iterable[Kind] | None = None) -> dict[str, str]:
     """A view per kind, by name."""
     return {
-        _view_name(kind.name): _definition(kind)
+        _view_name(kind.name): _define_view(kind)
         for kind in (KINDS.values() if kinds is None else kinds)
         if kind.name.isidentifier()
     }
@@ -161,21 +157,18 @@ def _view_name(kind: str) -> str:
     return f"{kind}_view" if kind in _TABLES or kind.startswith(("sqlite_", "vector_", "words_")) else kind
 
 
-def _definition(kind: Kind) -> str:
+def _define_view(kind: Kind) -> str:
     columns = ["r.id", "s.project", "s.agent", "s.user", "r.session", "r.status", "r.text"]
     taken = {column.split(".")[1] for column in columns} | {*_COUNTS, *_TIMES, "version", "superseded_by"}
     for name in kind.fields:
         shown = f"body_{name}" if name in taken else name
         columns.append(f"""json_extract(r.body, '$."{name}"') AS "{shown}\"""")
     columns += [f"coalesce(json_extract(r.evidence, '$.{name}'), 0) AS {name}" for name in _COUNTS]
-    columns += [_iso(name) for name in _TIMES]
+    for name in _TIMES:
+        seconds = f"strftime('%Y-%m-%dT%H:%M:%S', r.{name} / 1000000, 'unixepoch')"
+        columns.append(f"{seconds} || printf('.%06dZ', r.{name} % 1000000) AS {name}")
     columns += ["r.version", "r.superseded_by"]
     return (
         f'CREATE VIEW "{_view_name(kind.name)}" AS SELECT {", ".join(columns)}'
         f" FROM record r JOIN scope s ON s.id = r.scope WHERE s.kind = '{kind.name}'"
     )
-
-
-def _iso(name: str) -> str:
-    seconds = f"strftime('%Y-%m-%dT%H:%M:%S', r.{name} / 1000000, 'unixepoch')"
-    return f"{seconds} || printf('.%06dZ', r.{name} % 1000000) AS {name}"

@@ -61,7 +61,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 _STATUSES = {str(status): status for status in Status}
 
 
-class Held(NamedTuple):
+class HeldRow(NamedTuple):
     """What is known of a record before it is overwritten or deleted."""
 
     id: str
@@ -83,18 +83,18 @@ class Held(NamedTuple):
 
     @property
     def indexed(self) -> index.Indexed:
-        return self.n, self.text, index.token(self.scope)
+        return self.n, self.text, index.make_token(self.scope)
 
     @property
     def span(self) -> vectors.Span:
         return self.v_first, self.v_count
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     row: Row
     n: int
     scope: int
-    held: Held | None
+    held: HeldRow | None
 
     @property
     def words_change(self) -> bool:
@@ -117,14 +117,15 @@ class SQLiteStore:
         fresh = [_to_row(record) for record in records]
         if not fresh:
             return
-        with self._db.write(passing=all(_passing(record) for record in records)) as db:
-            _write(db, _changes(db, fresh))
+        is_passing = all(record.kind in KINDS and KINDS[record.kind].passing for record in records)
+        with self._db.write(passing=is_passing) as db:
+            _write_changes(db, _plan_changes(db, fresh))
 
     def get(self, ids: Sequence[str]) -> list[Record]:
         with self._db.read() as db:
-            numbers = dict(_by_ids(db, "SELECT id, n FROM record", ids))
-            found = _read_rows(db, numbers.values())
-        return [found[numbers[id]] for id in ids if id in numbers]
+            numbers = dict(_select_by_ids(db, "SELECT id, n FROM record", ids))
+            records = _read_rows(db, numbers.values())
+        return [records[numbers[id]] for id in ids if id in numbers]
 
     def snapshot(self) -> AbstractContextManager[None]:
         """All that this thread reads inside belongs to one moment."""
@@ -132,44 +133,48 @@ class SQLiteStore:
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._db.write() as db:
-            held = _held(db, ids)
-            _erase(db, held)
+            held = _find_held(db, ids)
+            vectors.remove_spans(db, [one.span for one in held])
+            index.remove_rows(db, (one.indexed for one in held))
+            for table in ("link", "tag", "record"):
+                db.executemany(f"DELETE FROM {table} WHERE n = ?", [(one.n,) for one in held])
+            _forget_scopes(db, {one.scope for one in held})
         return len(held)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
         """Which records is settled at the start; their content is read page by page while the caller goes on."""
         with self._db.read() as db:
-            numbers = _newest(db, where, limit)
+            numbers = _find_newest(db, where, limit)
         return self._pages(numbers, where)
 
     def _pages(self, numbers: Sequence[int], where: Where) -> Iterator[Record]:
         for start in range(0, len(numbers), _PAGE):
             page = numbers[start : start + _PAGE]
             with self._db.read() as db:
-                found = _read_rows(db, page)
+                records = _read_rows(db, page)
             for n in page:
                 # It may have been deleted or changed since the scan began.
-                if n in found and where.accepts(found[n]):
-                    yield found[n]
+                if n in records and where.accepts(records[n]):
+                    yield records[n]
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
-        asked = filters.compiled(where)
+        condition = filters.compile_filter(where)
         if limit <= 0:
             return []
         with self._db.read() as db:
             self._notice_opening()
-            return self._cache.nearest(db, vector, asked, limit)
+            return self._cache.nearest(db, vector, condition, limit)
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
-        asked = filters.compiled(where)
+        condition = filters.compile_filter(where)
         if limit <= 0:
             return []
         with self._db.read() as db:
             self._notice_opening()
-            return index.match(db, self._frequencies, words, asked, limit, _MANY_SCOPES)
+            return index.match(db, self._frequencies, words, condition, limit, _MANY_SCOPES)
 
     def count(self, where: Where) -> dict[tuple[str, str, str], int]:
-        clause = sql.both(*sql.compile_where(where, filters.DIALECT))
+        clause = sql.join_clauses(*sql.compile_where(where, filters.DIALECT))
         select = (
             "SELECT s.kind, s.agent, r.status, count(*) FROM record r JOIN scope s ON s.id = r.scope"
             f"{clause.after('WHERE')} GROUP BY s.kind, s.agent, r.status"
@@ -181,15 +186,15 @@ class SQLiteStore:
         """Nobody writes meanwhile; it takes about as long as reading the whole file."""
         try:
             with self._db.write() as db:
-                return check.problems(db, self.path, can_write=True)
+                return check.find_problems(db, self.path, can_write=True)
         except ReadOnlyError:
             with self._db.read() as db:
-                return check.problems(db, self.path, can_write=False)
+                return check.find_problems(db, self.path, can_write=False)
 
     def stats(self) -> dict[str, Any]:
         """What a person wants to know about the file."""
         with self._db.read() as db:
-            return check.stats(db, self.path)
+            return check.collect_stats(db, self.path)
 
     def vacuum(self) -> None:
         """Leave no byte of deleted records in the file, and give unused space back.
@@ -210,7 +215,7 @@ class SQLiteStore:
         """Copy what the file holds at this moment to a new file, while others read and write."""
         with self._db.read():
             pass
-        with self._db.translated():
+        with self._db.translate_errors():
             check.copy_file(self._db.reading_uri, self.path, Path(target), progress)
 
     def close(self) -> None:
@@ -228,24 +233,20 @@ class SQLiteStore:
         self._frequencies = index.Frequencies()
 
 
-def _passing(record: Record) -> bool:
-    return record.kind in KINDS and KINDS[record.kind].passing
-
-
-def _newest(db: sqlite3.Connection, where: Where, limit: int | None) -> Sequence[int]:
+def _find_newest(db: sqlite3.Connection, where: Where, limit: int | None) -> Sequence[int]:
     if limit is not None and all(names is None for names in (where.keys, where.sessions, where.linked, where.tagged)):
-        cells = _cells(db, where)
+        cells = _list_cells(db, where)
         if len(cells) <= _FEW_CELLS:
-            return _newest_of_each(db, cells, replace(where, statuses=None), max(limit, 0))
-    clause = filters.compiled(where).listing()
+            return _find_newest_of_each(db, cells, replace(where, statuses=None), max(limit, 0))
+    clause = filters.compile_filter(where).list_clause()
     select = f"SELECT r.n FROM record r{clause.after('WHERE')} ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
-    found = db.execute(select, (*clause.params, -1 if limit is None else max(limit, 0)))
-    return array("q", (n for (n,) in found))
+    rows = db.execute(select, (*clause.params, -1 if limit is None else max(limit, 0)))
+    return array("q", (n for (n,) in rows))
 
 
-def _cells(db: sqlite3.Connection, where: Where) -> list[sql.Clause]:
+def _list_cells(db: sqlite3.Connection, where: Where) -> list[sql.Clause]:
     """Conditions, at most one of which holds for a record: within each some index has the newest first."""
-    scopes = filters.compiled(where).scopes(db)
+    scopes = filters.compile_filter(where).scopes(db)
     if scopes is None:
         scopes = [id for (id,) in db.execute("SELECT id FROM scope LIMIT ?", (_FEW_CELLS + 1,))]
     if where.statuses is None:
@@ -254,12 +255,12 @@ def _cells(db: sqlite3.Connection, where: Where) -> list[sql.Clause]:
     return [sql.Clause("r.scope = ? AND r.status = ?", cell) for cell in product(scopes, statuses)]
 
 
-def _newest_of_each(db: sqlite3.Connection, cells: list[sql.Clause], where: Where, limit: int) -> Sequence[int]:
+def _find_newest_of_each(db: sqlite3.Connection, cells: list[sql.Clause], where: Where, limit: int) -> Sequence[int]:
     """Within one cell the newest are found by walking an index; over several all would have to be sorted."""
     rest = sql.compile_where(where, filters.DIALECT).record
     found: list[tuple[int, str, int]] = []
     for cell in cells:
-        clause = sql.both(cell, rest)
+        clause = sql.join_clauses(cell, rest)
         select = (
             f"SELECT r.created_at, r.id, r.n FROM record r WHERE {clause.sql}"
             " ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
@@ -268,19 +269,19 @@ def _newest_of_each(db: sqlite3.Connection, cells: list[sql.Clause], where: Wher
     return [n for _, _, n in nlargest(limit, found)]
 
 
-def _by_ids(db: sqlite3.Connection, select: str, ids: Collection[str]) -> sqlite3.Cursor:
-    clause = sql.among("id", ids, filters.DIALECT)
+def _select_by_ids(db: sqlite3.Connection, select: str, ids: Collection[str]) -> sqlite3.Cursor:
+    clause = sql.match_names("id", ids, filters.DIALECT)
     return db.execute(f"{select}{clause.after('WHERE')}", clause.params)
 
 
-def _held(db: sqlite3.Connection, ids: Collection[str]) -> list[Held]:
-    select = f"SELECT {', '.join(Held._fields)} FROM record"
-    return [Held._make(row) for row in _by_ids(db, select, ids)]
+def _find_held(db: sqlite3.Connection, ids: Collection[str]) -> list[HeldRow]:
+    select = f"SELECT {', '.join(HeldRow._fields)} FROM record"
+    return [HeldRow._make(row) for row in _select_by_ids(db, select, ids)]
 
 
-def _changes(db: sqlite3.Connection, fresh: list[Row]) -> list[Change]:
+def _plan_changes(db: sqlite3.Connection, fresh: list[Row]) -> list[RowChange]:
     """What has to be written, by the port's rules about versions; ConflictError if they forbid it."""
-    held = {one.id: one for one in _held(db, [row.record.id for row in fresh])}
+    held = {one.id: one for one in _find_held(db, [row.record.id for row in fresh])}
     taken: dict[str, Row] = {}
     for row in fresh:
         record = row.record
@@ -290,21 +291,19 @@ def _changes(db: sqlite3.Connection, fresh: list[Row]) -> list[Change]:
         if before is not None and record.version <= before:
             raise refuse_version(record, before)
         taken[record.id] = row
-    scopes = _intern(db, {row.scope for row in taken.values()})
+    columns = "kind, project, agent, user, embedder"
+    scopes: dict[Scope, int] = dict.fromkeys((row.scope for row in taken.values()), 0)
+    db.executemany(f"INSERT OR IGNORE INTO scope ({columns}) VALUES (?, ?, ?, ?, ?)", scopes)
+    for scope in scopes:
+        select = f"SELECT id FROM scope WHERE ({columns}) = (?, ?, ?, ?, ?)"
+        (scopes[scope],) = db.execute(select, scope).fetchone()
     (last,) = db.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'record'").fetchone()
     changes = []
     for id, row in taken.items():
         one = held.get(id)
         last += one is None
-        changes.append(Change(row, last if one is None else one.n, scopes[row.scope], one))
+        changes.append(RowChange(row, last if one is None else one.n, scopes[row.scope], one))
     return changes
-
-
-def _intern(db: sqlite3.Connection, scopes: set[Scope]) -> dict[Scope, int]:
-    columns = "kind, project, agent, user, embedder"
-    db.executemany(f"INSERT OR IGNORE INTO scope ({columns}) VALUES (?, ?, ?, ?, ?)", scopes)
-    select = f"SELECT id FROM scope WHERE ({columns}) = (?, ?, ?, ?, ?)"
-    return {scope: db.execute(select, scope).fetchone()[0] for scope in scopes}
 
 
 _COLUMNS = ("n", "id", "scope", *PLACE, "v_first", "v_count", *CONTENT)
@@ -314,9 +313,11 @@ _MOVED = ("scope", *PLACE, "v_first", "v_count")
 _MOVE = f"UPDATE record SET {', '.join(f'{name} = ?' for name in _MOVED)} WHERE n = ?"
 
 
-def _write(db: sqlite3.Connection, changes: list[Change]) -> None:
+def _write_changes(db: sqlite3.Connection, changes: list[RowChange]) -> None:
     spans = _write_vectors(db, [change for change in changes if change.vectors_change])
-    _write_words(db, [change for change in changes if change.words_change])
+    reworded = [change for change in changes if change.words_change]
+    index.remove_rows(db, (change.held.indexed for change in reworded if change.held))
+    index.add_rows(db, ((change.n, change.row.record.text, index.make_token(change.scope)) for change in reworded))
     inserts, updates, moves = [], [], []
     for change in changes:
         row, held = change.row, change.held
@@ -334,29 +335,24 @@ def _write(db: sqlite3.Connection, changes: list[Change]) -> None:
     _forget_scopes(db, {change.held.scope for change in changes if change.held and change.held.scope != change.scope})
 
 
-def _write_words(db: sqlite3.Connection, changes: list[Change]) -> None:
-    index.remove(db, (change.held.indexed for change in changes if change.held))
-    index.add(db, ((change.n, change.row.record.text, index.token(change.scope)) for change in changes))
-
-
-def _write_vectors(db: sqlite3.Connection, changes: list[Change]) -> dict[int, vectors.Span]:
+def _write_vectors(db: sqlite3.Connection, changes: list[RowChange]) -> dict[int, vectors.Span]:
     """Replace the vectors of these; the range of numbers that each record holds now."""
-    vectors.remove(db, [change.held.span for change in changes if change.held])
+    vectors.remove_spans(db, [change.held.span for change in changes if change.held])
     total = sum(len(change.row.record.vectors) for change in changes)
-    v = vectors.number(db, total) if total else 0
+    v = vectors.reserve_numbers(db, total) if total else 0
     spans: dict[int, vectors.Span] = {}
     entries = []
     for change in changes:
         codes = change.row.record.vectors
         spans[change.n] = (v, len(codes)) if codes else (0, 0)
         for code in codes:
-            entries.append(vectors.Entry(v, change.n, change.scope, bytes(code)))
+            entries.append(vectors.VectorEntry(v, change.n, change.scope, bytes(code)))
             v += 1
-    vectors.add(db, entries)
+    vectors.add_entries(db, entries)
     return spans
 
 
-def _write_side(db: sqlite3.Connection, table: str, changes: list[Change]) -> None:
+def _write_side(db: sqlite3.Connection, table: str, changes: list[RowChange]) -> None:
     """Links or tags, where they changed."""
     known = [change.n for change in changes if change.held]
     before: dict[int, list[str]] = defaultdict(list)
@@ -374,15 +370,6 @@ def _write_side(db: sqlite3.Connection, table: str, changes: list[Change]) -> No
         fresh += [(change.n, i, value) for i, value in enumerate(after)]
     db.executemany(f"DELETE FROM {table} WHERE n = ?", gone)
     db.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", fresh)
-
-
-def _erase(db: sqlite3.Connection, held: list[Held]) -> None:
-    vectors.remove(db, [one.span for one in held])
-    index.remove(db, (one.indexed for one in held))
-    numbers = [(one.n,) for one in held]
-    for table in ("link", "tag", "record"):
-        db.executemany(f"DELETE FROM {table} WHERE n = ?", numbers)
-    _forget_scopes(db, {one.scope for one in held})
 
 
 def _forget_scopes(db: sqlite3.Connection, scopes: set[int]) -> None:
@@ -461,7 +448,7 @@ def _read_rows(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Reco
     rows = db.execute(_SELECT, (wanted,)).fetchall()
     links = _read_side(db, "SELECT n, target FROM link", wanted)
     tags = _read_side(db, "SELECT n, name FROM tag", wanted)
-    codes = vectors.read(db, {row[0]: (row[1], row[2]) for row in rows if row[2]})
+    codes = vectors.read_spans(db, {row[0]: (row[1], row[2]) for row in rows if row[2]})
     try:
         return {
             row[0]: _to_record(row[3:], links.get(row[0], ()), tags.get(row[0], ()), codes.get(row[0], ()))

@@ -37,14 +37,14 @@ Span = tuple[int, int]
 """v_first, v_count"""
 
 
-class Entry(NamedTuple):
+class VectorEntry(NamedTuple):
     v: int
     n: int
     scope: int
     codes: Vector
 
 
-class Block(NamedTuple):
+class VectorBlock(NamedTuple):
     first_v: int
     last_v: int
     dim: int
@@ -60,32 +60,32 @@ class Meta(NamedTuple):
         return struct.pack(f"<{count}q{count}q{count}i", *self.n, *self.v, *self.scope)
 
 
-def unpack(rows: bytes) -> Meta:
+def unpack_meta(rows: bytes) -> Meta:
     count = len(rows) // ROW_BYTES
     values = struct.unpack(f"<{count}q{count}q{count}i", rows)
     return Meta(list(values[:count]), list(values[count : 2 * count]), list(values[2 * count :]))
 
 
-def number(db: sqlite3.Connection, count: int) -> int:
+def reserve_numbers(db: sqlite3.Connection, count: int) -> int:
     """The first of `count` fresh numbers."""
     (first,) = db.execute("SELECT value FROM meta WHERE name = 'next_v'").fetchone()
     db.execute("UPDATE meta SET value = value + ? WHERE name = 'next_v'", (count,))
     return int(first)
 
 
-def add(db: sqlite3.Connection, entries: Iterable[Entry]) -> None:
-    by_dim: dict[int, list[Entry]] = defaultdict(list)
+def add_entries(db: sqlite3.Connection, entries: Iterable[VectorEntry]) -> None:
+    by_dim: dict[int, list[VectorEntry]] = defaultdict(list)
     for entry in entries:
         by_dim[len(entry.codes)].append(entry)
     for dim, some in by_dim.items():
         _append(db, dim, some)
 
 
-def _append(db: sqlite3.Connection, dim: int, entries: list[Entry]) -> None:
+def _append(db: sqlite3.Connection, dim: int, entries: list[VectorEntry]) -> None:
     (waiting,) = db.execute("SELECT count(*) FROM vector_tail WHERE dim = ?", (dim,)).fetchone()
     if waiting + len(entries) >= BLOCK:
         select = "SELECT v, n, scope, codes FROM vector_tail WHERE dim = ?"
-        entries = sorted([*map(Entry._make, db.execute(select, (dim,))), *entries])
+        entries = sorted([*map(VectorEntry._make, db.execute(select, (dim,))), *entries])
         db.execute("DELETE FROM vector_tail WHERE dim = ?", (dim,))
         whole = len(entries) - len(entries) % BLOCK
         for start in range(0, whole, BLOCK):
@@ -97,7 +97,7 @@ def _append(db: sqlite3.Connection, dim: int, entries: list[Entry]) -> None:
     )
 
 
-def _pack(db: sqlite3.Connection, dim: int, entries: Sequence[Entry]) -> None:
+def _pack(db: sqlite3.Connection, dim: int, entries: Sequence[VectorEntry]) -> None:
     first_v, last_v = entries[0].v, entries[-1].v
     meta = Meta([entry.n for entry in entries], [entry.v for entry in entries], [entry.scope for entry in entries])
     codes = b"".join([entry.codes for entry in entries])
@@ -105,7 +105,7 @@ def _pack(db: sqlite3.Connection, dim: int, entries: Sequence[Entry]) -> None:
     db.execute("INSERT INTO vector_block_meta VALUES (?, ?)", (first_v, meta.pack()))
 
 
-def remove(db: sqlite3.Connection, spans: Iterable[Span]) -> None:
+def remove_spans(db: sqlite3.Connection, spans: Iterable[Span]) -> None:
     ranges = [(first, first + count) for first, count in spans if count]
     if not ranges:
         return
@@ -115,20 +115,20 @@ def remove(db: sqlite3.Connection, spans: Iterable[Span]) -> None:
         _punch(db, block, some)
 
 
-def _by_block(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[Block, Sequence[int]]]:
+def _by_block(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[VectorBlock, Sequence[int]]]:
     """The blocks that may hold some of the numbers, and which. Blocks of different lengths may overlap."""
     if not numbers:
         return
     select = "SELECT first_v, last_v, dim FROM vector_block WHERE last_v >= ? AND first_v <= ?"
-    for block in map(Block._make, db.execute(select, (numbers[0], numbers[-1])).fetchall()):
+    for block in map(VectorBlock._make, db.execute(select, (numbers[0], numbers[-1])).fetchall()):
         some = numbers[bisect_left(numbers, block.first_v) : bisect_right(numbers, block.last_v)]
         if some:
             yield block, some
 
 
-def _meta(db: sqlite3.Connection, block: Block) -> Meta:
+def _meta(db: sqlite3.Connection, block: VectorBlock) -> Meta:
     (rows,) = db.execute("SELECT rows FROM vector_block_meta WHERE first_v = ?", (block.first_v,)).fetchone()
-    return unpack(rows)
+    return unpack_meta(rows)
 
 
 def _places(meta: Meta, numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -139,7 +139,7 @@ def _places(meta: Meta, numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
             yield v, place
 
 
-def _punch(db: sqlite3.Connection, block: Block, numbers: Sequence[int]) -> None:
+def _punch(db: sqlite3.Connection, block: VectorBlock, numbers: Sequence[int]) -> None:
     meta = _meta(db, block)
     places = [place for _, place in _places(meta, numbers)]
     if not places:
@@ -157,10 +157,10 @@ def _punch(db: sqlite3.Connection, block: Block, numbers: Sequence[int]) -> None
                 blob.write(bytes(block.dim))
 
 
-def _unpack_block(db: sqlite3.Connection, block: Block, meta: Meta) -> None:
+def _unpack_block(db: sqlite3.Connection, block: VectorBlock, meta: Meta) -> None:
     (codes,) = db.execute("SELECT codes FROM vector_block WHERE first_v = ?", (block.first_v,)).fetchone()
     live = [
-        Entry(meta.v[i], n, meta.scope[i], codes[i * block.dim : (i + 1) * block.dim])
+        VectorEntry(meta.v[i], n, meta.scope[i], codes[i * block.dim : (i + 1) * block.dim])
         for i, n in enumerate(meta.n)
         if n != HOLE
     ]
@@ -170,7 +170,7 @@ def _unpack_block(db: sqlite3.Connection, block: Block, meta: Meta) -> None:
     _append(db, block.dim, live)
 
 
-def read(db: sqlite3.Connection, spans: Mapping[int, Span]) -> dict[int, tuple[Vector, ...]]:
+def read_spans(db: sqlite3.Connection, spans: Mapping[int, Span]) -> dict[int, tuple[Vector, ...]]:
     """The vectors of records, by the record's number."""
     wanted = sorted(v for first, count in spans.values() for v in range(first, first + count))
     if not wanted:
@@ -185,7 +185,7 @@ def read(db: sqlite3.Connection, spans: Mapping[int, Span]) -> dict[int, tuple[V
     return {n: tuple(found[v] for v in range(first, first + count)) for n, (first, count) in spans.items()}
 
 
-def _read_block(db: sqlite3.Connection, block: Block, numbers: Sequence[int]) -> dict[int, Vector]:
+def _read_block(db: sqlite3.Connection, block: VectorBlock, numbers: Sequence[int]) -> dict[int, Vector]:
     if block.last_v - block.first_v == BLOCK - 1:
         # Without gaps the place follows from the number. What belongs to a record is never a hole.
         places = [(v, v - block.first_v) for v in numbers]

@@ -67,7 +67,7 @@ class Frequencies:
         if scopes is None:
             return 1.0
         if tuple(scopes) not in self._shares:
-            held = sum(self.of(db, "scope", token(scope).encode()) for scope in scopes)
+            held = sum(self.of(db, "scope", make_token(scope).encode()) for scope in scopes)
             self._shares[tuple(scopes)] = held / max(self._records, 1)
         return self._shares[tuple(scopes)]
 
@@ -84,15 +84,15 @@ class Frequencies:
         return self._known[column, term]
 
 
-def token(scope: int) -> str:
+def make_token(scope: int) -> str:
     return f"s{scope}"
 
 
-def add(db: sqlite3.Connection, rows: Iterable[Indexed]) -> None:
+def add_rows(db: sqlite3.Connection, rows: Iterable[Indexed]) -> None:
     db.executemany("INSERT INTO words (rowid, text, scope) VALUES (?, ?, ?)", (row for row in rows if row[1]))
 
 
-def remove(db: sqlite3.Connection, rows: Iterable[Indexed]) -> None:
+def remove_rows(db: sqlite3.Connection, rows: Iterable[Indexed]) -> None:
     """The text must be exactly what was indexed: it tells FTS5 which entries to take out."""
     db.executemany(
         "INSERT INTO words (words, rowid, text, scope) VALUES ('delete', ?, ?, ?)", (row for row in rows if row[1])
@@ -126,20 +126,20 @@ def match(db: sqlite3.Connection, known: Frequencies, words: str, filter: Filter
     known.refresh(db)
     scopes = None if scopes is not None and len(scopes) > many else scopes
     search = Search(db, known, filter, scopes, known.share(db, scopes), limit)
-    asked = _words(db, known, words)
-    rare, common = _split(asked, 1.0 if search.share >= _MOST else 2 * search.share + _PASSING)
-    found = _ranked(search, rare)
-    if found is None:
-        rare, common = _split(asked, _PASSING)
-        found = _ranked_within(search, rare)
-    if common and len(found) < limit:
-        present = {hit.id for hit in found}
-        found += [hit for hit in _newest(search, common, limit + len(found)) if hit.id not in present]
-        found.sort(key=lambda hit: -hit.score)
-    return found[:limit]
+    terms = _read_words(db, known, words)
+    rare, common = _split_by_cost(terms, 1.0 if search.share >= _MOST else 2 * search.share + _PASSING)
+    hits = _rank_all(search, rare)
+    if hits is None:
+        rare, common = _split_by_cost(terms, _PASSING)
+        hits = _rank_within(search, rare)
+    if common and len(hits) < limit:
+        present = {hit.id for hit in hits}
+        hits += [hit for hit in _rank_newest(search, common, limit + len(hits)) if hit.id not in present]
+        hits.sort(key=lambda hit: -hit.score)
+    return hits[:limit]
 
 
-def _split(words: list[Word], cost: float) -> tuple[list[Word], list[Word]]:
+def _split_by_cost(words: list[Word], cost: float) -> tuple[list[Word], list[Word]]:
     """Those that can be afforded, when a record that holds one of them costs so much, and the rest."""
     words = sorted(words)
     costs = accumulate(word.frequency * cost for word in words)
@@ -147,22 +147,22 @@ def _split(words: list[Word], cost: float) -> tuple[list[Word], list[Word]]:
     return words[:affordable], words[affordable:]
 
 
-def _words(db: sqlite3.Connection, known: Frequencies, words: str) -> list[Word]:
+def _read_words(db: sqlite3.Connection, known: Frequencies, words: str) -> list[Word]:
     """Each word once, with its frequency; one that the tokenizer sees nothing in is out.
 
     To FTS5 an expression without any token is no condition at all, and would match everything.
     """
-    given = dict.fromkeys(words.replace("\0", " ").split())
-    known.terms |= _tokens(db, [word for word in given if word not in known.terms])
-    found = []
-    for word in given:
+    distinct = dict.fromkeys(words.replace("\0", " ").split())
+    known.terms |= _tokenize_words(db, [word for word in distinct if word not in known.terms])
+    result = []
+    for word in distinct:
         if terms := known.terms[word]:
             quoted = word.replace('"', '""')
-            found.append(Word(min(known.of(db, "text", term) for term in terms), f'"{quoted}"'))
-    return found
+            result.append(Word(min(known.of(db, "text", term) for term in terms), f'"{quoted}"'))
+    return result
 
 
-def _tokens(db: sqlite3.Connection, words: list[str]) -> dict[str, list[bytes]]:
+def _tokenize_words(db: sqlite3.Connection, words: list[str]) -> dict[str, list[bytes]]:
     """What the index makes of each word, by asking its own tokenizer."""
     if not words:
         return {}
@@ -176,9 +176,9 @@ def _tokens(db: sqlite3.Connection, words: list[str]) -> dict[str, list[bytes]]:
     return tokens
 
 
-def _query(words: list[Word], scopes: Sequence[int] | None) -> str:
+def _make_query(words: list[Word], scopes: Sequence[int] | None) -> str:
     text = f"(text : ({' OR '.join(word.quoted for word in words)}))"
-    return text if scopes is None else f"{text} AND (scope : ({' OR '.join(map(token, scopes))}))"
+    return text if scopes is None else f"{text} AND (scope : ({' OR '.join(map(make_token, scopes))}))"
 
 
 _SCORE = "-bm25(words, 1.0, 0.0)"
@@ -188,74 +188,74 @@ _LATEST = "SELECT rowid FROM words WHERE words MATCH ?{} ORDER BY rowid DESC LIM
 _HELD = "SELECT r.n, r.id FROM json_each(?) j CROSS JOIN record r ON r.n = j.value"
 
 
-def _among(numbers: Clause) -> Clause:
+def _limit_to(numbers: Clause) -> Clause:
     # The plus keeps the planner from asking the index once for each of them.
     return Clause(f" AND +rowid IN ({numbers.sql})", numbers.params)
 
 
-def _ranked(search: Search, words: list[Word]) -> list[Hit] | None:
+def _rank_all(search: Search, words: list[Word]) -> list[Hit] | None:
     """The best of all, among equals the newest; None when too little of the best is asked for."""
     if not words:
         return []
     if search.share < _MOST:
-        return _best(search, _query(words, search.scopes), search.rest)
-    found = _best(search, _query(words, None), search.filter.clause())
-    if found is None and search.share < _NEARLY_ALL:
-        found = _best(search, _query(words, search.scopes), search.rest)
-    return found
+        return _find_best(search, _make_query(words, search.scopes), search.rest)
+    hits = _find_best(search, _make_query(words, None), search.filter.clause())
+    if hits is None and search.share < _NEARLY_ALL:
+        hits = _find_best(search, _make_query(words, search.scopes), search.rest)
+    return hits
 
 
-def _ranked_within(search: Search, words: list[Word]) -> list[Hit]:
+def _rank_within(search: Search, words: list[Word]) -> list[Hit]:
     """The same among those that are asked for, listed before."""
     if not words:
         return []
-    query, filter = _query(words, None), search.filter
-    found = _best(search, query, filter.clause(), _among(filter.about())) if filter.selective else None
-    if found is None:
-        within = _among(filter.exactly())
+    query, filter = _make_query(words, None), search.filter
+    hits = _find_best(search, query, filter.clause(), _limit_to(filter.select_superset())) if filter.selective else None
+    if hits is None:
+        within = _limit_to(filter.select_numbers())
         best = search.db.execute(_BEST.format(within.sql), (query, *within.params, search.limit))
-        found = _wanted(search, best.fetchall(), Clause(), search.limit)
-    return found
+        hits = _keep_wanted(search, best.fetchall(), Clause(), search.limit)
+    return hits
 
 
-def _best(search: Search, query: str, rest: Clause, within: Clause = Clause()) -> list[Hit] | None:  # noqa: B008
+def _find_best(search: Search, query: str, rest: Clause, within: Clause = Clause()) -> list[Hit] | None:  # noqa: B008
     most = _GROWTH * search.first
     best = search.db.execute(_BEST.format(within.sql), (query, *within.params, most)).fetchall()
-    found = _wanted(search, best, rest, search.limit)
-    return found if len(found) >= search.limit or len(best) < most else None
+    hits = _keep_wanted(search, best, rest, search.limit)
+    return hits if len(hits) >= search.limit or len(best) < most else None
 
 
-def _wanted(search: Search, best: list[tuple[int, float]], rest: Clause, enough: int) -> list[Hit]:
+def _keep_wanted(search: Search, best: list[tuple[int, float]], rest: Clause, enough: int) -> list[Hit]:
     """Looking at a record costs more than ranking it, so the best are looked at first."""
-    found: list[Hit] = []
+    hits: list[Hit] = []
     for some in (best[: search.first], best[search.first :]):
-        if some and len(found) < enough:
+        if some and len(hits) < enough:
             numbers = json.dumps([n for n, _ in some])
             ids = dict(search.db.execute(f"{_HELD}{rest.after('WHERE')}", (numbers, *rest.params)))
-            found += [Hit(ids[n], score) for n, score in some if n in ids]
-    return found[:enough]
+            hits += [Hit(ids[n], score) for n, score in some if n in ids]
+    return hits[:enough]
 
 
-def _newest(search: Search, words: list[Word], enough: int) -> list[Hit]:
+def _rank_newest(search: Search, words: list[Word], enough: int) -> list[Hit]:
     """By the weight of the words that each of the newest holds; how often it holds them is not counted."""
-    query = _query(words, search.scopes)
+    query = _make_query(words, search.scopes)
     latest = search.db.execute(_LATEST.format(""), (query, POOL)).fetchall()
-    found = _wanted(search, _weighed(search, words, latest), search.rest, enough)
-    if len(found) < enough and len(latest) == POOL and search.rest.sql:
-        within = _among(search.filter.exactly())
+    hits = _keep_wanted(search, _weigh_newest(search, words, latest), search.rest, enough)
+    if len(hits) < enough and len(latest) == POOL and search.rest.sql:
+        within = _limit_to(search.filter.select_numbers())
         latest = search.db.execute(_LATEST.format(within.sql), (query, *within.params, POOL)).fetchall()
-        found = _wanted(search, _weighed(search, words, latest), Clause(), enough)
-    return found
+        hits = _keep_wanted(search, _weigh_newest(search, words, latest), Clause(), enough)
+    return hits
 
 
-def _weighed(search: Search, words: list[Word], latest: list[tuple[int]]) -> list[tuple[int, float]]:
+def _weigh_newest(search: Search, words: list[Word], latest: list[tuple[int]]) -> list[tuple[int, float]]:
     if not latest:
         return []
     scores: dict[int, float] = defaultdict(float)
-    among = _among(Clause("SELECT value FROM json_each(?)", (json.dumps([n for (n,) in latest]),)))
+    among = _limit_to(Clause("SELECT value FROM json_each(?)", (json.dumps([n for (n,) in latest]),)))
     select = f"SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?{among.sql}"
     for word in words:
-        query = _query([word], search.scopes)
+        query = _make_query([word], search.scopes)
         for (n,) in search.db.execute(select, (query, latest[-1][0], latest[0][0], *among.params)):
             scores[n] += search.known.weight(word)
     return sorted(scores.items(), key=lambda item: (-item[1], -item[0]))

@@ -1,0 +1,459 @@
+"""Derive the command line from the operations: a parser from their parameters, arguments from what was typed."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from itertools import chain
+from textwrap import dedent, fill
+from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin
+
+from alma import __version__
+
+from ..errors import ALMAError, ValidationError
+
+if TYPE_CHECKING:
+    from ..memory import ALMA
+    from ..operations import Operation, Parameter
+    from .render import Output
+
+Run = Callable[["Call"], int]
+
+NAMES = {
+    "active_files": "file", "auto_expand": "no-expand", "blockers": "blocker", "branch_id": "branch",
+    "branches": "branch", "confidence_decay_days": "decay-days", "confidence_level": "confidence", "context": "task",
+    "decisions": "decision", "error_message": "error", "estimate_minutes": "estimate",
+    "excluded_categories": "exclude", "from_branch": "from", "item_id": "id", "item_type": "type",
+    "keep_latest": "keep", "key_decisions": "decision", "learning_categories": "learn", "lease_seconds": "lease",
+    "memory_id": "id", "memory_type": "type", "min_occurrences_for_heuristic": "min-occurrences",
+    "next_steps": "next", "node_id": "node", "notes": "note", "others": "other", "parent_id": "parent",
+    "risk_flags": "risk", "run_id": "run", "session_id": "session", "strategies": "strategy",
+    "strategies_used": "strategy", "strategy_used": "strategy", "tags": "tag", "tenant_id": "tenant", "tests": "test",
+    "trusted": "untrusted", "types": "type", "user_id": "user", "workflow_id": "workflow",
+}  # fmt: skip
+"""What parameters are called on the command line, where that is not their own name."""
+IDS = {
+    "memory_id", "item_id", "parent_id", "blocker_id", "blocked_by", "blocks", "session_id", "retrieval_id",
+    "retrieved_memory_ids", "used_memory_ids",
+}  # fmt: skip
+"""Parameters that take ids: an unambiguous beginning is enough."""
+MOMENTS = {"since", "until", "as_of", "older_than"}
+"""Parameters that take times: also `3d`, `2 weeks`, `yesterday`."""
+FILES = {"FILE", "DIR", "PATH", "FILE|URI"}
+_SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
+_AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
+_DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
+_WIDTH = 79
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument that is no parameter of an operation."""
+
+    flag: str
+    options: Mapping[str, Any]
+    values: Sequence[str] = ()
+    group: str = ""
+    """Arguments that exclude each other: of `either` one may be given, of `needed` one must."""
+
+
+def extra(flag: str, metavar: str, help: str, values: Sequence[str] = (), group: str = "", **options: Any) -> Argument:
+    """Declare an argument; one without a metavar is a switch."""
+    kind = {"metavar": metavar} if metavar else {"action": "store_true"}
+    return Argument(flag, {**kind, "help": help, **options}, values, group)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    words: str
+    operation: str = ""
+    """The operations whose parameters are its arguments, with spaces between; the first is run."""
+    extras: tuple[Argument, ...] = ()
+    _: KW_ONLY
+    key: str = ""
+    """What the answer is called in JSON; a list also gets its count."""
+    verb: str = ""
+    """What is said of the answer: `added`."""
+    positional: str | None = None
+    """The parameters told by their place; without it the first that is needed."""
+    requires: bool = True
+    """Whether the parser asks for what the operation needs; otherwise the command does."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Other names than those in NAMES; an empty one leaves the parameter out."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments where the command line has a default of its own."""
+    matching: bool = True
+    """Whether the store must have been filled by the configured embedder."""
+    run: Run | None = None
+    """Without it, the operation is run and its answer shown."""
+    add_arguments: Callable[[argparse.ArgumentParser], None] | None = None
+    own_log: bool = False
+    """It reports what happens in its own way, like the servers."""
+
+
+COMMANDS: list[Command] = []
+
+
+def command(words: str, operation: str = "", *extras: Argument, **more: Any) -> Callable[[Run], Run]:
+    """Declare a command that is more than an operation; what it does is told by its docstring or by the operation."""
+
+    def declare(run: Run) -> Run:
+        COMMANDS.append(Command(words, operation, extras, run=run, **more))
+        return run
+
+    return declare
+
+
+# -- the parser
+
+
+class Parser(argparse.ArgumentParser):
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            names = [str(name) for name in action.choices]
+            close = difflib.get_close_matches(str(value), [*names, *RENAMED], n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"Valid: {', '.join(names)}."
+            raise argparse.ArgumentError(None, f"unknown {str(action.metavar or 'value').lower()} {value!r}. {hint}")
+
+
+RENAMED = {
+    "calibration": "confidence calibration",
+    "erase-user": "delete --user",
+    "forget": "archive",
+    "health": "doctor --quick",
+    "initialize": "session prepare",
+    "progress": "work progress",
+    "shown": "feedback --shown",
+    "wake-up": "session wake-up",
+}
+"""Commands of earlier versions."""
+
+
+def rename_command(words: Sequence[str]) -> tuple[list[str], str]:
+    """Return the words with the current name of the command, and a hint where they had an old one."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] == "--config" else 1
+    if at >= len(words) or words[at] not in RENAMED:
+        return list(words), ""
+    old, new = words[at], RENAMED[words[at]]
+    return [*words[:at], *new.split(), *words[at + 1 :]], f"hint: `alma {old}` is now `alma {new}`"
+
+
+def build_parser(
+    groups: Mapping[str, Mapping[str, str]], examples: str, epilog: str, words: Collection[str] | None
+) -> argparse.ArgumentParser:
+    """Build the parser of all commands; with words, only of the commands among them."""
+    listing = "\n\n".join(
+        "\n".join([f"{title}:", *(f"  {name:<12} {about}" for name, about in names.items())])
+        for title, names in groups.items()
+    )
+    about = "Memory that learns: record what worked, get it back when it matters."
+    raw = argparse.RawDescriptionHelpFormatter
+    usage = "alma [--version] [--config FILE] [--json] [--no-color] COMMAND ..."
+    top = Parser(prog="alma", usage=usage, description=about, epilog=f"{listing}\n\n{epilog}", formatter_class=raw)
+    top.add_argument("--version", action="version", version=f"alma {__version__}")
+    _add_shared(top, None, False)
+    top.set_defaults(command=None, parser=top)
+    below = top.add_subparsers(prog="alma", metavar="COMMAND", help=argparse.SUPPRESS)
+    for name, about in ((name, about) for names in groups.values() for name, about in names.items()):
+        if words is not None and name not in words:
+            below.add_parser(name, add_help=False)
+            continue
+        family = sorted((one for one in COMMANDS if one.words.split()[0] == name), key=lambda one: one.words)
+        own = family[0] if family[0].words == name else None
+        parser = _add_command(below, name, own, about, examples)
+        if len(family) > (own is not None):
+            inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=own is None)
+            for child in family[own is not None :]:
+                _add_command(inner, child.words.split()[1], child, "", examples)
+    return top
+
+
+def _add_command(below: Any, name: str, command: Command | None, about: str, examples: str) -> Parser:
+    operations = [find_operation(one) for one in command.operation.split()] if command else []
+    text = (
+        (command.run.__doc__ if command and command.run else "") or (operations and operations[0].description) or about
+    )
+    about = about or re.split(r"[.:;] |\.$", text.partition("\n")[0])[0]
+    text = "\n\n".join(fill(part, _WIDTH) for part in dedent(f"{text[0].upper()}{text[1:]}").split("\n\n"))
+    raw = argparse.RawDescriptionHelpFormatter
+    parser: Parser = below.add_parser(
+        name, help=f"{about[0].lower()}{about[1:]}", description=text, formatter_class=raw
+    )
+    _add_shared(parser, argparse.SUPPRESS, argparse.SUPPRESS)
+    if command is not None:
+        parser.set_defaults(command=command, parser=parser)
+        add_arguments(parser, command, operations)
+    lines = [
+        line for line in examples.splitlines() if re.search(rf"\balma {command.words if command else name}\b", line)
+    ]
+    own = [line for line in lines if command is None or find_command(line) == command.words]
+    parser.epilog = "\n  ".join(["examples:", *(own or [_make_example(command, operations)])[:6]])
+    return parser
+
+
+def find_command(line: str) -> str:
+    """Return the words of the command in an example."""
+    typed = line.partition("alma ")[2]
+    return max((one.words for one in COMMANDS if f"{typed} ".startswith(f"{one.words} ")), key=len, default="")
+
+
+def _add_shared(parser: argparse.ArgumentParser, config: Any, switch: Any) -> None:
+    """Add what every command takes, before it or after it: what is typed before must not be reset after it."""
+    group = parser.add_argument_group("shared options")
+    group.add_argument("--config", metavar="FILE", default=config, help="the configuration file")
+    group.add_argument("--json", action="store_true", default=switch, help="print one JSON document")
+    group.add_argument("--no-color", action="store_true", default=switch, help="no colours (as with $NO_COLOR)")
+
+
+def _make_example(command: Command | None, operations: Sequence[Operation]) -> str:
+    """Return an example made from what a command needs."""
+    assert command is not None
+    words = ["alma", command.words]
+    for operation in operations[:1]:
+        for one in operation.parameters:
+            spelled = spell_parameter(command, one)
+            if one.needed and spelled:
+                value = one.about.choices[0] if one.about.choices else spelled.upper()
+                by_place = one.name in list_positional(command, operation)
+                words.append(value if by_place else f"--{spelled} {value}")
+    return " ".join(words)
+
+
+def list_positional(command: Command, operation: Operation) -> list[str]:
+    if command.positional is not None:
+        return command.positional.split()
+    needed = (one.name for one in operation.parameters if one.needed and one.name not in ("agent", "user_id"))
+    return [next(needed, "")]
+
+
+def spell_parameter(command: Command, parameter: Parameter) -> str:
+    return command.names.get(parameter.name, NAMES.get(parameter.name, parameter.name)).replace("_", "-")
+
+
+def read_type(parameter: Parameter) -> tuple[type, bool, bool]:
+    """Return the type of a parameter or of its items, whether it takes several, and whether it takes nothing."""
+    parts = get_args(parameter.type) or (parameter.type,)
+    is_optional = type(None) in parts
+    hint = next(part for part in parts if part is not type(None)) if is_optional else parameter.type
+    is_list = get_origin(hint) is list
+    base = get_args(hint)[0] if is_list else hint
+    return get_origin(base) or base, is_list, is_optional
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: Command, operations: Sequence[Operation]) -> None:
+    if command.add_arguments is not None:
+        command.add_arguments(parser)
+    done: set[str] = set()
+    for operation in operations:
+        places = list_positional(command, operation)
+        # Arguments told by their place must be added in their order.
+        for one in sorted(operation.parameters, key=lambda one: places.index(one.name) if one.name in places else -1):
+            if one.name not in done and spell_parameter(command, one):
+                done.add(one.name)
+                _add_parameter(
+                    parser, command, one, one.name in places, command.requires and operation is operations[0]
+                )
+    groups: dict[str, Any] = {"": parser}
+    for argument in command.extras:
+        if argument.group not in groups:
+            groups[argument.group] = parser.add_mutually_exclusive_group(required=argument.group == "needed")
+        action = groups[argument.group].add_argument(argument.flag, **argument.options)
+        action.values = argument.values
+
+
+def _add_parameter(
+    parser: argparse.ArgumentParser, command: Command, one: Parameter, by_place: bool, required: bool
+) -> None:
+    base, is_list, is_optional = read_type(one)
+    spelled, default = spell_parameter(command, one), command.fixed.get(one.name, one.default)
+    values = (*one.about.choices, "all") if takes_all(one) else one.about.choices
+    about = one.about.text + (f": {', '.join(values[:-1])} or {values[-1]}" if values else "")
+    about += "; may be repeated" if is_list and not by_place else ""
+    about += f" (default {default})" if default not in (None, "", False, True) else ""
+    metavar = "ID" if one.name in IDS else "TIME" if one.name in MOMENTS else spelled.upper()
+    metavar = "JSON" if base is dict else "N" if base in (int, float) else "PATH" if one.about.local else metavar
+    options: dict[str, Any] = {"help": about.strip(), "default": argparse.SUPPRESS}
+    if base is bool:
+        options["action"] = "store_false" if one.default is True else "store_true"
+    else:
+        options["metavar"] = metavar
+        options["type"] = base if base in (int, float) else str
+    if by_place:
+        nargs = "+" if is_list else None if one.needed else "?"
+        action = parser.add_argument(one.name, **options, nargs=nargs)
+    else:
+        options |= {"action": "append"} if is_list else {}
+        # Who it is may come from the environment or the configuration.
+        is_needed = required and one.needed and one.name != "agent"
+        action = parser.add_argument(f"--{spelled}", dest=one.name, required=is_needed, **options)
+        if is_optional and isinstance(one.default, str) and not values:
+            none = f"--no-{spelled}"
+            parser.add_argument(none, dest=one.name, action="store_const", const=None, default=argparse.SUPPRESS)
+    action.values = values  # type: ignore[attr-defined]
+
+
+def takes_all(one: Parameter) -> bool:
+    """Whether `all` stands for no condition, where the operation has one by default."""
+    return bool(one.about.choices) and read_type(one)[2] and one.default is not None
+
+
+def find_operation(name: str) -> Operation:
+    """Return an operation; modules of operations are loaded until it is found."""
+    from ..operations import MODULES, OPERATIONS
+
+    for module in chain.from_iterable(MODULES.values()):
+        if name in OPERATIONS:
+            break
+        import_module(module)
+    return OPERATIONS[name]
+
+
+# -- what was typed
+
+
+def parse_json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValidationError(f'{name} must be JSON, such as \'{{"team": "core"}}\': {error}') from error
+
+
+def parse_moment(text: str, now: datetime | None = None) -> str:
+    """Return the time that `3d`, `2 weeks`, `yesterday` or `today` mean; any other text as it is."""
+    now = now or datetime.now(UTC)
+    said = text.strip().lower()
+    if said in ("today", "yesterday"):
+        midnight = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        return (midnight - timedelta(days=said == "yesterday")).isoformat()
+    age = _AGE.fullmatch(said)
+    return text if age is None else (now - timedelta(days=int(age[1]) * _DAYS[age[2][0]])).isoformat()
+
+
+def resolve_id(alma: ALMA, text: str) -> str:
+    """Return the id that begins like this; a text that begins none is left as it is."""
+    if not _SHORT_ID.fullmatch(text):
+        return text
+    from ..inspection import find_ids
+
+    ids = find_ids(alma, text, 6)
+    if len(ids) > 1:
+        more = ", …" if len(ids) > 5 else ""
+        raise ValidationError(f"{text!r} is ambiguous; it may be {', '.join(ids[:5])}{more}")
+    return ids[0] if ids else text
+
+
+class Call:
+    """One command that was typed, and what it works with."""
+
+    def __init__(self, args: argparse.Namespace, out: Output) -> None:
+        self.args = args
+        self.out = out
+        self.command: Command = args.command
+        self.alma: ALMA | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[ALMA]:
+        """Open the memory that --config, $ALMA_CONFIG or the nearest `.alma/config.yaml` describes."""
+        from .. import app
+
+        _, config = app.read_config(self.args.config)
+        with app.open_memory(config, matching=self.command.matching) as self.alma:
+            self.out.find_item = self._find_item
+            yield self.alma
+
+    def read_arguments(self, name: str) -> dict[str, Any]:
+        """Return the arguments of an operation that were typed, or that the command line has a default for."""
+        given: dict[str, Any] = {}
+        for one in find_operation(name).parameters:
+            value = getattr(self.args, one.name, self.command.fixed.get(one.name, argparse.SUPPRESS))
+            if one.name == "agent" and one.needed and value is argparse.SUPPRESS and spell_parameter(self.command, one):
+                value = self.find_agent()
+            if value is argparse.SUPPRESS:
+                continue
+            if isinstance(value, str) and read_type(one)[0] is dict:
+                value = parse_json(one.name, value)
+            elif value == "all" and takes_all(one):
+                value = None
+            elif one.name in MOMENTS and isinstance(value, str):
+                value = parse_moment(value)
+            given[one.name] = value
+        return given
+
+    def find_agent(self) -> str:
+        agent = self.get_default_agent()
+        if agent is None:
+            self.fail_usage("needs --agent (or $ALMA_AGENT, or default_agent in the configuration)")
+        return agent
+
+    def get_default_agent(self) -> str | None:
+        if agent := getattr(self.args, "agent", None) or os.environ.get("ALMA_AGENT"):
+            return str(agent)
+        from .. import app
+
+        try:
+            return app.read_config(self.args.config)[1].default_agent
+        except ALMAError:
+            return None
+
+    def fail_usage(self, message: str) -> NoReturn:
+        parser: Parser = self.args.parser
+        parser.error(f"{self.command.words} {message}")
+
+    def run(self, operation_name: str, /, **given: Any) -> Any:
+        """Run an operation on the open memory; ids may be shortened."""
+        assert self.alma is not None
+        for key in IDS & given.keys():
+            value = given[key]
+            if isinstance(value, str):
+                given[key] = resolve_id(self.alma, value)
+            elif isinstance(value, list):
+                given[key] = [resolve_id(self.alma, one) for one in value]
+        operation = find_operation(operation_name)
+        progress = {"progress": given.pop("progress")} if "progress" in given else {}
+        return operation.run(self.alma, **operation.check(given), **progress)
+
+    def _find_item(self, id: str) -> Any:
+        try:
+            return self.run("get_work_item", item_id=id)
+        except ALMAError:
+            return None
+
+    def answer(self, name: str, key: str = "", verb: str = "", /, **more: Any) -> int:
+        """Run an operation with what was typed, and show its answer."""
+        given = self.read_arguments(name) | more
+        with self.open(), self.out.progress(self.command.words) as progress:
+            given |= {"progress": progress} if find_operation(name).is_long else {}
+            self.out.answer(self.run(name, **given), key, verb)
+        return 0
+
+    def confirm(self, question: str, thing: Any = None, declined: str = "nothing was erased") -> bool:
+        """Ask whether to do it, after showing what it is about; --yes answers."""
+        if self.args.yes:
+            return True
+        if thing is not None and not self.out.as_json:
+            self.out.show(thing, brief=True)
+        if not self.out.confirm(question):
+            self.out.print(declined)
+            return False
+        return True
+
+
+def suggest_option(parser: argparse.ArgumentParser, rest: Sequence[str]) -> str:
+    """Return the error for arguments that a command does not take."""
+    close = difflib.get_close_matches(rest[0].partition("=")[0], parser._option_string_actions, n=1)
+    return f"unrecognized arguments: {' '.join(rest)}" + (f". Did you mean {close[0]!r}?" if close else "")
+
+
+def list_choices(action: argparse.Action) -> list[str]:
+    """Return the values that an argument takes, as far as they are known."""
+    return [str(value) for value in getattr(action, "values", None) or action.choices or ()]

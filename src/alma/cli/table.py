@@ -1,0 +1,154 @@
+"""Every command that runs one operation, and the groups of the help. The examples are in `examples.txt`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from pathlib import Path
+
+from . import commands, manage
+from .derive import COMMANDS, Command, extra
+from .derive import build_parser as derive_parser
+
+GROUPS = {
+    "start": {
+        "init": "write a configuration file for this folder",
+        "doctor": "check that everything works, and say how to fix what does not",
+        "demo": "watch it learn, on a scratch database",
+        "trust": "trust the configuration and the memory in a folder",
+    },
+    "the loop": {
+        "retrieve": "find the memories that matter for a task",
+        "learn": "record how a task went, and say what was learned from it",
+        "feedback": "say what memories were worth; it moves their rank",
+        "session": "begin where the last session left off, note what happens, hand over",
+        "work": "track what is to be done: add, next, claim, done",
+    },
+    "memories": {
+        "list": "list memories, newest first",
+        "search": "look memories up by words or meaning, best first",
+        "show": "show all that is known of one memory",
+        "add": "add a fact, preference, strategy, warning, rule or conversation",
+        "update": "change a memory's fields, status or tags",
+        "delete": "erase a memory, or everything of a user, for good",
+        "explain": "say why a memory is retrieved for a task, or why not",
+        "playbook": "print all that was learned as one page",
+    },
+    "knowledge": {
+        "ingest": "read files into memory: chat exports, histories of coding agents, documents",
+        "learn-from": "find what a conversation or a note teaches, and keep it",
+        "rules": "keep rules in the files that coding agents read, and take edits back",
+        "graph": "see who and what is known, and how they are related",
+        "domains": "say what kind of work this memory is for, and what may be learned",
+        "workflow": "go on after an interruption: runs, checkpoints, branches, artifacts",
+        "confidence": "say how likely a strategy is to work, and how far to trust that",
+    },
+    "upkeep": {
+        "stats": "count what is stored, by type, status and agent",
+        "usage": "show what language models were asked, and what it cost",
+        "archive": "put away memories that nobody used for long and that have faded",
+        "reconcile": "ask a model which of the memories that look alike is out of date",
+        "reindex": "embed everything anew with the configured embedder",
+        "vacuum": "leave no trace of deleted memories, and give unused space back",
+        "export": "write the whole memory as JSON Lines",
+        "import": "take in what `alma export` wrote",
+        "backup": "copy the store to a new file while it is in use",
+    },
+    "other programs": {
+        "mcp": "serve the memory over MCP, or add it to the settings of a client",
+        "serve": "serve the memory over HTTP, on this machine unless told otherwise",
+        "token": "say who may call `alma serve`, and what they may do",
+        "completion": "print a script that lets your shell complete these commands",
+    },
+}
+EPILOG = """\
+examples:
+  alma init
+  alma retrieve "Deploy the auth service" --agent ops --prompt
+  alma learn --agent ops --task "Deploy the auth service" --outcome success --strategy "Blue-green deployment"
+  alma work next --agent ops --claim
+  alma mcp install --client claude-code
+
+`alma COMMAND --help` explains a command and shows examples. Ids may be shortened as long as they are unambiguous.
+The configuration is --config, else $ALMA_CONFIG, else the nearest .alma/config.yaml here or above.
+Where a command needs --agent, $ALMA_AGENT and then default_agent of the configuration stand in for it.
+Exit codes: 0 done, 1 an error or nothing could be done, 2 wrong usage, 130 interrupted.
+"""
+
+_BY = {"agent": "by"}
+_STATED = {"source": "user_stated"}
+COMMANDS += [
+    Command("session start", "start_session", positional=""),
+    Command("session reload", "quick_reload", positional=""),
+    Command("session show", "get_session", names={"session_id": "id"}, key="session"),
+    Command("work add", "create_work_item", key="item", verb="added"),
+    Command("work list", "list_work_items", key="items"),
+    Command("work search", "search_work_items", names={"query": "words"}, key="items"),
+    Command("work edit", "update_work_item", names=_BY, key="item", verb="changed"),
+    Command("work block", "add_blocker", names={**_BY, "blocker_id": "on"}, key="item", verb="now"),
+    Command("work unblock", "remove_blocker", names={**_BY, "blocker_id": "from"}, key="item", verb="now"),
+    Command(
+        "work test",
+        "record_test",
+        (
+            extra("--pass", "", "it passed", group="needed", dest="passing"),
+            extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false"),
+        ),
+        positional="item_id test",
+        names={**_BY, "passing": ""},
+        key="item",
+        verb="tested",
+    ),
+    Command("work claim", "claim_work_item", key="item", verb="claimed"),
+    Command("work release", "release_work_item", key="item", verb="released"),
+    Command("work restore", "restore_work_item", names=_BY, key="item", verb="restored"),
+    Command("list", "list", key="memories"),
+    Command("search", "search", names={"query": "words"}, key="matches"),
+    Command("add knowledge", "add_knowledge", positional="", fixed=_STATED, key="memory", verb="added"),
+    Command("add heuristic", "add_heuristic", positional="", fixed=_STATED, key="memory", verb="added"),
+    Command("add rule", "add_rule", positional="", fixed=_STATED, key="memory", verb="added"),
+    Command("add anti-pattern", "add_anti_pattern", positional="", fixed=_STATED, key="memory", verb="added"),
+    Command(
+        "add preference",
+        "add_preference",
+        positional="",
+        fixed={"source": "explicit_instruction"},
+        key="memory",
+        verb="added",
+    ),
+    Command("explain", "explain"),
+    Command("playbook", "playbook"),
+    Command("rules list", "list", names={"memory_type": ""}, fixed={"memory_type": "rule"}, key="rules"),
+    Command("graph build", "build_graph"),
+    Command("graph about", "about_entity"),
+    Command("graph find", "find_entities", positional="name", key="entities"),
+    Command("graph around", "traverse_graph"),
+    Command("graph path", "find_paths", positional="start end", key="paths"),
+    Command("graph merge", "merge_entities", positional="keep others", key="entity"),
+    Command("graph suggest", "suggest_merges", key="suggestions"),
+    Command("graph stats", "graph_stats"),
+    Command("domains list", "list_domains", key="domains"),
+    Command("domains show", "get_domain", key="domain"),
+    Command("workflow runs", "list_runs", key="runs"),
+    Command("workflow start", "start_run", key="run"),
+    Command("workflow end", "end_run", key="run"),
+    Command("workflow history", "checkpoint_history", key="checkpoints"),
+    Command("workflow fork", "fork_branch", positional="run_id branch_id", key="checkpoint"),
+    Command("workflow link", "link_artifact", positional="run_id location", key="artifact"),
+    Command("workflow artifacts", "get_artifacts", key="artifacts"),
+    Command("confidence assess", "assess_confidence"),
+    Command("confidence rank", "rank_strategies"),
+    Command("confidence calibration", "calibration"),
+    Command("stats", "stats"),
+    Command("usage", "usage", matching=False),
+    Command("reconcile", "reconcile"),
+]
+
+
+def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
+    """Build the parser of all commands; with words, only of the commands among them."""
+    examples = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8")
+    return derive_parser(GROUPS, examples, EPILOG, words)
+
+
+__all__ = ["COMMANDS", "GROUPS", "build_parser", "commands", "manage"]

@@ -1,0 +1,959 @@
+"""`ALMA`: the memory of a project's agents. Its methods are operations: arguments are checked before a body runs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, Self, TypeVar, overload
+
+from . import words
+from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
+from .engine import edit, episodes, feedback, transaction, validate
+from .engine import erase as erasing
+from .engine.admit import Draft, OutcomeDraft, Statement
+from .engine.context import Encoder, Engine
+from .engine.episodes import Conversation, Said
+from .engine.feedback import FeedbackReport
+from .engine.outcomes import learn_outcomes
+from .engine.retrieve.explain import Why, explain_retrieval
+from .engine.retrieve.pipeline import find_memories
+from .engine.retrieve.pipeline import retrieve as retrieve_memories
+from .engine.retrieve.request import Level, Mode, Request
+from .engine.rules import RULE_CHARS, Teaching
+from .engine.settings import Settings
+from .engine.upkeep import forget as forgetting
+from .engine.upkeep import reconcile as reconciling
+from .engine.upkeep import reindex as reindexing
+from .engine.upkeep.forget import Forgotten as Forgotten
+from .engine.upkeep.reconcile import Reconciled
+from .engine.view import Stats, render_slice, stats, view
+from .errors import StorageError, ValidationError, unknown
+from .operations import OPERATIONS, About, Effect, Group, describe_methods
+from .ports import Clock, Embedder, Model, Store
+from .schema import TYPES
+from .types import times
+from .types.kinds import (
+    MEMORY_KINDS,
+    AntiPattern,
+    DomainKnowledge,
+    Episode,
+    FeedbackSignal,
+    Heuristic,
+    Memory,
+    MemoryType,
+    Outcome,
+    Result,
+    Rule,
+    Turn,
+    UserPreference,
+)
+from .types.query import Where, visible_users
+from .types.record import Origin, Provenance, Record, Status, Trust, new_id
+from .types.rules import EVERYWHERE, Reach, RuleSource
+from .types.scope import MemoryScope, Scopes
+from .types.slice import MemorySlice
+
+if TYPE_CHECKING:
+    from .remote import RemoteALMA
+    from .types.asking import ModelSettings
+
+M = TypeVar("M", bound=Memory)
+P = ParamSpec("P")
+R = TypeVar("R")
+ListOf = list[M]
+Memories = list[Memory]
+Matches = list[Match]
+Rows = Iterable[Mapping[str, Any]]
+Proposal = Draft | Statement | Teaching
+
+operation = Group("memories")
+many = Group("many")
+_PLAYBOOK = 200
+_BY_AGENT = {"source": words.AGENT}
+_ADD = {
+    MemoryType.USER_PREFERENCE: "add_preference",
+    MemoryType.DOMAIN_KNOWLEDGE: "add_knowledge",
+    MemoryType.HEURISTIC: "add_heuristic",
+    MemoryType.ANTI_PATTERN: "add_anti_pattern",
+    MemoryType.RULE: "add_rule",
+}
+
+
+def _show_deleted(nothing: None, memory_id: str) -> Deleted:
+    return Deleted(memory_id)
+
+
+def _show_erased(counts: dict[str, int], user_id: str) -> ErasedUser:
+    return ErasedUser(user_id, counts)
+
+
+def _show_forgotten(gone: Forgotten, dry_run: bool) -> ForgottenMemories:
+    return ForgottenMemories(int(gone), list(gone.ids), dry_run)
+
+
+def _show_history(changes: list[dict[str, Any]]) -> list[Change]:
+    return [Change(**{**one, "before": dict(one["before"] or {})}) for one in changes]
+
+
+class ALMA:
+    """Memory that learns.
+
+    Open one with `ALMA.from_config(path)` or `ALMA.quickstart()`; pass a store and an embedder yourself for anything
+    else. It is a context manager, and may be used from several threads.
+
+        with ALMA.quickstart() as alma:
+            print(alma.retrieve("Fix the login bug", agent="dev").to_prompt())
+            alma.learn("dev", "Fix the login bug", "success", "Cleared the session cache")
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder | None = None,
+        *,
+        project_id: str = "default",
+        agents: Iterable[MemoryScope] = (),
+        settings: Settings | None = None,
+        clock: Clock = times.now,
+        model: Model | Callable[[Engine], Model | None] | None = None,
+    ) -> None:
+        self._model = model
+        self.model_settings: ModelSettings | None = None
+        """How the model was configured, if it was."""
+        self.engine = Engine(
+            store=store,
+            project=validate.name("project_id", project_id),
+            encoder=Encoder(embedder) if embedder is not None else None,
+            scopes=Scopes({scope.agent_name: scope for scope in agents}),
+            settings=settings or Settings(),
+            clock=clock,
+        )
+
+    # -- opening and closing
+
+    @classmethod
+    def from_config(cls, config_path: str | PathLike[str]) -> ALMA:
+        """Open the memory that a YAML file describes."""
+        from .app import open_config
+
+        return open_config(config_path)
+
+    @classmethod
+    def quickstart(
+        cls,
+        project_id: str = "my-project",
+        storage_dir: str | PathLike[str] = ".alma",
+        *,
+        clock: Clock | None = None,
+    ) -> ALMA:
+        """Open a SQLite memory in a folder, created if it is missing, with the best embedder that is installed.
+
+        `clock` returns the present moment, with a time zone. Pass your own to replay what happened earlier.
+        """
+        from .app import open_quickstart
+
+        return open_quickstart(project_id, storage_dir, clock=clock or times.now)
+
+    @classmethod
+    def connect(cls, url: str, token: str, project_id: str | None = None, **options: Any) -> RemoteALMA:
+        """Return the memory that `alma serve` serves at a URL, with the same methods; see `alma.remote.connect`."""
+        from .remote import connect
+
+        return connect(url, token, project_id, **options)
+
+    @property
+    def project_id(self) -> str:
+        return self.engine.project
+
+    @functools.cached_property
+    def model(self) -> Model | None:
+        """The language model that may be asked, opened when it is first wanted; None when there is none."""
+        return self._model(self.engine) if callable(self._model) else self._model
+
+    def close(self) -> None:
+        """Close the store. Notes about retrievals that are still waiting for another writer are written first."""
+        self.engine.notes.flush(self.engine.store)
+        self.engine.store.close()
+        if self.engine.encoder is not None:
+            self.engine.encoder.embedder.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- the loop: retrieve, learn
+
+    @operation(Effect.READS, answer=to_found)
+    def retrieve(
+        self,
+        task: words.Task,
+        agent: words.Agent,
+        user_id: words.User = None,
+        top_k: Annotated[
+            int | None,
+            About("at most so many of each type; by default 5, or as many as TASK wants", least=1, most=1000),
+        ] = None,
+        *,
+        mode: words.Mode = "default",
+        types: words.Types = None,
+        tags: Annotated[Iterable[str] | None, About("only what has one of these tags", check=validate.names)] = None,
+        task_type: Annotated[
+            str | None, About("of strategies, warnings and outcomes only those of this sort of task")
+        ] = None,
+        since: Annotated[words.Moment, About("not older than this, such as 2026-05-07 or 2026-05-07T14:30Z")] = None,
+        until: Annotated[words.Moment, About("older than this")] = None,
+        as_of: Annotated[words.Moment, About("what was known at this moment")] = None,
+        level: Annotated[Literal["session", "turn"], About("conversations whole, or their single turns")] = "session",
+        progressive: Annotated[bool, About("a prompt of summaries with ids; `get` tells more")] = False,
+    ) -> MemorySlice:
+        """Find the memories that matter for a task. Call this before starting a task.
+
+        Gives strategies that worked, warnings, rules, facts, the user's standing preferences and past conversations,
+        and `prompt`, which holds all of it as text. Nothing relevant gives nothing. Remember `retrieval_id` for
+        `learn`.
+
+        Notes:
+            Without `top_k` it is 5, or 20 when the question wants several ("how many", "list"). `mode` is 'precise'
+            (few, and sure), 'broad', 'recent' or 'learning' (what worked and what did not). Conversations come back as
+            episodes with the turns that matter, or with `level='turn'` as single turns. A memory with a newer
+            look-alike carries its id in `newer`.
+
+            It finds what belongs to `user_id` and what belongs to nobody in particular; without `user_id`, only the
+            latter.
+        """
+        given = {name: value for name, value in locals().items() if name != "self"}
+        return retrieve_memories(self.engine, build_request(self.engine, given))
+
+    @operation(Effect.ADDS)
+    def learn(
+        self,
+        agent: words.Agent,
+        task: words.Task,
+        outcome: words.OutcomeOf,
+        strategy_used: Annotated[str, About("how it was done, in a sentence that fits other tasks too")],
+        task_type: Annotated[str | None, About("the sort of task, if you have names for them")] = None,
+        duration_ms: Annotated[int | None, About("how long it took", least=0, most=10**15)] = None,
+        error_message: Annotated[str | None, About("what went wrong", check=validate.output)] = None,
+        feedback: Annotated[str | None, About("what the user said about it")] = None,
+        retrieval_id: Annotated[str | None, About("the retrieval whose memories were followed")] = None,
+        *,
+        idempotency_key: Annotated[
+            str | None, About("a key of your own: calls with the same key are counted once", check=validate.name)
+        ] = None,
+        user_id: words.Owner = None,
+        shared: Annotated[bool, About("let it count for what all users see, not only for this user's lessons")] = False,
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> Outcome:
+        """Record how a task went. Call this after a task, whether it worked or not.
+
+        Strategies form by themselves from what worked several times, warnings from what failed. A call repeated with
+        the same `idempotency_key`, or with the same `retrieval_id` and arguments, returns the stored outcome.
+
+        Notes:
+            Calls with the same `idempotency_key` are counted once, also across processes; the same key with other
+            arguments is an error. With a `user_id` the outcome and what is learned from it belong to that user; with
+            `shared` it counts for the strategies and warnings that all users see instead.
+        """
+        given = {name: value for name, value in locals().items() if name != "self"}
+        return _views(self.engine, learn_outcomes(self.engine, [build_outcome(self.engine, given)]), Outcome)[0]
+
+    @many(Effect.ADDS, for_models=False)
+    def learn_many(
+        self, outcomes: Annotated[Rows, About("each with the arguments of `learn`", check=validate.many)]
+    ) -> list[Outcome]:
+        """Record how several tasks went, in order: all of them or none."""
+        drafts = [build_outcome(self.engine, OPERATIONS["learn"].complete(one)) for one in outcomes]
+        return _views(self.engine, learn_outcomes(self.engine, drafts), Outcome) if drafts else []
+
+    def learns(
+        self,
+        agent: str,
+        task: str | Callable[..., str] | None = None,
+        strategy: str | Callable[..., str] | None = None,
+        task_type: str | None = None,
+        reraise: bool = True,
+        *,
+        success: Callable[[Any], bool | str] | None = None,
+        user_id: str | None = None,
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Decorate a function of your own, sync or async, so that each call is learned from; an exception is a failure.
+
+        In `task` and `strategy` `{argument}` stands for an argument of the call. With `reraise=False` a failing call
+        returns None.
+        """
+        from .harness import learns
+
+        return learns(self, agent, task, strategy, task_type, reraise, success=success, user_id=user_id)
+
+    # -- conversations
+
+    @operation(Effect.ADDS, idempotent=True)
+    def add_episode(
+        self,
+        agent: words.Agent,
+        session_id: Annotated[str, About("which conversation it is", check=validate.name)],
+        turns: Annotated[Rows, About("each with speaker and text, and perhaps at and id", check=validate.many)],
+        user_id: words.Owner = None,
+        *,
+        title: Annotated[str, About("what it is about", most=500)] = "",
+        source: words.Source = "conversation",
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> Episode:
+        """Keep a conversation, or what is new of it. A turn that is told again is kept once.
+
+        Notes:
+            Turns are deduplicated by `id`, then by time and text, then by position and text. They may have `role` and
+            `content` instead of `speaker` and `text`. A conversation belongs to its agent, its user and its session id.
+        """
+        given = {name: value for name, value in locals().items() if name != "self"}
+        return self._keep([given])[0]
+
+    @many(Effect.ADDS, idempotent=True, for_models=False)
+    def add_episodes(
+        self, conversations: Annotated[Rows, About("each with the arguments of `add_episode`", check=validate.many)]
+    ) -> list[Episode]:
+        """Keep several conversations: all of them or none."""
+        return self._keep([OPERATIONS["add_episode"].complete(one) for one in conversations])
+
+    def _keep(self, conversations: list[dict[str, Any]]) -> list[Episode]:
+        drafts = [build_conversation(self.engine, one) for one in conversations]
+        return _views(self.engine, episodes.record_conversations(self.engine, drafts), Episode) if drafts else []
+
+    # -- what somebody states
+
+    @operation(Effect.ADDS, "add_preference", idempotent=True, defaults=_BY_AGENT)
+    def add_user_preference(
+        self,
+        user_id: Annotated[str, About("whose preference it is", check=validate.name)],
+        category: Annotated[str, About("such as code_style or communication", check=validate.name)],
+        preference: Annotated[str, About("what the user wants, in a sentence")],
+        source: words.Source = "explicit_instruction",
+        *,
+        attribute: Annotated[
+            str | None,
+            About("the key, such as indentation: replaces the older preference of it", check=validate.name),
+        ] = None,
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> UserPreference:
+        """Keep what a user wants. It is part of every later retrieval for that user.
+
+        With `attribute` it replaces the user's older preference of that category and attribute.
+
+        Notes:
+            The newest of a category comes first. The older preference stays in history; without `attribute` it stays
+            in force.
+        """
+        return self._add(UserPreference, locals())
+
+    @operation(Effect.ADDS, "add_knowledge", idempotent=True, defaults=_BY_AGENT)
+    def add_domain_knowledge(
+        self,
+        agent: words.Agent,
+        domain: Annotated[str, About("what it is about, such as deployment", check=validate.name)],
+        fact: Annotated[str, About("the fact, in a sentence that can be understood alone")],
+        source: words.Source = "user_stated",
+        *,
+        subject: Annotated[
+            str | None, About("what the fact is about, such as billing; needs attribute", check=validate.name)
+        ] = None,
+        attribute: Annotated[
+            str | None, About("the key, such as database: replaces the older fact of it", check=validate.name)
+        ] = None,
+        user_id: words.Owner = None,
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> DomainKnowledge:
+        """Keep a fact. A repetition confirms the fact that is held.
+
+        With `attribute`, and perhaps `subject`, it replaces the older fact of that domain and key.
+
+        Notes:
+            A repetition may be lightly reworded. An older fact that is trusted more is not replaced: the new one waits
+            as a candidate. A replaced fact stays in history with the time it held. Without a key the fact is added.
+        """
+        return self._add(DomainKnowledge, locals())
+
+    @operation(Effect.ADDS, idempotent=True, defaults=_BY_AGENT)
+    def add_heuristic(
+        self,
+        agent: words.Agent,
+        condition: Annotated[str, About("when it applies: the sort of task")],
+        strategy: Annotated[str, About("what to do then")],
+        category: Annotated[str | None, About("what it is about, where that is declared")] = None,
+        source: words.Source = "user_stated",
+        *,
+        user_id: words.Owner = None,
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> Heuristic:
+        """State a strategy that works. Later outcomes count for or against it."""
+        return self._add(Heuristic, locals())
+
+    @operation(Effect.ADDS, idempotent=True, defaults=_BY_AGENT)
+    def add_anti_pattern(
+        self,
+        agent: words.Agent,
+        pattern: Annotated[str, About("what not to do")],
+        why_bad: Annotated[str, About("why not")],
+        better_alternative: Annotated[str, About("what to do instead")] = "",
+        condition: Annotated[str, About("when it applies; empty: always")] = "",
+        category: Annotated[str | None, About("what it is about, where that is declared")] = None,
+        source: words.Source = "user_stated",
+        *,
+        user_id: words.Owner = None,
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> AntiPattern:
+        """Warn of something: what not to do, why, and what to do instead."""
+        return self._add(AntiPattern, locals())
+
+    @operation(Effect.ADDS, defaults=_BY_AGENT)
+    def add_rule(
+        self,
+        agent: words.Agent,
+        rule: Annotated[str, About("what is to be done or not done", most=RULE_CHARS)],
+        trigger: Annotated[str, About("when it applies; empty: always")] = "",
+        why: Annotated[str, About("why")] = "",
+        reach: Annotated[Literal["project", "always"], About("how far it reaches")] = "project",
+        source: words.Source = "user_stated",
+        *,
+        user_id: words.Owner = None,
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> Rule:
+        """Propose a rule. It holds once a person accepts it; a person's own (source 'user') holds at once.
+
+        A later rule that contradicts it takes its place.
+
+        Notes:
+            With `reach='always'` it holds in every project of this store.
+        """
+        return self._add(Rule, locals())
+
+    @many(Effect.ADDS, idempotent=True, for_models=False)
+    def add_many(
+        self,
+        memories: Annotated[
+            Rows, About("each with `type` and the arguments to add one of that type", check=validate.many)
+        ],
+    ) -> list[Memory]:
+        """Add several memories of any types: all of them or none.
+
+        Notes:
+            Facts and preferences with an explicit key replace their predecessors; others are added unless the same text
+            is held.
+        """
+        proposals = [build_proposal(self.engine, *_read_row(one)) for one in memories]
+        return _views(self.engine, edit.add_memories(self.engine, proposals), Memory)
+
+    batch_save_outcomes = learn_many
+
+    def batch_save_heuristics(self, heuristics: Rows) -> list[Memory]:
+        """Add several strategies, each a mapping with the arguments of `add_heuristic`: all of them or none."""
+        return self.add_many([{"type": MemoryType.HEURISTIC, **one} for one in heuristics])
+
+    def batch_save_domain_knowledge(self, knowledge: Rows) -> list[Memory]:
+        """Add several facts, each a mapping with the arguments of `add_domain_knowledge`: all of them or none."""
+        return self.add_many([{"type": MemoryType.DOMAIN_KNOWLEDGE, **one} for one in knowledge])
+
+    def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
+        proposal = build_proposal(self.engine, MemoryType(TYPES[kind]), given)
+        return _views(self.engine, edit.add_memories(self.engine, [proposal], compare_texts=True), kind)[0]
+
+    # -- single memories
+
+    @overload
+    def get(self, memory_id: str) -> Memory: ...
+    @overload
+    def get(self, memory_id: str, memory_type: type[M]) -> M: ...
+    @operation(Effect.READS)
+    def get(self, memory_id: words.MemoryId, memory_type: type[Memory] = Memory) -> Memory:
+        """Show one memory whole. A conversation comes with all its turns.
+
+        Notes:
+            With a class of memories, such as `Heuristic`, a memory of another type is an error.
+        """
+        record = edit.find_memory(self.engine, memory_id)
+        memory = view(record, self.engine.clock())
+        if not isinstance(memory, memory_type):
+            raise ValidationError(f"{memory_id} is a {type(memory).__name__}, not a {memory_type.__name__}")
+        if isinstance(memory, Episode):
+            return replace(memory, turns=tuple(_views(self.engine, episodes.list_turns(self.engine, record), Turn)))
+        return memory
+
+    @operation(Effect.CHANGES, idempotent=True, defaults=_BY_AGENT)
+    def update(
+        self,
+        /,
+        memory_id: words.MemoryId,
+        fields: Annotated[Mapping[str, Any] | None, About("its own fields to change, such as {'fact': '…'}")] = None,
+        *,
+        status: words.StatusOf = None,
+        tags: words.Tags = None,
+        source: words.Source = "user",
+        **named: Any,
+    ) -> Memory:
+        """Change a memory's fields, status or tags. Its history keeps the old ones.
+
+        Only a person changes the words of a rule, makes a candidate active, or changes what a person said.
+
+        Notes:
+            Fields may be named directly: `alma.update(id, fact="…")`. `source` says who makes the change.
+        """
+        wanted = {**(fields or {}), **named}
+        if not wanted and status is None and tags is None:
+            raise ValidationError("nothing to update: pass a field, status or tags")
+        edit.check_fields(self.engine, memory_id, wanted)
+        changes: dict[str, Any] = {}
+        for name, value in wanted.items():
+            if name == "metadata":
+                changes[name] = validate.metadata(value)
+            elif name == "better_alternative":
+                changes[name] = validate.optional_text(name, value) or ""
+            else:
+                changes[name] = validate.text(name, value)
+        record = edit.update_memory(
+            self.engine,
+            memory_id,
+            changes,
+            None if status is None else Status(status),
+            None if tags is None else tuple(tags),
+            validate.provenance("source", source or "user"),
+        )
+        return view(record, self.engine.clock())
+
+    @operation(Effect.ERASES, answer=_show_deleted)
+    def delete(self, memory_id: words.MemoryId) -> None:
+        """Erase a memory for good. It is not learned again by itself. What a person said, only a person erases.
+
+        Notes:
+            Its history and everything that repeats its words go with it. `vacuum` removes the last traces from the
+            store's files. If the process is killed, the same call finishes the work.
+        """
+        edit.delete_memory(self.engine, memory_id)
+
+    @operation(Effect.ERASES, idempotent=True, answer=_show_erased)
+    def erase_user(
+        self, user_id: Annotated[str, About("the user whose memories are erased", check=validate.name)]
+    ) -> dict[str, int]:
+        """Erase everything of a user for good: all that carries the user's id in this project, and its history.
+
+        Notes:
+            That includes conversations, outcomes, lessons, rules, preferences, facts, notes of what was retrieved for
+            the user, and tombstones. The store is vacuumed. Returns how many memories of each kind were erased.
+        """
+        return erasing.erase_user(self.engine, user_id)
+
+    @operation(Effect.READS, answer=_show_history)
+    def history(self, memory_id: words.MemoryId) -> list[dict[str, Any]]:
+        """What happened to a memory since it was made, oldest first."""
+        record = edit.find_memory(self.engine, memory_id)
+        return [
+            {"at": one.created_at, "verb": one.body["verb"], "why": one.body["why"], "before": one.body["before"]}
+            for one in edit.list_history(self.engine, record.id)
+        ]
+
+    @operation(Effect.READS)
+    def search(
+        self,
+        query: Annotated[str, About("words, or what it is about")],
+        memory_type: words.TypeOf = None,
+        agent: words.AnyAgent = None,
+        user_id: Annotated[
+            str | None, About("only what this user sees; without it everybody's", check=validate.name)
+        ] = None,
+        status: words.StatusOf = "active",
+        limit: Annotated[int, About("at most so many", least=1, most=1000)] = 10,
+    ) -> Matches:
+        """Look memories up by words or meaning, best first. To prepare a task, use `retrieve` instead.
+
+        It goes by relevance alone, over all agents, and is not recorded. With `user_id` it finds what that user sees:
+        the user's own memories and those of nobody in particular.
+        """
+        where = self._where(memory_type, agent, None if user_id is None else visible_users(user_id), status)
+        hits = find_memories(self.engine, query, where, limit)
+        now = self.engine.clock()
+        return [Match(view(one.record, now), round(one.score, 4), one.explanation.reason) for one in hits]
+
+    def _where(
+        self,
+        memory_type: Any,
+        agent: str | None,
+        users: Iterable[str] | None,
+        status: str | None,
+        tag: str | None = None,
+    ) -> Where:
+        return Where(
+            kinds=MEMORY_KINDS if memory_type is None else {memory_type},
+            projects={self.engine.project, EVERYWHERE},
+            agents=None if agent is None else {self.engine.agent(agent)},
+            users=None if users is None else set(users),
+            statuses=None if status is None else {Status(status)},
+            tagged=None if tag is None else {tag},
+        )
+
+    @operation(Effect.READS)
+    def explain(
+        self, memory_id: words.MemoryId, task: words.Task, agent: words.Agent, user_id: words.User = None
+    ) -> Why:
+        """Why a memory is retrieved for a task, or why it is not."""
+        record = edit.find_memory(self.engine, memory_id)
+        if record.kind not in MEMORY_KINDS:
+            raise ValidationError(
+                f"{memory_id!r} is a {record.kind}, and only memories are explained: {', '.join(MEMORY_KINDS)}"
+            )
+        return explain_retrieval(self.engine, record, Request(task=task, agent=self.engine.agent(agent), user=user_id))
+
+    # -- feedback
+
+    @operation(Effect.CHANGES)
+    def record_usage(
+        self,
+        retrieved_memory_ids: Annotated[Iterable[str], About("all memories that were shown", check=validate.names)],
+        used_memory_ids: Annotated[Iterable[str], About("those of them that were used", check=validate.names)],
+        memory_type: words.TypeOf = None,
+        agent: words.AnyAgent = None,
+        query: Annotated[str, About("what was asked")] = "",
+    ) -> FeedbackReport:
+        """Say which of the memories shown were used. Used ones rise in later retrievals, passed-over ones sink."""
+        signals = feedback.usage(list(retrieved_memory_ids), list(used_memory_ids))
+        return self._judge(signals, memory_type, agent)
+
+    @operation(Effect.CHANGES)
+    def record_feedback(
+        self,
+        memory_id: words.MemoryId,
+        memory_type: words.TypeOf = None,
+        signal: words.Signal = FeedbackSignal.THUMBS_UP,
+        agent: words.AnyAgent = None,
+        query: Annotated[str, About("what was asked")] = "",
+    ) -> FeedbackReport:
+        """Say what one memory was worth; it moves its rank."""
+        return self._judge({memory_id: FeedbackSignal(signal)}, memory_type, agent)
+
+    def _judge(self, signals: Mapping[str, FeedbackSignal], memory_type: Any, agent: str | None) -> FeedbackReport:
+        if agent is not None:
+            self.engine.agent(agent)
+        return feedback.feedback(self.engine, signals, memory_type)
+
+    # -- upkeep
+
+    @operation(Effect.CHANGES, idempotent=True, answer=_show_forgotten)
+    def forget(
+        self,
+        agent: words.AnyAgent = None,
+        older_than_days: Annotated[float, About("not used or confirmed for so many days", least=0)] = 90,
+        below_confidence: Annotated[float, About("and faded below this strength, 0 to 1", least=0)] = 0.3,
+        dry_run: Annotated[bool, About("only say what would be archived")] = False,
+    ) -> Forgotten:
+        """Archive what nobody used or confirmed for long and has faded. Nothing is erased."""
+        policy = forgetting.Policy(
+            agent=None if agent is None else self.engine.agent(agent),
+            older_than_days=older_than_days,
+            below_confidence=below_confidence,
+        )
+        if dry_run:
+            return Forgotten([record.id for record in forgetting.forgettable(self.engine, policy)])
+        return Forgotten(forgetting.forget(self.engine, policy))
+
+    @operation(Effect.CHANGES, idempotent=True)
+    def reconcile(
+        self,
+        limit: Annotated[int, About("compare at most so many pairs", least=1, most=100_000)] = reconciling.MAX_PAIRS,
+    ) -> Reconciled:
+        """Ask the configured model how memories that look alike relate, and supersede what is out of date.
+
+        Each pair is asked about once. Superseded memories stay in history; `update` with the status 'active' restores
+        one.
+
+        Notes:
+            Without a model nothing is compared, and `problem` says so.
+        """
+        return reconciling.reconcile_by_model(self.engine, self.model, limit)
+
+    @operation(Effect.READS, "stats")
+    def get_stats(
+        self,
+        agent: words.AnyAgent = None,
+        user_id: Annotated[
+            str | None, About("only what this user sees; without it everything", check=validate.name)
+        ] = None,
+    ) -> Stats:
+        """How much is remembered: by type, by status, by agent."""
+        return stats(self.engine, None if agent is None else self.engine.agent(agent), user_id)
+
+    @operation(Effect.READS, answer=Text)
+    def playbook(
+        self, agent: words.AnyAgent = None, max_tokens: words.MaxTokens = 4000, user_id: words.User = None
+    ) -> str:
+        """All that was learned so far as one page: the rules, what works, what to avoid.
+
+        It holds what belongs to the user and to nobody in particular; without `user_id`, the latter only.
+        """
+        where = self._where(None, agent, visible_users(user_id), Status.ACTIVE)
+
+        def newest(kind: type[M]) -> list[M]:
+            records = self.engine.store.scan(replace(where, kinds={TYPES[kind]}), _PLAYBOOK)
+            memories = _views(self.engine, records, kind)
+            return memories if kind is Rule else sorted(memories, key=lambda one: (-one.confidence, one.id))
+
+        learned = MemorySlice(
+            query="",
+            agent=agent or "",
+            rules=newest(Rule),
+            heuristics=newest(Heuristic),
+            anti_patterns=newest(AntiPattern),
+            renderer=render_slice,
+        )
+        return learned.to_prompt(max_tokens)
+
+    @operation(Effect.READS)
+    def health(self) -> Health:
+        """Is the memory open, readable and able to find things? `problems` says what is not well."""
+        from alma import __version__
+
+        problems: list[str] = []
+        memories = 0
+        name = self.engine.embedder_name
+        try:
+            memories = self.get_stats()["total_count"]
+            held = transaction.find_embedder_marker(self.engine)
+            if held is not None and name and held.body["value"] != name:
+                problems.append(str(transaction.describe_mismatch(held.body["value"], name)))
+        except StorageError as error:
+            # Others may read this over the network: where the store lies is not for them.
+            problems.append(f"{error.neutral or error}; `alma doctor` says more")
+        return Health(
+            ok=not problems,
+            version=__version__,
+            project_id=self.project_id,
+            memories=memories,
+            embedder=name,
+            problems=problems,
+        )
+
+    def reindex(self, progress: reindexing.Progress = reindexing.ignore_progress) -> int:
+        """Embed everything anew with the configured embedder; resumes where an earlier run stopped."""
+        return reindexing.reindex(self.engine, progress)
+
+    def vacuum(self) -> None:
+        """Leave no byte of deleted memories in the store's files, and give their space back."""
+        erasing.vacuum(self.engine)
+
+    # Last, because within the class its name hides the builtin.
+    @overload
+    def list(
+        self,
+        memory_type: words.TypeName | MemoryType | None = None,
+        agent: str | None = None,
+        user_id: str | None = None,
+        status: words.StatusName | Status | None = "active",
+        tag: str | None = None,
+        limit: int = 50,
+    ) -> Memories: ...
+    @overload
+    def list(
+        self,
+        memory_type: type[M],
+        agent: str | None = None,
+        user_id: str | None = None,
+        status: words.StatusName | Status | None = "active",
+        tag: str | None = None,
+        limit: int = 50,
+    ) -> ListOf[M]: ...
+    # A list of memories of one type is a list of memories.
+    @operation(Effect.READS)  # type: ignore[misc]
+    def list(
+        self,
+        memory_type: words.TypeOf = None,
+        agent: words.AnyAgent = None,
+        user_id: Annotated[
+            str | None, About("only this user's own; without it everybody's", check=validate.name)
+        ] = None,
+        status: words.StatusOf = "active",
+        tag: Annotated[str | None, About("only what has this tag", check=validate.name)] = None,
+        limit: Annotated[int, About("at most so many", least=1, most=1_000_000)] = 50,
+    ) -> Memories:
+        """List memories, newest first.
+
+        Notes:
+            With a class of memories as `memory_type`, such as `Heuristic`, the list is typed. `status=None` lists
+            memories of every status.
+        """
+        where = self._where(memory_type, agent, None if user_id is None else {user_id}, status, tag)
+        return _views(self.engine, self.engine.store.scan(where, limit), Memory)
+
+
+describe_methods(ALMA)
+
+
+# -- from checked arguments to what the engine takes
+
+
+def build_request(engine: Engine, given: Mapping[str, Any]) -> Request:
+    """Return the request that the arguments of `retrieve` describe."""
+    types, since, until = given.get("types"), given.get("since"), given.get("until")
+    if since is not None and until is not None and since >= until:
+        raise ValidationError(f"since ({since.isoformat()}) must lie before until ({until.isoformat()})")
+    return Request(
+        task=given["task"],
+        agent=engine.agent(given["agent"]),
+        user=given.get("user_id"),
+        top_k=given.get("top_k"),
+        mode=Mode(given.get("mode") or Mode.DEFAULT),
+        types=None if types is None else frozenset(MemoryType(one) for one in types),
+        tags=given.get("tags") or (),
+        task_type=given.get("task_type") or "",
+        since=since,
+        until=until,
+        as_of=given.get("as_of"),
+        level=Level(given.get("level") or Level.SESSION),
+        progressive=bool(given.get("progressive")),
+    )
+
+
+def build_outcome(engine: Engine, given: Mapping[str, Any]) -> OutcomeDraft:
+    """Return the draft that the arguments of `learn` describe."""
+    return OutcomeDraft(
+        agent=engine.agent(given["agent"]),
+        task=given["task"],
+        strategy=given["strategy_used"],
+        result=Result(given["outcome"]),
+        task_type=given["task_type"] or "",
+        duration_ms=given["duration_ms"],
+        error=given["error_message"] or None,
+        feedback=given["feedback"] or None,
+        retrieval=given["retrieval_id"] or None,
+        idempotency_key=given["idempotency_key"],
+        user=given["user_id"] or "",
+        shared=given["shared"],
+        tags=given["tags"] or (),
+        metadata=given["metadata"] or {},
+    )
+
+
+def build_conversation(engine: Engine, given: Mapping[str, Any]) -> Conversation:
+    """Return the conversation that the arguments of `add_episode` describe."""
+    provenance = validate.provenance("source", given["source"] or "conversation")
+    if provenance.trust is not Trust.UNTRUSTED:
+        # That it was said is certain; whether it is true is another matter.
+        provenance = replace(provenance, origin=Origin.IMPORT, trust=Trust.LEARNED)
+    turns = [_read_turn(f"turns[{at}]", one, provenance) for at, one in enumerate(given["turns"])]
+    return Conversation(
+        agent=engine.agent(given["agent"]),
+        session=given["session_id"],
+        turns=tuple(turn for turn in turns if turn is not None),
+        user=given["user_id"] or "",
+        title=given["title"],
+        provenance=provenance,
+        tags=given["tags"] or (),
+        metadata=given["metadata"] or {},
+    )
+
+
+def _read_turn(label: str, given: Any, provenance: Provenance) -> Said | None:
+    """Return one turn; None when nothing was said in it. `role` and `content`, as model APIs call them, will do."""
+    if not isinstance(given, Mapping):
+        raise ValidationError(f"{label}, a turn, takes a mapping of arguments, not {type(given).__name__}")
+    valid = ("speaker", "text", "at", "id", "role", "content")
+    for name in given:
+        if name not in valid:
+            raise ValidationError(unknown(f"argument of {label}, a turn,", name, valid))
+
+    def either(*names: str) -> object:
+        """The first that is filled; else the first that is given."""
+        values = [given[name] for name in names if given.get(name) is not None]
+        return next((one for one in values if one != ""), values[0] if values else None)
+
+    text = validate.output(f"{label} text", either("text", "content"))
+    if text is None:
+        return None
+    return Said(
+        speaker=validate.name(f"{label} speaker", either("speaker", "role")),
+        text=text,
+        at=validate.moment(f"{label} at", given.get("at")),
+        id=validate.optional_text(f"{label} id", given.get("id")) or "",
+        provenance=provenance,
+    )
+
+
+def _read_row(given: Any) -> tuple[MemoryType, dict[str, Any]]:
+    """Return the type and the checked arguments of one of several memories to add."""
+    if not isinstance(given, Mapping):
+        raise ValidationError(f"a memory to add must be a mapping of arguments, not {type(given).__name__}")
+    kind = validate.choice("type", given.get("type"), MemoryType)
+    if kind is MemoryType.OUTCOME:
+        raise ValidationError("an outcome is recorded with learn or learn_many, not added")
+    if kind is MemoryType.EPISODE:
+        raise ValidationError("an episode is recorded with add_episode or add_episodes")
+    rest = {name: value for name, value in given.items() if name != "type"}
+    return kind, OPERATIONS[_ADD[kind]].complete({**rest, "source": rest.get("source") or "user_stated"})
+
+
+def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -> Proposal:
+    """Return the proposal that the checked arguments of an `add_` method describe."""
+    provenance = validate.provenance("source", given["source"] or "user_stated")
+    metadata, tags = dict(given["metadata"] or {}), given["tags"] or ()
+    key = {name: given[name] for name in ("subject", "attribute") if given.get(name) is not None}
+    if "subject" in key and "attribute" not in key:
+        raise ValidationError("subject needs attribute: together they are the key that a later fact replaces")
+    if kind is MemoryType.USER_PREFERENCE:
+        body = {"category": given["category"], "preference": given["preference"], **key, "metadata": metadata}
+        return Draft(kind=kind, user=given["user_id"], body=body, provenance=provenance, tags=tags)
+    agent, user = engine.agent(given["agent"]), given["user_id"] or ""
+    if kind is MemoryType.DOMAIN_KNOWLEDGE:
+        return Draft(
+            kind=kind,
+            agent=agent,
+            user=user,
+            body={"domain": given["domain"], "fact": given["fact"], **key, "metadata": metadata},
+            category=given["domain"],
+            provenance=provenance,
+            tags=tags,
+        )
+    if kind is MemoryType.RULE:
+        by_person = provenance.origin is Origin.USER
+        return Teaching(
+            id=new_id("tea"),
+            provenance=provenance,
+            at=engine.clock(),
+            agent=agent,
+            user=user,
+            rule=given["rule"],
+            trigger=given["trigger"],
+            why=given["why"],
+            reach=Reach(given["reach"]),
+            source=RuleSource.NOTE if by_person else RuleSource.IMPORT,
+            # Only a person's words become a rule at once; what anybody else writes waits for a person.
+            sure=by_person,
+            tags=tags,
+            metadata=metadata,
+        )
+    is_warning = kind is MemoryType.ANTI_PATTERN
+    reasons = {name: given[name] for name in ("why_bad", "better_alternative")} if is_warning else {}
+    return Statement(
+        kind=kind,
+        agent=agent,
+        user=user,
+        condition=given["condition"],
+        strategy=given["pattern" if is_warning else "strategy"],
+        body={**reasons, "metadata": metadata},
+        category=given["category"] or "",
+        provenance=provenance,
+        tags=tags,
+    )
+
+
+def _views(engine: Engine, records: Iterable[Record], kind: type[M]) -> list[M]:
+    now = engine.clock()
+    return [memory for record in records if isinstance(memory := view(record, now), kind)]

@@ -1,0 +1,503 @@
+"""Operations: what can be done with a memory, each declared once, as a method of the class that does it.
+
+The MCP server, the HTTP service, the remote client, the command line and the reference are derived from them:
+`operations()` lists them all, `operation.call(alma, arguments)` checks arguments and runs one.
+
+How to declare an operation
+---------------------------
+1. In the module of the class, say which group its operations belong to and how to get from an open memory to the
+   object they are called on. `MODULES` below lists the groups in the order in which people meet them.
+
+       operation = Group("work", lambda alma: ProgressTracker(alma=alma, project_id=alma.project_id))
+
+2. Decorate the method. The annotations are what Python callers pass; `About` explains a parameter to people and models
+   and carries its limits. Parameters that many operations share are in `alma.words`. The docstring is the description
+   that faces show; what only people need to know comes after a line `Notes:`.
+
+       @operation(Effect.CHANGES, idempotent=True)
+       def update_status(self, item_id: ItemId, status: Annotated[Status | str, About("what it is now")]) -> WorkItem:
+
+3. The body works on checked values, whoever calls: texts without control characters, names stripped, choices valid,
+   numbers within limits, times in UTC (`About.check` says how; otherwise the type does). A blank optional text is "".
+4. Where faces show something else than the method: `@operation(Effect.READS, "stats")` gives another name, `defaults`
+   other defaults, `answer` a function from what the method returns to what faces return. `answer` may take arguments
+   of the call by name, and parameters of its own, which faces then offer too.
+5. Parameters that JSON cannot express (functions, classes, `**fields`) are for Python callers only. All annotations
+   must be importable at run time, not only under TYPE_CHECKING.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum, StrEnum
+from functools import cached_property
+from importlib import import_module
+from itertools import chain
+from os import PathLike
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from .engine import validate
+from .errors import ValidationError, unknown
+from .schema import (
+    RESULT,
+    Definitions,
+    Schema,
+    described,
+    has_prompt,
+    is_object,
+    limit_choices,
+    list_options,
+    object_schema,
+    shortened_schema,
+    strict_object,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MODULES = {
+    "memories": ("alma.memory",),
+    "many": ("alma.memory",),
+    "work": ("alma.progress.tracker",),
+    "sessions": ("alma.session.initializer", "alma.context"),
+    "workflows": ("alma.workflow.memory",),
+    "domains": ("alma.domains",),
+    "confidence": ("alma.confidence",),
+    "knowledge": ("alma.knowledge",),
+    "graph": ("alma.graph.operations",),
+    "rules": ("alma.rulefiles.operations",),
+}
+"""The groups, in the order in which people meet them, and the modules that declare the operations of each."""
+GROUPS = tuple(MODULES)
+MEMORY = "alma"
+"""The first parameter of an operation that is a function; it is no argument of its callers."""
+PROGRESS = "progress"
+"""A parameter of long operations: a function that gets how many are done, and of how many."""
+_NOTES = "\n\nNotes:\n"
+DEEPEST = 64
+"""How many levels the arguments of a call may be nested."""
+
+
+class Effect(StrEnum):
+    READS = "reads"
+    """What is noted about a retrieval for later judging is no change."""
+    ADDS = "adds"
+    CHANGES = "changes"
+    ERASES = "erases"
+    """Takes something away that cannot be had back."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a parameter means, and which values are valid."""
+
+    text: str
+    choices: tuple[str, ...] = ()
+    """By default those of a `Literal` or an enumeration in its type."""
+    check: Callable[[str, Any], Any] | None = None
+    """Checks and converts a value, given the parameter's name; by default its type decides."""
+    least: float | None = None
+    most: float | None = None
+    """Limits of a number; `most` also of a text, in characters."""
+    raw: bool = False
+    """The body checks the text itself. Functions do so, whose first parameter is the memory."""
+    local: bool = False
+    """A path on the machine of the memory: callers from elsewhere may not name one."""
+    uri: bool = False
+    """It may be a URI instead, which nobody opens."""
+    rule_file: bool = False
+    """A local path that must be a file which coding agents read rules from."""
+    is_root: bool = False
+    """A local path without which the folder around the current one is taken."""
+    vouches: bool = False
+    """True takes outside content for a person's own words: only a person may."""
+    shown_as: str = ""
+    """What faces call it, where that is another name than the method's."""
+    json: Any = None
+    """The type that faces show, where Python callers may pass more."""
+    is_required: bool = False
+    """Faces need it, though Python callers have another way to say it."""
+    for_python: bool = False
+    """Only Python callers pass it."""
+
+
+def take_as_given(label: str, value: Any) -> Any:
+    """Check nothing: for values that the method checks itself."""
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    type: Any
+    """As JSON callers see it: lists, objects, strings, numbers."""
+    about: About
+    needed: bool
+    default: Any = None
+
+    def is_given(self, value: Any) -> bool:
+        """Whether a value says something. Null does not, where it is no value of this parameter."""
+        return value is not None or (not self.needed and type(None) in list_options(self.type))
+
+    def describe_missing(self, of: str = "") -> str:
+        valid = f" Valid: {', '.join(self.about.choices)}." if self.about.choices else ""
+        return f"missing argument {self.name!r}{of}: {self.about.text}.{valid}"
+
+    def check(self, value: Any) -> Any:
+        """Return a value as the operation takes it. ValidationError says what is wrong and what is valid."""
+        about = self.about
+        if value is None:
+            return None
+        if about.check is not None:
+            return about.check(self.name, value)
+        if not about.choices:
+            return self._fit(self.type, value, self.name)
+        if list not in (get_origin(one) for one in list_options(self.type)):
+            return validate.one_of(self.name, value, about.choices)
+        return [validate.one_of(self.name, one, about.choices) for one in validate.items(self.name, value, "names")]
+
+    def _fit(self, kind: Any, value: Any, label: str) -> Any:
+        """Return a value of a JSON type, inner values included."""
+        about, options = self.about, [one for one in list_options(kind) if one is not type(None)]
+        if Any in options or object in options:
+            return value
+        outer = {get_origin(one) or one: one for one in options}
+        if bool in outer and isinstance(value, bool):
+            return value
+        if dict in outer and (isinstance(value, Mapping) or len(outer) == 1):
+            inner = (*get_args(outer[dict]), Any, Any)[1]
+            members = validate.mapping(label, value)
+            return {name: self._fit(inner, item, f"{label}[{name!r}]") for name, item in members.items()}
+        if list in outer and (not isinstance(value, str) or len(outer) == 1):
+            inner = (*get_args(outer[list]), Any)[0]
+            return [self._fit(inner, one, f"{label}[{at}]") for at, one in enumerate(validate.items(label, value))]
+        if int in outer:
+            return validate.whole(label, value, about.least, about.most)
+        if float in outer:
+            return validate.number(label, value, about.least, about.most)
+        if str not in outer:
+            raise ValidationError(f"{label} must be true or false, not {validate.shown(value)}")
+        if about.local or about.raw:
+            return str(value) if isinstance(value, PathLike) else validate.string(label, value)
+        is_blank = label == self.name and not self.needed and isinstance(value, str) and validate.is_blank(value)
+        return "" if is_blank else validate.text(label, value, int(about.most or validate.MAX_TEXT))
+
+
+@dataclass(frozen=True)
+class Operation:
+    name: str
+    function: Callable[..., Any]
+    """The method, or a function whose first parameter is the memory; its arguments must be checked before."""
+    effect: Effect
+    idempotent: bool
+    """Called twice with the same arguments it does no more than once."""
+    group: str
+    owner: Callable[[Any], Any] = lambda alma: alma
+    """From an open memory to the object whose method it is."""
+    for_models: bool = True
+    """A model may choose it. What is only there for programs, such as many calls in one, would stand in its way."""
+    on_files: bool = False
+    """It works on files of the machine that it runs on: it is not for callers from elsewhere."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Other defaults than those of the method."""
+    answer: Callable[..., Any] | None = None
+    """From what the method returns to what faces return: a function, or a class with one field."""
+
+    @cached_property
+    def description(self) -> str:
+        """The docstring, for people and models, up to its notes."""
+        return (inspect.getdoc(self.function) or "").partition(_NOTES)[0]
+
+    @property
+    def notes(self) -> str:
+        """What else people should know who call the method."""
+        return (inspect.getdoc(self.function) or "").partition(_NOTES)[2]
+
+    @property
+    def summary(self) -> str:
+        return self.description.partition("\n")[0]
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    @cached_property
+    def own_parameters(self) -> Mapping[str, Parameter]:
+        """The parameters of the method, with its own defaults."""
+        return _read_parameters(self.function)
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters as faces offer them."""
+        own = self.own_parameters
+        more = {} if self.answer is None else _read_parameters(self.answer)
+        shown = [
+            replace(
+                one,
+                name=one.about.shown_as or name,
+                default=self.defaults.get(name, one.default),
+                needed=name not in self.defaults and (one.needed or one.about.is_required),
+            )
+            for name, one in own.items()
+            if not one.about.for_python
+        ]
+        return (*shown, *(one for name, one in more.items() if name not in own))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it can report how far it is."""
+        return PROGRESS in self.signature.parameters
+
+    @cached_property
+    def returns(self) -> Any:
+        """What faces return."""
+        if isinstance(self.answer, type):
+            return self.answer
+        return get_type_hints(self.answer or self.function)["return"]
+
+    # -- calling
+
+    def check(
+        self, arguments: Mapping[str, Any], defaults: Mapping[str, Any] | None = None, *, of: str = ""
+    ) -> dict[str, Any]:
+        """Return arguments as the operation takes them. ValidationError names all that are unknown or missing.
+
+        What fits by any reasonable reading is taken: null for an argument that has a default, 5.0 for 5. `defaults` are
+        for arguments that would be missing otherwise. `of` tells which operation it is, where that is not obvious.
+        """
+        if _is_deeper(arguments, DEEPEST):
+            raise ValidationError(f"the arguments are nested deeper than {DEEPEST} levels")
+        known = {one.name: one for one in self.parameters}
+        filled = {name: value for name, value in (defaults or {}).items() if name in known and known[name].needed}
+        none = f"unknown argument{of} {{!r}}. There are none."
+        wrong = [
+            unknown(f"argument{of}", name, known) if known else none.format(name)
+            for name in arguments
+            if name not in known
+        ]
+        for one in known.values():
+            if one.needed and arguments.get(one.name) is None and one.name not in filled:
+                wrong.append(one.describe_missing(of))
+        if wrong:
+            raise ValidationError("\n".join(wrong))
+        given = {name: value for name, value in arguments.items() if known[name].is_given(value)}
+        return filled | {name: known[name].check(value) for name, value in given.items()}
+
+    def complete(self, arguments: Any) -> dict[str, Any]:
+        """Return a mapping of arguments, one of several in one call, checked and with the defaults of the method."""
+        if not isinstance(arguments, Mapping):
+            raise ValidationError(f"{self.name} takes a mapping of arguments, not {type(arguments).__name__}")
+        defaults = {name: one.default for name, one in self.own_parameters.items() if not one.needed}
+        return defaults | self.check(arguments, of=f" of {self.name}")
+
+    def run(self, alma: Any, /, **arguments: Any) -> Any:
+        """Run the operation with checked arguments, and return what faces show."""
+        own = {one.about.shown_as: name for name, one in self.own_parameters.items() if one.about.shown_as}
+        values = {**self.defaults, **{own.get(name, name): value for name, value in arguments.items()}}
+        mine = {name: value for name, value in values.items() if name in self.signature.parameters}
+        made = self.function(self.owner(alma), **mine)
+        if self.answer is None:
+            return made
+        wanted = list(inspect.signature(self.answer).parameters)[1:]
+        every = {one.name: one.default for one in self.parameters if not one.needed} | values
+        return self.answer(made, **{name: every[name] for name in wanted})
+
+    def call(self, alma: Any, arguments: Mapping[str, Any]) -> Any:
+        """Check the arguments and run the operation."""
+        return self.run(alma, **self.check(arguments))
+
+    # -- describing
+
+    def input_schema(self, given: Mapping[str, Any] | None = None) -> Schema:
+        """Return the schema of the arguments, for models: short, and without a null that means leaving it out.
+
+        `given` holds arguments that have a value already and need not be named.
+        """
+        known = given or {}
+        members: dict[str, Schema] = {}
+        for one in self.parameters:
+            default = known.get(one.name) if one.needed else one.default
+            options = [kind for kind in list_options(one.type) if default is not None or kind is not type(None)]
+            schema = limit_choices(described(Union[tuple(options)], Definitions()), one.about.choices)  # noqa: UP007
+            if one.about.text:
+                schema["description"] = one.about.text
+            if default is not None:
+                schema["default"] = default.value if isinstance(default, Enum) else default
+            members[one.name] = schema
+        return strict_object(members, [one.name for one in self.parameters if one.needed and one.name not in known])
+
+    def output_schema(self) -> Schema:
+        """Return the schema of the answer, for models: a text for a prompt takes the place of what it tells."""
+        definitions = Definitions()
+        if has_prompt(self.returns):
+            schema = shortened_schema(self.returns, definitions)
+        elif is_object(self.returns):
+            schema = object_schema(self.returns, definitions)
+        else:
+            schema = strict_object({RESULT: described(self.returns, definitions)})
+        return {**schema, "$defs": definitions.made} if definitions.made else schema
+
+
+OPERATIONS: dict[str, Operation] = {}
+"""Those of the modules that are loaded, by name."""
+
+
+def operations() -> Mapping[str, Operation]:
+    """Load all operations and return them by name, in the order of their groups."""
+    for module in chain.from_iterable(MODULES.values()):
+        import_module(module)
+    return {name: one for group in GROUPS for name, one in OPERATIONS.items() if one.group == group}
+
+
+class Group:
+    """Declares operations of a group; see the top of this module."""
+
+    def __init__(self, name: str, owner: Callable[[Any], Any] = lambda alma: alma) -> None:
+        self.name = name
+        self._owner = owner
+
+    def __call__(
+        self,
+        effect: Effect,
+        name: str = "",
+        *,
+        idempotent: bool | None = None,
+        for_models: bool = True,
+        on_files: bool = False,
+        defaults: Mapping[str, Any] | None = None,
+        answer: Callable[..., Any] | None = None,
+    ) -> Callable[[F], F]:
+        """Declare a method, or a function of a memory, as an operation."""
+
+        def declare(function: F) -> F:
+            made = Operation(
+                name=name or function.__name__,
+                function=function,
+                effect=effect,
+                idempotent=effect is Effect.READS if idempotent is None else idempotent,
+                group=self.name,
+                owner=self._owner,
+                for_models=for_models,
+                on_files=on_files,
+                defaults=defaults or {},
+                answer=answer,
+            )
+            if made.name in OPERATIONS:
+                raise ValueError(f"there are two operations of the name {made.name!r}")
+            OPERATIONS[made.name] = made
+            is_function = next(iter(made.signature.parameters), "") == MEMORY
+            return function if is_function else _checking(made, function)
+
+        return declare
+
+
+def _checking(operation: Operation, function: F) -> F:
+    """Return a method that checks its arguments."""
+
+    @functools.wraps(function)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = operation.signature.bind(self, *args, **kwargs)
+        known = operation.own_parameters
+        for name, value in list(bound.arguments.items()):
+            if name not in known:
+                continue
+            if value is None and known[name].needed:
+                raise ValidationError(known[name].describe_missing())
+            if known[name].is_given(value):
+                bound.arguments[name] = known[name].check(value)
+            else:
+                del bound.arguments[name]
+        return function(*bound.args, **bound.kwargs)
+
+    call.operation = operation  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
+
+
+def describe_methods(owner: type) -> None:
+    """Let `help()` show the operations of a class with plain types and what each argument means."""
+    for member in vars(owner).values():
+        if not isinstance(one := getattr(member, "operation", None), Operation):
+            continue
+        hints = get_type_hints(one.function)
+        parameters = [
+            place.replace(annotation=hints.get(name, place.empty)) for name, place in one.signature.parameters.items()
+        ]
+        member.__signature__ = one.signature.replace(parameters=parameters, return_annotation=hints["return"])
+        lines = [f"    {name}: {known.about.text}" for name, known in one.own_parameters.items()]
+        arguments = "\n".join(["\n\nArgs:", *lines]) if lines else ""
+        member.__doc__ = f"{one.description}{arguments}{_NOTES if one.notes else ''}{one.notes}"
+
+
+def _read_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
+    """Return the parameters that JSON can express, without the first: the object, the memory or the answer."""
+    hints = get_type_hints(function, include_extras=True)
+    found: dict[str, Parameter] = {}
+    first, *places = inspect.signature(function).parameters.values()
+    for one in places:
+        name = one.name
+        hint = hints[name]
+        kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        about = next((note for note in notes if isinstance(note, About)), About(""))
+        options, choices, is_moment = _as_json(about.json or kind)
+        if one.kind is one.VAR_KEYWORD or not set(options) - {type(None)}:
+            continue
+        check = about.check or (validate.moment if is_moment else None)
+        needed = one.default is one.empty
+        found[name] = Parameter(
+            name=name,
+            type=Union[tuple(options)],  # noqa: UP007 - made from a list
+            about=replace(about, choices=about.choices or choices, check=check, raw=about.raw or first.name == MEMORY),
+            needed=needed,
+            default=None if needed else one.default,
+        )
+    return found
+
+
+def _as_json(kind: Any) -> tuple[list[Any], tuple[str, ...], bool]:
+    """Return the JSON types of an annotation, its choices, and whether it is a time. No types: Python callers only."""
+    found: dict[Any, None] = {}
+    choices: tuple[str, ...] = ()
+    is_moment = False
+    for one in list_options(kind):
+        origin, arguments = get_origin(one) or one, get_args(one)
+        if origin is Literal:
+            choices = choices or tuple(map(str, arguments))
+            found[str] = None
+        elif isinstance(origin, type) and issubclass(origin, Enum):
+            choices = choices or tuple(str(member) for member in origin)
+            found[str] = None
+        elif origin in (type, Callable):
+            continue
+        elif not isinstance(origin, type) or origin in (str, object):
+            found[one] = None
+        elif issubclass(origin, datetime):
+            is_moment = True
+            found[str] = None
+        elif issubclass(origin, PathLike):
+            found[str] = None
+        elif issubclass(origin, Mapping):
+            inner = Union[tuple(_as_json(arguments[1])[0])] if len(arguments) == 2 else Any  # noqa: UP007
+            found[dict[str, inner] if arguments else dict] = None  # type: ignore[valid-type]
+        elif issubclass(origin, Iterable):
+            options, inner_choices, _ = _as_json(arguments[0]) if arguments else ([Any], (), False)
+            choices = choices or inner_choices
+            found[list[Union[tuple(options)]] if arguments else list] = None  # type: ignore[misc]  # noqa: UP007
+        else:
+            found[one] = None
+    return list(found), choices, is_moment
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether a JSON value is nested deeper than so many levels."""
+    level = [value]
+    for _ in range(levels + 1):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)

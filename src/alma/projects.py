@@ -1,0 +1,229 @@
+"""The memory behind a server: opened when it is needed, for several projects, within the bounds of a caller."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from .domains import SCHEMA_KIND, govern_as_kept
+from .engine import validate
+from .engine.settings import Settings
+from .errors import ScopeError, ValidationError
+from .ports import Countable, Searchable, Store, Vacuumable
+from .types.query import Hit, Where
+from .types.record import Record
+from .types.rules import EVERYWHERE
+from .types.scope import Scopes
+from .types.vector import Vector
+
+if TYPE_CHECKING:
+    from .memory import ALMA
+
+Bounds = frozenset[str] | None
+"""The projects beyond which nothing is seen or written; None: no bounds."""
+Opener = Callable[[], "ALMA"]
+_STORE = ""
+"""Markers that belong to the store itself, such as the name of its embedder, have no project."""
+
+
+class Held:
+    """One memory for all calls, whichever thread they run in."""
+
+    def __init__(self, opener: Opener, *, may_approve: bool = True) -> None:
+        """`may_approve`: whether calls may make active what came from outside content."""
+        self._opener = opener
+        self.may_approve = may_approve
+        self._lock = threading.Lock()
+        self._alma: ALMA | None = None
+
+    def get(self) -> ALMA:
+        """What could not be opened is tried again the next time: somebody may have mended it."""
+        with self._lock:
+            if self._alma is None:
+                self._alma = self._opener()
+                self._alma.engine = replace(self._alma.engine, may_approve=self.may_approve)
+            return self._alma
+
+    def close(self) -> None:
+        with self._lock:
+            if self._alma is not None:
+                self._alma.close()
+            self._alma = None
+
+
+def configured(config: str | None) -> Opener:
+    """Opens what the file describes; without one, what is configured here as for the command line."""
+
+    def opened() -> ALMA:
+        from .app import open_memory, read_config
+
+        _, described = read_config(config)
+        return open_memory(described)
+
+    return opened
+
+
+class Projects:
+    """One memory for each project, made when it is first asked for; those asked for last are kept at hand."""
+
+    def __init__(self, held: Held, settings: Settings | None = None, most: int = 64) -> None:
+        """`settings`: those of the configuration, before the domain of its own project changed them."""
+        self._held = held
+        self._settings = settings
+        self._most = most
+        self._made: OrderedDict[tuple[str, Bounds, bool], ALMA] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def configured(self) -> str:
+        return self._held.get().project_id
+
+    def get(self, project: str | None = None, bounds: Bounds = None, *, may_approve: bool = True) -> ALMA:
+        """The memory of a project; without a name, of the one that is configured.
+
+        `may_approve`: whether calls may make active what came from outside content.
+        """
+        base = self._held.get()
+        name = base.project_id if project is None else _named(project)
+        if bounds is not None and name not in bounds:
+            raise ScopeError(f"project {name!r} is out of reach. Within reach: {', '.join(sorted(bounds))}.")
+        key = (name, bounds, may_approve)
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+                return self._made[key]
+        made = self._open(base, name, bounds, may_approve)
+        with self._lock:
+            made = self._made.setdefault(key, made)
+            while len(self._made) > self._most:
+                self._made.popitem(last=False)
+        return made
+
+    def _open(self, base: ALMA, project: str, bounds: Bounds, may_approve: bool) -> ALMA:
+        engine = base.engine
+        made = copy.copy(base)
+        # A model is opened over the engine it is to serve.
+        made.__dict__.pop("model", None)
+        made.engine = replace(
+            engine,
+            store=engine.store if bounds is None else fenced(engine.store, bounds),
+            project=project,
+            scopes=Scopes(engine.scopes.agents),
+            settings=self._settings or engine.settings,
+            may_approve=may_approve,
+        )
+        return govern_as_kept(made)
+
+    def renew(self, project: str) -> None:
+        """What governs the project has changed: it is opened anew the next time."""
+        with self._lock:
+            for key in [one for one in self._made if one[0] == project]:
+                del self._made[key]
+
+    def close(self) -> None:
+        with self._lock:
+            self._made.clear()
+        self._held.close()
+
+
+def _named(project: str) -> str:
+    name = validate.name("project", project)
+    if name == EVERYWHERE:
+        raise ValidationError(f"{EVERYWHERE!r} stands for all projects and is none: name a project")
+    return name
+
+
+# -- the fence
+
+
+def fenced(store: Store, projects: Collection[str]) -> Store:
+    """The same store, in which there is nothing but these projects and what holds for all.
+
+    The domain schemas that a store keeps for all its projects were written by people of other projects, and stay out.
+    """
+    abilities: list[type] = [
+        able
+        for port, able in ((Searchable, _Searching), (Countable, _Counting), (Vacuumable, _Vacuuming))
+        if isinstance(store, port)
+    ]
+    kind = type("Fence", (*abilities, _Fence), {})
+    return cast(Store, kind(store, frozenset(projects)))
+
+
+class _Fence:
+    def __init__(self, store: Store, projects: frozenset[str]) -> None:
+        self._store = store
+        self._projects = projects
+        self._readable = projects | {EVERYWHERE, _STORE}
+
+    def put(self, records: Sequence[Record]) -> None:
+        # One of version 1 replaces nothing.
+        replacing = [one.id for one in records if one.version > 1]
+        held = {one.id: one for one in self._store.get(replacing)} if replacing else {}
+        for one in records:
+            if not self._may_put(one, held.get(one.id)):
+                raise self._refusal(f"the {one.kind} {one.id!r} is kept for other projects too")
+        self._store.put(records)
+
+    def _may_put(self, fresh: Record, held: Record | None) -> bool:
+        if held is not None and held.project == fresh.project == EVERYWHERE:
+            return _only_counted(held, fresh)
+        return all(one is None or one.project in self._projects or _of_the_store(one) for one in (fresh, held))
+
+    def get(self, ids: Sequence[str]) -> list[Record]:
+        return [one for one in self._store.get(ids) if one.project in self._readable and not _is_shared_schema(one)]
+
+    def delete(self, ids: Sequence[str]) -> int:
+        for one in self._store.get(ids):
+            if one.project not in self._projects:
+                raise self._refusal(f"the {one.kind} {one.id!r} is kept for other projects too")
+        return self._store.delete(ids)
+
+    def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
+        found = self._store.scan(self._within(where), limit)
+        return (one for one in found if not _is_shared_schema(one))
+
+    def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        return self._store.nearest(vector, self._within(where), limit)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _within(self, where: Where) -> Where:
+        wanted = self._readable if where.projects is None else self._readable & set(where.projects)
+        return replace(where, projects=wanted)
+
+    def _refusal(self, what: str) -> ScopeError:
+        return ScopeError(f"{what}, and only these projects are within reach: {', '.join(sorted(self._projects))}")
+
+
+class _Searching(_Fence):
+    def match(self, words: str, where: Where, limit: int) -> list[Hit]:
+        return cast(Searchable, self._store).match(words, self._within(where), limit)
+
+
+class _Counting(_Fence):
+    def count(self, where: Where) -> Mapping[tuple[str, str, str], int]:
+        return cast(Countable, self._store).count(self._within(where))
+
+
+class _Vacuuming(_Fence):
+    def vacuum(self) -> None:
+        cast(Vacuumable, self._store).vacuum()
+
+
+def _is_shared_schema(record: Record) -> bool:
+    return record.project == EVERYWHERE and record.kind == SCHEMA_KIND
+
+
+def _of_the_store(record: Record) -> bool:
+    return record.project == _STORE and record.kind == "marker"
+
+
+def _only_counted(held: Record, fresh: Record) -> bool:
+    """That a rule of all projects was of use here may be counted; its words are not for this caller to change."""
+    return replace(fresh, evidence=held.evidence, version=held.version) == held

@@ -1,0 +1,72 @@
+"""What the parameters that many operations share are called, what they mean, and how they are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from .engine import validate
+from .operations import About
+from .schema import TYPES
+from .types.kinds import FeedbackSignal, Memory, MemoryType, Result
+from .types.record import Status
+
+OutcomeName = Literal["success", "partial", "failure"]
+StatusName = Literal["candidate", "active", "superseded", "archived", "retired"]
+TypeName = Literal["heuristic", "outcome", "user_preference", "domain_knowledge", "anti_pattern", "episode", "rule"]
+ModeName = Literal["default", "precise", "broad", "recent", "learning"]
+SignalName = Literal["used", "ignored", "thumbs_up", "thumbs_down"]
+
+
+def check_type(label: str, value: object) -> MemoryType:
+    """Return the memory type that a name or a memory class stands for."""
+    named = TYPES.get(value, value) if isinstance(value, type) else value
+    return MemoryType(validate.one_of("type", named, tuple(MemoryType)))
+
+
+def check_types(label: str, value: object) -> list[MemoryType]:
+    return [check_type(label, one) for one in validate.items(label, value, "names")]
+
+
+def check_source(label: str, value: object) -> str:
+    """Return the name of a source as it was given, blank ones as "". ValidationError for one that nobody knows."""
+    return validate.provenance(label, value).source if validate.optional_text(label, value) else ""
+
+
+def check_metadata(label: str, value: Any) -> dict[str, Any]:
+    return validate.metadata(value)
+
+
+Agent = Annotated[str, About("the agent's name", check=validate.name)]
+AnyAgent = Annotated[str | None, About("only this agent's; without it everybody's", check=validate.name)]
+By = Annotated[str | None, About("who makes the change; an agent cannot change what another has claimed")]
+Project = Annotated[str | None, About("another project of the memory", check=validate.name, for_python=True)]
+User = Annotated[str | None, About("the user it is for", check=validate.name)]
+Owner = Annotated[
+    str | None,
+    About("whose it is: only this user sees it; without it every user does", check=validate.optional_name),
+]
+Task = Annotated[str, About("what is to be done, in a sentence or more")]
+Tags = Annotated[Iterable[str] | None, About("tags", check=validate.names)]
+Metadata = Annotated[Mapping[str, Any] | None, About("a JSON object of your own, kept with it", check=check_metadata)]
+Limit = Annotated[int, About("at most so many")]
+MemoryId = Annotated[str, About("the memory's id", check=validate.name)]
+TypeOf = Annotated[TypeName | MemoryType | type[Memory] | None, About("the memory type", check=check_type)]
+Types = Annotated[Iterable[TypeName | MemoryType] | None, About("only these memory types", check=check_types)]
+OutcomeOf = Annotated[OutcomeName | Result, About("how it went")]
+Mode = Annotated[ModeName, About("how widely to look")]
+Signal = Annotated[SignalName | FeedbackSignal, About("what the memory was worth")]
+StatusOf = Annotated[StatusName | Status | None, About("the status; null for any")]
+Moment = datetime | str | None
+Source = Annotated[
+    str,
+    About(
+        "where it comes from: user (a person said it), agent (you did or wrote it), tool (a program printed it), "
+        "content (a file, page, mail or pasted text) or import",
+        check=check_source,
+    ),
+]
+AGENT = "agent"
+"""The source of what is written through a face. Where a person calls it, as in a terminal, that face says so."""
+MaxTokens = Annotated[int, About("the prompt's budget in tokens")]
