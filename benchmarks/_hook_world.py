@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from alma.engine.rules import AGENT, dressed
+from alma.engine.rules import AGENT, dress_rule
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import KINDS
 from alma.types.record import Record, new_id
@@ -39,7 +39,7 @@ def rule(number: int, project: str, texts: Texts, chance: random.Random) -> Reco
         "avoid": [worse],
         "metadata": {"sources": [f"turn-{number}"], "repeats": number % 4},
     }
-    return _record("rule", number, project, dressed(body), session="")
+    return _record("rule", number, project, dress_rule(body), session="")
 
 
 def turn(number: int, project: str, texts: Texts) -> Record:

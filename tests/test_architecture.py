@@ -42,6 +42,8 @@ FEATURES = {
 }
 # What every layer may use: it imports nothing else of alma.
 BASE = {"errors", "forks", "text", "files"}
+# What a module declares its operations with.
+DECLARING = {"operations", "words", "answers"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     # What a fork waits for; needed wherever there is a lock.
@@ -63,9 +65,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coding": {"text", "reading", "engine"},
     "engine": {"forks", "text", "reading", "coding", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
-    "domains": {"opening", "engine", "ports", "types", "errors", "core", "app"},
-    "progress": {"codec", "opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
+    "domains": {*DECLARING, "opening", "engine", "ports", "types", "errors", "core", "app"},
+    "progress": {*DECLARING, "codec", "opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
     "session": {
+        *DECLARING,
         "codec",
         "opening",
         "reading",
@@ -80,9 +83,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "app",
     },
     "harness": {"opening", "engine", "types", "errors", "core", "app", "domains"},
-    "workflow": {"codec", "opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
-    "context": {"engine", "types", "errors", "arguments", "core"},
-    "confidence": {"engine", "ports", "types", "errors", "arguments", "core"},
+    "workflow": {*DECLARING, "codec", "opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
+    "context": {*DECLARING, "engine", "types", "errors", "arguments", "core"},
+    "confidence": {*DECLARING, "engine", "ports", "types", "errors", "arguments", "core"},
     "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "arguments", "progress", "core", "app"},
     "graph": {"opening", "reading", "engine", "ports", "types", "errors", "files", "core", "app"},
     "ingestion": {
@@ -117,10 +120,17 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("app", "harness", "remote"),
     },
     "core": {"memory"},
+    # First names of modules.
+    "exceptions": {"errors"},
+    "storage": {"ports", "stores"},
     # What servers need around a memory: bounds for callers, several projects, files for a whole memory.
     "callers": {"operations", "words", "rulefiles", "types", "errors"},
     "projects": {"memory", "domains", "engine", "ports", "types", "errors", "app"},
     "transfer": {"memory", "engine", "ports", "types", "errors"},
+    "knowledge": {
+        *("memory", "operations", "words", "answers", "extraction", "ingestion"),
+        *("models", "engine", "types", "errors"),
+    },
     "remote": {"memory", "operations", "answers", "schema", "engine", "types", "errors", "listening", "harness"},
     "aio": {"memory", "ports", "remote"},
     "config": {"engine", "types", "errors", "trust_register"},
@@ -158,8 +168,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {
         *("mcp", "http", "api", "operations", "schema", "transfer", "app", "config", "core", "doctor", "inspection"),
         *("files", "text", "trust_register", "types", "errors"),
+        *("knowledge", "graph", "rulefiles"),
     },
 }
+# Features declare their operations.
+for _feature in FEATURES:
+    MAY_IMPORT[_feature] |= {"memory", "operations", "words", "answers"}
 # The engine's steps run one way: nothing later calls anything earlier.
 STANDARD_ONLY = {"types", "errors", "forks"}
 LATE = {("memory", "app"), ("memory", "harness"), ("memory", "remote"), ("arguments", "memory")} | {

@@ -12,8 +12,28 @@ import alma.errors
 import alma.types
 
 PUBLIC = [
-    *("ALMA", "ALMAError", "Agent", "AsyncALMA", "Context", "FeedbackSignal", "Harness", "MemorySchema", "MemorySlice"),
-    *("MemoryType", "Setting", "__version__", "create_harness"),
+    "ALMA",
+    "ALMAError",
+    "Agent",
+    "AntiPattern",
+    "AsyncALMA",
+    "Context",
+    "DomainKnowledge",
+    "Episode",
+    "FeedbackSignal",
+    "Harness",
+    "Heuristic",
+    "Memory",
+    "MemorySchema",
+    "MemorySlice",
+    "MemoryType",
+    "Outcome",
+    "Rule",
+    "Setting",
+    "Turn",
+    "UserPreference",
+    "__version__",
+    "create_harness",
 ]
 
 

@@ -241,3 +241,25 @@ def test_the_examples_are_all_here() -> None:
     headings = re.findall(r"^#{2,3} (.+)\n\n```", TEXT, re.MULTILINE)
     assert set(headings) == elsewhere | tested
     assert json.loads(example("MCP Server Integration", "json").partition("\n")[2])
+
+
+def test_the_example_of_a_configuration_can_be_copied(tmp_path: Path) -> None:
+    (tmp_path / ".alma").mkdir()
+    example = Path(__file__).parent.parent / "config.yaml.example"
+    (tmp_path / ".alma" / "config.yaml").write_bytes(example.read_bytes())
+    with ALMA.from_config(tmp_path / ".alma" / "config.yaml") as alma:
+        assert alma.project_id == "my-project"
+
+
+def test_first_names_of_modules_and_methods_are_there() -> None:
+    from alma import errors, exceptions, storage
+    from alma.ports import Store
+
+    assert exceptions.StorageError is errors.StorageError
+    assert storage.StorageBackend is Store
+    with ALMA(MemoryStore(), HashEmbedder()) as alma:
+        rows = [{"agent": "dev", "task": "Deploy", "outcome": "success", "strategy_used": "Canary"}]
+        assert [one.success for one in alma.batch_save_outcomes(rows)] == [True]
+        fact = {"agent": "dev", "domain": "people", "fact": "Bob likes tea"}
+        strategy = {"agent": "dev", "condition": "Testing", "strategy": "Twice"}
+        assert len(alma.batch_save_domain_knowledge([fact]) + alma.batch_save_heuristics([strategy])) == 2

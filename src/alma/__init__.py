@@ -15,7 +15,20 @@ if TYPE_CHECKING:
     from .errors import ALMAError
     from .harness import Agent, Context, Harness, MemorySchema, Setting, create_harness
     from .memory import ALMA
-    from .types import FeedbackSignal, MemorySlice, MemoryType
+    from .types import (
+        AntiPattern,
+        DomainKnowledge,
+        Episode,
+        FeedbackSignal,
+        Heuristic,
+        Memory,
+        MemorySlice,
+        MemoryType,
+        Outcome,
+        Rule,
+        Turn,
+        UserPreference,
+    )
 
 __version__ = "1.0.0"
 
@@ -30,23 +43,41 @@ _HOMES = {
     "MemorySchema": "alma.harness",
     "Setting": "alma.harness",
     "create_harness": "alma.harness",
+    "AntiPattern": "alma.types",
+    "DomainKnowledge": "alma.types",
+    "Episode": "alma.types",
     "FeedbackSignal": "alma.types",
+    "Heuristic": "alma.types",
+    "Memory": "alma.types",
     "MemorySlice": "alma.types",
     "MemoryType": "alma.types",
+    "Outcome": "alma.types",
+    "Rule": "alma.types",
+    "Turn": "alma.types",
+    "UserPreference": "alma.types",
 }
 
 __all__ = [
     "ALMA",
     "ALMAError",
     "Agent",
+    "AntiPattern",
     "AsyncALMA",
     "Context",
+    "DomainKnowledge",
+    "Episode",
     "FeedbackSignal",
     "Harness",
+    "Heuristic",
+    "Memory",
     "MemorySchema",
     "MemorySlice",
     "MemoryType",
+    "Outcome",
+    "Rule",
     "Setting",
+    "Turn",
+    "UserPreference",
     "__version__",
     "create_harness",
 ]

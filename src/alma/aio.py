@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 def _awaited(method: Callable[Concatenate[ALMA, P], R]) -> Callable[Concatenate[AsyncALMA, P], Coroutine[Any, Any, R]]:
-    """The method of that name of whichever memory it is, in a thread."""
+    """Return a method that runs in a thread."""
 
     @functools.wraps(method)
     async def call(self: AsyncALMA, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -30,8 +30,8 @@ def _awaited(method: Callable[Concatenate[ALMA, P], R]) -> Callable[Concatenate[
     return cast("Callable[Concatenate[AsyncALMA, P], Coroutine[Any, Any, R]]", call)
 
 
-def _as_it_is(method: Callable[Concatenate[ALMA, P], R]) -> Callable[Concatenate[AsyncALMA, P], R]:
-    """What asks nothing of the store when it is called."""
+def _delegated(method: Callable[Concatenate[ALMA, P], R]) -> Callable[Concatenate[AsyncALMA, P], R]:
+    """Return a method that asks nothing of the store when it is called."""
 
     @functools.wraps(method)
     def call(self: AsyncALMA, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -75,13 +75,16 @@ class AsyncALMA:
     retrieve = _awaited(ALMA.retrieve)
     learn = _awaited(ALMA.learn)
     learn_many = _awaited(ALMA.learn_many)
-    learns = _as_it_is(ALMA.learns)
+    learns = _delegated(ALMA.learns)
     add_user_preference = _awaited(ALMA.add_user_preference)
     add_domain_knowledge = _awaited(ALMA.add_domain_knowledge)
     add_heuristic = _awaited(ALMA.add_heuristic)
     add_anti_pattern = _awaited(ALMA.add_anti_pattern)
     add_rule = _awaited(ALMA.add_rule)
     add_many = _awaited(ALMA.add_many)
+    batch_save_outcomes = _awaited(ALMA.batch_save_outcomes)
+    batch_save_heuristics = _awaited(ALMA.batch_save_heuristics)
+    batch_save_domain_knowledge = _awaited(ALMA.batch_save_domain_knowledge)
     add_episode = _awaited(ALMA.add_episode)
     add_episodes = _awaited(ALMA.add_episodes)
     get = _awaited(ALMA.get)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from . import words
 from .types.kinds import Memory, Rule
 from .types.slice import Explanation, MemorySlice
+
+T = TypeVar("T")
+
+
+def copy_fields(kind: type[T], value: Any, **more: Any) -> T:
+    """Return a dataclass with the fields that `value` has under the same names; `more` gives other fields."""
+    names = [one.name for one in fields(cast("Any", kind)) if one.name not in more]
+    return kind(**{name: getattr(value, name) for name in names}, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +40,12 @@ class Found:
 
 def to_found(memories: MemorySlice, max_tokens: words.MaxTokens = 2000) -> Found:
     """Return what was retrieved with its prompt."""
-    return Found(
-        query=memories.query,
-        agent=memories.agent,
-        retrieval_id=memories.retrieval_id,
+    return copy_fields(
+        Found,
+        memories,
         retrieval_time_ms=round(memories.retrieval_time_ms, 3),
-        total_items=memories.total_items,
         memories=list(memories),
         explanations=list(memories.explain()),
-        standing_rules=list(memories.standing_rules),
         prompt=memories.to_prompt(max_tokens),
     )
 

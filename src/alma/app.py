@@ -93,10 +93,10 @@ def open_default(project_id: str | None = None) -> ALMA:
 
 
 def _check_embedder(alma: ALMA) -> None:
-    held = transaction.marker(alma.engine)
+    held = transaction.find_embedder_marker(alma.engine)
     name = alma.engine.embedder_name
     if held is not None and name and held.body["value"] != name:
-        raise transaction.mismatch(held.body["value"], name)
+        raise transaction.describe_mismatch(held.body["value"], name)
 
 
 def find_config(given: str | None = None) -> Path:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from .engine import validate
+from .engine.admit import OutcomeDraft
 from .engine.context import Engine
-from .engine.drafts import OutcomeDraft
 from .engine.retrieve.request import Request
 
 

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from random import Random
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
+from . import words
 from .engine import validate
 from .engine.context import Engine
 from .engine.evidence import FAILS, WORKS
 from .engine.predict import TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
 from .errors import ValidationError
+from .operations import About, Effect, Group, take_as_given
 from .text import shorten
 from .types.kinds import Heuristic, MemoryType, Result
 from .types.query import Where
@@ -115,6 +117,25 @@ class Memory(Protocol):
     def engine(self) -> Engine: ...
 
 
+operation = Group("confidence", lambda alma: ConfidenceEngine(alma))
+Strategy = Annotated[str, About("what one thinks of doing")]
+Context = Annotated[str, About("the task or situation at hand")]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    strategies: list[ConfidenceSignal]
+    """Best first."""
+
+
+def _check_strategies(label: str, value: object) -> list[str]:
+    return [validate.text("strategy", one) for one in validate.items(label, value, "texts")]
+
+
+def _show_ranking(ranking: list[tuple[str, ConfidenceSignal]]) -> Ranked:
+    return Ranked([signal for _, signal in ranking])
+
+
 class ConfidenceEngine:
     """Looks forward from the outcomes an agent has learned. It keeps nothing and changes nothing.
 
@@ -127,65 +148,74 @@ class ConfidenceEngine:
         self._engine = alma.engine
         self._random = Random(seed)
 
+    @operation(Effect.READS, "assess_confidence")
     def assess_strategy(
         self,
-        strategy: str,
-        context: str,
-        agent: str,
-        heuristic: Heuristic | None = None,
-        user_id: str | None = None,
+        strategy: Strategy,
+        context: Context,
+        agent: words.Agent,
+        heuristic: Annotated[Heuristic | None, About("", check=take_as_given, for_python=True)] = None,
+        user_id: words.User = None,
     ) -> ConfidenceSignal:
-        """How sure it is that the strategy will work in this context.
+        """How likely a strategy is to work in this situation, from what was tried before.
 
-        A heuristic that is given says how the strategy did so far; else its outcomes do.
+        Gives the predicted chance with its interval, risks and opportunities with the memories they come from, and a
+        recommendation: strong_yes, yes, neutral, caution or avoid.
+
+        Notes:
+            A heuristic that is given says how the strategy did so far; else its outcomes do.
         """
         if heuristic is not None and not isinstance(heuristic, Heuristic):
             raise ValidationError(f"heuristic must be a Heuristic or None, got {type(heuristic).__name__}")
-        return self._look(strategy, context, agent, user_id).make_signal(heuristic)
+        return _Look(self._ground(context, agent, user_id), strategy).make_signal(heuristic)
 
+    @operation(Effect.READS, answer=_show_ranking)
     def rank_strategies(
         self,
-        strategies: Sequence[str],
-        context: str,
-        agent: str,
-        explore: bool = False,
-        user_id: str | None = None,
+        strategies: Annotated[Iterable[str], About("what one thinks of doing", check=_check_strategies)],
+        context: Context,
+        agent: words.Agent,
+        explore: Annotated[bool, About("give what was tried little its turn")] = False,
+        user_id: words.User = None,
     ) -> list[tuple[str, ConfidenceSignal]]:
-        """The strategies with their signals, best first; one that is named twice stands once.
+        """Which of several strategies to take in this situation, best first.
 
-        With `explore` they stand by what they may well turn out to be worth: what was tried little gets its turn, what
-        is known to fail does not.
+        Notes:
+            One that is named twice stands once. With `explore` they stand by what they may well turn out to be worth:
+            what was tried little gets its turn, what is known to fail does not.
         """
-        if isinstance(strategies, str) or not isinstance(strategies, Iterable):
-            given = "one text" if isinstance(strategies, str) else repr(strategies)
-            raise ValidationError(f"strategies must be a list of texts, not {given}")
-        named = list(dict.fromkeys(validate.text("strategy", one) for one in strategies))
-        if not named:
+        names = list(dict.fromkeys(strategies))
+        if not names:
             return []
         common = self._ground(context, agent, user_id)
-        common.embed_strategies(named)
-        looks = [_Look(common, name) for name in named]
+        common.embed_strategies(names)
+        looks = [_Look(common, name) for name in names]
         places = [look.forecast.promise(self._random) if explore else look.score for look in looks]
         order = sorted(range(len(looks)), key=lambda at: -places[at])
         return [(looks[at].strategy, looks[at].make_signal()) for at in order]
 
+    @operation(Effect.READS, "calibration")
+    def calibrate(
+        self,
+        agent: words.AnyAgent = None,
+        limit: Annotated[int, About("the newest so many outcomes", least=1, most=1_000_000)] = _NEWEST,
+        progress: Progress | None = None,
+    ) -> Report:
+        """Were the predictions right? Each outcome of the past is predicted from what was known before it."""
+        return calibration(self._engine, agent, limit, progress)
+
     def detect_risks(self, strategy: str, context: str, agent: str, user_id: str | None = None) -> list[RiskSignal]:
         """Why the strategy may go wrong in this context, the gravest reason first."""
-        return self._look(strategy, context, agent, user_id).find_risks()
+        return self.assess_strategy(strategy, context, agent, user_id=user_id).risk_signals
 
     def detect_opportunities(
         self, strategy: str, context: str, agent: str, user_id: str | None = None
     ) -> list[OpportunitySignal]:
         """Why the strategy may go well in this context, the strongest reason first."""
-        return self._look(strategy, context, agent, user_id).find_opportunities()
+        return self.assess_strategy(strategy, context, agent, user_id=user_id).opportunity_signals
 
     def _ground(self, context: str, agent: str, user_id: str | None) -> TaskContext:
-        name = self._engine.agent(validate.name("agent", agent))
-        user = None if user_id is None else validate.name("user_id", user_id)
-        return read_task(self._engine, name, validate.text("context", context), user=user)
-
-    def _look(self, strategy: str, context: str, agent: str, user_id: str | None) -> _Look:
-        return _Look(self._ground(context, agent, user_id), validate.text("strategy", strategy))
+        return read_task(self._engine, self._engine.agent(agent), context, user=user_id)
 
 
 class _Look:
@@ -225,8 +255,8 @@ class _Look:
             predicted_success=self.forecast.mean,
             uncertainty=high - low,
             context_similarity=max((0.0, *alike)),
-            risk_signals=self.find_risks(),
-            opportunity_signals=self.find_opportunities(),
+            risk_signals=self._find_risks(),
+            opportunity_signals=self._find_opportunities(),
             confidence_score=self.score,
             recommendation=self._recommend(),
             interval=self.interval,
@@ -241,7 +271,7 @@ class _Look:
             return "avoid" if self.score <= _SURELY_FAILS and high <= _UNSURE else "caution"
         return "neutral"
 
-    def find_risks(self) -> list[RiskSignal]:
+    def _find_risks(self) -> list[RiskSignal]:
         """Return why the strategy may go wrong, the gravest reason first."""
         risks = []
         rate = _rate(self.own)
@@ -274,7 +304,7 @@ class _Look:
             risks.append(RiskSignal("high_complexity", text, severity, _cite(_select_failed(self.others))))
         return sorted(risks, key=lambda signal: -signal.severity)
 
-    def find_opportunities(self) -> list[OpportunitySignal]:
+    def _find_opportunities(self) -> list[OpportunitySignal]:
         """Return why the strategy may go well, the strongest reason first."""
         chances = []
         rate = _rate(self.own)

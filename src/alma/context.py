@@ -24,9 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from . import arguments
+from . import arguments, words
+from .answers import Text
 from .engine import things, validate
 from .engine.context import Engine
 from .engine.evidence import strength
@@ -35,6 +36,7 @@ from .engine.inject.prompt import quote_data, tokens
 from .engine.retrieve.pipeline import retrieve
 from .engine.rule_lines import describe_occasion
 from .engine.rules import is_old_fix
+from .operations import About, Effect, Group
 from .text import shorten
 from .types.kinds import MemoryType, Result, quoted_why
 from .types.query import Where, visible_users
@@ -131,7 +133,7 @@ def _list_names(names: Sequence[str]) -> str:
 def _write_story(engine: Engine, agent: str, user: str | None, max_tokens: int) -> str:
     """Return the lines there is room for; what cannot be told any shorter is left out."""
     sorts = _list_sorts(engine, agent, user)
-    taken: dict[str, list[str]] = {heading: [] for heading, _, _ in sorts}
+    chosen: dict[str, list[str]] = {heading: [] for heading, _, _ in sorts}
     turns = [
         (heading, line)
         for start in range(_TOLD)
@@ -141,11 +143,11 @@ def _write_story(engine: Engine, agent: str, user: str | None, max_tokens: int) 
     room = max_tokens
     for heading, line in turns:
         # Each with the line break after it.
-        cost = tokens(f"- {line}\n") + (0 if taken[heading] else tokens(f"## {heading}\n"))
+        cost = tokens(f"- {line}\n") + (0 if chosen[heading] else tokens(f"## {heading}\n"))
         if cost <= room:
-            taken[heading].append(f"- {line}")
+            chosen[heading].append(f"- {line}")
             room -= cost
-    parts = [f"## {heading}\n" + "\n".join(lines) for heading, lines in taken.items() if lines]
+    parts = [f"## {heading}\n" + "\n".join(lines) for heading, lines in chosen.items() if lines]
     return "\n".join(parts) or "Nothing is remembered yet."
 
 
@@ -178,8 +180,8 @@ def _rank_lines(engine: Engine, kind: MemoryType, describe: Callable[[Record], s
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     where = {"projects": {engine.project}, "statuses": {Status.ACTIVE}, "valid_at": now, **conditions}
     records = engine.store.scan(Where(kinds={kind}, **where), _WEIGHED)
-    held = (one for one in records if not is_old_fix(one))
-    ranked = nsmallest(_TOLD, held, key=lambda one: (-round(strength(one, day), 6), one.id))
+    rows = (one for one in records if not is_old_fix(one))
+    ranked = nsmallest(_TOLD, rows, key=lambda one: (-round(strength(one, day), 6), one.id))
     lines: dict[str, None] = {}
     for one in ranked:
         origin = one.provenance.canonical_source
@@ -230,3 +232,27 @@ def _describe_handoff(engine: Engine, agent: str, user: str | None) -> list[str]
     lines += [f"Blocked by: {'; '.join(body['blockers'][:3])}"] if body["blockers"] else []
     lines += [f"Next: {'; '.join(body['next_steps'][:3])}"] if body["next_steps"] else []
     return [_write_line(line) for line in lines]
+
+
+# -- as operations
+
+operation = Group("sessions")
+
+
+@operation(Effect.READS)
+def wake_up(alma: Any, agent: words.Agent, user_id: words.User = None) -> Text:
+    """Who an agent is and what matters most of all it remembers, within 900 tokens: what a prompt begins with."""
+    return Text(MemoryStack(alma, agent, user_id).wake_up())
+
+
+@operation(Effect.READS)
+def recall_topic(
+    alma: Any,
+    agent: words.Agent,
+    topic: Annotated[str, About("what it is about")],
+    user_id: words.User = None,
+    deep: Annotated[bool, About("everything, far-fetched things too (3,000 tokens; else 600)")] = False,
+) -> Text:
+    """What is known about a topic, as text within a budget."""
+    stack = MemoryStack(alma, agent, user_id)
+    return Text(stack.deep(topic) if deep else stack.on_demand(topic))

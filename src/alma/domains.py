@@ -20,13 +20,15 @@ from datetime import datetime
 from functools import lru_cache, partial, update_wrapper
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from . import words
 from .engine import things, validate
 from .engine.admit import clean
 from .engine.context import Engine
 from .engine.transaction import Transaction, write
 from .errors import ConfigError, NotFoundError, ValidationError, unknown
+from .operations import About, Effect, Group
 from .text import digest
 from .types import times
 from .types.record import Status, new_id
@@ -178,12 +180,12 @@ class DomainSchema:
 
     def relationship(self, type_: str, /, source: Entity, target: Entity) -> Relationship:
         """Two things and how they stand to each other; their types must be those that the schema gives."""
-        named = [one for one in self.relationship_types if one.name == validate.name("relationship type", type_)]
-        if not named:
+        candidates = [one for one in self.relationship_types if one.name == validate.name("relationship type", type_)]
+        if not candidates:
             valid = dict.fromkeys(one.name for one in self.relationship_types)
             raise ValidationError(unknown(f"relationship type of {self.name}", type_, valid))
-        if not any((one.source_type, one.target_type) == (source.type, target.type) for one in named):
-            valid = dict.fromkeys(f"{one.source_type} → {one.target_type}" for one in named)
+        if not any((one.source_type, one.target_type) == (source.type, target.type) for one in candidates):
+            valid = dict.fromkeys(f"{one.source_type} → {one.target_type}" for one in candidates)
             raise ValidationError(f"{type_!r} goes {', '.join(valid)}, not {source.type} → {target.type}")
         return Relationship(type_, source, target)
 
@@ -463,11 +465,11 @@ class DomainMemoryFactory:
     @_EitherWay
     def get_schema(self: DomainMemoryFactory | None, name: str) -> DomainSchema:
         """The schema of that name, kept or preset."""
-        found = self._kept() if self is not None else {}
-        if name in found:
-            return found[name]
+        own = self._kept() if self is not None else {}
+        if name in own:
+            return own[name]
         if name not in PRESETS:
-            raise ValidationError(unknown("schema", name, dict.fromkeys((*PRESETS, *found))))
+            raise ValidationError(unknown("schema", name, dict.fromkeys((*PRESETS, *own))))
         return preset(name)
 
     def delete_schema(self, name: str) -> None:
@@ -513,7 +515,7 @@ class DomainMemoryFactory:
         alma = self._open(project_id, storage, embedder, agents)
         try:
             govern(alma, chosen)
-            if chosen.name not in PRESETS or chosen != preset(chosen.name):
+            if not _is_preset(chosen):
                 self._keep(alma.engine, chosen)
             assign(alma.engine, chosen)
         except BaseException:
@@ -613,3 +615,91 @@ get_sales_schema = DomainMemoryFactory.get_sales_schema
 get_general_schema = DomainMemoryFactory.get_general_schema
 get_customer_support_schema = DomainMemoryFactory.get_customer_support_schema
 get_content_creation_schema = DomainMemoryFactory.get_content_creation_schema
+
+
+# -- as operations of a memory
+
+operation = Group("domains")
+Name = Annotated[str, About("the schema's name")]
+Rows = Iterable[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    name: str
+    description: str
+    preset: bool
+    """Shipped with alma, and not changed here."""
+    in_use: bool
+    """This project follows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedDomain:
+    name: str
+
+
+@operation(Effect.READS)
+def list_domains(alma: Any) -> list[Domain]:
+    """List the domain schemas: the presets and those that were created here."""
+    factory, used = DomainMemoryFactory(alma), schema_of(alma)
+    schemas = {name: factory.get_schema(name) for name in factory.list_schemas()}
+    # Taken off the list, a schema still governs the projects that follow it.
+    if used is not None:
+        schemas.setdefault(used.name, used)
+    is_used = {name: used is not None and used.name == name for name in schemas}
+    return [Domain(one.name, one.description, _is_preset(one), is_used[one.name]) for one in schemas.values()]
+
+
+@operation(Effect.READS)
+def get_domain(alma: Any, name: Name) -> DomainSchema:
+    """Show one domain schema."""
+    factory, used = DomainMemoryFactory(alma), schema_of(alma)
+    if used is not None and used.name == name and name not in factory.list_schemas():
+        return used
+    return factory.get_schema(name)
+
+
+@operation(Effect.CHANGES, idempotent=True)
+def create_domain(
+    alma: Any,
+    name: Name,
+    description: Annotated[str, About("what the domain is about")] = "",
+    entity_types: Annotated[
+        Rows | None, About("sorts of things, each with name, and perhaps description and attributes")
+    ] = None,
+    relationship_types: Annotated[Rows | None, About("each with name, source_type and target_type")] = None,
+    learning_categories: Annotated[Iterable[str] | None, About("what may be learned; without them everything")] = None,
+    excluded_categories: Annotated[Iterable[str] | None, About("what may not be learned")] = None,
+    min_occurrences_for_heuristic: Annotated[
+        int | None, About("so many similar outcomes make a strategy (default 3)")
+    ] = None,
+    confidence_decay_days: Annotated[
+        float | None, About("after so many days unused a memory counts half as recent (default 30)")
+    ] = None,
+    metadata: words.Metadata = None,
+) -> DomainSchema:
+    """Create a domain schema: what there is, what may be learned, and how fast it fades. One of that name makes way."""
+    given = {key: value for key, value in locals().items() if key not in ("alma", "name") and value is not None}
+    return DomainMemoryFactory(alma).create_schema(name, given)
+
+
+@operation(Effect.CHANGES, idempotent=True)
+def use_domain(alma: Any, name: Name) -> DomainSchema:
+    """Let this project follow a domain schema from now on: it gates what may be learned."""
+    schema = get_domain(alma, name)
+    # The first holds for this memory from now on, the second remembers it for those who open this project later.
+    govern(alma, schema)
+    assign(alma.engine, schema)
+    return schema
+
+
+@operation(Effect.ERASES)
+def delete_domain(alma: Any, name: Name) -> DeletedDomain:
+    """Take a schema that was created here off the list. Projects that follow it go on doing so."""
+    DomainMemoryFactory(alma).delete_schema(name)
+    return DeletedDomain(name)
+
+
+def _is_preset(schema: DomainSchema) -> bool:
+    return schema.name in PRESETS and schema == preset(schema.name)

@@ -730,9 +730,9 @@ class _Recorder:
             elif wording is not None:
                 brief = {name: _shorten_value(name, value) for name, value in values.items()}
                 words[label] = Formatter().vformat(wording, (), brief)
-        named = [name for name in values if name not in ("self", "cls")]
-        if named and self._wordings["task"] is None:
-            shown = (f"{name}={_shorten_value(name, values[name], quoted=True)}" for name in named)
+        shown_names = [name for name in values if name not in ("self", "cls")]
+        if shown_names and self._wordings["task"] is None:
+            shown = (f"{name}={_shorten_value(name, values[name], quoted=True)}" for name in shown_names)
             words["task"] += f" ({', '.join(shown)})"
         strategy = clean_text(words["strategy"], _TASK_CHARS) or f"Use {self._name}"
         return {"task": clean_text(words["task"], _TASK_CHARS) or self._name, "strategy_used": strategy}

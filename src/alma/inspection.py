@@ -124,7 +124,7 @@ def count_records(alma: ALMA, kind: str) -> int:
 
 def read_embedders(alma: ALMA) -> tuple[str, str]:
     """Return the embedder that made the store's vectors and the configured one; empty where there is none."""
-    held = transaction.marker(alma.engine)
+    held = transaction.find_embedder_marker(alma.engine)
     return "" if held is None else str(held.body["value"]), alma.engine.embedder_name
 
 

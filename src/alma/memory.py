@@ -13,24 +13,23 @@ from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
 from .engine import edit, episodes, feedback, transaction, validate
 from .engine import erase as erasing
+from .engine.admit import Draft, OutcomeDraft, Statement
 from .engine.context import Encoder, Engine
-from .engine.drafts import Draft, OutcomeDraft, Statement
 from .engine.episodes import Conversation, Said
 from .engine.feedback import FeedbackReport
-from .engine.outcomes import learn as learn_episodes
+from .engine.outcomes import learn_outcomes
 from .engine.retrieve.explain import Why, explain_retrieval
 from .engine.retrieve.pipeline import find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.retrieve.request import Level, Mode, Request
 from .engine.rules import RULE_CHARS, Teaching
 from .engine.settings import Settings
-from .engine.stats import Stats, stats
 from .engine.upkeep import forget as forgetting
 from .engine.upkeep import reconcile as reconciling
 from .engine.upkeep import reindex as reindexing
 from .engine.upkeep.forget import Forgotten as Forgotten
 from .engine.upkeep.reconcile import Reconciled
-from .engine.view import render_slice, view
+from .engine.view import Stats, render_slice, stats, view
 from .errors import StorageError, ValidationError, unknown
 from .operations import OPERATIONS, About, Effect, Group, describe_methods
 from .ports import Clock, Embedder, Model, Store
@@ -268,7 +267,7 @@ class ALMA:
             `shared` it counts for the strategies and warnings that all users see instead.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
-        return _views(self.engine, learn_episodes(self.engine, [build_outcome(self.engine, given)]), Outcome)[0]
+        return _views(self.engine, learn_outcomes(self.engine, [build_outcome(self.engine, given)]), Outcome)[0]
 
     @many(Effect.ADDS, for_models=False)
     def learn_many(
@@ -276,7 +275,7 @@ class ALMA:
     ) -> list[Outcome]:
         """Record how several tasks went, in order: all of them or none."""
         drafts = [build_outcome(self.engine, OPERATIONS["learn"].complete(one)) for one in outcomes]
-        return _views(self.engine, learn_episodes(self.engine, drafts), Outcome) if drafts else []
+        return _views(self.engine, learn_outcomes(self.engine, drafts), Outcome) if drafts else []
 
     def learns(
         self,
@@ -331,7 +330,7 @@ class ALMA:
 
     def _keep(self, conversations: list[dict[str, Any]]) -> list[Episode]:
         drafts = [build_conversation(self.engine, one) for one in conversations]
-        return _views(self.engine, episodes.record(self.engine, drafts), Episode) if drafts else []
+        return _views(self.engine, episodes.record_conversations(self.engine, drafts), Episode) if drafts else []
 
     # -- what somebody states
 
@@ -461,6 +460,16 @@ class ALMA:
         proposals = [build_proposal(self.engine, *_read_row(one)) for one in memories]
         return _views(self.engine, edit.add_memories(self.engine, proposals), Memory)
 
+    batch_save_outcomes = learn_many
+
+    def batch_save_heuristics(self, heuristics: Rows) -> list[Memory]:
+        """Add several strategies, each a mapping with the arguments of `add_heuristic`: all of them or none."""
+        return self.add_many([{"type": MemoryType.HEURISTIC, **one} for one in heuristics])
+
+    def batch_save_domain_knowledge(self, knowledge: Rows) -> list[Memory]:
+        """Add several facts, each a mapping with the arguments of `add_domain_knowledge`: all of them or none."""
+        return self.add_many([{"type": MemoryType.DOMAIN_KNOWLEDGE, **one} for one in knowledge])
+
     def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
         proposal = build_proposal(self.engine, MemoryType(TYPES[kind]), given)
         return _views(self.engine, edit.add_memories(self.engine, [proposal], compare_texts=True), kind)[0]
@@ -478,12 +487,12 @@ class ALMA:
         Notes:
             With a class of memories, such as `Heuristic`, a memory of another type is an error.
         """
-        record = edit.find(self.engine, memory_id)
+        record = edit.find_memory(self.engine, memory_id)
         memory = view(record, self.engine.clock())
         if not isinstance(memory, memory_type):
             raise ValidationError(f"{memory_id} is a {type(memory).__name__}, not a {memory_type.__name__}")
         if isinstance(memory, Episode):
-            return replace(memory, turns=tuple(_views(self.engine, episodes.turns(self.engine, record), Turn)))
+            return replace(memory, turns=tuple(_views(self.engine, episodes.list_turns(self.engine, record), Turn)))
         return memory
 
     @operation(Effect.CHANGES, idempotent=True, defaults=_BY_AGENT)
@@ -517,7 +526,7 @@ class ALMA:
                 changes[name] = validate.optional_text(name, value) or ""
             else:
                 changes[name] = validate.text(name, value)
-        record = edit.update(
+        record = edit.update_memory(
             self.engine,
             memory_id,
             changes,
@@ -535,7 +544,7 @@ class ALMA:
             Its history and everything that repeats its words go with it. `vacuum` removes the last traces from the
             store's files. If the process is killed, the same call finishes the work.
         """
-        edit.delete(self.engine, memory_id)
+        edit.delete_memory(self.engine, memory_id)
 
     @operation(Effect.ERASES, idempotent=True, answer=_show_erased)
     def erase_user(
@@ -552,10 +561,10 @@ class ALMA:
     @operation(Effect.READS, answer=_show_history)
     def history(self, memory_id: words.MemoryId) -> list[dict[str, Any]]:
         """What happened to a memory since it was made, oldest first."""
-        record = edit.find(self.engine, memory_id)
+        record = edit.find_memory(self.engine, memory_id)
         return [
             {"at": one.created_at, "verb": one.body["verb"], "why": one.body["why"], "before": one.body["before"]}
-            for one in edit.history(self.engine, record.id)
+            for one in edit.list_history(self.engine, record.id)
         ]
 
     @operation(Effect.READS)
@@ -602,7 +611,7 @@ class ALMA:
         self, memory_id: words.MemoryId, task: words.Task, agent: words.Agent, user_id: words.User = None
     ) -> Why:
         """Why a memory is retrieved for a task, or why it is not."""
-        record = edit.find(self.engine, memory_id)
+        record = edit.find_memory(self.engine, memory_id)
         if record.kind not in MEMORY_KINDS:
             raise ValidationError(
                 f"{memory_id!r} is a {record.kind}, and only memories are explained: {', '.join(MEMORY_KINDS)}"
@@ -722,9 +731,9 @@ class ALMA:
         name = self.engine.embedder_name
         try:
             memories = self.get_stats()["total_count"]
-            held = transaction.marker(self.engine)
+            held = transaction.find_embedder_marker(self.engine)
             if held is not None and name and held.body["value"] != name:
-                problems.append(str(transaction.mismatch(held.body["value"], name)))
+                problems.append(str(transaction.describe_mismatch(held.body["value"], name)))
         except StorageError as error:
             # Others may read this over the network: where the store lies is not for them.
             problems.append(f"{error.neutral or error}; `alma doctor` says more")
@@ -737,7 +746,7 @@ class ALMA:
             problems=problems,
         )
 
-    def reindex(self, progress: reindexing.Progress = reindexing.unseen) -> int:
+    def reindex(self, progress: reindexing.Progress = reindexing.ignore_progress) -> int:
         """Embed everything anew with the configured embedder; resumes where an earlier run stopped."""
         return reindexing.reindex(self.engine, progress)
 

@@ -36,6 +36,7 @@ from datetime import datetime
 from enum import Enum, StrEnum
 from functools import cached_property
 from importlib import import_module
+from itertools import chain
 from os import PathLike
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -58,18 +59,18 @@ from .schema import (
 F = TypeVar("F", bound=Callable[..., Any])
 
 MODULES = {
-    "memories": "alma.memory",
-    "many": "alma.memory",
-    "work": "alma.api.work",
-    "sessions": "alma.api.sessions",
-    "workflows": "alma.api.workflows",
-    "domains": "alma.api.domains",
-    "confidence": "alma.api.confidence",
-    "knowledge": "alma.api.knowledge",
-    "graph": "alma.api.graph",
-    "rules": "alma.api.rules",
+    "memories": ("alma.memory",),
+    "many": ("alma.memory",),
+    "work": ("alma.progress.tracker",),
+    "sessions": ("alma.session.initializer", "alma.context"),
+    "workflows": ("alma.workflow.memory",),
+    "domains": ("alma.domains",),
+    "confidence": ("alma.confidence",),
+    "knowledge": ("alma.knowledge",),
+    "graph": ("alma.graph.operations",),
+    "rules": ("alma.rulefiles.operations",),
 }
-"""The groups, in the order in which people meet them, and the module that declares the operations of each."""
+"""The groups, in the order in which people meet them, and the modules that declare the operations of each."""
 GROUPS = tuple(MODULES)
 MEMORY = "alma"
 """The first parameter of an operation that is a function; it is no argument of its callers."""
@@ -113,6 +114,19 @@ class About:
     """A local path without which the folder around the current one is taken."""
     vouches: bool = False
     """True takes outside content for a person's own words: only a person may."""
+    shown_as: str = ""
+    """What faces call it, where that is another name than the method's."""
+    json: Any = None
+    """The type that faces show, where Python callers may pass more."""
+    is_required: bool = False
+    """Faces need it, though Python callers have another way to say it."""
+    for_python: bool = False
+    """Only Python callers pass it."""
+
+
+def take_as_given(label: str, value: Any) -> Any:
+    """Check nothing: for values that the method checks itself."""
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +204,7 @@ class Operation:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Other defaults than those of the method."""
     answer: Callable[..., Any] | None = None
-    """From what the method returns to what faces return."""
+    """From what the method returns to what faces return: a function, or a class with one field."""
 
     @cached_property
     def description(self) -> str:
@@ -221,8 +235,14 @@ class Operation:
         own = self.own_parameters
         more = {} if self.answer is None else _read_parameters(self.answer)
         shown = [
-            replace(one, default=self.defaults[name], needed=False) if name in self.defaults else one
+            replace(
+                one,
+                name=one.about.shown_as or name,
+                default=self.defaults.get(name, one.default),
+                needed=name not in self.defaults and (one.needed or one.about.is_required),
+            )
             for name, one in own.items()
+            if not one.about.for_python
         ]
         return (*shown, *(one for name, one in more.items() if name not in own))
 
@@ -234,6 +254,8 @@ class Operation:
     @cached_property
     def returns(self) -> Any:
         """What faces return."""
+        if isinstance(self.answer, type):
+            return self.answer
         return get_type_hints(self.answer or self.function)["return"]
 
     # -- calling
@@ -273,7 +295,8 @@ class Operation:
 
     def run(self, alma: Any, /, **arguments: Any) -> Any:
         """Run the operation with checked arguments, and return what faces show."""
-        values = {**self.defaults, **arguments}
+        own = {one.about.shown_as: name for name, one in self.own_parameters.items() if one.about.shown_as}
+        values = {**self.defaults, **{own.get(name, name): value for name, value in arguments.items()}}
         mine = {name: value for name, value in values.items() if name in self.signature.parameters}
         made = self.function(self.owner(alma), **mine)
         if self.answer is None:
@@ -324,7 +347,7 @@ OPERATIONS: dict[str, Operation] = {}
 
 def operations() -> Mapping[str, Operation]:
     """Load all operations and return them by name, in the order of their groups."""
-    for module in MODULES.values():
+    for module in chain.from_iterable(MODULES.values()):
         import_module(module)
     return {name: one for group in GROUPS for name, one in OPERATIONS.items() if one.group == group}
 
@@ -417,10 +440,10 @@ def _read_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
         name = one.name
         hint = hints[name]
         kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        options, choices, is_moment = _as_json(kind)
+        about = next((note for note in notes if isinstance(note, About)), About(""))
+        options, choices, is_moment = _as_json(about.json or kind)
         if one.kind is one.VAR_KEYWORD or not set(options) - {type(None)}:
             continue
-        about = next((note for note in notes if isinstance(note, About)), About(""))
         check = about.check or (validate.moment if is_moment else None)
         needed = one.default is one.empty
         found[name] = Parameter(

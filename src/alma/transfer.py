@@ -12,7 +12,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO
 
 from .engine.upkeep import transfer
-from .engine.upkeep.reindex import unseen
+from .engine.upkeep.reindex import ignore_progress
 from .engine.upkeep.transfer import ImportTrust, Taken
 from .errors import StorageError, ValidationError
 from .memory import ALMA
@@ -29,12 +29,12 @@ _NO_RECORDS = 2
 __all__ = ["Backup", "Taken", "backup", "export_lines", "export_to", "import_from"]
 
 
-def export_lines(alma: ALMA, *, vectors: bool = True, progress: Progress = unseen) -> Iterator[str]:
+def export_lines(alma: ALMA, *, vectors: bool = True, progress: Progress = ignore_progress) -> Iterator[str]:
     """The memory as JSON Lines, without line ends."""
     return transfer.lines(alma.engine, vectors=vectors, progress=progress)
 
 
-def export_to(alma: ALMA, target: Path, *, vectors: bool = True, progress: Progress = unseen) -> int:
+def export_to(alma: ALMA, target: Path, *, vectors: bool = True, progress: Progress = ignore_progress) -> int:
     """Write the memory to a new file that only its owner can read; how many records."""
     if target.exists():
         raise ValidationError(f"{target} is there already; choose another name, an export overwrites nothing")
@@ -72,7 +72,7 @@ def import_from(
     keep_project: bool = False,
     dry_run: bool = False,
     confirm: Confirm | None = None,
-    progress: Progress = unseen,
+    progress: Progress = ignore_progress,
 ) -> Taken:
     """Take in an export. All of it is read and found sound before anything is written.
 

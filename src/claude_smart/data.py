@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 from alma.engine.admit import key_of
-from alma.engine.coding_sessions import mark_of
+from alma.engine.coding_sessions import find_mark
 from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION
 from alma.engine.rules import AGENT, Teaching, teach
@@ -212,7 +212,7 @@ def _is_pending(engine: Engine, path: str) -> bool:
         return False
     if journal is None:
         return False
-    mark = mark_of(engine, journal.story.session)
+    mark = find_mark(engine, journal.story.session)
     return mark.file != journal.file or mark.offset < journal.size
 
 

@@ -15,7 +15,7 @@ from alma.coding.events import parse_journal
 from alma.coding.session import CodingSession, build_session
 from alma.coding.transcript import list_transcripts, read_lines, read_transcript
 from alma.engine import edit as editing
-from alma.engine.coding_sessions import mark_of, teachings
+from alma.engine.coding_sessions import find_mark, find_teachings
 from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION, delete_observation
 from alma.engine.rule_changes import change_rule, erase, find_ended, find_quotes, has_quote
@@ -132,7 +132,7 @@ def _show_one(desk: Desk, engine: Engine, record: Record) -> int:
     for title, name in (("trigger", "trigger"), ("reason", "why"), ("learned from", "said"), ("source", "source")):
         if record.body[name]:
             desk.say(f"{INDENT}{title}: {record.body[name]}")
-    changes = editing.history(engine, record.id)
+    changes = editing.list_history(engine, record.id)
     after = {**record.body, "status": str(record.status)}
     steps = []
     for one in reversed(changes):
@@ -511,7 +511,7 @@ def _learn_from_history(args: Namespace, desk: Desk) -> int:
             if is_watched:
                 count = f"{number} of {len(files)} transcripts, {len(proposed)} rules proposed"
                 print(f"\r{count} ", end="" if number < len(files) else "\n", file=sys.stderr)
-            if mark_of(memory.engine(EVERYWHERE), one.session).offset:
+            if find_mark(memory.engine(EVERYWHERE), one.session).offset:
                 # It was recorded as it happened, and taught what it had to teach.
                 continue
             story = _read_transcript(str(one.path))
@@ -521,7 +521,7 @@ def _learn_from_history(args: Namespace, desk: Desk) -> int:
             sessions, turns = sessions + 1, turns + len(story.turns)
             project = find_project(desk.place, locate_project(one.cwd), remember=False) if one.cwd else ""
             # What was said long ago, and not to this memory, waits for a person or for its repetition.
-            lasting = [replace(given, sure=False) for given in teachings(story, 0) if given.reach in LASTING]
+            lasting = [replace(given, sure=False) for given in find_teachings(story, 0) if given.reach in LASTING]
             taught = teach(memory.engine(project), lasting) if project and lasting else []
             proposed += [(project, one.record) for one in taught if one.record is not None and one.verb != "known"]
     desk.say(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")

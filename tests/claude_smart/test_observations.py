@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from alma.engine.rules import dressed
+from alma.engine.rules import dress_rule
 from alma.hooks.drain import ProjectMemories as Memory
 from alma.types.record import Status
 
@@ -119,7 +119,7 @@ def old_rule(person: Person, said: str) -> str:
 
         [held] = [one for one in store.scan(Where(kinds={"rule"})) if one.body["rule"] == "a rule to copy"]
         told: dict[str, Any] = {"rule": f"Use `{said.rpartition(' → ')[2]}`", "source": "fix", "said": said}
-        body = dressed({**held.body, **told, "trigger": "running npm test"})
+        body = dress_rule({**held.body, **told, "trigger": "running npm test"})
         store.put([replace(held, body=body, text=str(told["rule"]), key="", version=held.version + 1)])
     return held.id
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from alma import ALMA
 from alma.context import MemoryStack
-from alma.engine.admit import build
+from alma.engine.admit import Draft, build
 from alma.engine.context import Engine
-from alma.engine.drafts import Draft
 from alma.engine.inject.prompt import tokens
 from alma.errors import ScopeError, ValidationError
 from alma.session import SessionManager

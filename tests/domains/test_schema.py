@@ -119,7 +119,7 @@ def test_categories_are_known_by_any_case() -> None:
         ({"learning_categories": ["a"], "excluded_categories": ["A"]}, "both"),
         ({"learning_categories": "a"}, "must be a list"),
         ({"min_occurrences_for_heuristic": 0}, "from 1"),
-        ({"confidence_decay_days": 0}, "between"),
+        ({"confidence_decay_days": 0}, "at least 0.01"),
         ({"metadata": {"a": object()}}, "JSON"),
         ({"name": "y"}, "'x' here and 'y'"),
         ([], "must be a mapping"),

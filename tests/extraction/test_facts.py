@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from alma import ALMA
-from alma.engine.drafts import Draft
+from alma.engine.admit import Draft
 from alma.engine.edit import add_memories
 from alma.errors import ValidationError
 from alma.types.record import Origin, Provenance, Record, Trust

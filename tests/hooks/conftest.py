@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import claude_smart
-from alma.engine.rules import AGENT, dressed
+from alma.engine.rules import AGENT, dress_rule
 from alma.hooks.paths import DataDir
 from alma.stores.sqlite import SQLiteStore
 from alma.types.evidence import Evidence
@@ -123,7 +123,7 @@ def teach(home: Path) -> Teach:
             session=given.get("session", ""),
             status=given.get("status", Status.ACTIVE),
             text=KINDS["rule"].text(body),
-            body=dressed(body),
+            body=dress_rule(body),
             evidence=Evidence(
                 successes=given.get("followed", 0), failures=given.get("violated", 0), recent=given.get("recent", ())
             ),

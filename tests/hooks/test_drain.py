@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from alma.engine.coding_sessions import Mark, keep, mark_of
+from alma.engine.coding_sessions import JournalMark, find_mark, store_session
 from alma.errors import StorageError
 from alma.hooks import drain as drain_module
 from alma.hooks import journal
@@ -165,11 +165,11 @@ class TestOnce:
         assert found is not None
         with ProjectMemories(place) as memory:
             engine = memory.engine(PROJECT)
-            mark = Mark(found.file, found.size)
-            assert keep(engine, found.story, mark) is not None
-            again = keep(engine, found.story, mark)
+            mark = JournalMark(found.file, found.size)
+            assert store_session(engine, found.story, mark) is not None
+            again = store_session(engine, found.story, mark)
             assert again is None or not again.taught
-            assert mark_of(engine, "s1").offset == found.size
+            assert find_mark(engine, "s1").offset == found.size
 
     def test_another_journal_of_the_same_session_starts_anew(self, place: DataDir, person: Person) -> None:
         person.says("run the tests")
@@ -299,7 +299,7 @@ class TestUpkeep:
         self.age(place, "s1.done", 1)
         assert tidy(place, opened) == 1
         assert os.listdir(place.sessions) == []
-        assert mark_of(opened.engine(PROJECT), "s1") == Mark()
+        assert find_mark(opened.engine(PROJECT), "s1") == JournalMark()
 
     def test_a_young_one_stays(self, place: DataDir, opened: ProjectMemories) -> None:
         tidy(place, opened)

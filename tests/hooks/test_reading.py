@@ -491,7 +491,9 @@ def test_what_a_person_changed_meanwhile_is_not_touched(
         fields = {"rule": "Use pnpm 9"} if way == "edited" else {}
         status = Status.ARCHIVED if way == "put away" else None
         with ProjectMemories(work.host.place) as memory:
-            edit.update(memory.engine(rule["project"]), rule["id"], fields, status, None, Provenance(Origin.USER))
+            edit.update_memory(
+                memory.engine(rule["project"]), rule["id"], fields, status, None, Provenance(Origin.USER)
+            )
     before = work.rules(capsys)
     work.answers({"match": "pnpm", "rule": "Install with pnpm", "quote": "use pnpm here", "scope": "project"})
     work.host.send("SessionEnd", "s1", reason="prompt_input_exit")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ..confidence import Bin, ConfidenceSignal, OpportunitySignal, Report, RiskSignal
 from ..domains import DomainSchema
 from ..engine.feedback import FeedbackReport
-from ..engine.stats import Stats
+from ..engine.view import Stats
 from ..progress import ItemChange, ProgressLog, ProgressSummary, WorkItem
 from ..rulefiles import ExportReport
 from ..session.handoff import Session, SessionContext, SessionHandoff
-from ..workflow.memory import Artifact, Checkpoint, Run
+from ..workflow import Artifact, Checkpoint, Run
 
 __all__ = [
     "Artifact",

@@ -322,7 +322,7 @@ def _send_added(call: Call, operation: str, parameter: str, what: str, words: Se
 def ingest(call: Call) -> int:
     args, out = call.args, call.out
     if args.plan:
-        from ..api.knowledge import reading
+        from ..knowledge import reading
 
         given = {name: value for name, value in vars(args).items() if name in ("only", "own", "max_file_bytes")}
         out.answer(reading(args.path, **given))

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from itertools import chain
 from textwrap import dedent, fill
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin
 
@@ -299,7 +300,7 @@ def find_operation(name: str) -> Operation:
     """Return an operation; modules of operations are loaded until it is found."""
     from ..operations import MODULES, OPERATIONS
 
-    for module in MODULES.values():
+    for module in chain.from_iterable(MODULES.values()):
         if name in OPERATIONS:
             break
         import_module(module)

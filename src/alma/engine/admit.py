@@ -6,19 +6,78 @@ All of it needs no store, and happens before a transaction begins. `facts.add_re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from ..errors import ScopeError
 from ..text import fingerprint
-from ..types.kinds import KINDS
+from ..types.kinds import KINDS, MemoryType, Result
 from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
 from ..types.vector import Vector
 from .context import Engine
-from .drafts import Draft
 
 _SHORT = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """Something to be kept as it is told."""
+
+    kind: str
+    body: Mapping[str, Any]
+    agent: str = ""
+    user: str = ""
+    session: str = ""
+    category: str = ""
+    """What the agent's `can_learn` and `cannot_learn` are asked about; empty: nothing to ask."""
+    key: str = ""
+    """Finds the same memory when it is told again; set when the draft is screened."""
+    provenance: Provenance = field(default_factory=Provenance)
+    tags: tuple[str, ...] = ()
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    vectors: tuple[Vector, ...] = ()
+    """Set when the draft is prepared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeDraft:
+    """A task that was done: how, and how it went."""
+
+    agent: str
+    task: str
+    strategy: str
+    result: Result
+    task_type: str = ""
+    duration_ms: int | None = None
+    error: str | None = None
+    feedback: str | None = None
+    retrieval: str | None = None
+    idempotency_key: str | None = None
+    """Recorded once under this key, however often it is sent."""
+    user: str = ""
+    shared: bool = False
+    """Whether it counts for the lessons of all users, not only for those of its own."""
+    session: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A heuristic or an anti-pattern that somebody states instead of letting it be learned."""
+
+    kind: MemoryType
+    agent: str
+    condition: str
+    strategy: str
+    user: str = ""
+    body: Mapping[str, Any] = field(default_factory=dict)
+    category: str = ""
+    provenance: Provenance = field(default_factory=lambda: Provenance(Origin.USER))
+    tags: tuple[str, ...] = ()
 
 
 def clean(value: Any) -> Any:

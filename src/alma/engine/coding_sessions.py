@@ -27,7 +27,7 @@ from ..types.rules import Reach, RuleSource
 from ..types.speech import quote_output
 from .admit import clean, make_record
 from .context import Engine
-from .episodes import Conversation, Said, record
+from .episodes import Conversation, Said, record_conversations
 from .observations import prepare_repairs, record_repairs
 from .rules import AGENT, Taught, Teaching, learn_rules, prepare_rules
 from .transaction import Transaction, write
@@ -44,7 +44,7 @@ _SPOKEN_OF = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredSession:
     turns: int
     taught: tuple[Taught, ...]
     followed: int
@@ -55,7 +55,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class JournalMark:
     """How far a journal was read. Another file of the same name starts anew."""
 
     file: str = ""
@@ -64,41 +64,41 @@ class Mark:
     """How far the host's own transcript was read, in bytes."""
 
 
-def mark_of(engine: Engine, session: str) -> Mark:
+def find_mark(engine: Engine, session: str) -> JournalMark:
     return read_mark(Transaction(engine), session)
 
 
-def read_mark(tx: Transaction, session: str) -> Mark:
+def read_mark(tx: Transaction, session: str) -> JournalMark:
     held = tx.find(_mark_id(session))
-    return Mark(**held.body["value"]) if held else Mark()
+    return JournalMark(**held.body["value"]) if held else JournalMark()
 
 
 def _mark_id(session: str) -> str:
     return f"mrk_journal_{digest(session)}"
 
 
-def unmark(engine: Engine, session: str) -> None:
+def forget_mark(engine: Engine, session: str) -> None:
     """Forget how far a journal was read, when it is gone."""
     engine.store.delete([_mark_id(session)])
 
 
-def keep(engine: Engine, story: CodingSession, mark: Mark) -> Kept | None:
+def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> StoredSession | None:
     """Take in what the story tells beyond the mark that is held; None when somebody else already did.
 
     `mark` is how far the story goes.
     """
 
-    def find_start(held: Mark) -> int:
+    def find_start(held: JournalMark) -> int:
         return held.offset if held.file == mark.file else 0
 
-    since = find_start(mark_of(engine, story.session))
+    since = find_start(find_mark(engine, story.session))
     turns = [turn for turn in story.turns if turn.offset > since and turn.text.strip()]
     if turns:
-        record(engine, [_make_conversation(story, turns)])
-    rules = prepare_rules(engine, teachings(story, since))
+        record_conversations(engine, [_make_conversation(story, turns)])
+    rules = prepare_rules(engine, find_teachings(story, since))
     repairs = prepare_repairs(engine, [one for one in story.repairs if one.offset > since])
 
-    def step(tx: Transaction) -> Kept | None:
+    def step(tx: Transaction) -> StoredSession | None:
         if find_start(read_mark(tx, story.session)) != since:
             return None
         taught = learn_rules(tx, rules)
@@ -115,7 +115,7 @@ def keep(engine: Engine, story: CodingSession, mark: Mark) -> Kept | None:
         tx.set_marker(_mark_id(story.session), {"value": asdict(mark)}, project="")
         followed = sum(verdicts.values())
         judged = (followed, len(verdicts) - followed)
-        return Kept(len(turns), tuple(taught), *judged, story.project, story.session, tuple(observed))
+        return StoredSession(len(turns), tuple(taught), *judged, story.project, story.session, tuple(observed))
 
     return write(engine, step)
 
@@ -145,7 +145,7 @@ def _moment(at: float) -> datetime:
 # -- what it teaches
 
 
-def teachings(story: CodingSession, since: int) -> list[Teaching]:
+def find_teachings(story: CodingSession, since: int) -> list[Teaching]:
     """Return what the events beyond an offset teach, in the order they happened."""
     heard = [one for one in story.heard if one.offset > since]
     proposals = _READER.find_rules([ReadTurn(Role.USER, one.heard) for one in heard])

@@ -10,14 +10,13 @@ from ..errors import NotFoundError, ScopeError, ValidationError, unknown
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
-from .admit import allow, clean, key_of, prepare, reword
+from .admit import Draft, Statement, allow, clean, key_of, prepare, reword
 from .context import Engine
-from .drafts import Draft, Statement
 from .episodes import find_turns
 from .erase import erase_memory, find_changes
 from .facts import add_facts
 from .outcomes import prepare_lessons, readable_body, state_lessons
-from .rules import Teaching, dressed, learn_rules, prepare_rules
+from .rules import Teaching, dress_rule, learn_rules, prepare_rules
 from .transaction import Transaction, refuse_activation, write
 
 
@@ -44,26 +43,26 @@ def add_memories(
     return write(engine, step)
 
 
-def ours(engine: Engine, record: Record) -> bool:
+def is_own(engine: Engine, record: Record) -> bool:
     """Whether it is a memory of this project, or a rule of all projects."""
     if record.kind == MemoryType.RULE and record.project == EVERYWHERE:
         return True
     return record.project == engine.project and record.kind in READABLE_KINDS
 
 
-def find(engine: Engine, memory_id: str) -> Record:
+def find_memory(engine: Engine, memory_id: str) -> Record:
     """Return a memory of this project, or raise NotFoundError."""
     return _find(Transaction(engine), memory_id)
 
 
 def _find(tx: Transaction, memory_id: str) -> Record:
     record = tx.find(memory_id)
-    if record is None or not ours(tx.engine, record):
+    if record is None or not is_own(tx.engine, record):
         raise NotFoundError(f"there is no memory {memory_id!r} in project {tx.engine.project!r}")
     return record
 
 
-def history(engine: Engine, memory_id: str) -> list[Record]:
+def list_history(engine: Engine, memory_id: str) -> list[Record]:
     """Return what happened to a memory, oldest first."""
     return read_history(Transaction(engine), memory_id)
 
@@ -74,7 +73,7 @@ def read_history(tx: Transaction, memory_id: str) -> list[Record]:
 
 def check_fields(engine: Engine, memory_id: str, fields: Iterable[str]) -> None:
     """Raise ValidationError unless the memory has these fields, and they may be changed."""
-    _check_editable(find(engine, memory_id), fields)
+    _check_editable(find_memory(engine, memory_id), fields)
 
 
 def _check_editable(record: Record, fields: Iterable[str]) -> None:
@@ -84,7 +83,7 @@ def _check_editable(record: Record, fields: Iterable[str]) -> None:
             raise ValidationError(unknown(f"field of a {record.kind}", name, allowed))
 
 
-def update(
+def update_memory(
     engine: Engine,
     memory_id: str,
     fields: Mapping[str, Any],
@@ -115,7 +114,7 @@ def update(
                 tx.update(turn, **changes)
         body = {**readable_body(held), **given}
         if held.kind == MemoryType.RULE:
-            body = dressed(body)
+            body = dress_rule(body)
         if status is not None:
             # A lesson that a person put away stays away, whatever is learned.
             body["put_away"] = status is not Status.ACTIVE
@@ -162,11 +161,11 @@ def _edited_by(held: Record, editor: Provenance) -> Provenance:
     return replace(held.provenance, origin=editor.origin, trust=editor.trust)
 
 
-def delete(engine: Engine, memory_id: str) -> None:
+def delete_memory(engine: Engine, memory_id: str) -> None:
     """Remove a memory for good, with everything that repeats its words, and keep it from being learned again by itself.
 
     Killed at any moment, the same call finishes the work.
     """
-    record = find(engine, memory_id)
+    record = find_memory(engine, memory_id)
     _refuse_overruling(engine, record, "delete")
     erase_memory(engine, record)

@@ -20,9 +20,8 @@ from ..types.query import Where
 from ..types.record import Provenance, Record, Status
 from ..types.times import to_iso
 from ..types.vector import Vector
-from .admit import build, clean, screen
+from .admit import Draft, build, clean, screen
 from .context import Engine
-from .drafts import Draft
 from .transaction import Transaction, write
 
 SAID_CHARS = 20_000
@@ -73,7 +72,7 @@ def episode_id(engine: Engine, conversation: Conversation) -> str:
     return f"epi_{digest(engine.project, conversation.agent, conversation.user, conversation.session, size=10)}"
 
 
-def record(engine: Engine, conversations: Sequence[Conversation]) -> list[Record]:
+def record_conversations(engine: Engine, conversations: Sequence[Conversation]) -> list[Record]:
     """Keep conversations; the record of each as it is now. One that was deleted stays away: it is RETIRED and empty."""
     joined: dict[str, Conversation] = {}
     for one in conversations:
@@ -97,7 +96,7 @@ def record(engine: Engine, conversations: Sequence[Conversation]) -> list[Record
     for id in Transaction(engine).find_tombstones(episodes):
         # Deleted while it was being written: what came after the deletion goes too.
         episodes[id] = replace(episodes[id], status=Status.RETIRED)
-        engine.store.delete([id, *(turn.id for turn in turns(engine, episodes[id]))])
+        engine.store.delete([id, *(turn.id for turn in list_turns(engine, episodes[id]))])
     return [episodes[episode_id(engine, one)] for one in conversations]
 
 
@@ -244,7 +243,7 @@ def remove_turn(tx: Transaction, turn: Record) -> None:
         tx.update(episode, body=body, text=KINDS["episode"].text(body))
 
 
-def turns(engine: Engine, episode: Record) -> list[Record]:
+def list_turns(engine: Engine, episode: Record) -> list[Record]:
     """Return all turns of an episode, as they were said."""
     return find_turns(Transaction(engine), episode)
 

@@ -20,9 +20,8 @@ from ..text import fingerprint, normalise
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
-from .admit import build, explicit_key, make_record, place_of
+from .admit import Draft, build, explicit_key, make_record, place_of
 from .context import Engine
-from .drafts import Draft
 from .search import by_words
 from .transaction import Transaction
 

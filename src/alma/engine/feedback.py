@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import ValidationError
 from ..types.kinds import FeedbackSignal, MemoryType
 from .context import Engine
-from .edit import ours
+from .edit import is_own
 from .transaction import Transaction, write
 
 _LOG = logging.getLogger("alma")
@@ -42,7 +42,7 @@ def record_feedback(
     tx: Transaction, signals: Mapping[str, FeedbackSignal], kind: MemoryType | None = None
 ) -> FeedbackReport:
     """Count one signal for each memory; with a `kind`, memories of other kinds are an error."""
-    records = [record for record in tx.get(signals) if ours(tx.engine, record)]
+    records = [record for record in tx.get(signals) if is_own(tx.engine, record)]
     for record in records:
         if kind is not None and record.kind != kind:
             raise ValidationError(f"memory {record.id!r} is a {record.kind}, not a {kind}")

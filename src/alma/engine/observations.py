@@ -20,9 +20,8 @@ from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import RuleSource
 from ..types.speech import quote_output
-from .admit import build, clean, key_of, screen
+from .admit import Draft, build, clean, key_of, screen
 from .context import Engine
-from .drafts import Draft
 from .erase import make_tombstone
 from .inject.escape import escape, suspicious
 from .redact import redact

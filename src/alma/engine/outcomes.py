@@ -34,9 +34,8 @@ from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.scope import plain
 from ..types.speech import quote_output
 from ..types.vector import Vector, cosine
-from .admit import build, make_record, place_of, screen
+from .admit import Draft, OutcomeDraft, Statement, build, make_record, place_of, screen
 from .context import Engine
-from .drafts import Draft, OutcomeDraft, Statement
 from .evidence import WORKS, Standing, believe, rate, standing
 from .search import find_near
 from .transaction import EMBEDDER_MARKER, LESSONS, Transaction, lesson_key, tombstone_id, write
@@ -211,7 +210,7 @@ class PreparedOutcome:
     key: str | None
 
 
-def learn(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[Record]:
+def learn_outcomes(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[Record]:
     """Record outcomes, in order; return them as they were stored.
 
     An outcome that was recorded before under the same idempotency key, or with the same retrieval and arguments, is
@@ -225,7 +224,7 @@ def prepare_outcomes(
     engine: Engine, episodes: Sequence[OutcomeDraft], times: Sequence[datetime | None] | None = None
 ) -> list[PreparedOutcome]:
     """Screen and embed outcomes. `times` says when each happened; None: now."""
-    drafts = [screen(engine, outcome_of(episode)) for episode in episodes]
+    drafts = [screen(engine, draft_outcome(episode)) for episode in episodes]
     # For short texts the two kinds have the same passages, which are embedded once.
     kinds = (KINDS[MemoryType.OUTCOME], KINDS["strategy"])
     vectors = iter(engine.encode([kind.passages(draft.body) for draft in drafts for kind in kinds]))
@@ -257,7 +256,7 @@ def group_owner(engine: Engine, user: str, *, shared: bool = False) -> str:
     return "" if shared or engine.settings.share_between_users else user
 
 
-def outcome_of(episode: OutcomeDraft) -> Draft:
+def draft_outcome(episode: OutcomeDraft) -> Draft:
     names = ("task", "strategy", "task_type", "duration_ms", "error", "feedback", "retrieval")
     body = {name: getattr(episode, name) for name in names}
     body |= {"outcome": str(episode.result), "metadata": dict(episode.metadata)}
@@ -480,13 +479,13 @@ def _advise_warnings(tx: Transaction, group: Record, approach: Draft | Record, n
 
 
 def prepare_lessons(engine: Engine, statements: Sequence[Statement]) -> list[Draft]:
-    drafts = [screen(engine, lesson_of(statement)) for statement in statements]
+    drafts = [screen(engine, draft_lesson(statement)) for statement in statements]
     heads = [{"strategy": _strategy_of(draft.body), "task": draft.body["condition"]} for draft in drafts]
     vectors = engine.encode([KINDS["strategy"].passages(head) for head in heads])
     return [replace(draft, vectors=own) for draft, own in zip(drafts, vectors, strict=True)]
 
 
-def lesson_of(statement: Statement) -> Draft:
+def draft_lesson(statement: Statement) -> Draft:
     name = "strategy" if statement.kind is MemoryType.HEURISTIC else "pattern"
     body = {
         "condition": statement.condition,

@@ -19,7 +19,7 @@ from ..types.rules import EVERYWHERE, LASTING, MACHINE_TAUGHT, Reach, RuleSource
 from . import edit
 from .admit import clean, key_of, reword
 from .context import Engine
-from .rules import RULE_CHARS, dressed, find_ended_rules, find_similar_rules
+from .rules import RULE_CHARS, dress_rule, find_ended_rules, find_similar_rules
 from .transaction import Transaction, write
 
 WORDS = ("rule", "trigger", "why")
@@ -137,7 +137,7 @@ def _apply(
         if "why" in fields and "source" not in fields and body["source"] in MACHINE_TAUGHT:
             # The reason is no longer what a program printed.
             body["source"] = str(RuleSource.NOTE)
-        body = dressed(body)
+        body = dress_rule(body)
         changes |= reword(tx.engine, record, body)
         changes["key"] = key_of(record.kind, record.agent, record.user, body) or record.key
         changes["provenance"] = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
@@ -161,13 +161,13 @@ def erase(engine: Engine, rule: Record) -> int:
 
     It cannot be undone. The caller erases the sentence from journals, and vacuums.
     """
-    edit.delete(replace(engine, project=rule.project), rule.id)
+    edit.delete_memory(replace(engine, project=rule.project), rule.id)
     quotes = find_quotes(rule)
     # A rule of all projects may have been taught in any of them.
     projects = None if rule.project == EVERYWHERE else {rule.project}
     turns = [one for one in engine.store.scan(Where(kinds={"turn"}, projects=projects)) if has_quote(one.text, quotes)]
     for turn in turns:
-        edit.delete(replace(engine, project=turn.project), turn.id)
+        edit.delete_memory(replace(engine, project=turn.project), turn.id)
     notes = engine.store.scan(Where(kinds={"retrieval"}, projects=projects))
     engine.store.delete([one.id for one in notes if has_quote(one.body["task"], quotes)])
 

@@ -23,9 +23,8 @@ from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
-from .admit import build, clean, key_of, screen
+from .admit import Draft, build, clean, key_of, screen
 from .context import Engine
-from .drafts import Draft
 from .rule_lines import format_line
 from .search import by_meaning, by_words
 from .transaction import Transaction, write
@@ -145,7 +144,7 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[Prepare
             tags=one.tags,
         )
         screened = screen(engine, draft)
-        drafts.append(replace(screened, body=dressed(screened.body)))
+        drafts.append(replace(screened, body=dress_rule(screened.body)))
     vectors = engine.encode([KINDS[MemoryType.RULE].passages(draft.body) for draft in drafts])
     return [
         PreparedRule(one, replace(draft, vectors=own))
@@ -158,7 +157,7 @@ def is_old_fix(record: Record) -> bool:
     return record.kind == MemoryType.RULE and record.body.get("source") == RuleSource.FIX
 
 
-def dressed(body: Mapping[str, Any]) -> dict[str, Any]:
+def dress_rule(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body with the line that hosts are shown, and the words and names that make it relevant."""
     names = [str(name).lower() for name in (*body["prefer"], *body["avoid"])]
     said = [stem(word) for word in content_words(f"{body['trigger']} {body['rule']}") if not is_common(word)]
@@ -309,7 +308,7 @@ def _repeat_rule(tx: Transaction, given: Teaching, draft: Draft, held: Record, s
         changes["status"] = Status.ACTIVE
         if draft.provenance.weight > held.provenance.weight:
             changes["provenance"] = draft.provenance
-    body = dressed(body)
+    body = dress_rule(body)
     if body["rule"] != held.body["rule"]:
         changes |= {"vectors": draft.vectors, "embedder": tx.engine.embedder_name if draft.vectors else ""}
     key = key_of(held.kind, held.agent, held.user, body)

@@ -14,7 +14,7 @@ from ..types.query import Hit, Where
 from ..types.record import Record
 from ..types.vector import Vector, cosines
 from .context import Engine
-from .transaction import marker, mismatch
+from .transaction import describe_mismatch, find_embedder_marker
 
 MAX_WORDS = 12
 _K1, _B = 1.2, 0.75
@@ -27,9 +27,9 @@ def read_snapshot(store: Store) -> AbstractContextManager[None]:
 
 def has_vectors(engine: Engine) -> bool:
     """Return whether vectors are stored; EmbedderMismatchError when another embedder made them."""
-    held = marker(engine) if engine.encoder is not None else None
+    held = find_embedder_marker(engine) if engine.encoder is not None else None
     if held is not None and held.body["value"] != engine.embedder_name:
-        raise mismatch(held.body["value"], engine.embedder_name)
+        raise describe_mismatch(held.body["value"], engine.embedder_name)
     return held is not None
 
 

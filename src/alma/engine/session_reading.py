@@ -28,7 +28,7 @@ from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from .admit import clean, key_of, reword
-from .coding_sessions import count_followed, make_teaching, read_mark, teachings
+from .coding_sessions import count_followed, find_teachings, make_teaching, read_mark
 from .context import Engine
 from .observations import explain_observation, find_repair
 from .rules import (
@@ -37,7 +37,7 @@ from .rules import (
     Taught,
     Teaching,
     contradicts,
-    dressed,
+    dress_rule,
     find_similar_rules,
     learn_rules,
     prepare_rules,
@@ -250,7 +250,7 @@ class Applied:
 
 def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progress) -> Applied | None:
     """Store what a reading teaches, and that the session was read so far. None when somebody else was faster."""
-    local = {one.id: one.rule for one in teachings(part.story, part.since)}
+    local = {one.id: one.rule for one in find_teachings(part.story, part.since)}
 
     def step(tx: Transaction) -> Applied | None:
         stored = read_progress(tx, part.story.session)
@@ -433,7 +433,7 @@ def _refine_rules(tx: Transaction, part: Part, refinements: Sequence[_Refinement
         body["metadata"] = {**local.body["metadata"], "reader": "model"}
         fresh = tx.update(
             local,
-            **reword(tx.engine, local, dressed(body)),
+            **reword(tx.engine, local, dress_rule(body)),
             status=Status.ACTIVE if is_active or is_sound else local.status,
             session="" if reach in LASTING else part.story.session,
             project=EVERYWHERE if reach is Reach.ALWAYS else local.project,

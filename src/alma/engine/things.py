@@ -12,9 +12,8 @@ from typing import Any
 from ..errors import NotFoundError
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record
-from .admit import build, prepare, rewrite, screen
+from .admit import Draft, build, prepare, rewrite, screen
 from .context import Engine
-from .drafts import Draft
 from .transaction import write
 
 Body = Mapping[str, Any]

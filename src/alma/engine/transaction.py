@@ -267,19 +267,19 @@ def _claim_embedder(tx: Transaction, records: Sequence[Record]) -> list[Record]:
     embedder = next((record.embedder for record in records if record.vectors), "")
     held = tx.find(EMBEDDER_MARKER) if embedder else None
     if held is not None and held.body["value"] != embedder:
-        raise mismatch(held.body["value"], embedder)
-    return [embedder_marker(tx.engine, embedder)] if embedder and held is None else []
+        raise describe_mismatch(held.body["value"], embedder)
+    return [make_embedder_marker(tx.engine, embedder)] if embedder and held is None else []
 
 
-def marker(engine: Engine) -> Record | None:
+def find_embedder_marker(engine: Engine) -> Record | None:
     return next(iter(engine.store.get([EMBEDDER_MARKER])), None)
 
 
-def embedder_marker(engine: Engine, embedder: str) -> Record:
+def make_embedder_marker(engine: Engine, embedder: str) -> Record:
     return make_marker(engine, EMBEDDER_MARKER, {"value": embedder}, project="")
 
 
-def mismatch(held: str, wanted: str) -> EmbedderMismatchError:
+def describe_mismatch(held: str, wanted: str) -> EmbedderMismatchError:
     return EmbedderMismatchError(
         f"the memories of this store were embedded by {held!r}, but {wanted!r} is configured, and their vectors cannot "
         f"be compared. Set the embedder back, or move the store over with: alma reindex"

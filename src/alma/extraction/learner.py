@@ -17,9 +17,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..engine import facts, outcomes, rules, validate
-from ..engine.admit import build, prepare
+from ..engine.admit import Draft, OutcomeDraft, Statement, build, prepare
 from ..engine.context import Engine
-from ..engine.drafts import Draft, OutcomeDraft, Statement
 from ..engine.inject.escape import suspicious
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
@@ -505,9 +504,9 @@ def _write_waiting(tx: Transaction, target: _Target, items: Sequence[_Item]) -> 
     A rule of others waits as a lesson, too.
     """
     drafts = [
-        replace(outcomes.outcome_of(_make_episode(target, one)), provenance=one.provenance)
+        replace(outcomes.draft_outcome(_make_episode(target, one)), provenance=one.provenance)
         if one.kind is Kind.OUTCOME
-        else outcomes.lesson_of(_make_statement(target, one))
+        else outcomes.draft_lesson(_make_statement(target, one))
         for one in items
     ]
     keyed: list[Draft] = []

@@ -347,7 +347,7 @@ class _Builder:
                 texts.append((record.text, None))
                 origins.append((record.id, record.valid_from or record.created_at, {}))
                 continue
-            for turn in episodes.turns(self._engine, record):
+            for turn in episodes.list_turns(self._engine, record):
                 name = turn.body["speaker"]
                 if turn.status is Status.ACTIVE and speech.is_person(name):
                     texts.append((turn.body["text"], None if str(name).casefold() in _NAMELESS else str(name)))

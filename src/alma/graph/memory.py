@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from typing import Any, TypeVar
 
-from ..engine.admit import build
+from ..engine.admit import Draft, build
 from ..engine.context import Engine
-from ..engine.drafts import Draft
 from ..engine.transaction import Transaction, write
 from ..errors import StorageError
 from ..ports import Countable

@@ -26,7 +26,7 @@ from ..config import Config
 from ..core import ALMA
 from ..engine import session_reading
 from ..engine.admit import clean
-from ..engine.coding_sessions import Kept, Mark, keep, mark_of, unmark
+from ..engine.coding_sessions import JournalMark, StoredSession, find_mark, forget_mark, store_session
 from ..engine.context import Engine
 from ..engine.observations import adopt_old_fixes
 from ..engine.rules import Taught
@@ -130,11 +130,10 @@ def drain(
             except FileNotFoundError:
                 # Cleared meanwhile.
                 continue
-            except (ALMAError, OSError) as error:
-                report.problems.append(f"{os.path.basename(path)}: {error}")
-                continue
-            except Exception as error:  # noqa: BLE001 - what was not foreseen may quote what was said
-                report.problems.append(f"{os.path.basename(path)}: {describe_error(error)}")
+            except Exception as error:  # noqa: BLE001
+                # What was not foreseen may quote what was said.
+                problem = str(error) if isinstance(error, ALMAError | OSError) else describe_error(error)
+                report.problems.append(f"{os.path.basename(path)}: {problem}")
                 continue
             if kept is not None:
                 report.sessions += 1
@@ -197,11 +196,11 @@ def is_taken_in(engine: Engine, path: str) -> bool:
         size = os.fstat(file.fileno()).st_size
     if not first or first[0].name != "Journal":
         return False
-    mark = mark_of(engine, first[0].session)
+    mark = find_mark(engine, first[0].session)
     return mark.file == first[0].id and mark.offset >= size
 
 
-def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> Kept | None:
+def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> StoredSession | None:
     """Take in one journal, and queue its session for a model where that is allowed."""
     if is_taken_in(memory.engine(EVERYWHERE), path):
         return None
@@ -211,7 +210,7 @@ def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> Kep
     story = content.story
     project = find_moved(data_dir, story.project)
     engine = memory.engine(project or EVERYWHERE)
-    mark = mark_of(engine, story.session)
+    mark = find_mark(engine, story.session)
     is_same = mark.file == content.file
     if is_same and mark.offset >= content.size:
         return None
@@ -219,8 +218,8 @@ def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> Kep
     # First of all: once it is taken in, nobody would know that a model has not read it.
     since, is_allowed = mark.offset if is_same else 0, is_model_allowed(data_dir)
     session_reading.queue_session(engine, story, content.file, since, is_allowed=is_allowed)
-    until = Mark(content.file, content.size, max(transcript, mark.transcript))
-    return keep(engine, replace(story, project=project), until)
+    until = JournalMark(content.file, content.size, max(transcript, mark.transcript))
+    return store_session(engine, replace(story, project=project), until)
 
 
 def _add_unreported(data_dir: DataDir, content: Journal, start: int) -> int:
@@ -337,7 +336,7 @@ def _read_session(
     if content is None or content.file != progress.file:
         session_reading.change_progress(engine, progress.session, is_waiting=False, answers={})
         return True
-    mark = mark_of(engine, progress.session)
+    mark = find_mark(engine, progress.session)
     until = mark.offset if mark.file == content.file else 0
     if until <= progress.offset:
         # Not taken in yet.
@@ -531,7 +530,7 @@ def tidy(data_dir: DataDir, memory: ProjectMemories) -> int:
 def _may_go(engine: Engine, content: Journal | None) -> bool:
     if content is None:
         return True
-    mark = mark_of(engine, content.story.session)
+    mark = find_mark(engine, content.story.session)
     # Another journal of the session has begun: this one was taken in before that.
     return mark.file != content.file or mark.offset >= content.size
 
@@ -545,8 +544,8 @@ def _remove_journal(engine: Engine, path: str) -> bool:
     if not os.path.exists(f"{stem}.jsonl"):
         if os.path.exists(f"{stem}.shown"):
             os.remove(f"{stem}.shown")
-        if content is not None and mark_of(engine, content.story.session).file == content.file:
-            unmark(engine, content.story.session)
+        if content is not None and find_mark(engine, content.story.session).file == content.file:
+            forget_mark(engine, content.story.session)
             session_reading.forget_progress(engine, content.story.session)
     return True
 

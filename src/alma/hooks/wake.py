@@ -34,7 +34,6 @@ FRESH_SECONDS = 5.0
 STALE_SECONDS = 60.0
 """Longer than a worker that is well leaves a wake-up lying, unless it is in a drain."""
 _TELL_SECONDS = 0.05
-_MOST_BYTES = 1 << 20
 _WORKER = os.path.join("alma", "hooks", "worker.py")
 
 _TROUBLE = (OSError, LookupError, ValueError, TypeError, RecursionError)
@@ -153,10 +152,11 @@ def notify_worker(data_dir: DataDir, script: str) -> bool:
     info = read_object(data_dir.worker)
     if not info or drains_elsewhere(data_dir):
         return False
+    deadline = time.monotonic() + _TELL_SECONDS
     try:
-        connection = _connect(info, time.monotonic() + _TELL_SECONDS)
+        connection = _connect(info, deadline)
         try:
-            connection.sendall(_encode_line({"op": "drain", "token": info.get("token"), "code": script}))
+            send_message(connection, {"op": "drain", "token": info.get("token"), "code": script}, deadline)
         finally:
             connection.close()
     except _TROUBLE:
@@ -178,7 +178,8 @@ def ask_worker(data_dir: DataDir, request: Mapping[str, Any], timeout: float) ->
     try:
         connection = _connect(info, deadline)
         try:
-            return _exchange(connection, {**request, "token": info.get("token")}, deadline)
+            send_message(connection, {**request, "token": info.get("token")}, deadline)
+            return receive_message(connection, deadline)
         finally:
             connection.close()
     except _TROUBLE:
@@ -202,8 +203,8 @@ def _connect(info: Mapping[str, Any], deadline: float) -> _socket.socket:
         connection.connect(address)
         if not is_unix:
             nonce = os.urandom(16).hex()
-            answer = _exchange(connection, {"op": "hello", "nonce": nonce}, deadline)
-            if answer is None or answer.get("proof") != prove_token(str(info["token"]), nonce):
+            send_message(connection, {"op": "hello", "nonce": nonce}, deadline)
+            if receive_message(connection, deadline).get("proof") != prove_token(str(info["token"]), nonce):
                 raise ConnectionRefusedError("somebody else listens where the worker did")
     except BaseException:
         connection.close()
@@ -218,18 +219,24 @@ def prove_token(token: str, nonce: str) -> str:
     return str(blake2b(nonce.encode(), key=token.encode()[:64], digest_size=32).hexdigest())
 
 
-def _exchange(connection: _socket.socket, request: Mapping[str, Any], deadline: float) -> dict[str, Any] | None:
+def send_message(connection: _socket.socket, message: Mapping[str, Any], deadline: float) -> None:
     connection.settimeout(_remaining(deadline))
-    connection.sendall(_encode_line(request))
+    connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def receive_message(connection: _socket.socket, deadline: float, most_bytes: int = 1 << 20) -> dict[str, Any]:
+    """Return the next message; raises OSError or ValueError when none comes in time or it is none."""
     data = b""
     while not data.endswith(b"\n"):
         connection.settimeout(_remaining(deadline))
         piece = connection.recv(65536)
         data += piece
-        if not piece or len(data) > _MOST_BYTES:
-            return None
-    answer = json.loads(data)
-    return answer if isinstance(answer, dict) else None
+        if not piece or len(data) > most_bytes:
+            raise ConnectionResetError("no whole message")
+    message = json.loads(data)
+    if not isinstance(message, dict):
+        raise ValueError("a message is a JSON object")
+    return message
 
 
 def _remaining(deadline: float) -> float:
@@ -237,7 +244,3 @@ def _remaining(deadline: float) -> float:
     if remaining <= 0:
         raise TimeoutError
     return remaining
-
-
-def _encode_line(message: Mapping[str, Any]) -> bytes:
-    return json.dumps(message).encode() + b"\n"

@@ -40,9 +40,9 @@ from typing import Any
 
 from ..errors import ALMAError, ValidationError, unknown
 from ..files import try_lock, write_atomic
+from . import wake
 from .drain import ProjectMemories, drain, read_sessions, recall_rules, tidy
 from .paths import DataDir, describe_error, is_model_allowed, load_settings, log_problem, read_object
-from .wake import claim_drain, drains_elsewhere, is_drain_requested, notify_worker, prove_token, request_drain
 
 FILE = os.path.abspath(__file__)
 EVENT = "Worker"
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def drain_once(data_dir: DataDir, *, if_wanted: bool = False) -> None:
     if not if_wanted:
-        request_drain(data_dir)
+        wake.request_drain(data_dir)
     drainer = Drainer(data_dir)
     try:
         drain_while_requested(data_dir, drainer.drain)
@@ -103,10 +103,10 @@ def serve(data_dir: DataDir) -> None:
     lock = try_lock(data_dir.worker_lock)
     deadline = time.monotonic() + _ENDING_SECONDS
     # The other one may be ending and listen no more, or may have been told already.
-    while lock is None and is_drain_requested(data_dir) and time.monotonic() < deadline:
-        if drains_elsewhere(data_dir):
+    while lock is None and wake.is_drain_requested(data_dir) and time.monotonic() < deadline:
+        if wake.drains_elsewhere(data_dir):
             break
-        notify_worker(data_dir, FILE)
+        wake.notify_worker(data_dir, FILE)
         lock = try_lock(data_dir.worker_lock, 0.2)
     if lock is None:
         drain_once(data_dir, if_wanted=True)
@@ -119,11 +119,11 @@ def serve(data_dir: DataDir) -> None:
 def drain_while_requested(data_dir: DataDir, drain: Callable[[], bool], patience: float = PATIENCE_SECONDS) -> None:
     """Drain until nobody wants it any more. `drain` says False when it must wait for another drainer."""
     deadline = time.monotonic() + patience
-    while claim_drain(data_dir):
+    while wake.claim_drain(data_dir):
         if drain():
             continue
         # While it lies there and is fresh, nobody else starts a process for it.
-        request_drain(data_dir)
+        wake.request_drain(data_dir)
         if time.monotonic() > deadline:
             return
         time.sleep(_PAUSE_SECONDS)
@@ -338,7 +338,7 @@ class Worker:
 
     def _look_around(self) -> None:
         """Drain what a hook asked for by the file alone, or end when nobody needs this worker."""
-        if is_drain_requested(self._data_dir):
+        if wake.is_drain_requested(self._data_dir):
             if not self._is_due.is_set() and not self._draining.locked():
                 # The worker's own requests are due or being drained.
                 self._used_at = time.monotonic()
@@ -359,7 +359,7 @@ class Worker:
         self._drain_thread.join(GRACE_SECONDS)
         if not self._drain_thread.is_alive():
             # Somebody may have told us at the very end. A home that was removed is not made again.
-            if is_drain_requested(self._data_dir):
+            if wake.is_drain_requested(self._data_dir):
                 self._drain()
             if not self._read_thread.is_alive():
                 self._drainer.close()
@@ -367,7 +367,7 @@ class Worker:
     # -- draining
 
     def _request_drain(self) -> None:
-        request_drain(self._data_dir)
+        wake.request_drain(self._data_dir)
         self._is_due.set()
 
     def _drain_when_due(self) -> None:
@@ -404,15 +404,17 @@ class Worker:
     def _serve(self, connection: socket.socket) -> None:
         try:
             with connection:
-                request = _receive(connection)
+                deadline = time.monotonic() + _READ_SECONDS
+                request = wake.receive_message(connection, deadline, _MOST_BYTES)
                 if request.get("op") == "hello":
-                    _send(connection, {"proof": prove_token(self._endpoint.token, str(request.get("nonce"))[:64])})
-                    request = _receive(connection)
+                    proof = wake.prove_token(self._endpoint.token, str(request.get("nonce"))[:64])
+                    wake.send_message(connection, {"proof": proof}, deadline)
+                    request = wake.receive_message(connection, deadline, _MOST_BYTES)
+                answer: Mapping[str, Any] = {"ok": False, "error": "wrong token"}
                 if hmac.compare_digest(str(request.get("token")).encode(), self._endpoint.token.encode()):
                     self._handled += 1
-                    _send(connection, self._answer(request))
-                else:
-                    _send(connection, {"ok": False, "error": "wrong token"})
+                    answer = self._answer(request)
+                wake.send_message(connection, answer, time.monotonic() + _READ_SECONDS)
         except (OSError, ValueError, RecursionError):
             # Somebody who went away, or who does not speak our language.
             pass
@@ -460,26 +462,3 @@ class Worker:
         with self._recalling:
             rules = self._drainer.recall(str(project), str(session), str(text), max(1, min(limit, _MOST_RULES)))
         return [list(rule) for rule in rules]
-
-
-def _receive(connection: socket.socket) -> dict[str, Any]:
-    deadline = time.monotonic() + _READ_SECONDS
-    data = b""
-    while not data.endswith(b"\n"):
-        remaining = deadline - time.monotonic()
-        if remaining <= 0 or len(data) > _MOST_BYTES:
-            raise TimeoutError("no whole request")
-        connection.settimeout(remaining)
-        piece = connection.recv(65536)
-        if not piece:
-            raise ConnectionResetError("no whole request")
-        data += piece
-    request = json.loads(data)
-    if not isinstance(request, dict):
-        raise ValueError("a request is a JSON object")
-    return request
-
-
-def _send(connection: socket.socket, answer: Mapping[str, Any]) -> None:
-    connection.settimeout(_READ_SECONDS)
-    connection.sendall(json.dumps(answer).encode() + b"\n")

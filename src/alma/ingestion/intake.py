@@ -355,7 +355,7 @@ class _Ingestion:
     def _record_episodes(self, fresh: Sequence[_Prepared]) -> list[Record]:
         started = self._engine.clock()
         conversations = [_make_conversation(one, self._agent, self._user) for one in fresh]
-        records = episodes.record(self._engine, conversations) if fresh else []
+        records = episodes.record_conversations(self._engine, conversations) if fresh else []
         known = {one.id for one in self.result.episodes}
         for record in {one.id: one for one in records}.values():
             is_changed = record.updated_at >= started and record.id not in known

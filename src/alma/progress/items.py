@@ -36,8 +36,8 @@ from ..codec import decode_record
 from ..engine import things, validate
 from ..engine.admit import clean
 from ..engine.context import Engine
-from ..engine.stats import count_records
 from ..engine.transaction import Transaction, write
+from ..engine.view import count_records
 from ..errors import NotFoundError, ValidationError, unknown
 from ..text import fingerprint
 from ..types import times
@@ -302,16 +302,16 @@ class Plan:
 
     def get(self, ids: Iterable[str]) -> list[Record]:
         """Return the items, archived or not; one that does not exist is an error."""
-        wanted = list(ids)
+        order = list(ids)
         records = {
             record.id: record
-            for record in self.tx.get(wanted)
+            for record in self.tx.get(order)
             if record.kind == KIND and record.project == self.engine.project and record.status in _LISTED
         }
-        for id in wanted:
+        for id in order:
             if id not in records:
                 raise unknown_item(self.engine, id)
-        return [records[id] for id in wanted]
+        return [records[id] for id in order]
 
     def body(self, id: str) -> Body:
         return self.get([id])[0].body
@@ -441,9 +441,9 @@ class Plan:
             return
         # An agent that let its lease expire worked on the item until then.
         lapsed = _stop_work(body, min(now, lease or now)) if body["status"] == Status.IN_PROGRESS else {}
-        begun = _move_item({**body, **lapsed, "status": str(Status.PENDING)}, Status.IN_PROGRESS, now)
+        start = _move_item({**body, **lapsed, "status": str(Status.PENDING)}, Status.IN_PROGRESS, now)
         until = times.to_iso(now + timedelta(seconds=seconds))
-        self.alter(id, "claimed", {**lapsed, **begun, "claimed_by": self.by, "claimed_until": until})
+        self.alter(id, "claimed", {**lapsed, **start, "claimed_by": self.by, "claimed_until": until})
 
     def renew(self, id: str, seconds: float) -> None:
         """Extend a claim. The history does not mention it: an agent may do so every minute."""

@@ -84,7 +84,8 @@ def cut_pasted(prompt: str) -> str:
     text = prompt if len(prompt) <= _MAX_START + _MAX_END else f"{prompt[:_MAX_START]}\n{prompt[-_MAX_END:]}"
     text = _HIDDEN.sub("", text)
     tagged = _TAGGED.search(text)
-    text = _keep_last_turn(tagged[2] if tagged else _drop_context(text))
+    text = tagged[2] if tagged else _drop_context(text) if "<" in text else text
+    text = _keep_last_turn(text) if ":" in text else text
     flat = " ".join(text.split())
     if len(flat) <= _SHORT_CHARS:
         return flat or prompt[:_MAX_CHARS]

@@ -84,7 +84,9 @@ def _find_local(question: str, now: datetime) -> list[Window]:
             soft = "about" in leads or groups.get("number") in ("few", "several")
             windows.append(Window(start, end, soft, (first, last), leads, not groups.keys() & {"month", "year"}))
             text = text[:first] + "#" * (last - first) + text[last:]
-    windows = [one for one in _join_ranges(text, windows) if one.start <= now and one.start < one.end]
+    windows = [
+        one for one in (_join_ranges(text, windows) if windows else ()) if one.start <= now and one.start < one.end
+    ]
     is_exact = any(not one.is_relative and one.end - one.start <= DAY for one in windows)
     return [one for one in windows if not (is_exact and one.is_relative)]
 

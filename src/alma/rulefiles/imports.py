@@ -10,11 +10,10 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from ..engine import validate
-from ..engine.admit import clean, key_of, prepare, rewrite
+from ..engine.admit import Draft, clean, key_of, prepare, rewrite
 from ..engine.context import Engine
-from ..engine.drafts import Draft
 from ..engine.facts import add_records
-from ..engine.rules import AGENT, RULE_CHARS, dressed, find_similar_rules, supersede_rules
+from ..engine.rules import AGENT, RULE_CHARS, dress_rule, find_similar_rules, supersede_rules
 from ..engine.transaction import Transaction, write
 from ..errors import NotFoundError, ValidationError
 from ..opening import Holder
@@ -428,7 +427,7 @@ def _draft_rule(engine: Engine, comparison: _Comparison, one: Change) -> Draft:
     origin = Provenance(Origin.IMPORT, Trust.UNTRUSTED) if one.waits else Provenance(Origin.USER)
     provenance = replace(origin, source=f"file {name}")
     agent = engine.agent(comparison.agent)
-    return Draft(kind=MemoryType.RULE, agent=agent, body=dressed(body), provenance=provenance)
+    return Draft(kind=MemoryType.RULE, agent=agent, body=dress_rule(body), provenance=provenance)
 
 
 def _clean_rule(words: Mapping[str, str]) -> dict[str, Any]:
@@ -452,7 +451,7 @@ def _edit_memory(tx: Transaction, entry: Entry, one: Change, path: str) -> None:
     fields = {field: clean(value) for field, value in list_changes(entry, one.words).items()}
     body = {**record.body, **fields, "put_away": False}
     if record.kind == MemoryType.RULE:
-        body = dressed({**body, **_clean_rule({name: body[name] for name in ("rule", "trigger", "why")})})
+        body = dress_rule({**body, **_clean_rule({name: body[name] for name in ("rule", "trigger", "why")})})
     key = key_of(record.kind, record.agent, record.user, body) or record.key
     # What a person has edited is theirs; learning moves its evidence, not its words.
     provenance = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)

@@ -216,8 +216,8 @@ def read_handoff(record: Record) -> SessionHandoff:
 
 def read_notes(given: Body) -> dict[str, Any]:
     """Return the arguments that are not None, checked, under the names they have in a record."""
-    named = {name: read for name, read in _READERS.items() if given.get(name) is not None}
-    return {_STORED_AS.get(name, name): read(name, given[name]) for name, read in named.items()}
+    readers = {name: read for name, read in _READERS.items() if given.get(name) is not None}
+    return {_STORED_AS.get(name, name): read(name, given[name]) for name, read in readers.items()}
 
 
 def read_goal(_label: str, given: object) -> str:
@@ -261,15 +261,9 @@ def _list_values(label: str, given: object) -> Sequence[object]:
     return list(given)
 
 
-def _read_tests(label: str, given: object) -> dict[str, bool]:
-    if not isinstance(given, Mapping):
-        raise ValidationError(f"{label} must be a mapping of test names to True or False, not {type(given).__name__}")
-    tests = {}
-    for name, passing in given.items():
-        if not isinstance(passing, bool):
-            raise ValidationError(f"{label}[{name!r}] must be True or False, not {passing!r}")
-        tests[shorten(clean(validate.text("a test's name", name)), _ITEM_CHARS)] = passing
-    return tests
+def _read_tests(label: str, given: Mapping[str, bool]) -> dict[str, bool]:
+    names = {name: shorten(clean(validate.text("a test's name", name)), _ITEM_CHARS) for name in given}
+    return {names[name]: passing for name, passing in given.items()}
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
@@ -403,10 +397,10 @@ def end_session(tx: Transaction, agent: str, id: str, closing: Body) -> Record:
             dropped = ["started_at", "ended_at", "left_out"]
             # How well it goes follows from how it went, unless somebody said it.
             dropped += ["confidence"] if "last_outcome" in closing else []
-            kept = {name: value for name, value in before.body.items() if name not in dropped}
+            earlier = {name: value for name, value in before.body.items() if name not in dropped}
             added = ("decisions", "files", "metadata")
             given = {name: value for name, value in closing.items() if value or name not in added}
-            closing = {**kept, **given, "tests": {**before.body["tests"], **closing.get("tests", {})}}
+            closing = {**earlier, **given, "tests": {**before.body["tests"], **closing.get("tests", {})}}
     outcomes = _list_outcomes(tx.engine, record, now)
     return _put_handoff(tx, record, closing, outcomes, ended, SessionState.ENDED)
 
@@ -418,18 +412,18 @@ def _find_handoff(tx: Transaction, id: str) -> Record | None:
 def _put_handoff(
     tx: Transaction, record: Record, closing: Body, outcomes: Sequence[Record], ended: datetime, state: SessionState
 ) -> Record:
-    """End a session with a handoff: what was said at the end, else what was noted along the way."""
-    noted = record.body
-    lists = {name: list(closing.get(name, noted[name])) for name in MAX_ITEMS}
-    # What was named for the handoff comes first, in its order while there is room for all.
-    named = list(closing.get("decisions", ()))
-    if len(named) > MAX_ITEMS["decisions"]:
-        named.sort(key=lambda text: -weigh_decision(text))
-    lists["decisions"] = join_lines(named, [one["what"] for one in noted["decisions"]])
-    lists["files"] = list(dict.fromkeys((*closing.get("files", ()), *noted["files"])))
-    last, result = _find_last(noted, outcomes)
+    """End a session with a handoff: what was said at the end, else what was notes along the way."""
+    notes = record.body
+    lists = {name: list(closing.get(name, notes[name])) for name in MAX_ITEMS}
+    # What was decisions for the handoff comes first, in its order while there is room for all.
+    decisions = list(closing.get("decisions", ()))
+    if len(decisions) > MAX_ITEMS["decisions"]:
+        decisions.sort(key=lambda text: -weigh_decision(text))
+    lists["decisions"] = join_lines(decisions, [one["what"] for one in notes["decisions"]])
+    lists["files"] = list(dict.fromkeys((*closing.get("files", ()), *notes["files"])))
+    last, result = _find_last(notes, outcomes)
     result = closing.get("last_outcome") or result or str(LastOutcome.SUCCESS)
-    confidence = closing.get("confidence", noted["confidence"])
+    confidence = closing.get("confidence", notes["confidence"])
     if confidence is None:
         # How it went until now, with a half on either side to begin with.
         results = [_judge_outcome(one) for one in outcomes] or [result]
@@ -439,16 +433,16 @@ def _put_handoff(
     body = {
         "last_action": closing.get("last_action") or last or _NOTHING,
         "last_outcome": str(result),
-        "goal": closing.get("goal", noted["goal"]),
+        "goal": closing.get("goal", notes["goal"]),
         **{name: lines[: MAX_ITEMS[name]] for name, lines in lists.items()},
-        "tests": sort_tests({**noted["tests"], **closing.get("tests", {})}),
+        "tests": sort_tests({**notes["tests"], **closing.get("tests", {})}),
         "confidence": float(confidence),
-        "started_at": noted["started_at"],
+        "started_at": notes["started_at"],
         "ended_at": to_iso(ended),
         "left_out": {name: count for name, count in left_out.items() if count > 0},
         "metadata": dict(closing.get("metadata") or {}),
     }
-    over = {**noted, "state": str(state), "ended_at": body["ended_at"], "owner": None}
+    over = {**notes, "state": str(state), "ended_at": body["ended_at"], "owner": None}
     tx.put(things.altered(tx.engine, record, over, status=Status.ARCHIVED))
     before = _find_handoff(tx, record.id)
     if before is not None:
@@ -491,28 +485,28 @@ def interrupt_session(tx: Transaction, agent: str, id: str, alive_for: timedelta
     [record] = tx.see([find_session(tx.engine, agent, id)])
     if record.status is not Status.ACTIVE or is_alive(tx.engine, record, alive_for):
         return
-    noted, outcomes = record.body, _list_outcomes(tx.engine, record, tx.engine.clock())
+    notes, outcomes = record.body, _list_outcomes(tx.engine, record, tx.engine.clock())
     ended = _find_last_sign(record, outcomes)
-    last, _ = _find_last(noted, outcomes)
+    last, _ = _find_last(notes, outcomes)
     flags = [f"This session ended without a handoff; it was last seen {ended:%Y-%m-%d %H:%M} UTC."]
     for one in [one for one in outcomes if one.body["outcome"] == "failure"][:_FAILURES]:
         error = f": {one.body['error']}" if one.body.get("error") else ""
         flags.append(shorten(f"Failed: {_describe_outcome(one)}{error}", _ITEM_CHARS))
     steps = [f"See how far this got: {last}"] if last else []
-    steps += [f"Go on with: {noted['goal']}"] if noted["goal"] else []
+    steps += [f"Go on with: {notes['goal']}"] if notes["goal"] else []
     closing = {
         "last_action": last or "started the session",
         "last_outcome": LastOutcome.INTERRUPTED,
-        "next_steps": noted["next_steps"] or [shorten(step, _ITEM_CHARS) for step in steps],
-        "risks": join_lines(flags, noted["risks"]),
+        "next_steps": notes["next_steps"] or [shorten(step, _ITEM_CHARS) for step in steps],
+        "risks": join_lines(flags, notes["risks"]),
     }
     _put_handoff(tx, record, closing, outcomes, ended, SessionState.INTERRUPTED)
 
 
 def _find_last_sign(record: Record, outcomes: Sequence[Record]) -> datetime:
     """Return when a session was last seen; learning is a sign of life too."""
-    noted = from_iso(record.body.get("last_seen")) or record.updated_at
-    return max(noted, outcomes[0].created_at) if outcomes else noted
+    last_seen = from_iso(record.body.get("last_seen")) or record.updated_at
+    return max(last_seen, outcomes[0].created_at) if outcomes else last_seen
 
 
 def _list_outcomes(engine: Engine, record: Record, now: datetime) -> list[Record]:
@@ -536,8 +530,8 @@ def list_handoffs(engine: Engine, agent: str, limit: int, users: Collection[str]
 def find_latest(engine: Engine, agent: str, user: str | None = None) -> SessionHandoff | None:
     """Return the latest handoff that says something: a session in which nothing happened hides none before it."""
     records = list_handoffs(engine, agent, _HANDOFFS, users=visible_users(user))
-    said = (*MAX_ITEMS, "tests", "metadata")
-    full = (one for one in records if one.body["last_action"] != _NOTHING or any(one.body[name] for name in said))
+    contents = (*MAX_ITEMS, "tests", "metadata")
+    full = (one for one in records if one.body["last_action"] != _NOTHING or any(one.body[name] for name in contents))
     latest = next(full, records[0] if records else None)
     return None if latest is None else read_handoff(latest)
 

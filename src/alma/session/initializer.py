@@ -5,31 +5,33 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from .. import arguments
+from .. import arguments, words
+from ..domains import DomainMemoryFactory, DomainSchema
 from ..engine import validate
 from ..engine.admit import clean
 from ..engine.retrieve.pipeline import retrieve
 from ..errors import ALMAError, ModelOutputError, ValidationError
+from ..operations import About, Effect, Group, take_as_given
 from ..ports import Model
+from ..progress import WorkItem
 from ..reading.local import LocalReader
 from ..reading.port import Plan, Task, ask_in_time
 from ..text import normalise, shorten
-from ..types.kinds import KINDS
+from ..types.kinds import KINDS, Memory
 from ..types.record import new_id
 from ..types.scope import MemoryScope
 from . import codebase
 from .handoff import InitializationResult, Ready, SessionContext, SessionHandoff
-from .manager import SessionManager, find_engagement
+from .manager import Folder, SessionManager, find_engagement
 
 if TYPE_CHECKING:
     from ..core import ALMA
-    from ..domains import DomainSchema
-    from ..progress import ProgressTracker, WorkItem
+    from ..progress import ProgressTracker
 
 _LOG = logging.getLogger("alma")
 _ACTIVITY = 10
@@ -47,7 +49,7 @@ _NAMED = "|".join(_PRIORITIES)
 _LABEL = re.compile(rf"\W*({_NAMED})(?:[:\])]|\s[–-]\s)|.*[(\[]({_NAMED})[)\]]\W*$", re.IGNORECASE)
 
 
-class WorkItems(list["WorkItem"], Ready):
+class WorkItems(list[WorkItem], Ready):
     """Work items that may be awaited."""
 
     planned_by = ""
@@ -56,6 +58,47 @@ class WorkItems(list["WorkItem"], Ready):
 
 class Bearings(dict[str, Any], Ready):
     """What is known of a codebase; it may be awaited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Initialized:
+    """What an agent knows before it begins."""
+
+    session_id: str
+    agent: str
+    goal: str
+    work_items: list[WorkItem]
+    recommended_start: WorkItem | None
+    codebase_summary: str | None
+    recent_activity: list[str]
+    memories: list[Memory]
+    retrieval_id: str | None
+    scope_rules: list[str]
+    constraints: list[str]
+    quality_gates: list[str]
+    planned_by: str
+    """Which reader made the work items: `local`, or a model's name; empty when none were asked for."""
+    prompt: str
+    """All of it as Markdown for a prompt."""
+
+
+def _show_initialized(result: InitializationResult, max_tokens: words.MaxTokens = 2000) -> Initialized:
+    memories = result.relevant_memories
+    more: dict[str, Any] = {
+        "memories": list(memories),
+        "retrieval_id": memories.retrieval_id,
+        "prompt": result.to_prompt(max_tokens),
+    }
+    names = [part.name for part in fields(Initialized) if part.name not in more]
+    return Initialized(**{name: getattr(result, name) for name in names}, **more)
+
+
+def _open_initializer(alma: Any) -> SessionInitializer:
+    manager = SessionManager(alma=alma, project_id=alma.project_id, workspace=None, held=False)
+    return SessionInitializer(alma, session_manager=manager, workspace=None)
+
+
+operation = Group("sessions", _open_initializer)
 
 
 class SessionInitializer:
@@ -83,28 +126,40 @@ class SessionInitializer:
         self._tracker = progress_tracker
         self._manager = session_manager
 
+    @operation(Effect.ADDS, defaults={"workspace": "."}, answer=_show_initialized)
     def initialize(
         self,
-        project_id: str | None = None,
-        agent: str | None = None,
-        user_prompt: str | None = None,
-        auto_expand: bool = True,
+        project_id: words.Project = None,
+        agent: Annotated[str | None, About("the agent's name", check=validate.name, is_required=True)] = None,
+        user_prompt: Annotated[str | None, About("what the person asked for, in their words", is_required=True)] = None,
+        auto_expand: Annotated[bool, About("make work items of it")] = True,
         *,
-        user_id: str | None = None,
-        domain: DomainSchema | None = None,
+        user_id: words.User = None,
+        domain: Annotated[
+            DomainSchema | str | None,
+            About("the name of a domain schema whose item types fit", check=take_as_given, json=str | None),
+        ] = None,
+        workspace: Folder = None,
     ) -> InitializationResult:
-        """Expand the prompt into work items, orient in the code, recall what matters, name the rules, and say where to
-        start. A task that is open already is not made a second time. `auto_expand=False` makes no work items."""
+        """Get an agent ready for a prompt: a session, work items, the state of the code, memories, rules, where to start.
+
+        A task that is open already is not made a second time.
+
+        Notes:
+            `auto_expand=False` makes no work items. `workspace` is by default the initializer's.
+        """  # noqa: E501 - one line for those who list operations
         manager, tracker = self._find_parts(project_id)
         engine = replace(self.alma.engine, project=manager.project_id)
-        name = arguments.agent(engine, agent)
+        name, user = engine.agent(validate.name("agent", agent)), user_id
         prompt = clean(validate.text("user_prompt", user_prompt))
-        user = None if user_id is None else validate.name("user_id", user_id)
+        if isinstance(domain, str):
+            domain = DomainMemoryFactory(self.alma).get_schema(domain)
         plan, planned_by = self._plan(prompt) if auto_expand else (Plan(()), "")
         goal = "; ".join(task.title for task in plan.tasks) if "\n" in prompt and plan.tasks else prompt
         context = manager.start_session(name, shorten(goal, _GOAL_CHARS), user_id=user, orient=False)
         items = _keep_items(tracker, _make_items(plan.tasks, domain, name, context.session_id))
-        code = dict(self.orient_to_codebase()) or None
+        folder = workspace or self.workspace
+        code = None if folder is None else codebase.orient(folder)
         rules = find_engagement(engine, name, engine.scope(name), user)
         request = {"task": prompt[:_QUERY_CHARS], "agent": name, "user_id": user, "mode": "default", "level": "session"}
         free = [item for item in items if item.status in ("pending", "in_progress")]
@@ -150,21 +205,21 @@ class SessionInitializer:
     ) -> tuple[list[str], list[str], list[str]]:
         """What the agent may do, what it may not, and what must hold before something is done."""
         engine = self.alma.engine
-        name = arguments.agent(engine, agent)
+        name = engine.agent(validate.name("agent", agent))
         user = None if user_id is None else validate.name("user_id", user_id)
         return tuple(find_engagement(engine, name, scope or engine.scope(name), user))  # type: ignore[return-value]
 
     def _find_parts(self, project_id: str | None) -> tuple[SessionManager, ProgressTracker]:
         """The session manager and the tracker of one project."""
         own = self._manager.project_id if self._manager else self._tracker.project_id if self._tracker else None
-        named = validate.name("project_id", project_id) if project_id is not None else own or self.alma.project_id
+        project = validate.name("project_id", project_id) if project_id is not None else own or self.alma.project_id
         for part in (self._manager, self._tracker):
-            if part is not None and part.project_id != named:
+            if part is not None and part.project_id != project:
                 raise ValidationError(
-                    f"project_id is {named!r}, but the {type(part).__name__} works for {part.project_id!r}"
+                    f"project_id is {project!r}, but the {type(part).__name__} works for {part.project_id!r}"
                 )
-        manager = self._manager or SessionManager(named, self.alma, progress=self._tracker, workspace=self.workspace)
-        return manager, self._tracker or manager.tracker(named)
+        manager = self._manager or SessionManager(project, self.alma, progress=self._tracker, workspace=self.workspace)
+        return manager, self._tracker or manager.tracker(project)
 
     def _plan(self, prompt: str) -> tuple[Plan, str]:
         """Return the plan and the name of the reader that made it."""
@@ -191,8 +246,6 @@ def _make_items(
     tasks: Sequence[Task], domain: DomainSchema | None, agent: str | None = None, session: str = ""
 ) -> list[WorkItem]:
     """Return one work item for each task, typed by the domain's entity that it names."""
-    from ..progress import WorkItem
-
     names = [] if domain is None else [one.name for one in domain.entity_types]
     ids = [new_id(KINDS["work_item"].prefix) for _ in tasks]
     items = []
@@ -244,20 +297,20 @@ def _keep_items(tracker: ProgressTracker, items: Sequence[WorkItem]) -> list[Wor
         if item.id not in same
     }
     fresh: list[WorkItem] = []
-    # Each may name only what was made before it.
+    # Each may name only what was created before it.
     while waiting:
         ready = [one for one in waiting.values() if not waiting.keys() & set(one.blocked_by)]
         fresh += [waiting.pop(one.id) for one in ready or list(waiting.values())]
-    made = {item.id: item for item in tracker.create_work_items(fresh)} if fresh else {}
-    return [made[item.id] if item.id in made else tracker.get_item(same[item.id]) for item in items]
+    created = {item.id: item for item in tracker.create_work_items(fresh)} if fresh else {}
+    return [created[item.id] if item.id in created else tracker.get_item(same[item.id]) for item in items]
 
 
 def _add_gates(gates: Sequence[str], code: dict[str, Any] | None, previous: SessionHandoff | None) -> list[str]:
     """Return the quality gates with those that the code and the last session call for."""
     command = code["tests"]["command"] if code else None
     failing = [name for name, passing in previous.test_status.items() if not passing] if previous else []
-    asked = [f"The tests pass: {command}"] if command else []
-    return list(dict.fromkeys([*gates, *asked, *(f"{name} passes again" for name in failing[:5])]))
+    required = [f"The tests pass: {command}"] if command else []
+    return list(dict.fromkeys([*gates, *required, *(f"{name} passes again" for name in failing[:5])]))
 
 
 def _list_activity(context: SessionContext, code: dict[str, Any] | None) -> list[str]:

@@ -15,9 +15,10 @@ from datetime import timedelta
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from .. import arguments
+from .. import words
+from ..answers import Text
 from ..engine import things, validate
 from ..engine.context import Engine
 from ..engine.evidence import believe
@@ -27,6 +28,7 @@ from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ValidationError
 from ..opening import Holder
+from ..operations import About, Effect, Group, take_as_given
 from ..text import shorten
 from ..types.kinds import Heuristic, MemoryType, Outcome, quoted_why
 from ..types.query import Where, visible_users
@@ -47,7 +49,19 @@ _HEURISTICS = 5
 _ORIENT_SECONDS = 0.4
 """A session begins soon; `orient_to_codebase` has more time."""
 
-Texts = Iterable[str] | None
+
+operation = Group(
+    "sessions",
+    # Whoever calls an operation may be gone in a moment, and the session goes on.
+    lambda alma: SessionManager(alma=alma, project_id=alma.project_id, workspace=None, held=False),
+)
+
+SessionId = Annotated[str, About("the session's id, as start_session gave it", check=validate.name)]
+Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about; null: none", local=True)]
+# What is noted is checked when it is read: a program may have printed it, and one text may stand for a list of them.
+Texts = Annotated[Iterable[str] | None, About("a list of short texts", check=take_as_given, json=list[str] | None)]
+Tests = Annotated[Mapping[str, bool] | None, About("by name, whether each test passes")]
+Level = Annotated[float | None, About("0 to 1: how well it is going", least=0.0, most=1.0)]
 
 
 class SessionManager(Holder):
@@ -71,9 +85,9 @@ class SessionManager(Holder):
     ) -> None:
         if not isinstance(alive_for, timedelta) or alive_for < timedelta(0):
             raise ValidationError(f"alive_for must be a timedelta of at least 0, not {alive_for!r}")
-        named = None if project_id is None else validate.name("project_id", project_id)
-        super().__init__(alma, named)
-        self.project_id = named or self.alma.project_id
+        name = None if project_id is None else validate.name("project_id", project_id)
+        super().__init__(alma, name)
+        self.project_id = name or self.alma.project_id
         self.workspace = None if workspace is None else Path(workspace)
         self.alive_for = alive_for
         self._held = held
@@ -81,18 +95,26 @@ class SessionManager(Holder):
 
     # -- beginning
 
+    @operation(Effect.ADDS, defaults={"workspace": "."})
     def start_session(
         self,
-        agent: str,
-        goal: str = "",
+        agent: words.Agent,
+        goal: Annotated[str, About("what the session is for", check=handoff.read_goal)] = "",
         *,
-        project_id: str | None = None,
-        user_id: str | None = None,
-        orient: bool = True,
+        project_id: words.Project = None,
+        user_id: words.User = None,
+        workspace: Folder = None,
+        orient: Annotated[bool, About("", for_python=True)] = True,
     ) -> SessionContext:
-        """Begin a session with all that its agent should know; `orient=False` does not look at the code."""
-        engine, name, user = self._find_engine(project_id, agent, user_id)
-        aim = handoff.read_goal("goal", goal)
+        """Begin a session with all that its agent should know.
+
+        Gives the last session's handoff, the progress, what was tried lately, strategies for the goal, the state of the
+        code, and what to work on first. Keep `session_id` for update_session and end_session.
+
+        Notes:
+            `workspace` is by default the manager's; `orient=False` does not look at the code.
+        """
+        engine, name, user = *self._find_engine(project_id, agent), user_id
         alive = []
         for record in handoff.list_open(engine, name):
             if handoff.is_alive(engine, record, self.alive_for):
@@ -100,23 +122,26 @@ class SessionManager(Holder):
             else:
                 write(engine, partial(handoff.interrupt_session, agent=name, id=record.id, alive_for=self.alive_for))
         previous = handoff.find_latest(engine, name, user)
-        heuristics, retrieval = _find_heuristics(engine, name, user, aim or (previous.current_goal if previous else ""))
+        heuristics, retrieval = _find_heuristics(
+            engine, name, user, goal or (previous.current_goal if previous else "")
+        )
         progress, code = self.tracker(engine.project).get_progress_summary(), None
-        if orient and self.workspace is not None:
+        folder = workspace or self.workspace
+        if orient and folder is not None:
             from .codebase import orient as orient_in
 
-            code = orient_in(self.workspace, _ORIENT_SECONDS)
+            code = orient_in(folder, _ORIENT_SECONDS)
         focus, rules = self._find_focus(name, progress), find_engagement(engine, name, engine.scope(name), user)
         seen, now = visible_users(user), engine.clock()
         outcomes = things.scan(engine, "outcome", _RECENT, agents={name}, users=seen, statuses={Status.ACTIVE})
         # Begun last: should anything go wrong before, no session is left open.
-        begun = write(engine, lambda tx: handoff.begin_session(tx, name, aim, self._owner(), user))
+        record = write(engine, lambda tx: handoff.begin_session(tx, name, goal, self._owner(), user))
         return SessionContext(
-            session_id=begun.id,
+            session_id=record.id,
             project_id=engine.project,
             agent=name,
-            goal=begun.body["goal"],
-            started_at=begun.created_at,
+            goal=record.body["goal"],
+            started_at=record.created_at,
             previous_handoff=previous,
             progress=progress,
             recent_outcomes=[one for one in (view(each, now) for each in outcomes) if isinstance(one, Outcome)],
@@ -139,51 +164,52 @@ class SessionManager(Holder):
 
     # -- along the way
 
+    @operation(Effect.CHANGES)
     def update_session(
         self,
-        agent: str,
-        session_id: str,
+        agent: words.Agent,
+        session_id: SessionId,
         *,
-        action: str | None = None,
-        outcome: str | None = None,
-        actions: Texts = None,
-        decisions: Iterable[str | Mapping[str, Any]] | str | None = None,
+        action: Annotated[str | None, About("what was done", check=take_as_given)] = None,
+        outcome: Annotated[LastOutcome | str | None, About("how the action went")] = None,
+        actions: Annotated[Iterable[str] | None, About("", check=take_as_given, for_python=True)] = None,
+        decisions: Annotated[
+            Iterable[str | Mapping[str, Any]] | str | None,
+            About("a list of short texts", check=take_as_given, json=list[str] | None),
+        ] = None,
         active_files: Texts = None,
         blockers: Texts = None,
-        resolved: Texts = None,
-        next_steps: Texts = None,
+        resolved: Annotated[
+            Iterable[str] | None, About("blockers and risks that are gone", check=take_as_given)
+        ] = None,
+        next_steps: Annotated[
+            Iterable[str] | None,
+            About("what comes next, in place of what was said before", check=take_as_given),
+        ] = None,
         risk_flags: Texts = None,
-        test_status: Mapping[str, bool] | None = None,
-        confidence_level: float | None = None,
-        goal: str | None = None,
-        project_id: str | None = None,
+        test_status: Tests = None,
+        confidence_level: Level = None,
+        goal: Annotated[str | None, About("another goal")] = None,
+        project_id: words.Project = None,
     ) -> Session:
-        """Note what happened, so that it is known even if the session never ends; a call without anything says only
-        that it is still alive.
+        """Note what happened in a session, so that it is known even if the session never ends.
 
-        Actions, decisions, files, blockers and risks are added, `resolved` takes blockers and risks away, tests are
-        told anew one by one, and steps, goal and confidence replace what was said before. `outcome` is how `action`
-        went: 'success', 'failure' or 'interrupted'. A decision may be a mapping with `text` and `importance` (0 to 1).
+        Notes:
+            A call without anything says only that it is still alive. Actions, decisions, files, blockers and risks are
+            added, `resolved` takes blockers and risks away, tests are told anew one by one, and steps, goal and
+            confidence replace what was said before. A decision may be a mapping with `text` and `importance` (0 to 1).
         """
         given = locals()
-        engine, name, _ = self._find_engine(project_id, agent)
-        now = engine.clock()
-        at = to_iso(now)
+        engine, name = self._find_engine(project_id, agent)
+        at = to_iso(engine.clock())
         done = [{"what": one, "outcome": "", "at": at} for one in handoff.read_lines("actions", actions)]
         if action is not None:
-            result = "" if outcome is None else str(validate.choice("outcome", outcome, LastOutcome))
-            done.append({"what": handoff.read_line("action", action), "outcome": result, "at": at})
+            done.append({"what": handoff.read_line("action", action), "outcome": str(outcome or ""), "at": at})
         elif outcome is not None:
             raise ValidationError("outcome says how an action went: pass `action` with it")
-        taken = handoff.read_decisions(decisions, now)
+        taken, owner = handoff.read_decisions(decisions, engine.clock()), self._owner()
         noted = {**handoff.read_notes(given), "actions": done, "decisions": taken}
-        id, owner = validate.name("session_id", session_id), self._owner()
-        return read_session(write(engine, lambda tx: handoff.note_session(tx, name, id, noted, owner)))
-
-    def get_session(self, agent: str, session_id: str, *, project_id: str | None = None) -> Session:
-        """A session as it stands."""
-        engine, name, _ = self._find_engine(project_id, agent)
-        return read_session(handoff.find_session(engine, name, validate.name("session_id", session_id)))
+        return read_session(write(engine, lambda tx: handoff.note_session(tx, name, session_id, noted, owner)))
 
     # -- the end
 
@@ -208,82 +234,103 @@ class SessionManager(Holder):
         given = {"last_action": action, "last_outcome": outcome, "project_id": project_id, **context}
         return self.end_session(agent, session_id, **given)
 
+    @operation(Effect.CHANGES)
     def end_session(
         self,
-        agent: str,
-        session_id: str,
+        agent: words.Agent,
+        session_id: SessionId,
         *,
-        last_action: str | None = None,
-        last_outcome: str | None = None,
-        current_goal: str | None = None,
+        last_action: Annotated[str | None, About("the last thing that was done", check=take_as_given)] = None,
+        last_outcome: Annotated[LastOutcome | str | None, About("how the last thing went")] = None,
+        current_goal: Annotated[str | None, About("the goal as it stands now")] = None,
         key_decisions: Texts = None,
         active_files: Texts = None,
         blockers: Texts = None,
         next_steps: Texts = None,
-        test_status: Mapping[str, bool] | None = None,
-        confidence_level: float | None = None,
+        test_status: Tests = None,
+        confidence_level: Level = None,
         risk_flags: Texts = None,
-        metadata: Mapping[str, Any] | None = None,
-        project_id: str | None = None,
+        metadata: words.Metadata = None,
+        project_id: words.Project = None,
     ) -> SessionHandoff:
-        """The same, with only what there is to say: how the last noted or learned thing went stands for the outcome,
-        and 'success' when nothing is known."""
+        """End a session with what the next one should know. What is not given is taken from what was noted.
+
+        Notes:
+            How the last noted or learned thing went stands for the outcome, and 'success' when nothing is known.
+        """
         closing = handoff.read_notes(locals())
-        engine, name, _ = self._find_engine(project_id, agent)
-        id = validate.name("session_id", session_id)
-        return read_handoff(write(engine, lambda tx: handoff.end_session(tx, name, id, closing)))
+        engine, name = self._find_engine(project_id, agent)
+        return read_handoff(write(engine, lambda tx: handoff.end_session(tx, name, session_id, closing)))
 
     # -- looking back
 
-    def get_previous_sessions(
-        self, agent: str, limit: int = 5, *, project_id: str | None = None
-    ) -> list[SessionHandoff]:
-        """The handoffs of the latest sessions, the last one first."""
-        engine, name, _ = self._find_engine(project_id, agent)
-        most = validate.whole("limit", limit, 1, 1000)
-        return [read_handoff(one) for one in handoff.list_handoffs(engine, name, most)]
-
-    def get_open_sessions(self, agent: str, *, project_id: str | None = None) -> list[Session]:
-        """Sessions that have not ended, those of dead processes too."""
-        engine, name, _ = self._find_engine(project_id, agent)
-        return [read_session(one) for one in handoff.list_open(engine, name)]
-
+    @operation(Effect.READS, "quick_reload", answer=Text)
     def get_quick_reload(
-        self, agent: str, *, max_tokens: int = 400, project_id: str | None = None, user_id: str | None = None
+        self,
+        agent: words.Agent,
+        *,
+        max_tokens: Annotated[int, About("the prompt's budget in tokens", least=120, most=4000)] = 400,
+        user_id: words.User = None,
+        project_id: words.Project = None,
     ) -> str:
-        """Where an agent left off, as text in a fixed layout, within the budget.
+        """Where an agent left off, in a few hundred tokens: goal, last action, blockers, next steps, progress.
 
-        Sessions of other users than `user_id` are left out.
+        Notes:
+            Sessions of other users than `user_id` are left out.
         """
         # Loaded here: its patterns take a while to compile.
-        from .prompt import RELOAD_TOKENS, write_reload
+        from .prompt import write_reload
 
-        budget = validate.whole("max_tokens", max_tokens, *RELOAD_TOKENS)
-        engine, name, user = self._find_engine(project_id, agent, user_id)
+        engine, name = self._find_engine(project_id, agent)
         progress = self.tracker(engine.project).get_progress_summary()
-        latest, focus = handoff.find_latest(engine, name, user), self._find_focus(name, progress)
-        records = [one for one in handoff.list_open(engine, name) if one.user in visible_users(user)]
-        return write_reload(name, latest, [read_session(one) for one in records], progress, focus, budget)
+        latest, focus = handoff.find_latest(engine, name, user_id), self._find_focus(name, progress)
+        records = [one for one in handoff.list_open(engine, name) if one.user in visible_users(user_id)]
+        return write_reload(name, latest, [read_session(one) for one in records], progress, focus, max_tokens)
+
+    @operation(Effect.READS, "previous_sessions")
+    def get_previous_sessions(
+        self,
+        agent: words.Agent,
+        limit: Annotated[int, About("at most so many", least=1, most=1000)] = 5,
+        *,
+        project_id: words.Project = None,
+    ) -> list[SessionHandoff]:
+        """The handoffs of an agent's latest sessions, the last one first."""
+        engine, name = self._find_engine(project_id, agent)
+        return [read_handoff(one) for one in handoff.list_handoffs(engine, name, limit)]
+
+    @operation(Effect.READS, "open_sessions")
+    def get_open_sessions(self, agent: words.Agent, *, project_id: words.Project = None) -> list[Session]:
+        """The sessions of an agent that have not ended.
+
+        Notes:
+            Those of dead processes, too.
+        """
+        engine, name = self._find_engine(project_id, agent)
+        return [read_session(one) for one in handoff.list_open(engine, name)]
+
+    @operation(Effect.READS)
+    def get_session(self, agent: words.Agent, session_id: SessionId, *, project_id: words.Project = None) -> Session:
+        """One session as it stands."""
+        engine, name = self._find_engine(project_id, agent)
+        return read_session(handoff.find_session(engine, name, session_id))
 
     # -- shared steps
 
-    def _find_engine(
-        self, project_id: str | None, agent: str, user_id: str | None = None
-    ) -> tuple[Engine, str, str | None]:
-        """Return the engine of a project, and the checked names of the agent and the user."""
-        named = self.project_id if project_id is None else validate.name("project_id", project_id)
-        engine = self.alma.engine
-        engine = engine if named == engine.project else replace(engine, project=named)
-        user = None if user_id is None else validate.name("user_id", user_id)
-        return engine, arguments.agent(engine, agent), user
+    def _find_engine(self, project: str | None, agent: str) -> tuple[Engine, str]:
+        """Return the engine of a project, and the declared name of the agent."""
+        engine, name = self.alma.engine, project or self.project_id
+        return engine if name == engine.project else replace(engine, project=name), engine.agent(agent)
 
     def _owner(self) -> dict[str, Any] | None:
         return handoff.mark_process() if self._held else None
 
     def _find_focus(self, agent: str, progress: ProgressSummary) -> WorkItem | None:
         """Return what the agent has begun; else what comes next."""
-        begun = [item for item in progress.current if agent in (item.agent, item.claimed_by)]
-        return begun[0] if begun else self.tracker(progress.project_id).get_next_item(agent=agent, strategy="priority")
+        for item in progress.current:
+            if agent in (item.agent, item.claimed_by):
+                return item
+        return self.tracker(progress.project_id).get_next_item(agent=agent, strategy="priority")
 
 
 def _find_heuristics(engine: Engine, agent: str, user: str | None, goal: str) -> tuple[list[Heuristic], str | None]:

@@ -68,6 +68,21 @@ class MemorySlice:
     explanations: tuple[Explanation, ...] = ()
     renderer: Callable[[MemorySlice, int], str] = field(repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        """What was asked, and how many memories of each type there are."""
+        places = (
+            "preferences",
+            "rules",
+            "heuristics",
+            "anti_patterns",
+            "domain_knowledge",
+            "outcomes",
+            "episodes",
+            "turns",
+        )
+        counts = [f"{name}={len(getattr(self, name))}" for name in places if getattr(self, name)]
+        return f"MemorySlice({', '.join([repr(self.query[:60]), f'agent={self.agent!r}', *counts])})"
+
     @property
     def total_items(self) -> int:
         return sum(1 for _ in self)

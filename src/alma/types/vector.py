@@ -35,7 +35,8 @@ def dot(a: Vector, b: Vector) -> int:
 
 @lru_cache(maxsize=1024)
 def norm(vector: Vector) -> float:
-    return math.sqrt(dot(vector, vector))
+    own = codes(vector)
+    return math.sqrt(sum(map(mul, own, own)))
 
 
 def cosine(a: Vector, b: Vector) -> float:

@@ -9,7 +9,8 @@ workflow.resume("run-7").state
 
 from __future__ import annotations
 
-from .memory import Artifact, Checkpoint, Run, RunStatus, Scope, WorkflowMemory
+from .memory import WorkflowMemory
+from .records import Artifact, Checkpoint, Run, RunStatus, Scope
 from .states import MAX_STATE_BYTES, REDUCERS, merge_states
 
 __all__ = [

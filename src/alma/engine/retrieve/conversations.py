@@ -359,9 +359,13 @@ def add_conversations(context: RetrievalContext, memories: MemorySlice) -> Memor
     """Return the slice with the conversations or turns that the question is about."""
     if context.question.idle:
         return memories
-    hits = weigh_conversations(context, search_conversations(context))
+    found = search_conversations(context)
+    is_only_time = _asks_only_for_time(context)
+    if not is_only_time and not found.list_episodes():
+        return memories
+    hits = weigh_conversations(context, found)
     shown: list[ConversationHit] = []
-    if _asks_only_for_time(context):
+    if is_only_time:
         # It is about whatever was said then.
         inside = (Place.INSIDE, Place.NEAR)
         shown = [one for one in hits if not context.windows or one.ranked.place in inside]

@@ -73,6 +73,8 @@ def find_newest(
 ) -> Mapping[str, Record]:
     """Return by id the newest look-alike of each record that has one, stated before `until`."""
     pairs = list(list_lookalikes(engine, records, among))
+    if not pairs:
+        return {}
     dismissed = find_dismissed(engine, [(pair.older, pair.newer) for pair in pairs])
     newest: dict[str, Record] = {}
     for pair in pairs:

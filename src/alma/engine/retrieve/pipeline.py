@@ -21,9 +21,8 @@ from ...types.rules import EVERYWHERE
 from ...types.scope import plain
 from ...types.slice import MemorySlice
 from ...types.vector import Vector, cosine
-from ..admit import build, clean
+from ..admit import Draft, build, clean
 from ..context import Engine
-from ..drafts import Draft
 from ..rules import is_old_fix
 from ..search import by_meaning, by_words, find_closeness, read_snapshot
 from ..transaction import write
@@ -121,7 +120,9 @@ def _choose_memories(context: RetrievalContext) -> MemorySlice:
     chosen: dict[MemoryType, list[Scored]] = {}
     for kind in _SLICE_FIELDS:
         matching = [item for item in ranked[kind] if not item.explanation.standing]
-        chosen[kind] = _order_lookalikes(context, _take_diverse(matching, context.top_k), pool, context.top_k)
+        chosen[kind] = _take_diverse(matching, context.top_k)
+        if kind in FIELDS and chosen[kind]:
+            chosen[kind] = _order_lookalikes(context, chosen[kind], pool, context.top_k)
     chosen[MemoryType.DOMAIN_KNOWLEDGE] += _find_linked_facts(context, chosen[MemoryType.DOMAIN_KNOWLEDGE])
     preferences = _put_newest_first(ranked[MemoryType.USER_PREFERENCE])
     budget = context.engine.settings.max_preferences
@@ -129,14 +130,16 @@ def _choose_memories(context: RetrievalContext) -> MemorySlice:
     standing = [item for item in preferences if item.explanation.standing][:budget]
     shown = {item.record.id for item in (*matching, *standing)}
     preferences = [item for item in preferences if item.record.id in shown]
-    preferences = _order_lookalikes(context, preferences, pool, len(preferences))
+    if preferences:
+        preferences = _order_lookalikes(context, preferences, pool, len(preferences))
     rules = [item for item in ranked[MemoryType.RULE] if item.explanation.standing][: budget - len(standing)]
     values: dict[str, Any] = {}
     for name, items in [("preferences", preferences), *((_SLICE_FIELDS[kind], chosen[kind]) for kind in chosen)]:
         views = [(view(item.record, context.now), item.newer) for item in items]
         values[name] = [replace(memory, newer=newer) if newer else memory for memory, newer in views]
     values["standing_rules"] = [view(item.record, context.now) for item in rules]
-    values["heuristics"] = _add_similar(context, values["heuristics"], chosen[MemoryType.HEURISTIC])
+    if values["heuristics"] and context.vectors:
+        values["heuristics"] = _add_similar(context, values["heuristics"], chosen[MemoryType.HEURISTIC])
     memories = MemorySlice(
         query=context.request.task,
         agent=context.request.agent,
@@ -284,8 +287,6 @@ def _order_lookalikes(
     context: RetrievalContext, scored: Sequence[Scored], pool: Sequence[Candidate], limit: int
 ) -> list[Scored]:
     """Mark each memory that has a newer look-alike, and put the newest of them before it; at most `limit` in all."""
-    if not scored:
-        return []
     among = [candidate.record for candidate in pool]
     newest = dict(find_newest(context.engine, [item.record for item in scored], among, context.past))
     by_id = {item.record.id: item for item in scored}
@@ -367,6 +368,8 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
     named = {name_key(name): name for name in (*(one.body["name"] for one in known), *written)}
     query_words = set(words(context.question.text))
     new = [name for name in named.values() if not query_words.issuperset(words(name))]
+    if not new and not context.question.names:
+        return []
     aliases = _find_aliases(context, (*new, *context.question.names))
     ways = [(other, name) for name in context.question.names for other in aliases.get(name, ())]
     ways += [(other, "") for name in new for other in (name, *aliases.get(name, ()))]
@@ -394,7 +397,7 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
 def _find_aliases(context: RetrievalContext, names: Sequence[str]) -> dict[str, list[str]]:
     """Return the other names of those of whom the graph knows exactly one."""
     keys = {name: name_key(name) for name in names}
-    known = _list_entities(context, tagged=set(keys.values())) if keys else []
+    known = _list_entities(context, tagged=set(keys.values()))
     aliases: dict[str, list[str]] = {}
     for name, key in keys.items():
         bearers = [one for one in known if key in one.tags]
@@ -428,8 +431,6 @@ def _add_similar(
 
     What the reader could not tell to be the same strategy is counted apart, and shown together.
     """
-    if not heuristics or not context.vectors:
-        return list(heuristics)
     engine, readable = context.engine, context.where("heuristic")
     where = Where(kinds={"strategy"}, projects=readable.projects, agents=readable.agents, users=readable.users)
     hits = by_meaning(engine, context.vectors, where, _SIMILAR_POOL)
@@ -461,7 +462,7 @@ def _add_similar(
 def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str | None:
     """Store what was shown, and return the retrieval's id; None where nothing can be written."""
     engine, request = context.engine, context.request
-    shown = [memory.id for memory in (*memories, *memories.standing_rules)]
+    shown = [memory.id for memory in memories] + [rule.id for rule in memories.standing_rules]
     draft = Draft(
         kind="retrieval",
         agent=request.agent,

@@ -15,7 +15,7 @@ from ...types.kinds import KINDS
 from ...types.query import Where
 from ...types.record import Record
 from ..context import Engine
-from ..transaction import EMBEDDER_MARKER, embedder_marker, marker
+from ..transaction import EMBEDDER_MARKER, find_embedder_marker, make_embedder_marker
 
 _BATCH = 256
 
@@ -32,11 +32,11 @@ def _is_stale(engine: Engine, record: Record) -> bool:
     return record.embedder != (engine.embedder_name if KINDS[record.kind].passages(record.body) else "")
 
 
-def unseen(done: int, total: int) -> None:
+def ignore_progress(done: int, total: int) -> None:
     """Progress that nobody watches."""
 
 
-def reindex(engine: Engine, progress: Progress = unseen) -> int:
+def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
     """Embed everything anew that needs it; return how many records were moved."""
     moved = 0
     before: list[str] = []
@@ -49,12 +49,12 @@ def reindex(engine: Engine, progress: Progress = unseen) -> int:
         before = todo
     if todo:
         raise StorageError(f"{len(todo)} records could not be embedded anew, among them {todo[0]}; run `alma doctor`")
-    held, name = marker(engine), engine.embedder_name
+    held, name = find_embedder_marker(engine), engine.embedder_name
     if held is not None and not name:
         engine.store.delete([EMBEDDER_MARKER])
     elif name and (held is None or held.body["value"] != name):
         version = held.version + 1 if held else 1
-        engine.store.put([replace(embedder_marker(engine, name), version=version)])
+        engine.store.put([replace(make_embedder_marker(engine, name), version=version)])
     return moved
 
 

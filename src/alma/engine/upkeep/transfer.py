@@ -27,7 +27,7 @@ from ..admit import clean
 from ..context import Engine
 from ..transaction import SALT_MARKER, Transaction, key_of_deleted, write
 from ..view import view
-from .reindex import reindex, unseen
+from .reindex import ignore_progress, reindex
 
 FORMAT = 1
 END = {"alma": "end"}
@@ -67,7 +67,7 @@ _MUTE: dict[str, Any] = {"vectors": (), "embedder": ""}
 # -- out
 
 
-def lines(engine: Engine, *, vectors: bool = True, progress: Progress = unseen) -> Iterator[str]:
+def lines(engine: Engine, *, vectors: bool = True, progress: Progress = ignore_progress) -> Iterator[str]:
     """Yield the project of an engine and what holds in all projects, oldest first, a JSON text a line."""
     kinds = [name for name in KINDS if name not in HERE_ONLY]
     where = Where(kinds=kinds, projects={engine.project, EVERYWHERE})
@@ -237,7 +237,7 @@ def take(
     total: int,
     *,
     trust: ImportTrust = ImportTrust.OWN,
-    progress: Progress = unseen,
+    progress: Progress = ignore_progress,
 ) -> Taken:
     """Take in records that were read and found sound; may be stopped at any moment and begun again."""
     counts: Counter[str] = Counter()

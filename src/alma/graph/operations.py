@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from .. import words
-from ..core import ALMA
+from ..answers import copy_fields
 from ..errors import NotFoundError
+from ..memory import ALMA
+from ..operations import About, Effect, Group
 from ..types.graph import Direction, Entity, GraphStats, Neighbour, Path, Relationship, Subgraph, Suggestion
 from ..types.kinds import Memory
-from .operation import About, Effect, operation
 
 if TYPE_CHECKING:
-    from ..graph import Graph
+    from . import Graph
+
+operation = Group("graph")
 
 Name = Annotated[str, About("a name, an alias or an id")]
 AsOf = Annotated[str | None, About("as it was at this moment, such as 2026-05-07")]
@@ -23,7 +26,7 @@ Depth = Annotated[int, About("at most so many steps")]
 
 
 def _graph(alma: ALMA) -> Graph:
-    from ..graph import create_graph_store
+    from . import create_graph_store
 
     return create_graph_store("sqlite", alma=alma, project_id=alma.project_id)
 
@@ -49,10 +52,10 @@ def build_graph(
 
     Done again it adds nothing. What a replaced or deleted memory said ends or goes with it.
     """
-    from ..graph import build, update
+    from . import build, update
 
     made = (build if everything else update)(alma, progress=progress)
-    return GraphBuilt(made.records, made.read, made.entities, made.relationships, made.ended, made.reader)
+    return copy_fields(GraphBuilt, made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,7 @@ class EntityCard:
 @operation(Effect.READS)
 def about_entity(alma: ALMA, name: Name, as_of: AsOf = None, limit: words.Limit = 20) -> EntityCard:
     """What is known about somebody or something: relations now and before, and the facts that name it."""
-    from ..graph import about
+    from . import about
 
     card = about(name, alma, as_of=as_of, limit=limit)
     return EntityCard(

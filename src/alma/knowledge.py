@@ -6,18 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .. import words
-from ..core import ALMA
-from ..engine import validate
-from ..errors import ValidationError
-from ..models.budget import ModelUse, by_model
-from ..models.budget import usage as read_usage
-from ..types.record import QUOTED
-from .operation import About, Effect, operation
+from . import words
+from .answers import copy_fields
+from .engine import validate
+from .errors import ValidationError
+from .memory import ALMA
+from .models.budget import ModelUse, by_model
+from .models.budget import usage as read_usage
+from .operations import About, Effect, Group
+from .types.record import QUOTED
 
 if TYPE_CHECKING:
-    from ..extraction import Extracted
+    from .extraction import Extracted
 
+operation = Group("knowledge")
 Sureness = Annotated[float, About("what is less sure than this (0 to 1) is left out")]
 DryRun = Annotated[bool, About("only say what would be kept")]
 
@@ -66,7 +68,7 @@ def learn_from_conversation(
     Told again, nothing is learned twice. A configured language model helps; none is needed. Rules in a conversation
     that an agent reports wait for a person.
     """
-    from ..extraction import AutoLearner
+    from .extraction import AutoLearner
 
     origin = validate.provenance("source", source).canonical_source
     learned = AutoLearner(alma).learn_from_conversation(
@@ -101,7 +103,7 @@ def learn_from_text(
 
     Told again, nothing is learned twice. To read files, use ingest.
     """
-    from ..extraction import AutoLearner
+    from .extraction import AutoLearner
 
     origin = validate.provenance("source", source).canonical_source
     learned = AutoLearner(alma).learn_from_text(
@@ -160,16 +162,15 @@ def reading(path: str, only: str = "everything", own: bool | None = None, max_fi
 
     No operation: it asks no memory, and it names files.
     """
-    from ..ingestion import plan
+    from .ingestion import plan
 
     options: dict[str, Any] = {} if max_file_bytes is None else {"max_file_bytes": max_file_bytes}
     made = plan(path, wanted=only, own=own, **options)
-    return Reading(
-        root=made.root,
-        bytes=made.bytes,
-        formats=made.formats,
-        files=[ToRead(path=one.path, format=str(one.format), bytes=one.bytes, own=one.own) for one in made.files],
-        skipped=[Place(one.path, "", one.reason) for one in made.skipped],
+    return copy_fields(
+        Reading,
+        made,
+        files=[copy_fields(ToRead, one, format=str(one.format)) for one in made.files],
+        skipped=[copy_fields(Place, one, place="") for one in made.skipped],
     )
 
 
@@ -210,7 +211,7 @@ def ingest(
 
     The format is found by looking. Read again, nothing is added twice, and what has grown adds what is new.
     """
-    from .. import ingestion
+    from . import ingestion
 
     options: dict[str, Any] = {} if max_file_bytes is None else {"max_file_bytes": max_file_bytes}
     if progress is not None:
@@ -226,15 +227,11 @@ def ingest(
         dry_run=dry_run,
         **options,
     )
-    return Ingested(
-        counts=result.counts,
-        files=result.files,
-        skipped=[Place(one.path, "", one.reason) for one in result.skipped],
-        damaged=[Place(one.path, one.place, one.reason) for one in result.damaged],
-        left_out=result.left_out,
-        refused=result.refused,
-        notes=result.notes,
-        dry_run=result.dry_run,
+    return copy_fields(
+        Ingested,
+        result,
+        skipped=[copy_fields(Place, one, place="") for one in result.skipped],
+        damaged=[copy_fields(Place, one) for one in result.damaged],
     )
 
 
@@ -278,28 +275,15 @@ class ModelUsage:
 @operation(Effect.READS)
 def usage(alma: ALMA, days: Annotated[int, About("the last so many days of use")] = 30) -> ModelUsage:
     """What language models were asked, what it cost, and what is left of today's budget. By default none is asked."""
-    from ..types.asking import ModelSettings
+    from .types.asking import ModelSettings
 
     if days < 1:
         raise ValidationError(f"days must be at least 1, not {days}")
     found = read_usage(alma.engine, alma.model_settings or ModelSettings(), days=days)
-    limits, left = found.limits, found.left
-    return ModelUsage(
-        provider=found.provider,
-        model=found.model,
-        limits=Budget(calls=limits.calls, tokens=limits.tokens, cost=limits.cost),
-        left=Budget(calls=left.calls, tokens=left.tokens, cost=left.cost),
-        days=[
-            DayOfUse(
-                day=one.day,
-                calls=one.calls,
-                failed=one.failed,
-                dropped=one.dropped,
-                tokens_in=one.tokens_in,
-                tokens_out=one.tokens_out,
-                cost=one.cost,
-                models=by_model(one),
-            )
-            for one in found.days
-        ],
+    return copy_fields(
+        ModelUsage,
+        found,
+        limits=copy_fields(Budget, found.limits),
+        left=copy_fields(Budget, found.left),
+        days=[copy_fields(DayOfUse, one, models=by_model(one)) for one in found.days],
     )

@@ -8,12 +8,11 @@ sessions that the file names. Questions whose id ends in `_abs` have no answer: 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from ._data import KINDS, Data, longmemeval
-from ._runner import execute, parser
-from ._unrelated import UNRELATED
+from .._data import KINDS, Data, longmemeval
+from .._runner import execute, parser
+from .._unrelated import UNRELATED
 
 _OF_EACH_STORE = 12
 
@@ -30,7 +29,3 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _unrelated(data: Data) -> int:
     """Hundreds of small stores are asked a dozen each, one large store everything."""
     return len(UNRELATED) if data.kind == "pool" else _OF_EACH_STORE
-
-
-if __name__ == "__main__":
-    sys.exit(main())

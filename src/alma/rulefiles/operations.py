@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from .. import words
-from ..core import ALMA
-from ..rulefiles import TARGETS, ExportReport, Side, Verb, export, import_
+from ..answers import copy_fields
+from ..memory import ALMA
+from ..operations import About, Effect, Group
 from ..types.kinds import MemoryType
-from .operation import About, Effect, operation
+from . import TARGETS, ExportReport, Side, Verb, export, import_
+
+operation = Group("rules")
 
 _INCLUDED = (MemoryType.RULE, MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.DOMAIN_KNOWLEDGE)
 Root = Annotated[
@@ -100,25 +103,10 @@ def import_rules(
         prefer=prefer,
         dry_run=dry_run,
     )
-    return ImportedRules(
-        path=made.path,
-        dry_run=made.dry_run,
-        changes=[
-            RuleChange(
-                verb=one.verb,
-                line=one.line,
-                memory_id=one.memory_id,
-                before=one.before,
-                after=one.after,
-                done=one.done,
-                waits=one.waits,
-                why=one.why,
-            )
-            for one in made.changes
-        ],
-        unchanged=made.unchanged,
-        newer=made.newer,
+    return copy_fields(
+        ImportedRules,
+        made,
+        changes=[copy_fields(RuleChange, one) for one in made.changes],
         replaced=list(made.replaced),
         ignored=list(made.ignored),
-        diff=made.diff,
     )
