@@ -15,9 +15,8 @@ BELOW_APP = {
     "errors",
     "ports",
     "engine",
-    "core",
+    "memory",
     "aio",
-    "arguments",
     "config",
     "stores",
     "embedders",
@@ -65,8 +64,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coding": {"text", "reading", "engine"},
     "engine": {"forks", "text", "reading", "coding", "ports", "types", "errors"},
     # Features: they use the engine, and open a memory only when they are given none.
-    "domains": {*DECLARING, "opening", "engine", "ports", "types", "errors", "core", "app"},
-    "progress": {*DECLARING, "codec", "opening", "engine", "ports", "types", "errors", "core", "app", "arguments"},
+    "domains": {*DECLARING, "opening", "engine", "ports", "types", "errors", "memory", "app"},
+    "progress": {*DECLARING, "codec", "opening", "engine", "ports", "types", "errors", "memory", "app"},
     "session": {
         *DECLARING,
         "codec",
@@ -76,18 +75,17 @@ MAY_IMPORT: dict[str, set[str]] = {
         "ports",
         "types",
         "errors",
-        "arguments",
         "progress",
         "domains",
-        "core",
+        "memory",
         "app",
     },
-    "harness": {"opening", "engine", "types", "errors", "core", "app", "domains"},
-    "workflow": {*DECLARING, "codec", "opening", "arguments", "engine", "ports", "types", "errors", "core", "app"},
-    "context": {*DECLARING, "engine", "types", "errors", "arguments", "core"},
-    "confidence": {*DECLARING, "engine", "ports", "types", "errors", "arguments", "core"},
-    "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "arguments", "progress", "core", "app"},
-    "graph": {"opening", "reading", "engine", "ports", "types", "errors", "files", "core", "app"},
+    "harness": {"opening", "engine", "types", "errors", "memory", "app", "domains"},
+    "workflow": {*DECLARING, "codec", "opening", "engine", "ports", "types", "errors", "memory", "app"},
+    "context": {*DECLARING, "engine", "types", "errors", "memory"},
+    "confidence": {*DECLARING, "engine", "ports", "types", "errors", "memory"},
+    "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "progress", "memory", "app"},
+    "graph": {"opening", "reading", "engine", "ports", "types", "errors", "files", "memory", "app"},
     "ingestion": {
         "opening",
         "coding",
@@ -95,15 +93,14 @@ MAY_IMPORT: dict[str, set[str]] = {
         "ports",
         "types",
         "errors",
-        "arguments",
         "extraction",
         "graph",
-        "core",
+        "memory",
         "app",
     },
-    "rulefiles": {"opening", "reading", "engine", "ports", "types", "errors", "arguments", "core", "app"},
+    "rulefiles": {"opening", "reading", "engine", "ports", "types", "errors", "memory", "app"},
     # How a feature comes by a memory that it was not given.
-    "opening": {"engine", "ports", "types", "errors", "core", "app"},
+    "opening": {"engine", "ports", "types", "errors", "memory", "app"},
     # Files that people write, and sockets that others may reach: shared by the doors.
     "jsonc": {"errors"},
     "listening": {"errors"},
@@ -113,13 +110,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "operations": {"schema", "engine", "types", "errors"},
     "words": {"operations", "schema", "engine", "types", "errors"},
     "answers": {"words", "types"},
-    "arguments": {"memory", "operations", "engine", "ports", "types", "errors"},
     # `ALMA.from_config` is wired by app when it is called; nothing else of memory may reach up.
     "memory": {
         *("operations", "words", "answers", "schema", "engine", "ports", "types", "errors"),
         *("app", "harness", "remote"),
     },
-    "core": {"memory"},
     # First names of modules.
     "exceptions": {"errors"},
     "storage": {"ports", "stores"},
@@ -139,34 +134,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
-    "hooks": {"app", "coding", "config", "core", "engine", "models", "ports", "types", "errors"},
-    "api": FEATURES
-    | {
-        "operations",
-        "words",
-        "answers",
-        "schema",
-        "memory",
-        "app",
-        "models",
-        "core",
-        "engine",
-        "ports",
-        "types",
-        "errors",
-    },
+    "hooks": {"app", "coding", "config", "memory", "engine", "models", "ports", "types", "errors"},
     "mcp": {
         *("jsonc", "files", "listening", "connections", "files", "trust_register"),
-        *("api", "operations", "schema", "callers", "projects", "app", "config", "core", "types", "errors"),
+        *("operations", "schema", "callers", "projects", "app", "config", "memory", "types", "errors"),
     },
     "http": {
-        *("listening", "connections", "files", "trust_register", "api", "app", "config", "core", "types", "errors"),
+        *("listening", "connections", "files", "trust_register", "app", "config", "memory", "types", "errors"),
         *("operations", "schema", "remote", "callers", "projects"),
     },
     # What a person may ask of a memory's inside.
-    "inspection": {"core", "engine", "ports", "types", "errors"},
+    "inspection": {"memory", "engine", "ports", "types", "errors"},
     "cli": {
-        *("mcp", "http", "api", "operations", "schema", "transfer", "app", "config", "core", "doctor", "inspection"),
+        *("mcp", "http", "operations", "schema", "transfer", "app", "config", "memory", "doctor", "inspection"),
         *("files", "text", "trust_register", "types", "errors"),
         *("knowledge", "graph", "rulefiles"),
     },
@@ -176,8 +156,8 @@ for _feature in FEATURES:
     MAY_IMPORT[_feature] |= {"memory", "operations", "words", "answers"}
 # The engine's steps run one way: nothing later calls anything earlier.
 STANDARD_ONLY = {"types", "errors", "forks"}
-LATE = {("memory", "app"), ("memory", "harness"), ("memory", "remote"), ("arguments", "memory")} | {
-    (feature, owner) for feature in (FEATURES | {"opening"}) for owner in ("app", "core")
+LATE = {("memory", "app"), ("memory", "harness"), ("memory", "remote")} | {
+    (feature, owner) for feature in (FEATURES | {"opening"}) for owner in ("app",)
 }
 
 

@@ -336,6 +336,22 @@ class TestSharing:
 
 
 class TestSingleMemories:
+    def test_a_class_of_memories_selects_and_types_them(self, alma: ALMA) -> None:
+        fact = alma.add_domain_knowledge("dev", "style", "Tabs are four spaces wide")
+        alma.add_heuristic("dev", "Testing", "Twice")
+        assert [one.fact for one in alma.list(DomainKnowledge)] == [fact.fact]
+        assert alma.get(fact.id, DomainKnowledge).fact == fact.fact
+        with pytest.raises(ValidationError, match="is a DomainKnowledge, not a Heuristic"):
+            alma.get(fact.id, Heuristic)
+
+    def test_fields_are_named_directly_or_in_a_mapping(self, alma: ALMA) -> None:
+        fact = alma.add_domain_knowledge("dev", "style", "Tabs are four spaces wide")
+        alma.update(fact.id, fact="Tabs are two spaces wide")
+        alma.update(fact.id, {"fact": "Tabs are eight spaces wide"})
+        assert alma.get(fact.id, DomainKnowledge).fact == "Tabs are eight spaces wide"
+        with pytest.raises(ValidationError, match="unknown field of a domain_knowledge 'status'"):
+            alma.update(fact.id, {"status": "archived"})
+
     def test_an_update_is_found_by_its_new_words_and_kept_in_history(self, alma: ALMA) -> None:
         made = alma.add_domain_knowledge("dev", "auth", "Tokens expire in 24h")
         changed = alma.update(made.id, fact="Sessions live for a week", tags=["x"])

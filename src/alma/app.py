@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from . import trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
-from .core import ALMA
 from .domains import govern_as_kept
 from .embedders import registry as embedders
 from .engine import transaction
 from .engine.context import Engine
 from .errors import ConfigError, UntrustedConfigError
+from .memory import ALMA
 from .ports import Clock, Model
 from .stores import registry as stores
 from .types import times

@@ -1,6 +1,6 @@
 """Only as much memory as is needed: four layers, each within its budget.
 
-from .context import MemoryStack
+from alma.context import MemoryStack
 
 stack = MemoryStack(alma, agent="helena")
 prompt = stack.wake_up()
@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Annotated, Any
 
-from . import arguments, words
+from . import words
 from .answers import Text
 from .engine import things, validate
 from .engine.context import Engine
@@ -36,6 +36,7 @@ from .engine.inject.prompt import quote_data, tokens
 from .engine.retrieve.pipeline import retrieve
 from .engine.rule_lines import describe_occasion
 from .engine.rules import is_old_fix
+from .memory import build_request
 from .operations import About, Effect, Group
 from .text import shorten
 from .types.kinds import MemoryType, Result, quoted_why
@@ -44,7 +45,7 @@ from .types.record import QUOTED, Record, Status
 from .types.rules import EVERYWHERE
 
 if TYPE_CHECKING:
-    from .core import ALMA
+    from .memory import ALMA
 
 __all__ = ["MemoryStack"]
 
@@ -75,7 +76,7 @@ class MemoryStack:
         deep_tokens: int = DEEP,
     ) -> None:
         self._engine: Engine = alma.engine
-        self.agent = arguments.agent(alma.engine, agent)
+        self.agent = alma.engine.agent(validate.name("agent", agent))
         self.user = None if user is None else validate.name("user", user)
         self._identity = validate.whole("identity_tokens", identity_tokens, LEAST, MOST)
         self._essential = validate.whole("essential_tokens", essential_tokens, LEAST, MOST)
@@ -116,7 +117,7 @@ class MemoryStack:
 
     def _recall(self, about: str, mode: str, top_k: int | None, max_tokens: int) -> str:
         given = {"task": about, "agent": self.agent, "user_id": self.user, "mode": mode, "level": "session"}
-        memories = retrieve(self._engine, arguments.request(self._engine, {**given, "top_k": top_k}))
+        memories = retrieve(self._engine, build_request(self._engine, {**given, "top_k": top_k}))
         nothing = f"Nothing is remembered about: {escape(shorten(about, 80))}"
         fits = tokens(nothing) <= max_tokens
         return memories.to_prompt(max_tokens) or (nothing if fits else "Nothing is remembered about this.")

@@ -22,7 +22,6 @@ from alma import __version__
 
 from .app import TOKEN_FILES, read_config
 from .config import Config
-from .core import ALMA
 from .embedders import registry as embedders
 from .embedders.local import EXTRA
 from .engine.settings import Settings
@@ -39,6 +38,7 @@ from .errors import (
     install_command,
 )
 from .inspection import count_records, read_embedders
+from .memory import ALMA
 from .ports import Checkable, Embedder
 from .stores import registry as stores
 

@@ -1,6 +1,6 @@
 """Memory for any domain: what there is in it, what its agents may learn, and how fast what was learned fades.
 
-from .domains import DomainMemoryFactory, get_research_schema
+from alma.domains import DomainMemoryFactory, get_research_schema
 
 factory = DomainMemoryFactory()
 alma = factory.create_alma(get_research_schema(), "my-research-project")
@@ -36,7 +36,7 @@ from .types.rules import EVERYWHERE
 from .types.scope import MemoryScope, Scopes, plain
 
 if TYPE_CHECKING:
-    from .core import ALMA
+    from .memory import ALMA
     from .ports import Embedder, Store
 
 T = TypeVar("T")
@@ -548,7 +548,7 @@ class DomainMemoryFactory:
         agents: Iterable[MemoryScope] | None,
     ) -> ALMA:
         from .app import open_default, open_quickstart
-        from .core import ALMA
+        from .memory import ALMA
 
         if storage is None and self._alma is not None:
             engine = self._alma.engine

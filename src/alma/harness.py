@@ -33,8 +33,8 @@ from .types.scope import MemoryScope, plain
 from .types.slice import MemorySlice
 
 if TYPE_CHECKING:
-    from .core import ALMA
     from .domains import DomainSchema
+    from .memory import ALMA
 
 __all__ = [
     "Agent", "Context", "Harness", "HarnessResult", "MemorySchema", "RunResult", "Setting", "Tool", "create_harness",

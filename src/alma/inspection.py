@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from .core import ALMA
 from .engine import transaction
 from .errors import ValidationError
+from .memory import ALMA
 from .ports import Countable
 from .types.evidence import Evidence
 from .types.kinds import KINDS, Episode, Memory, MemoryType, Outcome

@@ -98,10 +98,6 @@ def _show_history(changes: list[dict[str, Any]]) -> list[Change]:
     return [Change(**{**one, "before": dict(one["before"] or {})}) for one in changes]
 
 
-def _show_text(text: str) -> Text:
-    return Text(text)
-
-
 class ALMA:
     """Memory that learns.
 
@@ -696,7 +692,7 @@ class ALMA:
         """How much is remembered: by type, by status, by agent."""
         return stats(self.engine, None if agent is None else self.engine.agent(agent), user_id)
 
-    @operation(Effect.READS, answer=_show_text)
+    @operation(Effect.READS, answer=Text)
     def playbook(
         self, agent: words.AnyAgent = None, max_tokens: words.MaxTokens = 4000, user_id: words.User = None
     ) -> str:

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from .core import ALMA
+    from .memory import ALMA
 
 
 class Holder:

@@ -17,7 +17,6 @@ from tests.api.samples import World
 
 from alma import ALMA, AsyncALMA
 from alma import remote as remote_module
-from alma.core import Forgotten
 from alma.errors import (
     ALMAError,
     BusyError,
@@ -29,6 +28,7 @@ from alma.errors import (
     ValidationError,
 )
 from alma.http.client import RemoteALMA
+from alma.memory import Forgotten
 from alma.operations import operations
 from alma.schema import decode, plain
 from alma.types.kinds import DomainKnowledge, Outcome, Result

@@ -29,8 +29,8 @@ from .render import (
 )
 
 if TYPE_CHECKING:
-    from ..core import ALMA
     from ..inspection import Lesson
+    from ..memory import ALMA
 
 AGENT = "ops"
 TASK = "Deploy the auth service"

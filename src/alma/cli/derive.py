@@ -21,7 +21,7 @@ from alma import __version__
 from ..errors import ALMAError, ValidationError
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
     from ..operations import Operation, Parameter
     from .render import Output
 

@@ -37,7 +37,7 @@ from . import extractor
 from .extractor import FORBIDS, Extracted, Extraction, Kind, Voice
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
 
 Written = tuple[Record | None, str]  # What a finding became, and "made", "known", or why it was refused.
 

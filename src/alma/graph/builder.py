@@ -35,7 +35,7 @@ from .graph import Graph, check_limit, check_type
 from .memory import RecordRows
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
 
 Statements = tuple[list[Entity], list[Relationship]]
 

@@ -23,7 +23,6 @@ from ..coding.events import parse_journal
 from ..coding.session import CodingSession, SessionBuilder
 from ..coding.transcript import find_unreported
 from ..config import Config
-from ..core import ALMA
 from ..engine import session_reading
 from ..engine.admit import clean
 from ..engine.coding_sessions import JournalMark, StoredSession, find_mark, forget_mark, store_session
@@ -34,6 +33,7 @@ from ..engine.session_reading import Part, Progress
 from ..engine.transaction import Transaction, write
 from ..errors import ALMAError, ModelError, ModelOutputError, OverBudgetError
 from ..files import try_lock
+from ..memory import ALMA
 from ..models import registry
 from ..models.budget import Budgeted, Limits, meter
 from ..models.claude_cli import PATH_VARIABLE, ClaudeCLI

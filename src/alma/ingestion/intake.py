@@ -37,7 +37,7 @@ from .sources import survey
 from .types import SHOWN, IngestResult, Plan, Progress
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
 
 Path = str | os.PathLike[str]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import mcp_types as types
 
-from ..core import ALMA
 from ..errors import ValidationError, unknown
+from ..memory import ALMA
 
 Opened = Callable[[], ALMA]
 

@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 import mcp_types as types
 
-from ..core import ALMA
 from ..errors import NotFoundError, unknown
+from ..memory import ALMA
 from ..schema import plain
 
 SCHEME = "alma://"

@@ -12,8 +12,8 @@ from typing import Any
 import mcp_types as types
 
 from ..callers import Roots, refuse_paths, refuse_vouching, relay_sources
-from ..core import ALMA
 from ..errors import ConfigError, unknown
+from ..memory import ALMA
 from ..operations import PROGRESS, Effect, Operation, operations
 from ..schema import RESULT, Schema, has_prompt, is_object, plain, shorten_answer
 

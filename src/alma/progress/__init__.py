@@ -1,6 +1,6 @@
 """What is to be done, and how far it is.
 
-from ..progress import ProgressTracker
+from alma.progress import ProgressTracker
 
 tracker = ProgressTracker("my-project")
 item = tracker.create_work_item(title="Fix the login bug", priority=80)

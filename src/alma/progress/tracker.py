@@ -25,7 +25,7 @@ from . import items as work
 from .items import ItemChange, Plan, ProgressLog, ProgressSummary, Status, Strategy, WorkItem, read_item
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
 
 _MAX_LIMIT = 1_000_000
 _MAX_COUNT = 10**9

@@ -1,6 +1,6 @@
 """Rules in git: written to the files that coding agents read, edited there by people, and read back.
 
-from ..rulefiles import export, import_
+from alma.rulefiles import export, import_
 
 export(alma, "agents-md")
 import_(alma, "AGENTS.md")

@@ -53,7 +53,7 @@ from .targets import (
 )
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
 
 TITLE = "## Rules learned in this project"
 LONGEST = 1_500

@@ -40,7 +40,7 @@ from .exports import (
 from .targets import find_file, read_file
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
 
 _PART_CHARS = 240
 _LIVE = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)

@@ -1,6 +1,6 @@
 """Sessions: going on where the last one left off.
 
-from ..session import SessionManager
+from alma.session import SessionManager
 
 manager = SessionManager("my-project")
 context = manager.start_session(agent="Helena", goal="Complete auth testing")

@@ -10,12 +10,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .. import arguments, words
+from .. import words
 from ..domains import DomainMemoryFactory, DomainSchema
 from ..engine import validate
 from ..engine.admit import clean
 from ..engine.retrieve.pipeline import retrieve
 from ..errors import ALMAError, ModelOutputError, ValidationError
+from ..memory import build_request
 from ..operations import About, Effect, Group, take_as_given
 from ..ports import Model
 from ..progress import WorkItem
@@ -30,7 +31,7 @@ from .handoff import InitializationResult, Ready, SessionContext, SessionHandoff
 from .manager import Folder, SessionManager, find_engagement
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
     from ..progress import ProgressTracker
 
 _LOG = logging.getLogger("alma")
@@ -171,7 +172,7 @@ class SessionInitializer:
             work_items=items,
             codebase_summary=codebase.summarise_code(code),
             recent_activity=_list_activity(context, code),
-            relevant_memories=retrieve(engine, arguments.request(engine, request)),
+            relevant_memories=retrieve(engine, build_request(engine, request)),
             scope_rules=rules.scope_rules,
             # What the request itself forbids comes first.
             constraints=[*(shorten(bound, _LINE_CHARS) for bound in plan.constraints), *rules.constraints],

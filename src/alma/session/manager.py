@@ -40,7 +40,7 @@ from . import handoff
 from .handoff import LastOutcome, Session, SessionContext, SessionHandoff, read_handoff, read_session
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
     from ..progress import ProgressSummary, ProgressTracker, WorkItem
 
 ALIVE_FOR = timedelta(minutes=30)

@@ -1,6 +1,6 @@
 """For those who write a store or a graph, and for tests: the contracts that all of them keep, and fakes.
 
-    from ..testing import StoreContract
+    from alma.testing import StoreContract
 
     class TestMyStore(StoreContract):
         def make_store(self):

@@ -1,6 +1,6 @@
 """Workflows: checkpoints to go on from, branches to merge, artifacts, and memories that know where they belong.
 
-from ..workflow import WorkflowMemory
+from alma.workflow import WorkflowMemory
 
 workflow = WorkflowMemory("my-project")
 workflow.checkpoint("run-7", "fetch", {"pages": 12}, workflow_id="crawl")

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .. import arguments, words
+from .. import words
 from ..answers import to_found
 from ..codec import decode_record
 from ..engine import things, validate
@@ -20,8 +20,9 @@ from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
 from ..errors import ScopeError, ValidationError
+from ..memory import build_outcome, build_request
 from ..opening import Holder
-from ..operations import About, Effect, Group, take_as_given
+from ..operations import OPERATIONS, About, Effect, Group, take_as_given
 from ..types.kinds import Outcome, Result
 from ..types.record import Record, new_id
 from ..types.slice import MemorySlice
@@ -51,7 +52,7 @@ from .states import (
 )
 
 if TYPE_CHECKING:
-    from ..core import ALMA
+    from ..memory import ALMA
 
 _MOST = 100_000
 _TICK = timedelta(microseconds=1)
@@ -496,7 +497,10 @@ class WorkflowMemory(Holder):
         usual = f"{place.workflow}: {place.node}" if place.node else f"Run the workflow {place.workflow}"
         names = {"workflow": place.workflow, "run": place.run, "node": place.node}
         given |= {"task": task or usual, "metadata": {**names, **(metadata or {})}}
-        checked = [arguments.episode(self.engine, {**given, "strategy_used": one}) for one in strategy_used]
+        checked = [
+            build_outcome(self.engine, OPERATIONS["learn"].complete({**given, "strategy_used": one}))
+            for one in strategy_used
+        ]
         episodes = [replace(one, session=place.run, tags=place.list_tags()) for one in checked]
         outcomes = learn_outcomes(self.engine, episodes)
 
@@ -550,7 +554,7 @@ class WorkflowMemory(Holder):
                 engine, store=records.WideStore(engine.store, engine.project, frozenset(projects), everyone)
             )
         given = {"task": task, "agent": agent, "user_id": user_id, "top_k": top_k, "mode": mode, "types": types}
-        request = arguments.request(engine, given | {"level": "session"})
+        request = build_request(engine, given | {"level": "session"})
         return retrieve_memories(engine, replace(request, tags=place.find_tags(Scope(scope))))
 
     def tags(

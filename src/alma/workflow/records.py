@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -23,7 +24,7 @@ from typing import Any
 from ..engine import things, validate
 from ..engine.admit import clean
 from ..engine.context import Engine
-from ..engine.search import by_words
+from ..engine.search import by_words, read_snapshot
 from ..engine.transaction import Transaction
 from ..errors import NotFoundError, ValidationError
 from ..ports import Store
@@ -331,6 +332,9 @@ class WideStore:
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
         return by_words(self.store, words, self._widen(where), limit)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        return read_snapshot(self.store)
 
     def close(self) -> None:
         self.store.close()

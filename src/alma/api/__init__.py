@@ -1,1 +1,0 @@
-"""Operations that are not methods yet; all of them are listed in `alma.operations`."""
