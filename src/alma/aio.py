@@ -113,3 +113,9 @@ class AsyncALMA:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+for _name, _method in vars(ALMA).items():
+    # What is not listed above works alike; a type checker does not see it.
+    if hasattr(_method, "operation") and not hasattr(AsyncALMA, _name):
+        setattr(AsyncALMA, _name, _awaited(_method))

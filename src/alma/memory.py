@@ -36,6 +36,7 @@ from .ports import Clock, Embedder, Model, Store
 from .schema import TYPES
 from .types import times
 from .types.kinds import (
+    KINDS,
     MEMORY_KINDS,
     AntiPattern,
     DomainKnowledge,
@@ -828,7 +829,9 @@ def build_request(engine: Engine, given: Mapping[str, Any]) -> Request:
 
 
 def build_outcome(engine: Engine, given: Mapping[str, Any]) -> OutcomeDraft:
-    """Return the draft that the arguments of `learn` describe."""
+    """Return the draft that the arguments of `learn` describe. One that a field is named after is stored in it."""
+    own = {"task", "outcome", "task_type", "duration_ms", "feedback", "metadata"}
+    further = given.keys() & set(KINDS["outcome"].fields) - own
     return OutcomeDraft(
         agent=engine.agent(given["agent"]),
         task=given["task"],
@@ -844,6 +847,7 @@ def build_outcome(engine: Engine, given: Mapping[str, Any]) -> OutcomeDraft:
         shared=given["shared"],
         tags=given["tags"] or (),
         metadata=given["metadata"] or {},
+        more={name: given[name] for name in sorted(further) if given[name] is not None},
     )
 
 

@@ -22,7 +22,10 @@ How to declare an operation
 4. Where faces show something else than the method: `@operation(Effect.READS, "stats")` gives another name, `defaults`
    other defaults, `answer` a function from what the method returns to what faces return. `answer` may take arguments
    of the call by name, and parameters of its own, which faces then offer too.
-5. Parameters that JSON cannot express (functions, classes, `**fields`) are for Python callers only. All annotations
+5. Give it a command: a row of `alma.cli.table.COMMANDS`, best below a command that exists. A sample call goes to
+   `tests/api/samples.py`; `ALMA_UPDATE_GOLDEN=1 pytest tests/golden` and `tools/generate_docs.py` write the rest.
+   `AsyncALMA` and `RemoteALMA` offer methods of `ALMA` as well; list them there, too, for type checkers.
+6. Parameters that JSON cannot express (functions, classes, `**fields`) are for Python callers only. All annotations
    must be importable at run time, not only under TYPE_CHECKING.
 """
 

@@ -282,6 +282,12 @@ class RemoteALMA:
     list = _remote(ALMA.list)
 
 
+for _name, _method in vars(ALMA).items():
+    # What is not listed above works alike; a type checker does not see it.
+    if hasattr(_method, "operation") and not hasattr(RemoteALMA, _name):
+        setattr(RemoteALMA, _name, _remote(_method))
+
+
 # -- one request
 
 

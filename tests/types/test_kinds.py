@@ -29,7 +29,7 @@ BODY = {
 class Observed(Outcome):
     """An outcome with new fields."""
 
-    environment: str = field(default="", metadata=stored("env", searched=5, embedded=True, editable=True, unique=True))
+    habitat: str = field(default="", metadata=stored("env", searched=5, embedded=True, editable=True, unique=True))
     labels: tuple[str, ...] = field(default=(), metadata=stored(read=tuple, key=True))
     failures: int = field(default=0, metadata=taken("evidence.failures"))
     day: str = field(default="", metadata=derived(lambda record: str(record.created_at.date())))
@@ -51,7 +51,7 @@ def test_the_codec_reads_a_new_field(kind: Kind) -> None:
     assert kind.decode is not None
     memory = kind.decode(make_record({**BODY, "env": "staging", "labels": ["x", "y"]}), BELIEF)
     assert isinstance(memory, Observed)
-    assert (memory.environment, memory.labels, memory.failures, memory.day) == ("staging", ("x", "y"), 3, "2026-03-01")
+    assert (memory.habitat, memory.labels, memory.failures, memory.day) == ("staging", ("x", "y"), 3, "2026-03-01")
     assert (memory.task_description, memory.duration_ms, memory.confidence) == ("Deploy the site", 12, 0.8)
 
 
@@ -59,7 +59,7 @@ def test_a_body_from_before_the_field_existed_has_its_default(kind: Kind) -> Non
     assert kind.decode is not None
     old = kind.decode(make_record(BODY), BELIEF)
     assert isinstance(old, Observed)
-    assert (old.environment, old.labels) == ("", ())
+    assert (old.habitat, old.labels) == ("", ())
 
 
 def test_a_missing_field_without_a_default_is_an_error(kind: Kind) -> None:
@@ -82,7 +82,7 @@ def test_it_is_stored_edited_and_recognised_where_it_says_so(kind: Kind) -> None
 def test_the_schema_of_what_is_shown_has_it() -> None:
     pydantic = pytest.importorskip("pydantic")
     properties = pydantic.TypeAdapter(Observed).json_schema()["properties"]
-    assert properties["environment"] == {"default": "", "title": "Environment", "type": "string"}
+    assert properties["habitat"] == {"default": "", "title": "Environment", "type": "string"}
     assert {"labels", "failures", "task_description", "confidence"} <= set(properties)
 
 

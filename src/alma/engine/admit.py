@@ -63,6 +63,8 @@ class OutcomeDraft:
     session: str = ""
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields that the kind of outcomes declares, as they are stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -236,8 +236,11 @@ def prepare_outcomes(
         approach = draft_group(draft.agent, owner, *parts, next(vectors))
         receipt = arguments = ""
         if episode.idempotency_key is not None or episode.retrieval is not None:
-            names = (field.name for field in fields(episode) if field.name != "idempotency_key")
-            arguments = _digest({name: getattr(episode, name) for name in names})
+            values = {one.name: getattr(episode, one.name) for one in fields(episode) if one.name != "idempotency_key"}
+            if not episode.more:
+                # So a call is recognised that was first sent before there were further fields.
+                del values["more"]
+            arguments = _digest(values)
             key = episode.idempotency_key
             receipt = f"rcp_{_digest([engine.project, *(('arguments', arguments) if key is None else ('key', key))])}"
         prepared.append(PreparedOutcome(draft, approach, at, receipt, arguments, episode.idempotency_key))
@@ -259,7 +262,7 @@ def group_owner(engine: Engine, user: str, *, shared: bool = False) -> str:
 def draft_outcome(episode: OutcomeDraft) -> Draft:
     names = ("task", "strategy", "task_type", "duration_ms", "error", "feedback", "retrieval")
     body = {name: getattr(episode, name) for name in names}
-    body |= {"outcome": str(episode.result), "metadata": dict(episode.metadata)}
+    body |= {"outcome": str(episode.result), "metadata": dict(episode.metadata), **episode.more}
     return Draft(
         kind=MemoryType.OUTCOME,
         agent=episode.agent,
