@@ -134,3 +134,8 @@ def find_store_file(alma: ALMA) -> Path:
     if not hasattr(store, "vacuum"):
         raise ValidationError(f"{type(store).__name__} keeps nothing in files, so there is nothing to vacuum")
     return Path(store.path)  # type: ignore[attr-defined]
+
+
+def list_declared_agents(alma: ALMA) -> tuple[str, ...]:
+    """Return the names of the agents that the configuration declares; none when any agent may learn."""
+    return alma.engine.scopes.known()

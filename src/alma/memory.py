@@ -169,11 +169,6 @@ class ALMA:
     def project_id(self) -> str:
         return self.engine.project
 
-    @property
-    def declared_agents(self) -> tuple[str, ...]:
-        """The names of the agents that the configuration declares; empty when any agent may learn."""
-        return self.engine.scopes.known()
-
     @functools.cached_property
     def model(self) -> Model | None:
         """The language model that may be asked, opened when it is first wanted; None when there is none."""
