@@ -24,7 +24,7 @@ from ...types.kinds import MemoryType
 from ...types.record import Record
 from ...types.slice import Explanation, Factor
 from ..context import Engine
-from ..evidence import believe, recency, success
+from ..evidence import age_days, believe, faded, success
 from ..settings import Settings
 
 # --- words -----------------------------------------------------------------------------------------
@@ -36,21 +36,19 @@ _ABSENT = 0.3
 
 
 def _fold_accents(text: str) -> str:
-    if text.isascii():
-        return text
     return "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
 
 
 @lru_cache(maxsize=4096)
 def mark_words(text: str) -> str:
-    return f"^{'$^'.join(words(_fold_accents(text)))}$"
+    return f"^{'$^'.join(words(text if text.isascii() else _fold_accents(text)))}$"
 
 
 @lru_cache(maxsize=1024)
 def list_terms(text: str, *, is_known: bool) -> tuple[str, ...]:
     """Return what is looked up of a text: stems where its language is known, else pieces of its words."""
     terms: list[str] = []
-    for word in content_words(_fold_accents(text), _MAX_WORDS):
+    for word in content_words(text if text.isascii() else _fold_accents(text), _MAX_WORDS):
         root = stem(word)
         if not word.isascii() and len(word) <= 2:
             terms.append(word)
@@ -213,7 +211,7 @@ def score_candidate(
     record, shares = candidate.record, settings.weights.shares()
     values = {
         "similarity": similarity,
-        "recency": recency(record, now, settings.recency_half_life_days),
+        "recency": faded(age_days(record, now), settings.recency_half_life_days),
         "success": success(record, now) if expected is None else expected,
         "confidence": believe(record, now).mean,
     }

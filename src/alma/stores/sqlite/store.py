@@ -330,12 +330,11 @@ def _write_vectors(db: sqlite3.Connection, changes: list[RowChange]) -> dict[int
     if any(change.row.record.vectors for change in changed):
         (v,) = db.execute("SELECT value FROM meta WHERE name = 'next_v'").fetchone()
         for change in changed:
-            codes = change.row.record.vectors
-            first = v + len(entries)
-            spans[change.n] = (first, len(codes)) if codes else (0, 0)
-            entries += [
-                vectors.VectorEntry(first + at, change.n, change.scope, bytes(code)) for at, code in enumerate(codes)
-            ]
+            first, codes = v + len(entries), change.row.record.vectors
+            if codes:
+                spans[change.n] = (first, len(codes))
+            for number, code in enumerate(codes, first):
+                entries.append(vectors.VectorEntry(number, change.n, change.scope, bytes(code)))
         db.execute("UPDATE meta SET value = value + ? WHERE name = 'next_v'", (len(entries),))
         vectors.add_entries(db, entries)
     return spans
