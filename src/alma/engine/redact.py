@@ -222,7 +222,7 @@ class Text:
 
     def __init__(self, plain: str) -> None:
         self.plain = plain
-        self.folded = fold_case(plain)
+        self.folded = plain.lower() if plain.isascii() else fold_case(plain)
         words = plain.split()
         self.longest = max(map(len, words), default=0)
         self.long = " ".join([word for word in words if len(word) >= _SHORTEST_SHAPE])
@@ -235,9 +235,7 @@ class Text:
 
 def fold_case(text: str) -> str:
     """Lower case, character by character: what a pattern that ignores case takes for the same letter."""
-    if not text.isascii():
-        text = text.replace("\u0130", "i").replace("\u0131", "i").replace("\u017f", "s")
-    return text.lower()
+    return text.replace("\u0130", "i").replace("\u0131", "i").replace("\u017f", "s").lower()
 
 
 class Rule:

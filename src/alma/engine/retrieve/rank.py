@@ -60,20 +60,6 @@ def list_terms(text: str, *, is_known: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(terms))
 
 
-def share_words(question: str, records: Sequence[Record], *, is_known: bool) -> Mapping[str, float]:
-    """Return by id which share of the question's words each record holds, from 0 to 1."""
-    terms = list_terms(question, is_known=is_known)
-    places: dict[str, list[int]] = {}
-    for record in records:
-        marked = mark_words(record.text)
-        places[record.id] = [at for at, term in enumerate(terms) if term in marked]
-    counts = Counter(at for held in places.values() for at in held)
-    weights = [math.log(1 + len(places) / (0.5 + counts[at])) for at in range(len(terms))]
-    absent = 1.0 if is_known else _ABSENT
-    total = sum(weight * (1.0 if at in counts else absent) for at, weight in enumerate(weights))
-    return {name: sum(weights[at] for at in held) / total if total else 0.0 for name, held in places.items()}
-
-
 def measure_overlap(text: str, other: str) -> float:
     """Return which share of the pieces of one text the other holds, whichever share is greater."""
     shares = []
@@ -157,8 +143,21 @@ def compare_records(
 ) -> list[Candidate]:
     """Return how near each record is to a query, where `close` has the cosines by id."""
     is_known = engine.knows(query)
-    shares = share_words(query, records, is_known=is_known)
-    return [Candidate(one, close.get(one.id), shares[one.id], is_known and engine.knows(one.text)) for one in records]
+    terms = list_terms(query, is_known=is_known)
+    places: dict[str, list[int]] = {}
+    for record in records:
+        marked = mark_words(record.text)
+        places[record.id] = [at for at, term in enumerate(terms) if term in marked]
+    counts = Counter(at for held in places.values() for at in held)
+    weights = [math.log(1 + len(places) / (0.5 + counts[at])) for at in range(len(terms))]
+    absent = 1.0 if is_known else _ABSENT
+    total = sum(weight * (1.0 if at in counts else absent) for at, weight in enumerate(weights))
+    candidates = []
+    for record in records:
+        share = sum(weights[at] for at in places[record.id]) / total if total else 0.0
+        understood = is_known and engine.knows(record.text)
+        candidates.append(Candidate(record, close.get(record.id), share, understood))
+    return candidates
 
 
 def measure_similarity(pool: Sequence[Candidate]) -> list[float]:

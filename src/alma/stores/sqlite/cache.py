@@ -218,7 +218,8 @@ class Shelf:
 
     def is_wide(self, parts: Parts, limit: int) -> bool:
         """Whether to compare signs first."""
-        return count_rows(parts) > max(EXACT, 2 * count_candidates(limit)) and self._signs_tell()
+        rows = count_rows(parts)
+        return rows > EXACT and rows > 2 * count_candidates(limit) and self._signs_tell()
 
     def _signs_tell(self) -> bool:
         """Codes that are mostly the same, such as 0, say little by their sign."""

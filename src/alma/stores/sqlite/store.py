@@ -99,7 +99,8 @@ class SQLiteStore:
 
     def get(self, ids: Sequence[str]) -> list[Record]:
         with self._db.read() as db:
-            numbers = dict(_select_by_ids(db, "SELECT id, n FROM record", ids))
+            clause = sql.match_names("id", ids, filters.DIALECT)
+            numbers = dict(db.execute(f"SELECT id, n FROM record WHERE {clause.sql}", clause.params))
             records = _read_rows(db, numbers.values())
         return [records[numbers[id]] for id in ids if id in numbers]
 
@@ -245,14 +246,11 @@ def _find_newest_of_each(db: sqlite3.Connection, cells: list[sql.Clause], where:
     return [n for _, _, n in nlargest(limit, found)]
 
 
-def _select_by_ids(db: sqlite3.Connection, select: str, ids: Collection[str]) -> sqlite3.Cursor:
-    clause = sql.match_names("id", ids, filters.DIALECT)
-    return db.execute(f"{select} WHERE {clause.sql}", clause.params)
-
-
 def _find_held(db: sqlite3.Connection, ids: Collection[str]) -> list[HeldRow]:
-    select = f"SELECT id, n, version, v_hash, text, scope, v_first, v_count, {', '.join(PLACE)} FROM record"
-    return [HeldRow._make((*row[:6], row[8:], row[6:8])) for row in _select_by_ids(db, select, ids)]
+    clause = sql.match_names("id", ids, filters.DIALECT)
+    columns = f"id, n, version, v_hash, text, scope, v_first, v_count, {', '.join(PLACE)}"
+    rows = db.execute(f"SELECT {columns} FROM record WHERE {clause.sql}", clause.params)
+    return [HeldRow._make((*row[:6], row[8:], row[6:8])) for row in rows]
 
 
 def _plan_changes(db: sqlite3.Connection, fresh: list[Row]) -> list[RowChange]:
