@@ -53,9 +53,7 @@ def _fold(found: re.Match[str]) -> str:
     return found[0] if found["flag"] else found[0].casefold()
 
 
-def _compatible(text: str) -> str:
-    if text.isascii():
-        return text
+def _make_compatible(text: str) -> str:
     import unicodedata
 
     return unicodedata.normalize("NFKC", text)
@@ -63,7 +61,7 @@ def _compatible(text: str) -> str:
 
 def normalise(text: str) -> str:
     """Case (but for options such as -D), width, white space and closing punctuation make no difference."""
-    plain = _compatible(text)
+    plain = text if text.isascii() else _make_compatible(text)
     folded = (_CASED.sub(_fold, plain) if "-" in plain else plain.casefold()).replace("’", "'")
     return _SPACE.sub(" ", folded).strip().rstrip(_TRAILING)
 
@@ -113,7 +111,7 @@ def stem(word: str) -> str:
 
 def words(text: str) -> list[str]:
     """Return the words of a text in lower case; Chinese and Japanese in pairs of characters."""
-    return _PIECE.findall(split_unspaced(_compatible(text)).casefold())
+    return _PIECE.findall((text if text.isascii() else split_unspaced(_make_compatible(text))).casefold())
 
 
 def content_words(text: str, most: int | None = None) -> list[str]:
@@ -196,10 +194,10 @@ def split_unspaced(text: str) -> str:
         pairs = [run[0][at : at + 2] for at in range(len(run[0]) - 1)] or [run[0]]
         return f" {' '.join(pairs)} "
 
-    return text if text.isascii() else _UNSPACED.sub(list_pairs, text)
+    return _UNSPACED.sub(list_pairs, text)
 
 
 def index_unspaced(text: str) -> str:
     """Return a text to be searched by words: with the pairs of characters of its Chinese and Japanese."""
-    runs = [] if text.isascii() else _UNSPACED.findall(text)
+    runs = _UNSPACED.findall(text)
     return f"{text}\n{' '.join(split_unspaced(' '.join(runs)).split())}" if runs else text

@@ -94,7 +94,16 @@ class LocalEmbedder:
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         if not texts:
             return []
-        run, call = self._load_model(), object()
+        if self._pid != os.getpid():
+            if self._running:
+                # Other threads were running it when this process was forked: what it holds may be half done.
+                _left_to_parents.append(self._run)
+                self._run, self._running = None, set()
+            self._pid = os.getpid()
+        run, call = self._run, object()
+        if run is None:
+            with self._lock:
+                run = self._run = self._run or _load(self._folder, self._load_words())
         self._running.add(call)
         try:
             threads = min(MAX_THREADS, os.cpu_count() or 1, len(texts) // FEW)
@@ -135,19 +144,6 @@ class LocalEmbedder:
         if self._tokenizer is None:
             self._tokenizer = load_tokenizer(self._folder)
         return self._tokenizer
-
-    def _load_model(self) -> Run:
-        if self._pid != os.getpid():
-            if self._running:
-                # Other threads were running it when this process was forked: what it holds may be half done.
-                _left_to_parents.append(self._run)
-                self._run, self._running = None, set()
-            self._pid = os.getpid()
-        run = self._run
-        if run is None:
-            with self._lock:
-                run = self._run = self._run or _load(self._folder, self._load_words())
-        return run
 
 
 def _load(folder: Path, tokenizer: WordPiece) -> Run:

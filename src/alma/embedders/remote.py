@@ -84,15 +84,6 @@ class RemoteEmbedder:
             client.close()
 
     def _post(self, body: Mapping[str, object]) -> httpx.Response:
-        client = self._connect()
-        return call_with_retries(
-            lambda: _send(client, self._service, body),
-            TransientError,
-            self._retries,
-            lambda attempt, error: choose_pause(self._backoff, attempt, error.after),
-        )
-
-    def _connect(self) -> httpx.Client:
         try:
             import httpx
         except ModuleNotFoundError as error:
@@ -100,7 +91,13 @@ class RemoteEmbedder:
         with self._lock:
             if self._client is None:
                 self._client = httpx.Client(headers=dict(self._service.headers), timeout=self._timeout)
-            return self._client
+            client = self._client
+        return call_with_retries(
+            lambda: _send(client, self._service, body),
+            TransientError,
+            self._retries,
+            lambda attempt, error: choose_pause(self._backoff, attempt, error.after),
+        )
 
     def _read_vector(self, row: list[float]) -> Vector:
         if len(row) != self.dim:

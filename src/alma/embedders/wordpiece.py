@@ -42,25 +42,21 @@ class Characters(dict[int, str]):
         self._starts = [int(line[:6], 16) for line in self._lines]
 
     def __missing__(self, code: int) -> str:
-        found = self._find(code)
-        if len(self) < MANY_CHARACTERS:
-            self[code] = found
-        return found
-
-    def _find(self, code: int) -> str:
+        _, last, what = self._lines[bisect_right(self._starts, code) - 1].split(" ")
         if code in SURROGATES:
-            return self[ord("?")]
-        if code in HANGUL:
+            found = self[ord("?")]
+        elif code in HANGUL:
             # Its letters, by the rule of the Unicode standard.
             block, tail = divmod(code - HANGUL.start, 28)
             lead, vowel = divmod(block, 21)
-            return chr(0x1100 + lead) + chr(0x1161 + vowel) + (chr(0x11A7 + tail) if tail else "")
-        _, last, what = self._lines[bisect_right(self._starts, code) - 1].split(" ")
-        if code > int(last, 16):
-            return chr(code)
-        if what in _DONE:
-            return _DONE[what].format(chr(code))
-        return what.translate(self)
+            found = chr(0x1100 + lead) + chr(0x1161 + vowel) + (chr(0x11A7 + tail) if tail else "")
+        elif code > int(last, 16):
+            found = chr(code)
+        else:
+            found = _DONE[what].format(chr(code)) if what in _DONE else what.translate(self)
+        if len(self) < MANY_CHARACTERS:
+            self[code] = found
+        return found
 
 
 class WordPiece:

@@ -35,15 +35,12 @@ class Encoder:
 
     def __init__(self, embedder: Embedder, size: int = 512) -> None:
         self.embedder = embedder
+        self.name = embedder.name
         self._size = size
         self._known: OrderedDict[str, Vector] = OrderedDict()
         self._lock = hold_at_fork(threading.Lock())
         self._is_lingual = isinstance(embedder, Lingual)
         self._understood: dict[str, bool] = {}
-
-    @property
-    def name(self) -> str:
-        return self.embedder.name
 
     def knows(self, text: str) -> bool:
         if not self._is_lingual:

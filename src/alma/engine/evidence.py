@@ -44,6 +44,8 @@ def weigh(evidence: Evidence, now: datetime) -> tuple[float, float]:
 
 
 def rate(evidence: Evidence, now: datetime) -> float | None:
+    if not evidence.recent:
+        return None
     good, bad = weigh(evidence, now)
     return good / (good + bad) if good + bad > 1e-9 else None
 
@@ -60,12 +62,6 @@ def standing(evidence: Evidence, now: datetime, min_results: int, min_failures: 
     return Standing.OPEN
 
 
-def _beta(a: float, b: float) -> Belief:
-    mean = a / (a + b)
-    spread = 1.645 * math.sqrt(mean * (1.0 - mean) / (a + b + 1.0))
-    return Belief(mean, max(0.0, mean - spread), min(1.0, mean + spread))
-
-
 # What an unproven record is worth: (for, against), as if so many judgements had been made already.
 _PRIOR = {Trust.TRUSTED: (3.4, 0.6), Trust.LEARNED: (1.0, 1.0), Trust.UNTRUSTED: (1.0, 2.0)}
 _STATED_PRIOR = (3.0, 1.0)
@@ -79,15 +75,19 @@ def feedback(evidence: Evidence) -> tuple[float, float]:
 def believe(record: Record, now: datetime) -> Belief:
     """How sure it is that the record should be followed."""
     pro, con = feedback(record.evidence)
-    good, bad = weigh(record.evidence, now)
-    if record.kind == MemoryType.ANTI_PATTERN:
-        good, bad = bad, good
     if record.kind in (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, "strategy"):
+        good, bad = weigh(record.evidence, now)
+        if record.kind == MemoryType.ANTI_PATTERN:
+            good, bad = bad, good
         stated = record.provenance.origin is Origin.USER
         prior = _STATED_PRIOR if stated else (1.0, 1.0)
-        return _beta(prior[0] + good + 0.5 * pro, prior[1] + bad + 0.5 * con)
-    prior = _PRIOR[record.provenance.trust]
-    return _beta(prior[0] + pro, prior[1] + con)
+        yes, no = prior[0] + good + 0.5 * pro, prior[1] + bad + 0.5 * con
+    else:
+        prior = _PRIOR[record.provenance.trust]
+        yes, no = prior[0] + pro, prior[1] + con
+    mean = yes / (yes + no)
+    spread = 1.645 * math.sqrt(mean * (1.0 - mean) / (yes + no + 1.0))
+    return Belief(mean, max(0.0, mean - spread), min(1.0, mean + spread))
 
 
 def success(record: Record, now: datetime) -> float:
@@ -106,17 +106,11 @@ def success(record: Record, now: datetime) -> float:
     return 1.0 - current if record.kind == MemoryType.ANTI_PATTERN else current
 
 
-def last_touched(record: Record) -> datetime:
-    used = record.evidence.last_used
-    return record.updated_at if used is None else max(record.updated_at, used)
-
-
 def age_days(record: Record, now: datetime) -> float:
-    return max(0.0, (now - last_touched(record)).total_seconds() / _DAY)
-
-
-def recency(record: Record, now: datetime, half_life_days: float) -> float:
-    return faded(age_days(record, now), half_life_days)
+    """How long nobody has changed or used it."""
+    used = record.evidence.last_used
+    touched = record.updated_at if used is None else max(record.updated_at, used)
+    return max(0.0, (now - touched).total_seconds() / _DAY)
 
 
 def faded(days: float, half_life_days: float) -> float:
@@ -137,4 +131,4 @@ _RETENTION_DAYS = {
 def strength(record: Record, now: datetime) -> float:
     """How alive a memory is: belief that fades while nobody uses or confirms it."""
     half_life = _RETENTION_DAYS.get(MemoryType(record.kind), 365.0)
-    return believe(record, now).mean * float(0.5 ** (age_days(record, now) / half_life))
+    return believe(record, now).mean * faded(age_days(record, now), half_life)

@@ -222,7 +222,7 @@ class Text:
 
     def __init__(self, plain: str) -> None:
         self.plain = plain
-        self.folded = fold_case(plain)
+        self.folded = plain.lower() if plain.isascii() else fold_case(plain)
         words = plain.split()
         self.longest = max(map(len, words), default=0)
         self.long = " ".join([word for word in words if len(word) >= _SHORTEST_SHAPE])
@@ -230,14 +230,12 @@ class Text:
     @cached_property
     def has_number(self) -> bool:
         """Whether the number of a card or an account may be in it; such numbers may be written in groups."""
-        return contains("long_number", self.plain)
+        return named_pattern("long_number").search(self.plain) is not None
 
 
 def fold_case(text: str) -> str:
     """Lower case, character by character: what a pattern that ignores case takes for the same letter."""
-    if not text.isascii():
-        text = text.replace("\u0130", "i").replace("\u0131", "i").replace("\u017f", "s")
-    return text.lower()
+    return text.replace("\u0130", "i").replace("\u0131", "i").replace("\u017f", "s").lower()
 
 
 class Rule:
@@ -267,14 +265,6 @@ class Rule:
         self.anchor = "".join(self.anchor)
         self.near = "".join(self.near)
 
-    def allows(self, text: Text) -> bool:
-        """Whether the text has what the rule asks for besides a keyword."""
-        if text.longest < self.run or (self.unless and self.unless in text.plain):
-            return False
-        if self.number and not text.has_number:
-            return False
-        return not self.needs or any(sign in text.plain for sign in self.needs)
-
 
 RULES = tuple(Rule(group["defaults"] | fields) for group in DATA["groups"] for fields in group["rules"])
 _BY_KEYWORD: tuple[dict[str, list[int]], ...] = ({}, {}, {})
@@ -284,12 +274,19 @@ for _number, _rule in enumerate(RULES):
 
 
 def select_rules(text: Text) -> list[Rule]:
-    """Return the rules that may match, in the order in which they are tried."""
+    """Return the rules that may match, in the order in which they are tried: a keyword and what else they ask for."""
     numbers: set[int] = set()
     for by_keyword, area in zip(_BY_KEYWORD, (text.folded, text.plain, text.long), strict=True):
         if area:
             numbers.update(*[found for keyword, found in by_keyword.items() if keyword in area])
-    return [RULES[number] for number in sorted(numbers) if RULES[number].allows(text)]
+    return [
+        rule
+        for rule in (RULES[number] for number in sorted(numbers))
+        if text.longest >= rule.run
+        and not (rule.unless and rule.unless in text.plain)
+        and (not rule.number or text.has_number)
+        and (not rule.needs or any(sign in text.plain for sign in rule.needs))
+    ]
 
 
 def find_spans(rule: Rule, text: Text) -> list[Span]:

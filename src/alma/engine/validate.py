@@ -30,7 +30,7 @@ E = TypeVar("E", bound=StrEnum)
 
 def text(name: str, value: object, most: int = MAX_TEXT) -> str:
     checked = string(name, value)
-    if is_blank(checked):
+    if not checked.strip(_INVISIBLE):
         raise ValidationError(f"{name} is empty; pass a text with at least one visible character")
     if len(checked) > most:
         raise ValidationError(

@@ -130,9 +130,13 @@ class ModelSettings:
         if self.provider not in PROVIDERS:
             raise ConfigError(unknown("model", self.provider, PROVIDERS))
         for name in ("model", "base_url", "api_version", "path", "dump"):
-            _check_name(name, getattr(self, name))
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value.strip() or value.startswith("-")):
+                raise ConfigError(f"the model's `{name}` must be a name, not {value!r}")
         for name in ("timeout", "connect_timeout", "read_timeout"):
-            _check_seconds(name, getattr(self, name))
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and 0 < value <= LONGEST_TIMEOUT):
+                raise ConfigError(f"the model's `{name}` must be seconds up to {LONGEST_TIMEOUT:g}, not {value!r}")
         for name in ("repair", "allow_http"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"the model's `{name}` must be true or false, not {getattr(self, name)!r}")
@@ -140,16 +144,13 @@ class ModelSettings:
             raise ConfigError(f"the model's `retries` must be a whole number from 0 to 10, not {self.retries!r}")
         if self.structured not in STRUCTURED:
             raise ConfigError(unknown("value of the model's `structured`", self.structured, STRUCTURED))
-        self._check_key()
-        self._check_fit()
-
-    def _check_key(self) -> None:
         given = self.api_key_env
         # Not quoted: whoever mistook it for the place of the key wrote the key here.
         if given is not None and not (isinstance(given, str) and _VARIABLE.fullmatch(given)):
             raise ConfigError(
                 "the model's `api_key_env` must be the name of an environment variable such as MY_API_KEY"
             )
+        self._check_fit()
 
     def _check_fit(self) -> None:
         optional = {name for names in PROVIDERS.values() for name in names}
@@ -169,16 +170,6 @@ def unfit(provider: str, option: str) -> str:
     if not valid:
         return f"the model {provider!r} takes no options, so remove {option!r}"
     return unknown(f"option of the model {provider!r}", option, valid)
-
-
-def _check_name(name: str, value: object) -> None:
-    if value is not None and (not isinstance(value, str) or not value.strip() or value.startswith("-")):
-        raise ConfigError(f"the model's `{name}` must be a name, not {value!r}")
-
-
-def _check_seconds(name: str, value: object) -> None:
-    if value is not None and not (_is_number(value) and 0 < value <= LONGEST_TIMEOUT):  # type: ignore[operator]
-        raise ConfigError(f"the model's `{name}` must be seconds up to {LONGEST_TIMEOUT:g}, not {value!r}")
 
 
 def _is_whole(value: object) -> bool:

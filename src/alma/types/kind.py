@@ -125,7 +125,8 @@ def _join_fields(names: list[str], extra_text: Callable[[Body], str] | None) -> 
     def join(body: Body) -> str:
         lines = [str(body[name]) for name in names if body.get(name)]
         extra = extra_text(body) if extra_text else ""
-        return index_unspaced("\n".join([*lines, extra] if extra else lines))
+        text = "\n".join([*lines, extra] if extra else lines)
+        return text if text.isascii() else index_unspaced(text)
 
     return join
 

@@ -45,21 +45,21 @@ class Where:
                 raise TypeError(f"Where.{field.name} takes a collection of names, not one string")
 
     def accepts(self, record: Record) -> bool:
-        return (
-            _among(record.kind, self.kinds)
-            and _among(record.project, self.projects)
-            and _among(record.agent, self.agents)
-            and _among(record.user, self.users)
-            and _among(record.session, self.sessions)
-            and _among(record.status, self.statuses)
-            and _among(record.key, self.keys)
-            and _among(record.embedder, self.embedders)
-            and _any_among(record.links, self.linked)
-            and _any_among(record.tags, self.tagged)
-            and self._in_time(record)
-        )
-
-    def _in_time(self, record: Record) -> bool:
+        for names, value in (
+            (self.kinds, record.kind),
+            (self.projects, record.project),
+            (self.agents, record.agent),
+            (self.users, record.user),
+            (self.sessions, record.session),
+            (self.statuses, record.status),
+            (self.keys, record.key),
+            (self.embedders, record.embedder),
+        ):
+            if names is not None and value not in names:
+                return False
+        for names, values in ((self.linked, record.links), (self.tagged, record.tags)):
+            if names is not None and not any(value in names for value in values):
+                return False
         if self.created_from is not None and record.created_at < self.created_from:
             return False
         if self.created_to is not None and record.created_at >= self.created_to:
@@ -68,14 +68,6 @@ class Where:
             return True
         begun = record.valid_from is None or record.valid_from <= self.valid_at
         return begun and (record.valid_to is None or self.valid_at < record.valid_to)
-
-
-def _among(value: str, names: Names) -> bool:
-    return names is None or value in names
-
-
-def _any_among(values: tuple[str, ...], names: Names) -> bool:
-    return names is None or any(value in names for value in values)
 
 
 @dataclass(frozen=True, slots=True)

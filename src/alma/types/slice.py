@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from .kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
 
+_SHOWN = "preferences rules heuristics anti_patterns domain_knowledge outcomes episodes turns".split()
+"""The fields of a slice, in the order in which it is gone through."""
+
 
 @dataclass(frozen=True, slots=True)
 class Factor:
@@ -70,17 +73,7 @@ class MemorySlice:
 
     def __repr__(self) -> str:
         """What was asked, and how many memories of each type there are."""
-        places = (
-            "preferences",
-            "rules",
-            "heuristics",
-            "anti_patterns",
-            "domain_knowledge",
-            "outcomes",
-            "episodes",
-            "turns",
-        )
-        counts = [f"{name}={len(getattr(self, name))}" for name in places if getattr(self, name)]
+        counts = [f"{name}={len(getattr(self, name))}" for name in _SHOWN if getattr(self, name)]
         return f"MemorySlice({', '.join([repr(self.query[:60]), f'agent={self.agent!r}', *counts])})"
 
     @property
@@ -88,14 +81,8 @@ class MemorySlice:
         return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[Memory]:
-        yield from self.preferences
-        yield from self.rules
-        yield from self.heuristics
-        yield from self.anti_patterns
-        yield from self.domain_knowledge
-        yield from self.outcomes
-        yield from self.episodes
-        yield from self.turns
+        for name in _SHOWN:
+            yield from getattr(self, name)
 
     def __len__(self) -> int:
         return self.total_items

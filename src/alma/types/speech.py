@@ -31,14 +31,12 @@ def sentences(text: str) -> list[str]:
     for piece in filter(None, map(str.strip, _BREAK.split(text))):
         waiting = f"{waiting} {piece}" if waiting else piece
         if len(waiting) >= _LEAST:
-            found += _cut(waiting)
+            found += [waiting] if len(waiting) <= _MOST else _cut(waiting)
             waiting = ""
     return [*found, waiting] if waiting else found
 
 
 def _cut(text: str) -> list[str]:
-    if len(text) <= _MOST:
-        return [text]
     pieces, waiting = [], ""
     for word in _WORD.findall(text):
         if waiting and len(waiting) + len(word) > _MOST:

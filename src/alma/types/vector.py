@@ -29,10 +29,6 @@ def codes(vector: Vector) -> memoryview:
     return memoryview(vector).cast("b")
 
 
-def dot(a: Vector, b: Vector) -> int:
-    return sum(map(mul, codes(a), codes(b)))
-
-
 @lru_cache(maxsize=1024)
 def norm(vector: Vector) -> float:
     own = codes(vector)
@@ -43,7 +39,7 @@ def cosine(a: Vector, b: Vector) -> float:
     if len(a) != len(b):
         raise ValueError(f"vectors of {len(a)} and {len(b)} dimensions cannot be compared")
     scale = norm(a) * norm(b)
-    return dot(a, b) / scale if scale else 0.0
+    return sum(map(mul, codes(a), codes(b))) / scale if scale else 0.0
 
 
 def cosines(vectors: Sequence[Vector], others: Sequence[Vector]) -> list[list[float]]:

@@ -173,7 +173,9 @@ def search_conversations(context: RetrievalContext) -> SearchHits:
 def _search_period(
     context: RetrievalContext, text: str, vectors: Sequence[Vector], period: Period | None = None
 ) -> SearchHits:
-    turns, episodes = (_limit_period(context.where(kind), period) for kind in ("turn", "episode"))
+    turns, episodes = context.where("turn"), context.where("episode")
+    if period is not None:
+        turns, episodes = _limit_period(turns, period), _limit_period(episodes, period)
     return SearchHits(
         meaning={hit.id: hit.score for hit in by_meaning(context.engine, vectors, turns, _MAX_TURNS)},
         words=_match_words(context, text, turns, _MAX_TURNS),
@@ -181,9 +183,7 @@ def _search_period(
     )
 
 
-def _limit_period(where: Where, period: Period | None) -> Where:
-    if period is None:
-        return where
+def _limit_period(where: Where, period: Period) -> Where:
     start = period[0] if where.created_from is None else max(where.created_from, period[0])
     end = period[1] if where.created_to is None else min(where.created_to, period[1])
     return replace(where, created_from=start, created_to=end)

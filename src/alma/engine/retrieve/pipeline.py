@@ -250,14 +250,20 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
         expected = forecast_lessons(context.engine, context.question.text, context.vectors, matching, context.now)
     ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
     for candidate, similarity, is_match in passing:
-        chance = expected.get(candidate.record.id)
-        ranked[MemoryType(candidate.record.kind)].append(
-            _score(context, candidate, similarity, chance, is_standing=not is_match)
+        scored = score_candidate(
+            candidate,
+            similarity,
+            context.question.text,
+            context.now,
+            context.settings,
+            expected=expected.get(candidate.record.id),
+            is_standing=not is_match,
         )
-    for scored in ranked.values():
+        ranked[MemoryType(candidate.record.kind)].append(scored)
+    for items in ranked.values():
         # Rounded, so that a second more or less between two memories does not decide. Of equals the newest comes first.
-        scored.sort(key=lambda item: item.record.id, reverse=True)
-        scored.sort(key=lambda item: -round(item.score, 4))
+        items.sort(key=lambda item: item.record.id, reverse=True)
+        items.sort(key=lambda item: -round(item.score, 4))
     return ranked
 
 
@@ -275,18 +281,6 @@ def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
     return not is_other_action or asked.isdisjoint(stems(task))
 
 
-def _score(
-    context: RetrievalContext,
-    candidate: Candidate,
-    similarity: float,
-    expected: float | None = None,
-    *,
-    is_standing: bool = False,
-) -> Scored:
-    query, now, settings = context.question.text, context.now, context.settings
-    return score_candidate(candidate, similarity, query, now, settings, expected=expected, is_standing=is_standing)
-
-
 def _order_lookalikes(
     context: RetrievalContext, scored: Sequence[Scored], pool: Sequence[Candidate], limit: int
 ) -> list[Scored]:
@@ -299,7 +293,14 @@ def _order_lookalikes(
         is_standing = all(item.explanation.standing for item in scored)
         for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
             if candidate.record.id in missing:
-                by_id[candidate.record.id] = _score(context, candidate, similarity, is_standing=is_standing)
+                by_id[candidate.record.id] = score_candidate(
+                    candidate,
+                    similarity,
+                    context.question.text,
+                    context.now,
+                    context.settings,
+                    is_standing=is_standing,
+                )
         newest |= find_newest(context.engine, list(missing.values()), among, context.past)
     ordered: dict[str, Scored] = {}
     for item in scored:
@@ -393,7 +394,8 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
     linked = []
     for record, near, reason in facts[:room]:
         candidate = Candidate(record, near, 0.0)
-        scored = _score(context, candidate, measure_similarity([candidate])[0])
+        [similarity] = measure_similarity([candidate])
+        scored = score_candidate(candidate, similarity, context.question.text, context.now, context.settings)
         linked.append(replace(scored, explanation=replace(scored.explanation, reason=reason)))
     return linked
 

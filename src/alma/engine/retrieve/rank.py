@@ -24,7 +24,7 @@ from ...types.kinds import MemoryType
 from ...types.record import Record
 from ...types.slice import Explanation, Factor
 from ..context import Engine
-from ..evidence import believe, recency, success
+from ..evidence import age_days, believe, faded, success
 from ..settings import Settings
 
 # --- words -----------------------------------------------------------------------------------------
@@ -36,21 +36,19 @@ _ABSENT = 0.3
 
 
 def _fold_accents(text: str) -> str:
-    if text.isascii():
-        return text
     return "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
 
 
 @lru_cache(maxsize=4096)
 def mark_words(text: str) -> str:
-    return f"^{'$^'.join(words(_fold_accents(text)))}$"
+    return f"^{'$^'.join(words(text if text.isascii() else _fold_accents(text)))}$"
 
 
 @lru_cache(maxsize=1024)
 def list_terms(text: str, *, is_known: bool) -> tuple[str, ...]:
     """Return what is looked up of a text: stems where its language is known, else pieces of its words."""
     terms: list[str] = []
-    for word in content_words(_fold_accents(text), _MAX_WORDS):
+    for word in content_words(text if text.isascii() else _fold_accents(text), _MAX_WORDS):
         root = stem(word)
         if not word.isascii() and len(word) <= 2:
             terms.append(word)
@@ -60,20 +58,6 @@ def list_terms(text: str, *, is_known: bool) -> tuple[str, ...]:
             marked = f"^{word}$"
             terms += [marked[at : at + _PIECE] for at in range(max(1, len(marked) - _PIECE + 1))]
     return tuple(dict.fromkeys(terms))
-
-
-def share_words(question: str, records: Sequence[Record], *, is_known: bool) -> Mapping[str, float]:
-    """Return by id which share of the question's words each record holds, from 0 to 1."""
-    terms = list_terms(question, is_known=is_known)
-    places: dict[str, list[int]] = {}
-    for record in records:
-        marked = mark_words(record.text)
-        places[record.id] = [at for at, term in enumerate(terms) if term in marked]
-    counts = Counter(at for held in places.values() for at in held)
-    weights = [math.log(1 + len(places) / (0.5 + counts[at])) for at in range(len(terms))]
-    absent = 1.0 if is_known else _ABSENT
-    total = sum(weight * (1.0 if at in counts else absent) for at, weight in enumerate(weights))
-    return {name: sum(weights[at] for at in held) / total if total else 0.0 for name, held in places.items()}
 
 
 def measure_overlap(text: str, other: str) -> float:
@@ -159,8 +143,21 @@ def compare_records(
 ) -> list[Candidate]:
     """Return how near each record is to a query, where `close` has the cosines by id."""
     is_known = engine.knows(query)
-    shares = share_words(query, records, is_known=is_known)
-    return [Candidate(one, close.get(one.id), shares[one.id], is_known and engine.knows(one.text)) for one in records]
+    terms = list_terms(query, is_known=is_known)
+    places: dict[str, list[int]] = {}
+    for record in records:
+        marked = mark_words(record.text)
+        places[record.id] = [at for at, term in enumerate(terms) if term in marked]
+    counts = Counter(at for held in places.values() for at in held)
+    weights = [math.log(1 + len(places) / (0.5 + counts[at])) for at in range(len(terms))]
+    absent = 1.0 if is_known else _ABSENT
+    total = sum(weight * (1.0 if at in counts else absent) for at, weight in enumerate(weights))
+    candidates = []
+    for record in records:
+        share = sum(weights[at] for at in places[record.id]) / total if total else 0.0
+        understood = is_known and engine.knows(record.text)
+        candidates.append(Candidate(record, close.get(record.id), share, understood))
+    return candidates
 
 
 def measure_similarity(pool: Sequence[Candidate]) -> list[float]:
@@ -213,7 +210,7 @@ def score_candidate(
     record, shares = candidate.record, settings.weights.shares()
     values = {
         "similarity": similarity,
-        "recency": recency(record, now, settings.recency_half_life_days),
+        "recency": faded(age_days(record, now), settings.recency_half_life_days),
         "success": success(record, now) if expected is None else expected,
         "confidence": believe(record, now).mean,
     }

@@ -19,6 +19,8 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import MissingExtraError
@@ -72,9 +74,6 @@ class Batch(NamedTuple):
     v: Array
     scope: Array
 
-    def part(self, rows: Rows) -> Batch:
-        return Batch(*(column[rows] for column in self))
-
 
 class Segment:
     """Up to 65,536 vectors of one length."""
@@ -89,12 +88,20 @@ class Segment:
         self._signs: Array | None = None
         self._signed = 0
 
-    def add(self, batch: Batch) -> None:
-        here = slice(self.count, self.count + len(batch.n))
+    def add(self, batch: Batch, start: int) -> int:
+        """Take in what there is room for, from the row `start` on; the row to go on from."""
+        np = load_numpy()
+        stop = min(start + self.room - self.count, len(batch.n))
+        here = slice(self.count, self.count + stop - start)
         for own, column in zip(self.held, batch, strict=True):
-            own[here] = column
-        self.norm[here] = _compute_norms(batch.codes)
+            own[here] = column[start:stop]
+        squares = np.zeros(stop - start)
+        for at in range(0, batch.codes.shape[1], _SLICE):
+            part = batch.codes[start:stop, at : at + _SLICE].astype("f4")
+            squares += np.einsum("ij,ij->i", part, part)
+        self.norm[here] = np.sqrt(squares)
         self.count = here.stop
+        return stop
 
     def sort_by_rank(self, ranks: Array, room: int) -> Segment:
         """The same vectors by rank, and place for more."""
@@ -166,47 +173,59 @@ class Shelf:
 
     def __init__(self, dim: int) -> None:
         self._dim = dim
-        self._segments: list[Segment] = []
+        self.segments: list[Segment] = []
         self._middle: Array | None = None
         self._tells = False
 
-    def __len__(self) -> int:
-        return sum(segment.count for segment in self._segments)
-
     def add(self, batch: Batch, ranks: Callable[[Array], Array]) -> None:
         """`ranks` says in which order scopes lie best, so that what is asked for together lies together."""
-        while len(batch.n):
-            segment = self._find_room(len(batch.n), ranks)
-            fits = segment.room - segment.count
-            segment.add(batch.part(slice(0, fits)))
-            batch = batch.part(slice(fits, None))
-
-    def _find_room(self, coming: int, ranks: Callable[[Array], Array]) -> Segment:
-        """A segment that has place left; the first one grows, because most stores hold few vectors."""
-        if not self._segments:
-            self._segments.append(Segment(self._dim, min(SEGMENT, max(_SMALLEST, coming))))
-        last = self._segments[-1]
-        if last.count == last.room:
-            room = min(SEGMENT, 2 * last.count)
-            self._segments[-1] = last.sort_by_rank(ranks(last.held.scope[: last.count]), room)
-            if last.count == SEGMENT:
-                self._segments.append(Segment(self._dim, SEGMENT))
-        return self._segments[-1]
+        done, count = 0, len(batch.n)
+        if count and not self.segments:
+            # It grows, because most stores hold few vectors.
+            self.segments.append(Segment(self._dim, min(SEGMENT, max(_SMALLEST, count))))
+        while done < count:
+            last = self.segments[-1]
+            if last.count == last.room:
+                room = min(SEGMENT, 2 * last.count)
+                self.segments[-1] = last.sort_by_rank(ranks(last.held.scope[: last.count]), room)
+                if last.count == SEGMENT:
+                    self.segments.append(Segment(self._dim, SEGMENT))
+            done = self.segments[-1].add(batch, done)
 
     def select(self, scopes: Iterable[int] | None, numbers: Array | None = None) -> list[Part]:
         """The vectors in these scopes, and of these records only when they are named."""
-        named = None if scopes is None else load_numpy().fromiter(scopes, "i8")
-        return [part for segment in self._segments for part in _select_parts(segment, named, numbers) if len(part)]
+        np = load_numpy()
+        named = None if scopes is None else np.fromiter(scopes, "i8")
+        parts: list[Part] = []
+        for segment in self.segments:
+            if numbers is not None:
+                rows = np.flatnonzero(_find_among(segment.held.n[: segment.count], numbers))
+                parts.append(
+                    Part(segment, rows if named is None else rows[_find_among(segment.held.scope[rows], named)])
+                )
+                continue
+            starts, stops = segment.find_runs(named)
+            lengths = stops - starts
+            long = lengths >= _LONG
+            for start, stop in zip(starts[long].tolist(), stops[long].tolist(), strict=True):
+                parts.append(Part(segment, slice(start, stop)))
+            if not long.all():
+                # All the rows from each start to its stop.
+                ends = np.cumsum(lengths[~long])
+                rows = np.arange(ends[-1]) + np.repeat(stops[~long] - ends, lengths[~long])
+                parts.append(Part(segment, rows))
+        return [part for part in parts if len(part)]
 
     def is_wide(self, parts: Parts, limit: int) -> bool:
         """Whether to compare signs first."""
-        return count_rows(parts) > max(EXACT, 2 * count_candidates(limit)) and self._signs_tell()
+        rows = count_rows(parts)
+        return rows > EXACT and rows > 2 * count_candidates(limit) and self._signs_tell()
 
     def _signs_tell(self) -> bool:
         """Codes that are mostly the same, such as 0, say little by their sign."""
         np = load_numpy()
         if self._middle is None and self._dim:
-            codes = self._segments[0].held.codes[: self._segments[0].count]
+            codes = self.segments[0].held.codes[: self.segments[0].count]
             sample = codes[:: -(-len(codes) // _SAMPLE)]
             self._middle = np.rint(sample.mean(axis=0)).astype("i1")
             self._tells = bool((sample != self._middle).mean() > _TELLING)
@@ -238,28 +257,6 @@ def _find_among(values: Array, wanted: Array) -> Array:
     return table[values]  # type: ignore[no-any-return]
 
 
-def _select_parts(segment: Segment, scopes: Array | None, numbers: Array | None) -> Iterator[Part]:
-    np = load_numpy()
-    if numbers is not None:
-        rows = np.flatnonzero(_find_among(segment.held.n[: segment.count], numbers))
-        yield Part(segment, rows if scopes is None else rows[_find_among(segment.held.scope[rows], scopes)])
-        return
-    starts, stops = segment.find_runs(scopes)
-    long = stops - starts >= _LONG
-    for start, stop in zip(starts[long].tolist(), stops[long].tolist(), strict=True):
-        yield Part(segment, slice(start, stop))
-    if not long.all():
-        yield Part(segment, _list_rows(starts[~long], stops[~long]))
-
-
-def _list_rows(starts: Array, stops: Array) -> Array:
-    """All the rows from each start to its stop."""
-    np = load_numpy()
-    lengths = stops - starts
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)  # type: ignore[no-any-return]
-
-
 def _pack_signs(codes: Array, middle: Array) -> Array:
     np = load_numpy()
     packed = np.zeros((len(codes), 8 * -(-len(middle) // 64)), "u1")
@@ -276,23 +273,6 @@ def _count_differing_bits(signs: Array, asked: Array) -> Array:
     return total  # type: ignore[no-any-return]
 
 
-def _compute_norms(codes: Array) -> Array:
-    np = load_numpy()
-    squares = np.zeros(len(codes))
-    for start in range(0, codes.shape[1], _SLICE):
-        part = codes[:, start : start + _SLICE].astype("f4")
-        squares += np.einsum("ij,ij->i", part, part)
-    return np.sqrt(squares)  # type: ignore[no-any-return]
-
-
-def _multiply_codes(codes: Array, query: Array) -> Array:
-    np = load_numpy()
-    total = np.zeros(len(codes))
-    for start in range(0, len(query), _SLICE):
-        total += codes[:, start : start + _SLICE].astype("f4") @ query[start : start + _SLICE]
-    return total  # type: ignore[no-any-return]
-
-
 class Scored(NamedTuple):
     scores: Array
     n: Array
@@ -303,7 +283,13 @@ def score_parts(parts: Parts, vector: Vector) -> Scored:
     """The cosine of each, with the number of its record and its own."""
     np = load_numpy()
     query = np.frombuffer(vector, "i1").astype("f4")
-    dots = [_multiply_codes(part.segment.held.codes[rows], query) for part in parts for rows in part.split_rows()]
+    dots = []
+    for part in parts:
+        for rows in part.split_rows():
+            codes = part.segment.held.codes[rows]
+            slices = (slice(at, at + _SLICE) for at in range(0, len(query), _SLICE))
+            products = (codes[:, one].astype("f4") @ query[one] for one in slices)
+            dots.append(sum(products, start=np.zeros(len(codes))))
     if not dots:
         return Scored(np.empty(0), np.empty(0, "i8"), np.empty(0, "i8"))
     scores = np.concatenate(dots)
@@ -320,11 +306,8 @@ class VectorQuery(NamedTuple):
     vector: Vector
     filter: Filter
     limit: int
-
-    @property
-    def first(self) -> int:
-        """So many of the best are looked at first."""
-        return max(_FIRST_BATCH, 3 * self.limit)
+    first: int
+    """So many of the best are looked at first."""
 
 
 class Cache:
@@ -335,14 +318,14 @@ class Cache:
         self._next_v = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._shelves.values()))
+        return sum(segment.count for shelf in self._shelves.values() for segment in shelf.segments)
 
     def nearest(self, db: sqlite3.Connection, vector: Vector, filter: Filter, limit: int) -> list[Hit]:
         """Must be called inside a read transaction, so that cache and file are of one moment."""
         self._refresh(db)
         if len(vector) not in self._shelves:
             return []
-        asked = VectorQuery(vector, filter, limit)
+        asked = VectorQuery(vector, filter, limit, max(_FIRST_BATCH, 3 * limit))
         best: dict[str, float] | None = None
         for parts, depth in _plan_attempts(db, self._shelves[len(vector)], asked):
             best = _find_best(db, score_parts(parts, vector), asked, depth)
@@ -361,41 +344,44 @@ class Cache:
         # Until it has succeeded nothing counts as loaded.
         self._generation = -1
         self._load(db, since)
-        if since and len(self) > 2 * _count_vectors(db) + vectors.BLOCK:
-            self._load(db, 0)
+        if since:
+            # About how many vectors the file holds tells when most of the cache is garbage.
+            (waiting,) = db.execute("SELECT count(*) FROM vector_tail").fetchone()
+            (blocks,) = db.execute("SELECT count(*) FROM vector_block").fetchone()
+            if len(self) > 2 * (waiting + blocks * vectors.BLOCK) + vectors.BLOCK:
+                self._load(db, 0)
         self._generation, self._next_v = generation, next_v
 
     def _load(self, db: sqlite3.Connection, since: int) -> None:
         """Whatever has a number from `since` on; from 0 on, everything anew."""
-        np = load_numpy()
         if since == 0:
             self._shelves = {}
-        select = (
-            "SELECT b.first_v, b.dim, b.codes, m.rows FROM vector_block b JOIN vector_block_meta m USING (first_v)"
-            " WHERE b.last_v >= ? ORDER BY b.first_v"
-        )
-        for first_v, dim, codes, packed in db.execute(select, (since,)):
-            count = len(packed) // vectors.ROW_BYTES
-            n = np.frombuffer(packed, "<i8", count)
-            v = np.frombuffer(packed, "<i8", count, 8 * count)
-            scope = np.frombuffer(packed, "<i4", count, 16 * count)
-            held = Batch(np.frombuffer(codes, "i1").reshape(count, dim), n, v, scope)
-            live = scope != vectors.NOWHERE
-            if first_v < since:
-                live &= v >= since
-            self._add(db, dim, held if live.all() else held.part(live))
-        select = "SELECT dim, v, n, scope, codes FROM vector_tail WHERE v >= ? ORDER BY dim, v"
-        self._load_tail(db, db.execute(select, (since,)).fetchall())
+        for dim, batch in _read_batches(db, since):
+            self._shelves.setdefault(dim, Shelf(dim)).add(batch, lambda scope: _rank_scopes(db, scope))
 
-    def _load_tail(self, db: sqlite3.Connection, rows: list[tuple[int, int, int, int, bytes]]) -> None:
-        np = load_numpy()
-        for dim in sorted({row[0] for row in rows}):
-            _, v, n, scope, codes = zip(*(row for row in rows if row[0] == dim), strict=True)
-            block = np.frombuffer(b"".join(codes), "i1").reshape(len(v), dim)
-            self._add(db, dim, Batch(block, np.array(n, "i8"), np.array(v, "i8"), np.array(scope, "i4")))
 
-    def _add(self, db: sqlite3.Connection, dim: int, batch: Batch) -> None:
-        self._shelves.setdefault(dim, Shelf(dim)).add(batch, lambda scope: _rank_scopes(db, scope))
+def _read_batches(db: sqlite3.Connection, since: int) -> Iterator[tuple[int, Batch]]:
+    """What the file has in blocks, and then what waits in the tail, with its length."""
+    np = load_numpy()
+    select = (
+        "SELECT b.first_v, b.dim, b.codes, m.rows FROM vector_block b JOIN vector_block_meta m USING (first_v)"
+        " WHERE b.last_v >= ? ORDER BY b.first_v"
+    )
+    for first_v, dim, codes, packed in db.execute(select, (since,)):
+        count = len(packed) // vectors.ROW_BYTES
+        n = np.frombuffer(packed, "<i8", count)
+        v = np.frombuffer(packed, "<i8", count, 8 * count)
+        scope = np.frombuffer(packed, "<i4", count, 16 * count)
+        held = Batch(np.frombuffer(codes, "i1").reshape(count, dim), n, v, scope)
+        live = scope != vectors.NOWHERE
+        if first_v < since:
+            live &= v >= since
+        yield dim, held if live.all() else Batch(*(column[live] for column in held))
+    select = "SELECT dim, v, n, scope, codes FROM vector_tail WHERE v >= ? ORDER BY dim, v"
+    for dim, rows in groupby(db.execute(select, (since,)).fetchall(), key=itemgetter(0)):
+        _, numbers, records, scopes, tail = zip(*rows, strict=True)
+        block = np.frombuffer(b"".join(tail), "i1").reshape(len(numbers), dim)
+        yield dim, Batch(block, np.array(records, "i8"), np.array(numbers, "i8"), np.array(scopes, "i4"))
 
 
 def _rank_scopes(db: sqlite3.Connection, scope: Array) -> Array:
@@ -406,13 +392,6 @@ def _rank_scopes(db: sqlite3.Connection, scope: Array) -> Array:
     known = listed[listed < len(ranks)]
     ranks[known] = np.arange(len(known))
     return ranks[scope]  # type: ignore[no-any-return]
-
-
-def _count_vectors(db: sqlite3.Connection) -> int:
-    """About how many vectors the file holds, to tell when most of the cache is garbage."""
-    (waiting,) = db.execute("SELECT count(*) FROM vector_tail").fetchone()
-    (blocks,) = db.execute("SELECT count(*) FROM vector_block").fetchone()
-    return int(waiting + blocks * vectors.BLOCK)
 
 
 def _plan_attempts(db: sqlite3.Connection, shelf: Shelf, asked: VectorQuery) -> Iterator[tuple[Parts, int | None]]:
@@ -447,9 +426,20 @@ def _list_numbers(db: sqlite3.Connection, select: Clause) -> Array:
 def _find_best(db: sqlite3.Connection, found: Scored, asked: VectorQuery, depth: int | None) -> dict[str, float] | None:
     """The best score by id, for as many records as asked for; None when it gave up."""
     best: dict[str, float] = {}
+    # CROSS JOIN keeps the planner from starting at all the records of a status.
+    select = (
+        "SELECT r.n, r.id, r.v_first, r.v_first + r.v_count FROM json_each(?) j CROSS JOIN record r ON r.n = j.value"
+        f"{asked.filter.record.after('WHERE')}"
+    )
     for batch in _split_by_score(found.scores, asked.first, depth):
-        for id, score in _check_current(db, Scored(*(column[batch] for column in found)), asked.filter.record):
-            best[id] = max(best.get(id, score), score)
+        scores, numbers, vector_numbers = (column[batch].tolist() for column in found)
+        rows = db.execute(select, (json.dumps(list(set(numbers))), *asked.filter.record.params))
+        held = {number: rest for number, *rest in rows}
+        for score, number, vector_number in zip(scores, numbers, vector_numbers, strict=True):
+            # Its vector is still the record's, and the record is wanted.
+            id, first, end = held.get(number, ("", 0, 0))
+            if first <= vector_number < end:
+                best[id] = max(best.get(id, score), score)
         if len(best) >= asked.limit:
             return best
     return best if depth is None else None
@@ -469,19 +459,3 @@ def _split_by_score(scores: Array, first: int, depth: int | None) -> Iterator[Ar
     floor = np.partition(scores, len(scores) - end)[len(scores) - end] if end else np.inf
     if floor < ceiling:
         yield np.flatnonzero((scores >= floor) & (scores < ceiling))
-
-
-def _check_current(db: sqlite3.Connection, found: Scored, where: Clause) -> Iterator[tuple[str, float]]:
-    """(id, score) of those whose vector is still the record's and whose record is wanted."""
-    # CROSS JOIN keeps the planner from starting at all the records of a status.
-    select = (
-        "SELECT r.n, r.id, r.v_first, r.v_first + r.v_count FROM json_each(?) j CROSS JOIN record r ON r.n = j.value"
-        f"{where.after('WHERE')}"
-    )
-    candidates = json.dumps(list(set(found.n.tolist())))
-    held = {number: rest for number, *rest in db.execute(select, (candidates, *where.params))}
-    for score, number, vector_number in zip(*(column.tolist() for column in found), strict=True):
-        if number in held:
-            id, first, end = held[number]
-            if first <= vector_number < end:
-                yield id, score

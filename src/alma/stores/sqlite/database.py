@@ -109,8 +109,10 @@ class Database:
         if not self._lock.acquire(timeout=_NOTE_SECONDS if passing else -1):
             raise BusyError(f"{self.path} is being written by another thread; try again")
         try:
-            self._refuse_read_only()
-            with self.use() as db:
+            if self._mode != "mode=rw" and not self.read_only:
+                self._refuse_read_only()
+            with self.translate_errors():
+                db = self._open()
                 if passing:
                     db.execute("PRAGMA synchronous = NORMAL")
                     db.execute(f"PRAGMA busy_timeout = {_NOTE_SECONDS * 1000:.0f}")
@@ -257,8 +259,6 @@ class Database:
 
     def _refuse_read_only(self) -> None:
         """What could only be opened to be read may have become writable since."""
-        if self._mode == "mode=rw" or self.read_only:
-            return
         if not all(os.access(place, os.W_OK) for place in (self.path, self.path.parent)):
             raise ReadOnlyError(
                 f"{self.path} can be read but not written: the file, its folder or the file system is read-only; "

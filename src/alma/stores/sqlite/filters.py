@@ -28,34 +28,20 @@ class Filter(NamedTuple):
     """On `s`, where everything is looked up by an index anyway."""
     record: Clause
     """On `r`."""
-    shortcut: Clause = Clause()
+    shortcut: Clause
     """What a session, key, link or tag alone selects; nothing when none is given."""
-
-    @property
-    def selective(self) -> bool:
-        return bool(self.shortcut.sql)
-
-    def clause(self) -> Clause:
-        """The condition, on `r` alone."""
-        return join_clauses(self._within(), self.record) if self.scope.sql else self.record
-
-    def list_clause(self) -> Clause:
-        """The same, for going through all that is asked for."""
-        # Even when every scope will do: for each of them an index can find a span of time.
-        return self.clause() if self.selective else join_clauses(self._within(), self.record)
+    whole: Clause
+    """The condition, on `r` alone."""
+    listing: Clause
+    """The same, never empty, for going through all that is asked for."""
 
     def select_numbers(self) -> Clause:
         """A statement for the numbers of all that is asked for."""
-        clause = self.list_clause()
-        return Clause(f"SELECT r.n FROM record r{clause.after('WHERE')}", clause.params)
+        return Clause(f"SELECT r.n FROM record r WHERE {self.listing.sql}", self.listing.params)
 
     def select_superset(self) -> Clause:
         """The same, and perhaps some numbers more, where those are quicker to list."""
-        return self.shortcut if self.selective else self.select_numbers()
-
-    def _within(self) -> Clause:
-        column = "+r.scope" if self.selective else "r.scope"
-        return Clause(f"{column} IN (SELECT s.id FROM scope s{self.scope.after('WHERE')})", self.scope.params)
+        return self.shortcut if self.shortcut.sql else self.select_numbers()
 
     def scopes(self, db: sqlite3.Connection) -> list[int] | None:
         """The ids of the scopes that are asked for; None when all are."""
@@ -65,12 +51,20 @@ class Filter(NamedTuple):
 
 
 def compile_filter(where: Where) -> Filter:
+    shortcut, mark = Clause(), ""
     for name, (table, column) in _SELECTIVE.items():
         names = getattr(where, name)
         # By an index alone, without looking at any record. The indexes leave empty values out.
         if names is not None and "" not in names:
             asked = sql.match_names(column, names, DIALECT)
             shortcut = Clause(f"SELECT n FROM {table} WHERE {asked.sql} AND {column} <> ''", asked.params)
-            scope, record = sql.compile_where(replace(where, statuses=None), DIALECT)
-            return Filter(scope, join_clauses(record, sql.match_names("+r.status", where.statuses, DIALECT)), shortcut)
-    return Filter(*sql.compile_where(where, DIALECT))
+            mark = "+"
+            break
+    scope, record = sql.compile_where(replace(where, statuses=None) if mark else where, DIALECT)
+    if mark:
+        record = join_clauses(record, sql.match_names("+r.status", where.statuses, DIALECT))
+    within = Clause(f"{mark}r.scope IN (SELECT s.id FROM scope s{scope.after('WHERE')})", scope.params)
+    joined = join_clauses(within, record)
+    whole = joined if scope.sql else record
+    # Even when every scope will do: for each of them an index can find a span of time.
+    return Filter(scope, record, shortcut, whole, whole if shortcut.sql else joined)

@@ -67,27 +67,11 @@ class HeldRow(NamedTuple):
     id: str
     n: int
     version: int
-    scope: int
-    v_first: int
-    v_count: int
     v_hash: str
     text: str
-    session: str
-    status: str
-    key: str
-    created_at: int
-
-    @property
-    def place(self) -> tuple[Any, ...]:
-        return self.session, self.status, self.key, self.created_at
-
-    @property
-    def indexed(self) -> index.Indexed:
-        return self.n, self.text, index.make_token(self.scope)
-
-    @property
-    def span(self) -> vectors.Span:
-        return self.v_first, self.v_count
+    scope: int
+    place: tuple[Any, ...]
+    span: vectors.Span
 
 
 class RowChange(NamedTuple):
@@ -95,14 +79,6 @@ class RowChange(NamedTuple):
     n: int
     scope: int
     held: HeldRow | None
-
-    @property
-    def words_change(self) -> bool:
-        return self.held is None or (self.held.scope, self.held.text) != (self.scope, self.row.record.text)
-
-    @property
-    def vectors_change(self) -> bool:
-        return self.held is None or (self.held.scope, self.held.v_hash) != (self.scope, self.row.v_hash)
 
 
 class SQLiteStore:
@@ -123,7 +99,8 @@ class SQLiteStore:
 
     def get(self, ids: Sequence[str]) -> list[Record]:
         with self._db.read() as db:
-            numbers = dict(_select_by_ids(db, "SELECT id, n FROM record", ids))
+            clause = sql.match_names("id", ids, filters.DIALECT)
+            numbers = dict(db.execute(f"SELECT id, n FROM record WHERE {clause.sql}", clause.params))
             records = _read_rows(db, numbers.values())
         return [records[numbers[id]] for id in ids if id in numbers]
 
@@ -135,7 +112,7 @@ class SQLiteStore:
         with self._db.write() as db:
             held = _find_held(db, ids)
             vectors.remove_spans(db, [one.span for one in held])
-            index.remove_rows(db, (one.indexed for one in held))
+            index.replace_rows(db, [(one.n, one.text, one.scope) for one in held])
             for table in ("link", "tag", "record"):
                 db.executemany(f"DELETE FROM {table} WHERE n = ?", [(one.n,) for one in held])
             _forget_scopes(db, {one.scope for one in held})
@@ -238,9 +215,9 @@ def _find_newest(db: sqlite3.Connection, where: Where, limit: int | None) -> Seq
         cells = _list_cells(db, where)
         if len(cells) <= _FEW_CELLS:
             return _find_newest_of_each(db, cells, replace(where, statuses=None), max(limit, 0))
-    clause = filters.compile_filter(where).list_clause()
-    select = f"SELECT r.n FROM record r{clause.after('WHERE')} ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
-    rows = db.execute(select, (*clause.params, -1 if limit is None else max(limit, 0)))
+    numbers = filters.compile_filter(where).select_numbers()
+    select = f"{numbers.sql} ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
+    rows = db.execute(select, (*numbers.params, -1 if limit is None else max(limit, 0)))
     return array("q", (n for (n,) in rows))
 
 
@@ -269,14 +246,11 @@ def _find_newest_of_each(db: sqlite3.Connection, cells: list[sql.Clause], where:
     return [n for _, _, n in nlargest(limit, found)]
 
 
-def _select_by_ids(db: sqlite3.Connection, select: str, ids: Collection[str]) -> sqlite3.Cursor:
-    clause = sql.match_names("id", ids, filters.DIALECT)
-    return db.execute(f"{select}{clause.after('WHERE')}", clause.params)
-
-
 def _find_held(db: sqlite3.Connection, ids: Collection[str]) -> list[HeldRow]:
-    select = f"SELECT {', '.join(HeldRow._fields)} FROM record"
-    return [HeldRow._make(row) for row in _select_by_ids(db, select, ids)]
+    clause = sql.match_names("id", ids, filters.DIALECT)
+    columns = f"id, n, version, v_hash, text, scope, v_first, v_count, {', '.join(PLACE)}"
+    rows = db.execute(f"SELECT {columns} FROM record WHERE {clause.sql}", clause.params)
+    return [HeldRow._make((*row[:6], row[8:], row[6:8])) for row in rows]
 
 
 def _plan_changes(db: sqlite3.Connection, fresh: list[Row]) -> list[RowChange]:
@@ -314,41 +288,53 @@ _MOVE = f"UPDATE record SET {', '.join(f'{name} = ?' for name in _MOVED)} WHERE 
 
 
 def _write_changes(db: sqlite3.Connection, changes: list[RowChange]) -> None:
-    spans = _write_vectors(db, [change for change in changes if change.vectors_change])
-    reworded = [change for change in changes if change.words_change]
-    index.remove_rows(db, (change.held.indexed for change in reworded if change.held))
-    index.add_rows(db, ((change.n, change.row.record.text, index.make_token(change.scope)) for change in reworded))
-    inserts, updates, moves = [], [], []
-    for change in changes:
-        row, held = change.row, change.held
+    spans = _write_vectors(db, changes)
+    inserts, updates, moves, unindexed, indexed, left = [], [], [], [], [], set()
+    for row, n, scope, held in changes:
         if held is None:
-            inserts.append((change.n, row.record.id, change.scope, *row.place, *spans[change.n], *row.content))
+            inserts.append((n, row.record.id, scope, *row.place, *spans[n], *row.content))
+            indexed.append((n, row.record.text, scope))
             continue
-        updates.append((*row.content, change.n))
-        span = spans.get(change.n, held.span)
-        if (held.scope, held.place, held.span) != (change.scope, row.place, span):
-            moves.append((change.scope, *row.place, *span, change.n))
+        updates.append((*row.content, n))
+        span = spans.get(n, held.span)
+        if (held.scope, held.place, held.span) != (scope, row.place, span):
+            moves.append((scope, *row.place, *span, n))
+        if (held.scope, held.text) != (scope, row.record.text):
+            unindexed.append((n, held.text, held.scope))
+            indexed.append((n, row.record.text, scope))
+        if held.scope != scope:
+            left.add(held.scope)
+    index.replace_rows(db, unindexed, indexed)
     for statement, values in ((_INSERT, inserts), (_UPDATE, updates), (_MOVE, moves)):
         db.executemany(statement, values)
     for table in ("link", "tag"):
         _write_side(db, table, changes)
-    _forget_scopes(db, {change.held.scope for change in changes if change.held and change.held.scope != change.scope})
+    if left:
+        _forget_scopes(db, left)
 
 
 def _write_vectors(db: sqlite3.Connection, changes: list[RowChange]) -> dict[int, vectors.Span]:
-    """Replace the vectors of these; the range of numbers that each record holds now."""
-    vectors.remove_spans(db, [change.held.span for change in changes if change.held])
-    total = sum(len(change.row.record.vectors) for change in changes)
-    v = vectors.reserve_numbers(db, total) if total else 0
-    spans: dict[int, vectors.Span] = {}
-    entries = []
-    for change in changes:
-        codes = change.row.record.vectors
-        spans[change.n] = (v, len(codes)) if codes else (0, 0)
-        for code in codes:
-            entries.append(vectors.VectorEntry(v, change.n, change.scope, bytes(code)))
-            v += 1
-    vectors.add_entries(db, entries)
+    """Replace the vectors that changed; the range of numbers that each of their records holds now."""
+    changed = [
+        change
+        for change in changes
+        if change.held is None or (change.held.scope, change.held.v_hash) != (change.scope, change.row.v_hash)
+    ]
+    spans: dict[int, vectors.Span] = dict.fromkeys([change.n for change in changed], (0, 0))
+    gone = [change.held.span for change in changed if change.held]
+    if gone:
+        vectors.remove_spans(db, gone)
+    entries: list[vectors.VectorEntry] = []
+    if any(change.row.record.vectors for change in changed):
+        (v,) = db.execute("SELECT value FROM meta WHERE name = 'next_v'").fetchone()
+        for change in changed:
+            first, codes = v + len(entries), change.row.record.vectors
+            if codes:
+                spans[change.n] = (first, len(codes))
+            for number, code in enumerate(codes, first):
+                entries.append(vectors.VectorEntry(number, change.n, change.scope, bytes(code)))
+        db.execute("UPDATE meta SET value = value + ? WHERE name = 'next_v'", (len(entries),))
+        vectors.add_entries(db, entries)
     return spans
 
 
@@ -396,7 +382,10 @@ class Row(NamedTuple):
 def _to_row(record: Record) -> Row:
     try:
         place = (record.session, str(record.status), record.key, to_micros(record.created_at))
-        v_hash = _hash_vectors(record.vectors)
+        # Tells whether a record's vectors changed without reading them.
+        lengths = ",".join(str(len(vector)) for vector in record.vectors)
+        data = b"".join((lengths.encode(), *record.vectors))
+        v_hash = hashlib.blake2b(data, digest_size=8).hexdigest() if record.vectors else ""
         content = (
             record.version,
             to_micros(record.updated_at),
@@ -413,16 +402,6 @@ def _to_row(record: Record) -> Row:
         raise refuse_record(record, problem) from problem
     scope = (record.kind, record.project, record.agent, record.user, record.embedder)
     return Row(record, scope, place, v_hash, content)
-
-
-def _hash_vectors(codes: Sequence[Vector]) -> str:
-    """Tells whether a record's vectors changed without reading them."""
-    if not codes:
-        return ""
-    digest = hashlib.blake2b(",".join(str(len(vector)) for vector in codes).encode(), digest_size=8)
-    for vector in codes:
-        digest.update(vector)
-    return digest.hexdigest()
 
 
 @lru_cache(maxsize=256)

@@ -66,35 +66,24 @@ def unpack_meta(rows: bytes) -> Meta:
     return Meta(list(values[:count]), list(values[count : 2 * count]), list(values[2 * count :]))
 
 
-def reserve_numbers(db: sqlite3.Connection, count: int) -> int:
-    """The first of `count` fresh numbers."""
-    (first,) = db.execute("SELECT value FROM meta WHERE name = 'next_v'").fetchone()
-    db.execute("UPDATE meta SET value = value + ? WHERE name = 'next_v'", (count,))
-    return int(first)
-
-
 def add_entries(db: sqlite3.Connection, entries: Iterable[VectorEntry]) -> None:
     by_dim: dict[int, list[VectorEntry]] = defaultdict(list)
     for entry in entries:
         by_dim[len(entry.codes)].append(entry)
     for dim, some in by_dim.items():
-        _append(db, dim, some)
-
-
-def _append(db: sqlite3.Connection, dim: int, entries: list[VectorEntry]) -> None:
-    (waiting,) = db.execute("SELECT count(*) FROM vector_tail WHERE dim = ?", (dim,)).fetchone()
-    if waiting + len(entries) >= BLOCK:
-        select = "SELECT v, n, scope, codes FROM vector_tail WHERE dim = ?"
-        entries = sorted([*map(VectorEntry._make, db.execute(select, (dim,))), *entries])
-        db.execute("DELETE FROM vector_tail WHERE dim = ?", (dim,))
-        whole = len(entries) - len(entries) % BLOCK
-        for start in range(0, whole, BLOCK):
-            _pack(db, dim, entries[start : start + BLOCK])
-        entries = entries[whole:]
-    db.executemany(
-        "INSERT INTO vector_tail (v, dim, n, scope, codes) VALUES (?, ?, ?, ?, ?)",
-        ((entry.v, dim, entry.n, entry.scope, entry.codes) for entry in entries),
-    )
+        (waiting,) = db.execute("SELECT count(*) FROM vector_tail WHERE dim = ?", (dim,)).fetchone()
+        if waiting + len(some) >= BLOCK:
+            select = "SELECT v, n, scope, codes FROM vector_tail WHERE dim = ?"
+            some = sorted([*map(VectorEntry._make, db.execute(select, (dim,))), *some])
+            db.execute("DELETE FROM vector_tail WHERE dim = ?", (dim,))
+            whole = len(some) - len(some) % BLOCK
+            for start in range(0, whole, BLOCK):
+                _pack(db, dim, some[start : start + BLOCK])
+            some = some[whole:]
+        db.executemany(
+            "INSERT INTO vector_tail (v, n, scope, codes, dim) VALUES (?, ?, ?, ?, ?)",
+            [(*entry, dim) for entry in some],
+        )
 
 
 def _pack(db: sqlite3.Connection, dim: int, entries: Sequence[VectorEntry]) -> None:
@@ -117,8 +106,6 @@ def remove_spans(db: sqlite3.Connection, spans: Iterable[Span]) -> None:
 
 def _by_block(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[VectorBlock, Sequence[int]]]:
     """The blocks that may hold some of the numbers, and which. Blocks of different lengths may overlap."""
-    if not numbers:
-        return
     select = "SELECT first_v, last_v, dim FROM vector_block WHERE last_v >= ? AND first_v <= ?"
     for block in map(VectorBlock._make, db.execute(select, (numbers[0], numbers[-1])).fetchall()):
         some = numbers[bisect_left(numbers, block.first_v) : bisect_right(numbers, block.last_v)]
@@ -167,7 +154,7 @@ def _unpack_block(db: sqlite3.Connection, block: VectorBlock, meta: Meta) -> Non
     db.execute("DELETE FROM vector_block WHERE first_v = ?", (block.first_v,))
     db.execute("DELETE FROM vector_block_meta WHERE first_v = ?", (block.first_v,))
     db.execute("UPDATE meta SET value = value + 1 WHERE name = 'generation'")
-    _append(db, block.dim, live)
+    add_entries(db, live)
 
 
 def read_spans(db: sqlite3.Connection, spans: Mapping[int, Span]) -> dict[int, tuple[Vector, ...]]:
@@ -178,7 +165,7 @@ def read_spans(db: sqlite3.Connection, spans: Mapping[int, Span]) -> dict[int, t
     select = "SELECT v, codes FROM vector_tail WHERE v IN (SELECT value FROM json_each(?))"
     found: dict[int, Vector] = dict(db.execute(select, (json.dumps(wanted),)))
     missing = [v for v in wanted if v not in found]
-    for block, some in _by_block(db, missing):
+    for block, some in _by_block(db, missing) if missing else ():
         found |= _read_block(db, block, some)
     if len(found) < len(wanted):
         raise CorruptStoreError("vectors of records are missing; restore a backup or run `alma doctor`")

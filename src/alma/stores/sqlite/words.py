@@ -24,8 +24,8 @@ from ..sql import Clause
 from .filters import Filter
 from .schema import TOKENIZER
 
-Indexed = tuple[int, str, str]
-"""n, text, scope token"""
+Indexed = tuple[int, str, int]
+"""n, text, scope"""
 
 BUDGET = 15_000
 """So many records are ranked without a second thought."""
@@ -55,21 +55,20 @@ class Frequencies:
         self.terms: dict[str, list[bytes]] = {}
         """What the index makes of a word. Bytes, because FTS5 cuts a token at 32,768 bytes, even inside a character."""
 
-    def refresh(self, db: sqlite3.Connection) -> None:
-        """Forget what was known when the number of records has changed by much."""
+    def share(self, db: sqlite3.Connection, scopes: Sequence[int] | None) -> float:
+        """The part of all records that is in these scopes."""
+        # When the number of records has changed by much, what was known is forgotten.
         (records,) = db.execute("SELECT coalesce(max(n), 0) FROM record").fetchone()
         remembered = len(self._known) + len(self._shares) + len(self.terms)
         if abs(records - self._records) * 20 > self._records or remembered > _REMEMBERED:
             self._known, self._shares, self.terms, self._records = {}, {}, {}, records
-
-    def share(self, db: sqlite3.Connection, scopes: Sequence[int] | None) -> float:
-        """The part of all records that is in these scopes."""
         if scopes is None:
             return 1.0
-        if tuple(scopes) not in self._shares:
-            held = sum(self.of(db, "scope", make_token(scope).encode()) for scope in scopes)
-            self._shares[tuple(scopes)] = held / max(self._records, 1)
-        return self._shares[tuple(scopes)]
+        names = tuple(scopes)
+        if names not in self._shares:
+            held = sum(self.of(db, "scope", f"s{scope}".encode()) for scope in names)
+            self._shares[names] = held / max(self._records, 1)
+        return self._shares[names]
 
     def weight(self, word: Word) -> float:
         """How much a word tells, as the index itself weighs it."""
@@ -84,19 +83,12 @@ class Frequencies:
         return self._known[column, term]
 
 
-def make_token(scope: int) -> str:
-    return f"s{scope}"
-
-
-def add_rows(db: sqlite3.Connection, rows: Iterable[Indexed]) -> None:
-    db.executemany("INSERT INTO words (rowid, text, scope) VALUES (?, ?, ?)", (row for row in rows if row[1]))
-
-
-def remove_rows(db: sqlite3.Connection, rows: Iterable[Indexed]) -> None:
-    """The text must be exactly what was indexed: it tells FTS5 which entries to take out."""
-    db.executemany(
-        "INSERT INTO words (words, rowid, text, scope) VALUES ('delete', ?, ?, ?)", (row for row in rows if row[1])
-    )
+def replace_rows(db: sqlite3.Connection, gone: Iterable[Indexed], fresh: Iterable[Indexed] = ()) -> None:
+    """The text of what goes must be exactly what was indexed: it tells FTS5 which entries to take out."""
+    remove = "INSERT INTO words (words, rowid, text, scope) VALUES ('delete', ?, ?, ?)"
+    add = "INSERT INTO words (rowid, text, scope) VALUES (?, ?, ?)"
+    for statement, rows in ((remove, gone), (add, fresh)):
+        db.executemany(statement, ((n, text, f"s{scope}") for n, text, scope in rows if text))
 
 
 class Search(NamedTuple):
@@ -106,16 +98,11 @@ class Search(NamedTuple):
     scopes: list[int] | None
     """What the index is asked for; None: its answer has to be looked at."""
     share: float
+    rest: Clause
+    """What the index has not answered yet, when it was asked for the scopes."""
     limit: int
-
-    @property
-    def first(self) -> int:
-        return max(_FIRST, 4 * self.limit)
-
-    @property
-    def rest(self) -> Clause:
-        """What the index has not answered yet, when it was asked for the scopes."""
-        return self.filter.clause() if self.scopes is None and self.filter.scope.sql else self.filter.record
+    first: int
+    """So many of the best are looked at first."""
 
 
 def match(db: sqlite3.Connection, known: Frequencies, words: str, filter: Filter, limit: int, many: int) -> list[Hit]:
@@ -123,9 +110,9 @@ def match(db: sqlite3.Connection, known: Frequencies, words: str, filter: Filter
     scopes = filter.scopes(db)
     if scopes is not None and not scopes:
         return []
-    known.refresh(db)
     scopes = None if scopes is not None and len(scopes) > many else scopes
-    search = Search(db, known, filter, scopes, known.share(db, scopes), limit)
+    rest = filter.whole if scopes is None else filter.record
+    search = Search(db, known, filter, scopes, known.share(db, scopes), rest, limit, max(_FIRST, 4 * limit))
     terms = _read_words(db, known, words)
     rare, common = _split_by_cost(terms, 1.0 if search.share >= _MOST else 2 * search.share + _PASSING)
     hits = _rank_all(search, rare)
@@ -153,7 +140,19 @@ def _read_words(db: sqlite3.Connection, known: Frequencies, words: str) -> list[
     To FTS5 an expression without any token is no condition at all, and would match everything.
     """
     distinct = dict.fromkeys(words.replace("\0", " ").split())
-    known.terms |= _tokenize_words(db, [word for word in distinct if word not in known.terms])
+    new = [word for word in distinct if word not in known.terms]
+    if new:
+        # The index's own tokenizer says what it makes of them.
+        db.execute(
+            f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked USING fts5 (w, content = '', tokenize = '{TOKENIZER}')"
+        )
+        db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked_token USING fts5vocab (temp, asked, instance)")
+        db.executemany("INSERT INTO temp.asked (rowid, w) VALUES (?, ?)", enumerate(new))
+        tokens: dict[str, list[bytes]] = {word: [] for word in new}
+        for i, term in db.execute("SELECT doc, CAST(term AS BLOB) FROM temp.asked_token").fetchall():
+            tokens[new[i]].append(term)
+        db.execute("INSERT INTO temp.asked (asked) VALUES ('delete-all')")
+        known.terms |= tokens
     result = []
     for word in distinct:
         if terms := known.terms[word]:
@@ -162,23 +161,9 @@ def _read_words(db: sqlite3.Connection, known: Frequencies, words: str) -> list[
     return result
 
 
-def _tokenize_words(db: sqlite3.Connection, words: list[str]) -> dict[str, list[bytes]]:
-    """What the index makes of each word, by asking its own tokenizer."""
-    if not words:
-        return {}
-    db.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked USING fts5 (w, content = '', tokenize = '{TOKENIZER}')")
-    db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked_token USING fts5vocab (temp, asked, instance)")
-    db.executemany("INSERT INTO temp.asked (rowid, w) VALUES (?, ?)", enumerate(words))
-    tokens: dict[str, list[bytes]] = {word: [] for word in words}
-    for i, term in db.execute("SELECT doc, CAST(term AS BLOB) FROM temp.asked_token").fetchall():
-        tokens[words[i]].append(term)
-    db.execute("INSERT INTO temp.asked (asked) VALUES ('delete-all')")
-    return tokens
-
-
 def _make_query(words: list[Word], scopes: Sequence[int] | None) -> str:
     text = f"(text : ({' OR '.join(word.quoted for word in words)}))"
-    return text if scopes is None else f"{text} AND (scope : ({' OR '.join(map(make_token, scopes))}))"
+    return text if scopes is None else f"{text} AND (scope : ({' OR '.join(f's{scope}' for scope in scopes)}))"
 
 
 _SCORE = "-bm25(words, 1.0, 0.0)"
@@ -199,7 +184,7 @@ def _rank_all(search: Search, words: list[Word]) -> list[Hit] | None:
         return []
     if search.share < _MOST:
         return _find_best(search, _make_query(words, search.scopes), search.rest)
-    hits = _find_best(search, _make_query(words, None), search.filter.clause())
+    hits = _find_best(search, _make_query(words, None), search.filter.whole)
     if hits is None and search.share < _NEARLY_ALL:
         hits = _find_best(search, _make_query(words, search.scopes), search.rest)
     return hits
@@ -210,7 +195,9 @@ def _rank_within(search: Search, words: list[Word]) -> list[Hit]:
     if not words:
         return []
     query, filter = _make_query(words, None), search.filter
-    hits = _find_best(search, query, filter.clause(), _limit_to(filter.select_superset())) if filter.selective else None
+    hits = None
+    if filter.shortcut.sql:
+        hits = _find_best(search, query, filter.whole, _limit_to(filter.shortcut))
     if hits is None:
         within = _limit_to(filter.select_numbers())
         best = search.db.execute(_BEST.format(within.sql), (query, *within.params, search.limit))
