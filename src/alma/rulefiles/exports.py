@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 from ..engine import validate
 from ..engine.context import Engine
@@ -19,12 +19,15 @@ from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
 from ..engine.transaction import Transaction, write
 from ..errors import ValidationError, unknown
+from ..memory import ALMA
 from ..opening import Holder
+from ..operations import About, Effect, Group
 from ..text import shorten
 from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE
+from ..words import AnyAgent
 from .block import (
     Block,
     Item,
@@ -44,7 +47,6 @@ from .targets import (
     Host,
     Limit,
     RuleFile,
-    Target,
     change_file,
     check_name,
     find_file,
@@ -52,8 +54,12 @@ from .targets import (
     read_file,
 )
 
-if TYPE_CHECKING:
-    from ..memory import ALMA
+operation = Group("rules")
+Root = Annotated[
+    str | PathLike[str] | None,
+    About("the repository's folder; by default the one around the current folder", local=True, is_root=True),
+]
+OtherProject = Annotated[str | None, About("the project, where it is not the memory's own", for_python=True)]
 
 TITLE = "## Rules learned in this project"
 LONGEST = 1_500
@@ -252,24 +258,28 @@ class _Page:
         return self.after != self.before
 
 
+@operation(Effect.CHANGES, "export_rules", idempotent=True, on_files=True)
 def export(
     alma: ALMA | None,
-    to: str,
-    path: str | PathLike[str] | None = None,
+    to: Annotated[str, About("which agent's file", tuple(TARGETS))],
+    path: Annotated[
+        str | PathLike[str] | None, About("another file than that agent's usual one", local=True, rule_file=True)
+    ] = None,
     *,
-    project_id: str | None = None,
-    root: str | PathLike[str] | None = None,
-    agent: str | None = None,
-    everywhere: bool = False,
-    include: Iterable[str] = (MemoryType.RULE,),
-    name: str = NAME,
-    limit: int | None = None,
-    check: bool = False,
-    force: bool = False,
-    remove: bool = False,
+    project_id: OtherProject = None,
+    root: Root = None,
+    agent: AnyAgent = None,
+    everywhere: Annotated[bool, About("rules of all projects, too; they are personal")] = False,
+    include: Annotated[Iterable[str] | None, About("what else that is proven, beside rules", KINDS)] = None,
+    name: Annotated[str, About("the name of a skill or of a file among others")] = NAME,
+    limit: Annotated[int | None, About("another limit than that agent's, in its own unit")] = None,
+    check: Annotated[bool, About("write nothing, only say whether the file is current")] = False,
+    force: Annotated[bool, About("overwrite what was edited by hand and not imported")] = False,
+    remove: Annotated[bool, About("take the block out of the file", for_python=True)] = False,
 ) -> ExportReport:
-    """Write the rules that hold in this project to the file that a coding agent reads, inside a marked block.
+    """Write the rules of this project to AGENTS.md, CLAUDE.md or another agent's file, inside a marked block.
 
+    Notes:
     `to` is 'agents-md', 'claude-md', 'cursor', 'windsurf', 'copilot' or 'skill'; without `path` it is that agent's
     usual file at the root of the repository. `include` may name 'heuristic', 'anti_pattern' and 'domain_knowledge'
     too, of which the proven ones are taken, and `everywhere` takes in rules of all projects. What the limit leaves no
@@ -278,13 +288,29 @@ def export(
     holds nothing else is deleted.
     """
     target = TARGETS[validate.choice("target", to, Host)]
-    file, front = _find_target_file(target, path, root, check_name(name))
+    name = check_name(name)
+    file = find_file(path, root, target.path.format(name=name))
+    if path is None and not is_rule_file(PurePosixPath(file.name)):
+        raise ValidationError(
+            f"{file.path} is a link to {file.name}, which is no file for rules; pass a path to write there"
+        )
+    if target.name == "skill" and file.real.name == "SKILL.md":
+        # A skill is called what its folder is called.
+        name = check_name(file.real.parent.name)
+    front = target.front(file.name, name)
+    kinds = validate.names("include", include or (MemoryType.RULE,))
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValidationError(unknown("memory type to include", kind, KINDS))
     most = target.limit if limit is None else replace(target.limit, most=validate.whole("limit", limit, 1, _MOST))
     with Holder(alma, project_id) as holder:
         engine = use_project(holder.alma.engine, project_id)
-        wanted = Wanted(_check_kinds(include), find_agent(engine, agent), everywhere)
+        wanted = Wanted(frozenset(kinds), find_agent(engine, agent), everywhere)
         page = _compose_page(engine, file, front, wanted, most)
-        page = _remove_items(page, file, front) if remove else page
+        if remove:
+            # The file goes too when nothing else is in it.
+            rest = remove_block(page.before or "", file.name)
+            page = replace(page, after="" if rest.strip() == front.strip() else rest, standing={})
         if page.hand_edits and page.is_changed and not (check or force):
             raise _refuse_edits(file.name, page.hand_edits)
         if not check:
@@ -304,29 +330,6 @@ def export(
     )
 
 
-def _check_kinds(include: Iterable[str]) -> frozenset[str]:
-    kinds = validate.names("include", include)
-    for kind in kinds:
-        if kind not in KINDS:
-            raise ValidationError(unknown("memory type to include", kind, KINDS))
-    return frozenset(kinds)
-
-
-def _find_target_file(
-    target: Target, path: str | PathLike[str] | None, root: str | PathLike[str] | None, name: str
-) -> tuple[RuleFile, str]:
-    """Return the file to write, and what it begins with when it is new."""
-    file = find_file(path, root, target.path.format(name=name))
-    if path is None and not is_rule_file(PurePosixPath(file.name)):
-        raise ValidationError(
-            f"{file.path} is a link to {file.name}, which is no file for rules; pass a path to write there"
-        )
-    if target.name == "skill" and file.real.name == "SKILL.md":
-        # A skill is called what its folder is called.
-        name = check_name(file.real.parent.name)
-    return file, target.front(file.name, name)
-
-
 def _refuse_edits(name: str, edits: Sequence[str]) -> ValidationError:
     listed = "\n".join(f"  {one}" for one in edits[:20])
     more = f"\n  and {len(edits) - 20} more" if len(edits) > 20 else ""
@@ -340,12 +343,6 @@ def _refuse_edits(name: str, edits: Sequence[str]) -> ValidationError:
 def _compare_texts(before: str, after: str, name: str) -> str:
     old, new = ([row.removesuffix("\r") for row in text.split("\n")] if text else [] for text in (before, after))
     return "\n".join(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", n=2, lineterm=""))
-
-
-def _remove_items(page: _Page, file: RuleFile, front: str) -> _Page:
-    """Return the page without our block, and without the file when nothing else is in it."""
-    rest = remove_block(page.before or "", file.name)
-    return replace(page, after="" if rest.strip() == front.strip() else rest, standing={})
 
 
 def _write_page(engine: Engine, file: RuleFile, page: _Page) -> None:

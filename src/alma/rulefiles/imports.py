@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
+from ..answers import copy_fields
 from ..engine import validate
 from ..engine.admit import Draft, clean, key_of, prepare, rewrite
 from ..engine.context import Engine
@@ -16,11 +17,14 @@ from ..engine.facts import add_records
 from ..engine.rules import AGENT, RULE_CHARS, dress_rule, find_similar_rules, supersede_rules
 from ..engine.transaction import Transaction, write
 from ..errors import NotFoundError, ValidationError
+from ..memory import ALMA
 from ..opening import Holder
+from ..operations import About, Effect
 from ..reading.local_rules import find_choice
 from ..types.kinds import MemoryType
 from ..types.record import Origin, Provenance, Status, Trust
 from ..types.rules import Reach, RuleSource
+from ..words import AnyAgent
 from .block import Item, Words, find_block, list_items_outside, read_words
 from .exports import (
     FILE_ID,
@@ -28,19 +32,19 @@ from .exports import (
     LONGEST,
     PARTS,
     Entry,
+    OtherProject,
+    Root,
     Wanted,
     find_agent,
     find_entries,
     is_planted,
     list_changes,
     make_ledger_id,
+    operation,
     read_ledger,
     use_project,
 )
 from .targets import find_file, read_file
-
-if TYPE_CHECKING:
-    from ..memory import ALMA
 
 _PART_CHARS = 240
 _LIVE = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
@@ -128,6 +132,44 @@ class ImportReport:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleChange:
+    """One thing that is different in the file, and what comes of it."""
+
+    verb: Verb
+    line: int
+    memory_id: str | None
+    before: str
+    after: str
+    done: bool
+    waits: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRules:
+    path: str
+    dry_run: bool
+    changes: list[RuleChange]
+    unchanged: int
+    newer: int
+    """Items that the memory knows better by now; an export brings them into the file."""
+    replaced: list[str]
+    ignored: list[str]
+    diff: str
+    """What becomes of the memory."""
+
+
+def _show_import(report: ImportReport) -> ImportedRules:
+    return copy_fields(
+        ImportedRules,
+        report,
+        changes=[copy_fields(RuleChange, one) for one in report.changes],
+        replaced=list(report.replaced),
+        ignored=list(report.ignored),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Page:
     """What a file says, and how it is to be taken over."""
@@ -145,21 +187,30 @@ class _Page:
     agent: str | None
 
 
+@operation(
+    Effect.CHANGES,
+    "import_rules",
+    idempotent=True,
+    on_files=True,
+    defaults={"path": "AGENTS.md"},
+    answer=_show_import,
+)
 def import_(
     alma: ALMA | None,
-    path: str | PathLike[str],
+    path: Annotated[str | PathLike[str], About("the file", local=True, rule_file=True)],
     *,
-    project_id: str | None = None,
-    root: str | PathLike[str] | None = None,
-    agent: str | None = None,
-    all: bool = False,
-    trusted: bool = True,
-    retire: bool = False,
-    prefer: str | None = None,
-    dry_run: bool = False,
+    project_id: OtherProject = None,
+    root: Root = None,
+    agent: AnyAgent = None,
+    all: Annotated[bool, About("items of lists outside the block become rules, too", shown_as="all_items")] = False,
+    trusted: Annotated[bool, About("false for a file of others: what is new waits for a person", vouches=True)] = True,
+    retire: Annotated[bool, About("archive rules whose items were removed")] = False,
+    prefer: Annotated[str | None, About("who is right where both changed", tuple(Side))] = None,
+    dry_run: Annotated[bool, About("write nothing, only say what would change")] = False,
 ) -> ImportReport:
-    """Take over what was edited by hand in a file that `export` wrote: changed items, new ones, removed ones.
+    """Take over what people edited in a file that export_rules wrote: changed items, new ones, removed ones.
 
+    Notes:
     A removed item is only reported unless `retire` puts its rule away. An item that was changed both here and in the
     memory is a conflict: nothing comes of it unless `prefer` says 'file' or 'memory'. With `all` the items of lists
     outside the block become rules too. Of a file that is not `trusted` whatever is new or changed waits as a candidate
