@@ -8,9 +8,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from os import PathLike
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any
 
 from ..engine import validate
 from ..engine.context import Engine
@@ -41,18 +42,7 @@ from .block import (
     remove_block,
     write_item,
 )
-from .targets import (
-    NAME,
-    TARGETS,
-    Host,
-    Limit,
-    RuleFile,
-    change_file,
-    check_name,
-    find_file,
-    is_rule_file,
-    read_file,
-)
+from .targets import NAME, TARGETS, Host, Limit, RuleFile, change_file, check_name, find_file, is_rule_file, read_file
 
 operation = Group("rules")
 Root = Annotated[
@@ -200,8 +190,7 @@ def find_agent(engine: Engine, agent: str | None) -> str | None:
 
 def make_ledger_id(engine: Engine, name: str) -> str:
     """Return the id of the marker that keeps what stood in a file when it was last written or read."""
-    place = "\x1f".join((engine.project, name))
-    return f"mrk_rules_{make_digest(place, 12)}"
+    return "mrk_rules_" + make_digest(f"{engine.project}\x1f{name}", 12)
 
 
 def read_ledger(marker: Record | None) -> dict[str, str]:
@@ -315,17 +304,19 @@ def export(
             raise _refuse_edits(file.name, page.hand_edits)
         if not check:
             _write_page(engine, file, page)
+    texts = (page.before or "", page.after or "")
+    old, new = ([row.removesuffix("\r") for row in text.split("\n")] if text else [] for text in texts)
     return ExportReport(
         to=target.name,
         path=file.name,
         root=str(file.root),
         items=len(page.standing),
-        changed=(page.before or "") != (page.after or ""),
+        changed=texts[0] != texts[1],
         written=not check and page.is_changed,
-        diff=_compare_texts(page.before or "", page.after or "", file.name),
+        diff="\n".join(difflib.unified_diff(old, new, f"a/{file.name}", f"b/{file.name}", n=2, lineterm="")),
         left_out=page.left_out,
         hand_edits=page.hand_edits,
-        size=f"{most.unit.of(page.after or ''):,} {most.unit}",
+        size=f"{most.unit.of(texts[1]):,} {most.unit}",
         limit=str(most),
     )
 
@@ -338,11 +329,6 @@ def _refuse_edits(name: str, edits: Sequence[str]) -> ValidationError:
         f"{name} was edited by hand, and an export would take that away:\n{listed}{more}\n"
         f"Import it first (alma rules import {name}{removed}), or export with force."
     )
-
-
-def _compare_texts(before: str, after: str, name: str) -> str:
-    old, new = ([row.removesuffix("\r") for row in text.split("\n")] if text else [] for text in (before, after))
-    return "\n".join(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", n=2, lineterm=""))
 
 
 def _write_page(engine: Engine, file: RuleFile, page: _Page) -> None:
@@ -423,7 +409,8 @@ class _Layout:
         chosen: list[Entry] = []
         headed: set[str] = {MemoryType.RULE}
         spent = most.unit.of(self.write([])) + most.unit.of(end)
-        for one in _sort_by_proof(self.entries, engine):
+        now = engine.clock()
+        for one in sorted(self.entries, key=lambda one: _rank_by_proof(one, now)):
             kind = one.record.kind
             cost = most.unit.of(f"{write_item(one.words, one.id)}{end}")
             if kind not in headed:
@@ -435,19 +422,14 @@ class _Layout:
         return chosen
 
 
-def _sort_by_proof(entries: Iterable[Entry], engine: Engine) -> list[Entry]:
-    """Return the most proven first. Nothing that changes by the hour counts, so that the same ones stay."""
-    now = engine.clock()
-
-    def rank(one: Entry) -> tuple[object, ...]:
-        record = one.record
-        is_said = record.provenance.origin in (Origin.USER, Origin.CORRECTION)
-        repeats = int(record.body.get("metadata", {}).get("repeats", 0))
-        judged = record.evidence.successes + record.evidence.ups - record.evidence.downs + repeats
-        belief = round(believe(record, now).low, 2)
-        return KINDS.index(record.kind), not is_said, -judged, -belief, record.created_at, record.id
-
-    return sorted(entries, key=rank)
+def _rank_by_proof(one: Entry, now: datetime) -> tuple[Any, ...]:
+    """Return a sort key, the most proven first. Nothing that changes by the hour counts, so that the same ones stay."""
+    record = one.record
+    is_said = record.provenance.origin in (Origin.USER, Origin.CORRECTION)
+    repeats = int(record.body.get("metadata", {}).get("repeats", 0))
+    judged = record.evidence.successes + record.evidence.ups - record.evidence.downs + repeats
+    belief = round(believe(record, now).low, 2)
+    return KINDS.index(record.kind), not is_said, -judged, -belief, record.created_at, record.id
 
 
 def _list_hand_edits(
