@@ -59,11 +59,12 @@ class Transaction:
     def get(self, ids: Iterable[str]) -> list[Record]:
         """Return the records with these ids, in that order; those that do not exist are left out."""
         wanted = dict.fromkeys(ids)
-        self._load(wanted)
+        self._load(id for id in wanted if id not in self._changed)
         return [record for id in wanted if (record := self._changed.get(id) or self._read[id]) is not None]
 
     def find(self, id: str) -> Record | None:
-        self._load((id,))
+        if id not in self._changed:
+            self._load((id,))
         return self._changed.get(id) or self._read[id]
 
     def read_stored(self, ids: Iterable[str]) -> list[Record]:
