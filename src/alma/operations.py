@@ -71,7 +71,7 @@ MODULES = {
     "confidence": ("alma.confidence",),
     "knowledge": ("alma.knowledge",),
     "graph": ("alma.graph.operations",),
-    "rules": ("alma.rulefiles.operations",),
+    "rules": ("alma.rulefiles",),
 }
 """The groups, in the order in which people meet them, and the modules that declare the operations of each."""
 GROUPS = tuple(MODULES)

@@ -184,11 +184,9 @@ def _collect_state(desk: Desk) -> dict[str, Any]:
     }
     if os.path.exists(place.db):
         with desk.memory() as memory:
-            engine = desk.engine(memory)
-            statuses = [one.status for one in find_rules(engine)]
-            active, waiting = statuses.count(Status.ACTIVE), statuses.count(Status.CANDIDATE)
-            archived = len(statuses) - active - waiting
-            state["rules"] = {"active": active, "candidate": waiting, "put_away": archived}
+            engine = memory.engine(desk.project)
+            for one in find_rules(engine):
+                state["rules"][str(one.status) if one.status in LIVE else "put_away"] += 1
             for name, kind in (("turns", "turn"), ("sessions", "episode")):
                 state[name] = sum(1 for _ in engine.store.scan(Where(kinds={kind}, projects={desk.project})))
             state["pending"] = sum(_is_pending(engine, path) for path in files)
@@ -201,15 +199,15 @@ def find_pending(desk: Desk) -> list[str]:
     files = list_own_files(desk.place, ".jsonl")
     if not os.path.exists(desk.place.db):
         return files
-    with desk.memory() as memory:
-        return [path for path in files if _is_pending(desk.engine(memory), path)]
+    with desk.engine() as engine:
+        return [path for path in files if _is_pending(engine, path)]
 
 
 def _is_pending(engine: Engine, path: str) -> bool:
     try:
         journal = None if is_taken_in(engine, path) else read_journal(path)
     except FileNotFoundError:
-        return False
+        journal = None
     if journal is None:
         return False
     mark = find_mark(engine, journal.story.session)
@@ -252,9 +250,8 @@ def usage(args: Namespace, desk: Desk) -> int:
 def pause(args: Namespace, desk: Desk) -> int:
     """Record and show nothing, in this project or everywhere."""
     where = "everywhere" if args.everywhere else f"in {desk.project}"
-    paused = _set_paused(args, desk, to=True)
+    desk.tell(_set_paused(args, desk, to=True))
     desk.say(f"Paused {where}: nothing is recorded and nothing is shown to the agent until `claude-smart resume`.")
-    desk.tell(paused)
     return 0
 
 
@@ -299,10 +296,8 @@ def config(args: Namespace, desk: Desk) -> int:
             raise ConfigError(problem.removeprefix("config.json: ").rpartition(";")[0] or problem)
         _write_object(desk.place.config, {**_read_object(desk.place.config), name: checked})
     settings = read_settings(desk.place).values
-    if value is not None:
-        desk.say(f"{name} is now {settings[name]}")
-    elif name is not None:
-        desk.say(str(settings[name]))
+    if name is not None:
+        desk.say(str(settings[name]) if value is None else f"{name} is now {settings[name]}")
     else:
         for name, value in settings.items():
             desk.say(f"{name:20} {value}")
@@ -340,9 +335,8 @@ def _write_text(path: str, text: str) -> None:
 
 def clear_all(args: Namespace, desk: Desk) -> int:
     """Erase what was learned and recorded: of this project, or everything."""
-    what = f"all that was learned in {desk.project}"
-    if args.everywhere:
-        what = "everything claude-smart has learned and recorded"
+    everything = "everything claude-smart has learned and recorded"
+    what = everything if args.everywhere else f"all that was learned in {desk.project}"
     if not args.yes:
         if not os.isatty(0):
             raise ValidationError(f"this erases {what}; say --yes to do it")
@@ -373,7 +367,7 @@ def _erase_project(desk: Desk) -> int:
     if not os.path.exists(desk.place.db):
         return 0
     with desk.memory() as memory:
-        store = desk.engine(memory).store
+        store = memory.engine(desk.project).store
         erased = store.delete([record.id for record in store.scan(Where(projects={desk.project}))])
         memory.alma.vacuum()
         return erased
@@ -404,9 +398,10 @@ def export(args: Namespace, desk: Desk) -> int:
     """Write the rules of this project to a file, or print them."""
     if args.file is not None and args.file.lower().endswith(_MARKDOWN):
         return _export_markdown(args, desk)
-    with desk.memory() as memory:
-        records = [plain_rule(one) for one in find_rules(desk.engine(memory), *LIVE) if not one.session]
-    rules = [{name: value for name, value in one.items() if name != "session"} for one in records]
+    with desk.engine() as engine:
+        rules = [plain_rule(one) for one in find_rules(engine, *LIVE) if not one.session]
+    for one in rules:
+        del one["session"]
     about = {"format": _FORMAT, "project": desk.project}
     if args.file in (None, "-"):
         desk.tell({**about, "rules": rules})
@@ -439,16 +434,9 @@ def _export_markdown(args: Namespace, desk: Desk) -> int:
         desk.say(f"Undo: claude-smart export {args.file} --remove. After editing it: claude-smart import {args.file}")
     for one in () if args.remove else report.left_out:
         desk.say(f"- left out, because {one.why}: {one.text}")
-    desk.tell(
-        {
-            "file": report.path,
-            "rules": report.items,
-            "changed": report.changed,
-            "written": report.written,
-            "diff": report.diff,
-            "left_out": [{"id": one.memory_id, "rule": one.text, "why": one.why} for one in report.left_out],
-        }
-    )
+    left_out = [{"id": one.memory_id, "rule": one.text, "why": one.why} for one in report.left_out]
+    state = {name: getattr(report, name) for name in ("changed", "written", "diff")}
+    desk.tell({"file": report.path, "rules": report.items, **state, "left_out": left_out})
     return 0
 
 
@@ -460,8 +448,7 @@ def import_(args: Namespace, desk: Desk) -> int:
     text = sys.stdin.buffer.read().decode("utf-8", "replace") if args.file == "-" else _read_text(args.file)
     given = list(_read_lines(text, "standard input" if args.file == "-" else args.file))
     keys = {one.id: key_of(MemoryType.RULE, AGENT, "", _list_parts(one)) for one in given}
-    with desk.memory() as memory:
-        engine = desk.engine(memory)
+    with desk.engine() as engine:
         rules = find_rules(engine)
         known = {_fold_parts(one.body) for one in rules if one.status in LIVE}
         # A file that still has a rule that was forgotten here does not bring it back.

@@ -28,6 +28,7 @@ from alma.types.rules import EVERYWHERE
 
 PATIENCE = 20.0
 """So many seconds a command waits for another process that takes in what was recorded."""
+_STOP_SECONDS = 3.0
 INDENT = "    "
 
 
@@ -68,8 +69,11 @@ class Desk:
         with lock:
             yield
 
-    def engine(self, memory: ProjectMemories) -> Engine:
-        return memory.engine(self.project)
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """Open the store for the rules of this project."""
+        with self.memory() as memory:
+            yield memory.engine(self.project)
 
 
 def open_desk(as_json: bool = False, project: str | None = None) -> Desk:
@@ -101,11 +105,11 @@ def ask_yes(question: str) -> bool:
     return input(question).strip().lower() in ("y", "yes")
 
 
-def stop_worker(place: DataDir, seconds: float = 3.0) -> None:
+def stop_worker(place: DataDir) -> None:
     """End the worker: it would write into what is about to go."""
     if ask_worker(place, {"op": "stop"}, 1.0) is None:
         return
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + _STOP_SECONDS
     while os.path.exists(place.worker) and time.monotonic() < deadline:
         time.sleep(0.05)
 

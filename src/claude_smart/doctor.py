@@ -262,7 +262,7 @@ def _check_reader(desk: Desk) -> Finding:
     else:
         state = describe_reader(desk.place, None)
     line = describe_reading(state.plain())
-    if not state.is_allowed:
+    if state.reader == "local":
         return True, line, ""
     if state.dropped:
         line += f"; dropped by the checks: {describe_dropped(state.dropped)}"

@@ -58,9 +58,9 @@ def install(args: Namespace, desk: Desk) -> int:
     """Install the plug-in, after showing what changes and asking."""
     setup = find_setup(os.environ)
     model = _choose_model(args, setup)
-    host = "Claude Code itself was not found on the path; it will load the plug-in when it starts."
-    if shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude"):
-        host = "Start Claude Code anew."
+    is_found = shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude")
+    missing = "Claude Code itself was not found on the path; it will load the plug-in when it starts."
+    host = "Start Claude Code anew." if is_found else missing
     return _run_plan(
         args,
         desk,
@@ -359,20 +359,19 @@ def check_plugin(place: DataDir) -> Iterator[tuple[str, bool, str, str]]:
         yield "plug-in", False, f"not enabled in {setup.settings}", "claude-smart install"
         return
     yield "plug-in", len(names) == 1, f"{', '.join(names)} is enabled", "" if len(names) == 1 else "keep one of them"
-    if PLUGIN in names:
-        yield "hooks", *_check_hooks(setup)
-
-
-def _check_hooks(setup: Setup) -> tuple[bool, str, str]:
+    if PLUGIN not in names:
+        return
     content = read_content(setup.marketplace / "plugin" / "hooks" / "hooks.json")
+    hooks = _list_hooks(json.loads(content)) if content is not None else []
+    missing = {hook["command"] for hook in hooks if not os.path.isfile(hook["command"])}
     if content is None:
-        return False, f"{setup.marketplace} is gone", "claude-smart install"
-    missing = {hook["command"] for hook in _list_hooks(json.loads(content)) if not os.path.isfile(hook["command"])}
-    if missing:
-        return False, f"{', '.join(sorted(missing))} is gone", "claude-smart update"
-    if any(change.path.suffix == ".py" for change in plan_install(setup).changes):
-        return True, "installed from another version than this one", "claude-smart update"
-    return True, f"{setup.plain}, as installed", ""
+        yield "hooks", False, f"{setup.marketplace} is gone", "claude-smart install"
+    elif missing:
+        yield "hooks", False, f"{', '.join(sorted(missing))} is gone", "claude-smart update"
+    elif any(change.path.suffix == ".py" for change in plan_install(setup).changes):
+        yield "hooks", True, "installed from another version than this one", "claude-smart update"
+    else:
+        yield "hooks", True, f"{setup.plain}, as installed", ""
 
 
 # -- files

@@ -14,9 +14,9 @@ from typing import Any
 from alma.coding.events import parse_journal
 from alma.coding.session import CodingSession, build_session
 from alma.coding.transcript import list_transcripts, read_lines, read_transcript
-from alma.engine import edit as editing
 from alma.engine.coding_sessions import find_mark, find_teachings
 from alma.engine.context import Engine
+from alma.engine.edit import list_history
 from alma.engine.observations import OBSERVATION, delete_observation
 from alma.engine.rule_changes import change_rule, erase, find_ended, find_quotes, has_quote
 from alma.engine.rule_changes import restore as restore_rule
@@ -73,13 +73,15 @@ def show(args: Namespace, desk: Desk) -> int:
         desk.say("Nothing was learned yet. Correct the agent in a session, or say: claude-smart tag NOTE")
         desk.tell({"project": desk.project, "playbook": "", "rules": [], "observations": []})
         return 0
-    with desk.memory() as memory:
-        engine = desk.engine(memory)
+    with desk.engine() as engine:
         known, observed = find_rules(engine), find_observations(engine)
         if args.what:
             return _show_one(desk, engine, pick_rule([*known, *observed], " ".join(args.what)))
     session = args.session or desk.session
-    playbook = _read_playbook(desk, session)
+    try:
+        playbook = playbook_text(desk.place, desk.project, session, desk.folder)
+    except UnreadableStoreError as error:
+        raise StorageError(f"{error}; claude-smart doctor says more") from error
     active = [one for one in known if one.status is Status.ACTIVE]
     elsewhere = [one for one in active if one.session not in ("", session)]
     waiting = [one for one in known if one.status is Status.CANDIDATE]
@@ -117,13 +119,6 @@ def show(args: Namespace, desk: Desk) -> int:
     return 0
 
 
-def _read_playbook(desk: Desk, session: str) -> str:
-    try:
-        return playbook_text(desk.place, desk.project, session, desk.folder)
-    except UnreadableStoreError as error:
-        raise StorageError(f"{error}; claude-smart doctor says more") from error
-
-
 def _show_one(desk: Desk, engine: Engine, record: Record) -> int:
     desk.say(f"{record.body['line']}\n{INDENT}{describe_rule(record)}")
     if record.kind == OBSERVATION:
@@ -132,7 +127,7 @@ def _show_one(desk: Desk, engine: Engine, record: Record) -> int:
     for title, name in (("trigger", "trigger"), ("reason", "why"), ("learned from", "said"), ("source", "source")):
         if record.body[name]:
             desk.say(f"{INDENT}{title}: {record.body[name]}")
-    changes = editing.list_history(engine, record.id)
+    changes = list_history(engine, record.id)
     after = {**record.body, "status": str(record.status)}
     steps = []
     for one in reversed(changes):
@@ -157,8 +152,7 @@ def review(args: Namespace, desk: Desk) -> int:
     """Decide about what might be a rule; at a terminal, one after the other."""
     if args.accept or args.accept_all:
         require_person("review --accept")
-    with desk.memory() as memory:
-        engine = desk.engine(memory)
+    with desk.engine() as engine:
         waiting = find_rules(engine, Status.CANDIDATE)
         if args.accept or args.reject or ((args.accept_all or args.reject_all) and waiting):
             return _decide(args, desk, engine, waiting)
@@ -258,8 +252,7 @@ def edit(args: Namespace, desk: Desk) -> int:
     words = {name: value for name, value in given.items() if value is not None}
     if not words and args.reach is None:
         raise ValidationError("nothing to change: pass --rule, --trigger, --reason or --reach")
-    with desk.memory() as memory:
-        engine = desk.engine(memory)
+    with desk.engine() as engine:
         meant = pick_rule(find_rules(engine, *LIVE), " ".join(args.what))
         reach = None if args.reach is None else Reach(args.reach)
         session = args.session or desk.session
@@ -279,8 +272,7 @@ def _say_ended(desk: Desk, ended: Sequence[Record]) -> None:
 def restore(args: Namespace, desk: Desk) -> int:
     """Bring back a rule that was replaced, rejected or archived, or undo the last change of a rule in force."""
     require_person("restore")
-    with desk.memory() as memory:
-        engine = desk.engine(memory)
+    with desk.engine() as engine:
         known, name = find_rules(engine), " ".join(args.what)
         past = [one for one in known if one.status not in LIVE]
         # Words mean a rule that is gone; an id may also name one in force, whose last change is undone.
@@ -310,7 +302,7 @@ def forget(args: Namespace, desk: Desk) -> int:
     if args.everything:
         require_person("forget --everything")
     with desk.memory() as memory:
-        engine = desk.engine(memory)
+        engine = memory.engine(desk.project)
         rules = find_rules(engine) if args.everything else find_rules(engine, *LIVE)
         meant = pick_rule([*rules, *find_observations(engine)], " ".join(args.what))
         if meant.kind == OBSERVATION:
@@ -367,9 +359,10 @@ def _report(desk: Desk, report: DrainReport, reading: ReadingReport | None) -> N
     # What both readers learned, each rule as it is now.
     fresh = {one.id: one for one in refined}
     gone = {one.id for one in archived}
-    learned = [one for one in report.taught if one.record is None or one.record.id not in gone]
     learned = [
-        one if one.record is None else replace(one, record=fresh.get(one.record.id, one.record)) for one in learned
+        one if one.record is None else replace(one, record=fresh.get(one.record.id, one.record))
+        for one in report.taught
+        if one.record is None or one.record.id not in gone
     ]
     learned += reading.taught if reading else []
     _say_learned(desk, learned)
@@ -404,10 +397,11 @@ def _report(desk: Desk, report: DrainReport, reading: ReadingReport | None) -> N
 def _say_learned(desk: Desk, taught: Sequence[Taught]) -> None:
     """Say what became of the rules that were just taught, each as it is shown to the agent, and how to undo it."""
     for one in taught:
-        if one.record is None:
+        record = one.record
+        if record is None:
             desk.say(f"- Not learned, because you erased it: {one.teaching.rule}")
             continue
-        record, name = one.record, short_id(one.record.id)
+        name = short_id(record.id)
         reach = f"reach {record.body['reach']}"
         if record.status is Status.CANDIDATE:
             title = "Possible rule"
@@ -484,8 +478,8 @@ def _teach_note(args: Namespace, desk: Desk, rule: str, said: str) -> int:
         sure=not is_run_by_agent(),
         at=now(),
     )
-    with desk.memory() as memory:
-        taught = teach(desk.engine(memory), [note])
+    with desk.engine() as engine:
+        taught = teach(engine, [note])
     _say_learned(desk, taught)
     desk.tell({"learned": [_plain_taught(one) for one in taught]})
     return 0

@@ -17,10 +17,9 @@ from typing import Any
 
 from alma.coding.events import Attendance, find_attendance
 from alma.coding.prompts import extract_note
-from alma.hooks.event_line import read_entry_point as entry_point
-from alma.hooks.paths import DataDir as Place
-from alma.hooks.paths import find_data_dir as find
-from alma.hooks.run import answer_event as record
+from alma.hooks.event_line import read_entry_point
+from alma.hooks.paths import DataDir, find_data_dir
+from alma.hooks.run import answer_event
 from alma.types.record import Status
 
 from . import cli
@@ -41,21 +40,21 @@ _NEXT = {
 
 def main() -> None:
     raw = sys.stdin.buffer.read()
-    answer = reply(json.loads(raw), raw, find(os.environ))
+    answer = reply(json.loads(raw), raw, find_data_dir(os.environ))
     if answer:
         sys.stdout.write(json.dumps(answer))
 
 
-def reply(event: Mapping[str, Any], raw: bytes, place: Place) -> dict[str, Any]:
+def reply(event: Mapping[str, Any], raw: bytes, place: DataDir) -> dict[str, Any]:
     """Return what the hook prints; nothing for a command that is not ours."""
     name = str(event.get("command_name", "")).rpartition(":")[2]
     if name not in _NEXT:
         return {}
     if not _is_recorded(event, place):
-        record(raw, place)
+        answer_event(raw, place)
     os.environ["CLAUDE_PROJECT_DIR"] = str(event.get("cwd") or os.getcwd())
     os.environ["CLAUDE_CODE_SESSION_ID"] = str(event.get("session_id", ""))
-    line = entry_point(os.environ)
+    line = read_entry_point(os.environ)
     attendance = find_attendance(line["entry"], declared=line.get("attended", False))
     if attendance is Attendance.PERSON:
         # A slash command is typed by the person, also where the host tells programs that an agent runs them.
@@ -69,16 +68,15 @@ def reply(event: Mapping[str, Any], raw: bytes, place: Place) -> dict[str, Any]:
         text = _describe_kept(extract_note(words)) or _describe_unattended(line["entry"], attendance) or text
     # Elsewhere than in a terminal the host does not show the person what a hook says: the model has to pass it on.
     is_seen = os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
-    task = "Print it as it is for the person."
-    if is_seen:
-        task = "The person sees this already: answer in one short sentence."
+    seen = "The person sees this already: answer in one short sentence."
+    task = seen if is_seen else "Print it as it is for the person."
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … "
     context = f"claude-smart answers /{name}:\n\n{shown}\n\n{_NEXT[name]} {task}"
     answer = {"hookSpecificOutput": {"hookEventName": "UserPromptExpansion", "additionalContext": context}}
     return {**answer, "systemMessage": text} if is_seen else answer
 
 
-def _is_recorded(event: Mapping[str, Any], place: Place) -> bool:
+def _is_recorded(event: Mapping[str, Any], place: DataDir) -> bool:
     """Whether the prompt's own hook wrote the command down already, perhaps under the name that the person typed."""
     prompt = str(event.get("prompt_id") or "")
     try:
@@ -113,8 +111,8 @@ def _read_command(name: str, said: str) -> list[str]:
 def _describe_kept(rule: str) -> str:
     """Return the rule that the note has become, whoever took it in: another process may have been quicker."""
     desk = open_desk()
-    with desk.memory() as memory:
-        rules = [one for one in find_rules(desk.engine(memory), Status.ACTIVE) if one.body["rule"] == rule]
+    with desk.engine() as engine:
+        rules = [one for one in find_rules(engine, Status.ACTIVE) if one.body["rule"] == rule]
     if not rules:
         return ""
     undo = f"Undo: claude-smart forget {short_id(rules[-1].id)}"

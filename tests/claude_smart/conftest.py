@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from alma.hooks import journal
-from alma.hooks.paths import DataDir as Place
-from alma.hooks.project import identify_project as identify
+from alma.hooks.paths import DataDir
+from alma.hooks.project import identify_project
 from claude_smart.cli import main
 
 
@@ -40,8 +40,8 @@ class Person:
     """How the host was started."""
 
     @property
-    def place(self) -> Place:
-        return Place(str(self.home))
+    def place(self) -> DataDir:
+        return DataDir(str(self.home))
 
     def types(self, *arguments: str) -> Said:
         self.capture.readouterr()
@@ -66,7 +66,7 @@ class Person:
             "at": time.time(),
             "event": name,
             "session": session,
-            "project": identify(str(self.folder)),
+            "project": identify_project(str(self.folder)),
             "cwd": str(self.folder),
             "agent_id": "",
             "entry": self.entry,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from alma.files import try_lock as held
-from alma.hooks.paths import DataDir as Place
+from alma.files import try_lock
+from alma.hooks.paths import DataDir
 
 from .conftest import Person
 
@@ -199,7 +199,7 @@ def test_a_folder_of_journals_that_others_use_keeps_what_is_theirs(
     shared.mkdir()
     (shared / "letter.txt").write_text("dear Bob")
     monkeypatch.setenv("CLAUDE_SMART_STATE_DIR", str(shared))
-    place = Place(str(person.home), str(shared))
+    place = DataDir(str(person.home), str(shared))
     place.make()
     for name in ("s1.jsonl", "s1.shown", "s2.done", "wanted", "s3.jsonl.4711"):
         (shared / name).touch()
@@ -212,6 +212,6 @@ def test_while_somebody_takes_in_what_was_recorded_nothing_is_erased(
 ) -> None:
     person.types("tag", "Use tabs")
     monkeypatch.setattr("claude_smart.desk.PATIENCE", 0.1)
-    with held(person.place.drain_lock) or pytest.fail("nobody else has it"):
+    with try_lock(person.place.drain_lock) or pytest.fail("nobody else has it"):
         assert "try again" in person.fails("clear-all", "--yes")
     assert len(person.rules()) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alma.engine.rules import dress_rule
-from alma.hooks.drain import ProjectMemories as Memory
+from alma.hooks.drain import ProjectMemories
 from alma.types.record import Status
 
 from .conftest import Person
@@ -113,7 +113,7 @@ def test_a_command_cannot_break_out_of_its_quote(person: Person) -> None:
 def old_rule(person: Person, said: str) -> str:
     """A rule as earlier versions made of a repair."""
     person.types("tag", "a rule to copy")
-    with Memory(person.place) as memory:
+    with ProjectMemories(person.place) as memory:
         store = memory.alma.engine.store
         from alma.types.query import Where
 

@@ -206,7 +206,18 @@ class FailureTracker:
             # A command that works as it was needs no other form: something else had been wrong.
             same = [failure for failure in waiting if failure.is_form(call.command)]
             solved = [one for one in waiting if one not in same and is_same_attempt(one.command, call.command)]
-            repairs = [_repair(failure, event, call) for failure in solved]
+            repairs = [
+                RepairedCommand(
+                    failed=failure.command,
+                    error=failure.error,
+                    worked=call.command,
+                    offset=event.offset,
+                    ids=(failure.id, event.id),
+                    edits=failure.edits,
+                    failures=failure.failures,
+                )
+                for failure in solved
+            ]
             waiting[:] = [failure for failure in waiting if failure not in same and failure not in solved]
         if call.error.strip() and not call.ok and not call.is_stopped:
             # A command that fails again is one failure, as it was last, counted.
@@ -216,15 +227,3 @@ class FailureTracker:
             waiting[:] = [failure for failure in waiting if failure not in again]
             waiting.append(_Failure(call.command, error, event.id, failures=failures))
         return repairs
-
-
-def _repair(failure: _Failure, event: Event, call: ToolCall) -> RepairedCommand:
-    return RepairedCommand(
-        failed=failure.command,
-        error=failure.error,
-        worked=call.command,
-        offset=event.offset,
-        ids=(failure.id, event.id),
-        edits=failure.edits,
-        failures=failure.failures,
-    )

@@ -228,13 +228,7 @@ class SessionBuilder:
         self._is_done = False
 
     def _add_turn(
-        self,
-        event: Event,
-        speaker: str,
-        said: str,
-        heard: str = "",
-        before: str = "",
-        is_typed: bool = True,
+        self, event: Event, speaker: str, said: str, heard: str = "", before: str = "", is_typed: bool = True
     ) -> None:
         context = (cut_text(before, _BEFORE_CHARS), self._attendance, is_typed) if heard else ()
         self.session.turns.append(SessionTurn(event.id, speaker, said, event.at, event.offset, heard, *context))

@@ -140,7 +140,7 @@ def extract_conversation(
     return _extract(read_messages(messages), model, known, is_document=False)
 
 
-def extract_text(text: str, *, model: Model | None = None, name: str = "", known: Sequence[Known] = ()) -> Extraction:
+def extract_text(text: str, *, model: Model | None = None, name: str = "") -> Extraction:
     """As `from_text`, with how it was read. A text of any length is read in full, section by section."""
     if not isinstance(text, str):
         raise ValidationError(f"text must be text (str), not {type(text).__name__}")
@@ -148,7 +148,7 @@ def extract_text(text: str, *, model: Model | None = None, name: str = "", known
     cleaned = clean("".join(validate.output("text", part) or "" for part in parts))
     speaker = name or "document"
     sections = [Message(Role.USER, section, speaker, key="text") for section in _split_sections(cleaned)]
-    return _extract(sections, model, known, is_document=True)
+    return _extract(sections, model, (), is_document=True)
 
 
 def _split_sections(text: str) -> Iterator[str]:
@@ -194,7 +194,9 @@ def _extract(messages: Sequence[Message], model: Model | None, known: Sequence[K
     if model is not None:
         try:
             answered, reasons = _ask_model(model, messages, known)
-            proposals = _merge_rules(answered, [one for one in proposals if one.topic is Topic.RULE])
+            # A model is not asked for rules, and reads those that were stated plainly as preferences.
+            rules = [one for one in proposals if one.topic is Topic.RULE]
+            proposals = [*(one for one in answered if not _is_covered(one, rules)), *rules]
             dropped.update(reasons)
             used = model.name
         except ModelError as error:
@@ -261,16 +263,11 @@ def _ask_model(model: Model, turns: Sequence[Turn], known: Sequence[Known]) -> _
     return readings[content]
 
 
-def _merge_rules(answered: Sequence[MemoryProposal], rules: Sequence[MemoryProposal]) -> list[MemoryProposal]:
-    """Add the rules that were stated plainly. A model is not asked for rules: it reads them as preferences."""
-
-    def is_covered(proposal: MemoryProposal) -> bool:
-        quote = normalise(proposal.quote)
-        same = [normalise(rule.quote) for rule in rules if rule.turn == proposal.turn]
-        is_rule = proposal.topic in (Topic.PREFERENCE, Topic.WARNING, Topic.DECISION)
-        return is_rule and any(quote in one or one in quote for one in same)
-
-    return [*(one for one in answered if not is_covered(one)), *rules]
+def _is_covered(proposal: MemoryProposal, rules: Sequence[MemoryProposal]) -> bool:
+    quote = normalise(proposal.quote)
+    same = [normalise(rule.quote) for rule in rules if rule.turn == proposal.turn]
+    is_rule = proposal.topic in (Topic.PREFERENCE, Topic.WARNING, Topic.DECISION)
+    return is_rule and any(quote in one or one in quote for one in same)
 
 
 def _find_sentence(text: str, quote: str) -> str:

@@ -457,10 +457,6 @@ class ReaderState:
     error: str = ""
     next_try: datetime | None = None
 
-    @property
-    def is_allowed(self) -> bool:
-        return self.reader != "local"
-
     def plain(self) -> dict[str, Any]:
         """Return the state as JSON values."""
         return {**asdict(self), "next_try": self.next_try.isoformat() if self.next_try else None}

@@ -30,6 +30,7 @@ CLEARED_SECONDS = 60.0
 _FLAGS = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
 _PATIENCE_SECONDS = 0.05
 _HEAD_BYTES = 16_384
+_MOST_PARENTS = 5
 _MOST_BYTES = 1_000_000
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -61,7 +62,7 @@ def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_
         os.close(file)
 
 
-def append_event(data_dir: DataDir, session: str, event: Event, project: str, quota_mb: int = 8) -> None:
+def append_event(data_dir: DataDir, session: str, event: Event, project: str) -> None:
     """Add an event that no hook reported, such as one found in a transcript."""
     line = {
         "v": 1,
@@ -74,7 +75,7 @@ def append_event(data_dir: DataDir, session: str, event: Event, project: str, qu
         "agent_id": event.agent_id,
         "data": Trimmer(32_000).trim(dict(event.data)),
     }
-    append_line(data_dir, session, line, quota_mb)
+    append_line(data_dir, session, line)
 
 
 def _encode_header(session: str) -> bytes:
@@ -132,10 +133,10 @@ def _write(file: int, data: bytes) -> None:
 # -- sessions that go on from others
 
 
-def list_parents(data_dir: DataDir, session: str, most: int = 5) -> list[str]:
+def list_parents(data_dir: DataDir, session: str) -> list[str]:
     """Return the sessions that this one goes on from, nearest first: a cleared context starts a new session."""
     parents: list[str] = []
-    while len(parents) < most and (parent := _read_parent(data_dir, session)) and parent not in parents:
+    while len(parents) < _MOST_PARENTS and (parent := _read_parent(data_dir, session)) and parent not in parents:
         parents.append(parent)
         session = parent
     return parents

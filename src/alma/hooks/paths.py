@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST = 100
+MOST_CHARS = 256 * 1024
 # Windows opens a device by these names, whatever the folder and the ending.
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
 
@@ -119,6 +120,17 @@ def write_private(path: str, data: bytes) -> None:
     finally:
         os.close(file)
     os.replace(part, path)
+
+
+def read_text(path: str) -> str:
+    """Return the beginning of a text file; empty when there is none, or what could hold us up: no plain file."""
+    try:
+        if os.stat(path).st_mode & 0o170000 != 0o100000:
+            return ""
+        with open(path, "rb") as file:
+            return file.read(MOST_CHARS).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
 
 
 def read_object(path: str, most: int = 65536) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import os
 import re
 import sys
 
-from .paths import log_problem
-from .project import MOST_CHARS, clean_path, read_own_file
+from .paths import MOST_CHARS, log_problem
+from .project import clean_path, read_own_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 
-from .paths import digest, read_object, write_private
+from .paths import digest, read_object, read_text, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .paths import DataDir
 
 FOLDER = ".claude-smart"
-MOST_CHARS = 256 * 1024
 ID_FILE = "claude-smart-id"
 _LONGEST_KEY = 200
 _KEY_HEAD = 150
@@ -44,13 +43,13 @@ class Project:
 
     __slots__ = ("folders", "git", "is_named", "key", "remote", "start")
 
-    def __init__(self, key: str, folders: list[str], git: str = "", remote: str = "", start: str = "") -> None:
+    def __init__(self, key: str, folders: list[str], git: str = "", start: str = "") -> None:
         self.key = _shorten_key(key)
         """As the folder alone says it; a WorkingCopy knows which project it belongs to."""
         self.folders = folders
         self.git = git
         """The git directory that all worktrees share; empty without one."""
-        self.remote = remote
+        self.remote = ""
         self.start = start
         """Without git: the folder that the project is."""
         self.is_named = False
@@ -68,7 +67,12 @@ def locate_project(cwd: str, opened: str = "") -> Project:
     above = _list_above(here)
     top = next((folder for folder in above if os.path.lexists(os.path.join(folder, ".git"))), "")
     folders = above[: above.index(top) + 1] if top else above
-    naming, name = next(((folder, name) for folder in above if (name := _read_name(folder))), ("", ""))
+    naming = name = ""
+    for naming in above:
+        # Names are a space of their own: none is the key of another.
+        line = " ".join(_first_line(read_own_file(naming, "project")).split())
+        if name := "".join(sign for sign in line if sign.isprintable()):
+            break
     if name:
         is_inside = bool(top) and naming in folders
         project = _locate_git(top, folders) if is_inside else Project("", folders, start=naming)
@@ -106,14 +110,6 @@ def _real_path(path: str) -> str:
     return os.path.normcase(os.path.realpath(path))
 
 
-def _read_text(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read(MOST_CHARS).decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 def _first_line(text: str) -> str:
     lines = (line.strip() for line in text.replace("\0", "").splitlines())
     return next((line for line in lines if line), "")
@@ -133,13 +129,7 @@ def read_own_file(folder: str, name: str) -> str:
             return ""
     except (OSError, ValueError):
         return ""
-    return _read_text(path)
-
-
-def _read_name(folder: str) -> str:
-    """Return the name that a project gives itself. Names are a space of their own: none is the key of another."""
-    name = " ".join(_first_line(read_own_file(folder, "project")).split())
-    return "".join(sign for sign in name if sign.isprintable())
+    return read_text(path)
 
 
 # -- git
@@ -153,7 +143,7 @@ def _locate_git(folder: str, folders: list[str]) -> Project:
         return Project(f"path:{folder}", folders, start=folder)
     if _is_worktree(common, git):
         common = os.path.dirname(os.path.dirname(common))
-    url = find_remote(_read_text(os.path.join(common, "config")))
+    url = find_remote(read_text(os.path.join(common, "config")))
     remote = normalise_remote(url, common) if url else ""
     if remote:
         project = Project(f"git:{remote}", folders, common)
@@ -168,7 +158,7 @@ def _find_git_directory(git: str) -> str:
         return ""
     if os.path.isdir(git):
         return _real_path(git)
-    line = _first_line(_read_text(git))
+    line = _first_line(read_text(git))
     if not line.startswith("gitdir:"):
         return ""
     found = _real_path(os.path.join(os.path.dirname(git), line.removeprefix("gitdir:").strip()))
@@ -177,7 +167,7 @@ def _find_git_directory(git: str) -> str:
 
 def _is_worktree(found: str, git: str) -> bool:
     """Return whether a directory is an entry `worktrees/NAME` of a repository, made for the folder of this `.git`."""
-    back, shared = (_first_line(_read_text(os.path.join(found, name))) for name in ("gitdir", "commondir"))
+    back, shared = (_first_line(read_text(os.path.join(found, name))) for name in ("gitdir", "commondir"))
     common, kept = os.path.split(os.path.dirname(found))
     if kept != "worktrees" or not back or not shared:
         return False

@@ -11,6 +11,8 @@ import json
 import os
 import time
 
+from .paths import read_text
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
@@ -62,7 +64,13 @@ class StoredRule:
     def line(self) -> str:
         """As it is shown: made when the rule was written, and one line whatever happened to it since."""
         if self.is_observation and "failed" not in self.body:
-            return self._describe_old_repair()
+            # A repair that an earlier version stored as a rule and no drain has converted yet.
+            from ..engine.safety import find_doubtful_change, find_weakening
+
+            failed, arrow, worked = " ".join(self.text("said").split()).replace("`", "'").partition(" → ")
+            if not arrow or find_weakening(failed) or find_weakening(worked) or find_doubtful_change(failed, worked):
+                return ""
+            return f"`{failed}` failed, `{worked}` worked"[:400]
         line = " ".join(str(self.body.get("line", "")).split())[:400]
         if self.body.get("source") in ("fix", "denial") and _OUTPUT not in line:
             # Earlier versions wrote what a program printed as the reason.
@@ -82,15 +90,6 @@ class StoredRule:
             return 0
         last = recent[-_PROVEN:] if isinstance(recent, list) else []
         return failures if len(last) < _PROVEN or any(one[1:] == [0.0] for one in last) else 0
-
-    def _describe_old_repair(self) -> str:
-        """A repair that an earlier version stored as a rule and no drain has converted yet."""
-        from ..engine.safety import find_doubtful_change, find_weakening
-
-        failed, arrow, worked = " ".join(self.text("said").split()).replace("`", "'").partition(" → ")
-        if not arrow or find_weakening(failed) or find_weakening(worked) or find_doubtful_change(failed, worked):
-            return ""
-        return f"`{failed}` failed, `{worked}` worked"[:400]
 
     def names(self, field: str) -> list[str]:
         given = self.body.get(field)
@@ -231,7 +230,6 @@ def _connect(path: str) -> sqlite3.Connection:
 # -- the rules that Claude Code reads by itself: they are in every context and need not be shown again
 
 _NAMES = ("CLAUDE.md", os.path.join(".claude", "CLAUDE.md"), "CLAUDE.local.md")
-_MOST_BYTES = 256 * 1024
 
 
 class HostRules:
@@ -244,26 +242,15 @@ class HostRules:
         while folder:
             for name in _NAMES:
                 path = os.path.join(folder, name)
-                text = _read_file(path)
+                text = read_text(path)
                 if "@AGENTS.md" in text:
-                    text += "\n" + _read_file(os.path.join(os.path.dirname(path), "AGENTS.md"))
+                    text += "\n" + read_text(os.path.join(os.path.dirname(path), "AGENTS.md"))
                 self._texts |= {_normalise_item(item) for item in _list_items(text)}
             above = os.path.dirname(folder)
             folder = "" if above == folder or os.path.lexists(os.path.join(folder, ".git")) else above
 
     def __contains__(self, rule: StoredRule) -> bool:
         return bool(self._texts) and _normalise_item(rule.text("rule")) in self._texts
-
-
-def _read_file(path: str) -> str:
-    try:
-        # What is no plain file could hold us up.
-        if os.stat(path).st_mode & 0o170000 != 0o100000:
-            return ""
-        with open(path, "rb") as file:
-            return file.read(_MOST_BYTES).decode("utf-8", "replace")
-    except (OSError, ValueError):
-        return ""
 
 
 def _list_items(text: str) -> list[str]:

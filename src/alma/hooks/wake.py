@@ -149,19 +149,8 @@ def _start_on_windows(command: list[str]) -> None:
 
 def notify_worker(data_dir: DataDir, script: str) -> bool:
     """Send the worker a wake-up, whoever it is; False when there is nobody to take it."""
-    info = read_object(data_dir.worker)
-    if not info or drains_elsewhere(data_dir):
-        return False
-    deadline = time.monotonic() + _TELL_SECONDS
-    try:
-        connection = _connect(info, deadline)
-        try:
-            send_message(connection, {"op": "drain", "token": info.get("token"), "code": script}, deadline)
-        finally:
-            connection.close()
-    except _TROUBLE:
-        return False
-    return True
+    request = {"op": "drain", "code": script}
+    return not drains_elsewhere(data_dir) and ask_worker(data_dir, request, _TELL_SECONDS, waits=False) is not None
 
 
 def drains_elsewhere(data_dir: DataDir) -> bool:
@@ -169,8 +158,10 @@ def drains_elsewhere(data_dir: DataDir) -> bool:
     return bool(read_object(data_dir.worker).get("sessions", data_dir.sessions) != data_dir.sessions)
 
 
-def ask_worker(data_dir: DataDir, request: Mapping[str, Any], timeout: float) -> dict[str, Any] | None:
-    """Return the worker's answer; None when there is no worker or no answer in time."""
+def ask_worker(
+    data_dir: DataDir, request: Mapping[str, Any], timeout: float, *, waits: bool = True
+) -> dict[str, Any] | None:
+    """Return the worker's answer; None when there is no worker or no answer in time. Empty if nobody `waits` for it."""
     info = read_object(data_dir.worker)
     if not info:
         return None
@@ -179,7 +170,7 @@ def ask_worker(data_dir: DataDir, request: Mapping[str, Any], timeout: float) ->
         connection = _connect(info, deadline)
         try:
             send_message(connection, {**request, "token": info.get("token")}, deadline)
-            return receive_message(connection, deadline)
+            return receive_message(connection, deadline) if waits else {}
         finally:
             connection.close()
     except _TROUBLE:

@@ -38,7 +38,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..errors import ALMAError, ValidationError, unknown
+from ..errors import ALMAError, unknown
 from ..files import try_lock, write_atomic
 from . import wake
 from .drain import ProjectMemories, drain, read_sessions, recall_rules, tidy
@@ -425,13 +425,10 @@ class Worker:
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         name = request.get("op")
-        try:
-            if name == "recall":
-                return {"ok": True, "rules": self._recall(request)}
-            if name not in _REQUESTS:
-                raise ValidationError(unknown("request", name, _REQUESTS))
-        except ALMAError as error:
-            return {"ok": False, "error": str(error)}
+        if name not in _REQUESTS:
+            return {"ok": False, "error": unknown("request", name, _REQUESTS)}
+        if name == "recall":
+            return self._recall(request)
         if name == "status":
             return {
                 "ok": True,
@@ -452,13 +449,16 @@ class Worker:
             self.stop()
         return {"ok": True}
 
-    def _recall(self, request: Mapping[str, Any]) -> list[list[str]]:
+    def _recall(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self._used_at = time.monotonic()
         project, session, text = (request.get(name) for name in ("project", "session", "text"))
         limit = request.get("limit", 5)
         is_valid = isinstance(project, str) and isinstance(session, str) and isinstance(text, str)
         if not is_valid or not isinstance(limit, int):
-            raise ValidationError("recall takes the texts project, session and text, and the number limit")
-        with self._recalling:
-            rules = self._drainer.recall(str(project), str(session), str(text), max(1, min(limit, _MOST_RULES)))
-        return [list(rule) for rule in rules]
+            return {"ok": False, "error": "recall takes the texts project, session and text, and the number limit"}
+        try:
+            with self._recalling:
+                rules = self._drainer.recall(str(project), str(session), str(text), max(1, min(limit, _MOST_RULES)))
+        except ALMAError as error:
+            return {"ok": False, "error": str(error)}
+        return {"ok": True, "rules": [list(rule) for rule in rules]}

@@ -386,14 +386,13 @@ class _Ingestion:
             self._failed.add(one.marker)
         found = extraction.found
         if isinstance(piece, Document):
-            doubted = () if piece.voice is Speaker.PERSON else found
-        else:
-            is_doubted = {
-                at: turns[at].voice is Speaker.OTHER or suspicious(turns[at].text[:_TURN_CHARS])
-                for at in {item.turn for item in found}
-            }
-            doubted = tuple(item for item in found if is_doubted[item.turn])
-        return [item for item in found if item not in doubted], list(doubted)
+            return ([*found], []) if piece.voice is Speaker.PERSON else ([], [*found])
+        is_doubted = {
+            at: bool(turns[at].voice is Speaker.OTHER or suspicious(turns[at].text[:_TURN_CHARS]))
+            for at in {item.turn for item in found}
+        }
+        believed, doubted = ([item for item in found if is_doubted[item.turn] is one] for one in (False, True))
+        return believed, doubted
 
     def _learn(self, one: _Prepared, episode: Record) -> None:
         """Store what a piece says, and count it."""

@@ -59,9 +59,9 @@ def read_lines(chunks: Iterable[str], damaged: Damaged, limit: int = LIMIT) -> I
         yield number, "".join(parts).removesuffix("\r")
 
 
-def read_objects(chunks: Iterable[str], damaged: Damaged, limit: int = LIMIT) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_objects(chunks: Iterable[str], damaged: Damaged) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the JSON object of each line with its number."""
-    for number, line in read_lines(chunks, damaged, limit):
+    for number, line in read_lines(chunks, damaged):
         if stripped := line.strip(" \t\r\ufeff"):
             value, reason = parse_json(stripped)
             if isinstance(value, dict):

@@ -8,9 +8,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from os import PathLike
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import Annotated, Any
 
 from ..engine import validate
 from ..engine.context import Engine
@@ -19,12 +20,15 @@ from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
 from ..engine.transaction import Transaction, write
 from ..errors import ValidationError, unknown
+from ..memory import ALMA
 from ..opening import Holder
+from ..operations import About, Effect, Group
 from ..text import shorten
 from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
 from ..types.rules import EVERYWHERE
+from ..words import AnyAgent
 from .block import (
     Block,
     Item,
@@ -38,22 +42,14 @@ from .block import (
     remove_block,
     write_item,
 )
-from .targets import (
-    NAME,
-    TARGETS,
-    Host,
-    Limit,
-    RuleFile,
-    Target,
-    change_file,
-    check_name,
-    find_file,
-    is_rule_file,
-    read_file,
-)
+from .targets import NAME, TARGETS, Host, Limit, RuleFile, change_file, check_name, find_file, is_rule_file, read_file
 
-if TYPE_CHECKING:
-    from ..memory import ALMA
+operation = Group("rules")
+Root = Annotated[
+    str | PathLike[str] | None,
+    About("the repository's folder; by default the one around the current folder", local=True, is_root=True),
+]
+OtherProject = Annotated[str | None, About("the project, where it is not the memory's own", for_python=True)]
 
 TITLE = "## Rules learned in this project"
 LONGEST = 1_500
@@ -194,8 +190,7 @@ def find_agent(engine: Engine, agent: str | None) -> str | None:
 
 def make_ledger_id(engine: Engine, name: str) -> str:
     """Return the id of the marker that keeps what stood in a file when it was last written or read."""
-    place = "\x1f".join((engine.project, name))
-    return f"mrk_rules_{make_digest(place, 12)}"
+    return "mrk_rules_" + make_digest(f"{engine.project}\x1f{name}", 12)
 
 
 def read_ledger(marker: Record | None) -> dict[str, str]:
@@ -252,24 +247,28 @@ class _Page:
         return self.after != self.before
 
 
+@operation(Effect.CHANGES, "export_rules", idempotent=True, on_files=True)
 def export(
     alma: ALMA | None,
-    to: str,
-    path: str | PathLike[str] | None = None,
+    to: Annotated[str, About("which agent's file", tuple(TARGETS))],
+    path: Annotated[
+        str | PathLike[str] | None, About("another file than that agent's usual one", local=True, rule_file=True)
+    ] = None,
     *,
-    project_id: str | None = None,
-    root: str | PathLike[str] | None = None,
-    agent: str | None = None,
-    everywhere: bool = False,
-    include: Iterable[str] = (MemoryType.RULE,),
-    name: str = NAME,
-    limit: int | None = None,
-    check: bool = False,
-    force: bool = False,
-    remove: bool = False,
+    project_id: OtherProject = None,
+    root: Root = None,
+    agent: AnyAgent = None,
+    everywhere: Annotated[bool, About("rules of all projects, too; they are personal")] = False,
+    include: Annotated[Iterable[str] | None, About("what else that is proven, beside rules", KINDS)] = None,
+    name: Annotated[str, About("the name of a skill or of a file among others")] = NAME,
+    limit: Annotated[int | None, About("another limit than that agent's, in its own unit")] = None,
+    check: Annotated[bool, About("write nothing, only say whether the file is current")] = False,
+    force: Annotated[bool, About("overwrite what was edited by hand and not imported")] = False,
+    remove: Annotated[bool, About("take the block out of the file", for_python=True)] = False,
 ) -> ExportReport:
-    """Write the rules that hold in this project to the file that a coding agent reads, inside a marked block.
+    """Write the rules of this project to AGENTS.md, CLAUDE.md or another agent's file, inside a marked block.
 
+    Notes:
     `to` is 'agents-md', 'claude-md', 'cursor', 'windsurf', 'copilot' or 'skill'; without `path` it is that agent's
     usual file at the root of the repository. `include` may name 'heuristic', 'anti_pattern' and 'domain_knowledge'
     too, of which the proven ones are taken, and `everywhere` takes in rules of all projects. What the limit leaves no
@@ -278,44 +277,7 @@ def export(
     holds nothing else is deleted.
     """
     target = TARGETS[validate.choice("target", to, Host)]
-    file, front = _find_target_file(target, path, root, check_name(name))
-    most = target.limit if limit is None else replace(target.limit, most=validate.whole("limit", limit, 1, _MOST))
-    with Holder(alma, project_id) as holder:
-        engine = use_project(holder.alma.engine, project_id)
-        wanted = Wanted(_check_kinds(include), find_agent(engine, agent), everywhere)
-        page = _compose_page(engine, file, front, wanted, most)
-        page = _remove_items(page, file, front) if remove else page
-        if page.hand_edits and page.is_changed and not (check or force):
-            raise _refuse_edits(file.name, page.hand_edits)
-        if not check:
-            _write_page(engine, file, page)
-    return ExportReport(
-        to=target.name,
-        path=file.name,
-        root=str(file.root),
-        items=len(page.standing),
-        changed=(page.before or "") != (page.after or ""),
-        written=not check and page.is_changed,
-        diff=_compare_texts(page.before or "", page.after or "", file.name),
-        left_out=page.left_out,
-        hand_edits=page.hand_edits,
-        size=f"{most.unit.of(page.after or ''):,} {most.unit}",
-        limit=str(most),
-    )
-
-
-def _check_kinds(include: Iterable[str]) -> frozenset[str]:
-    kinds = validate.names("include", include)
-    for kind in kinds:
-        if kind not in KINDS:
-            raise ValidationError(unknown("memory type to include", kind, KINDS))
-    return frozenset(kinds)
-
-
-def _find_target_file(
-    target: Target, path: str | PathLike[str] | None, root: str | PathLike[str] | None, name: str
-) -> tuple[RuleFile, str]:
-    """Return the file to write, and what it begins with when it is new."""
+    name = check_name(name)
     file = find_file(path, root, target.path.format(name=name))
     if path is None and not is_rule_file(PurePosixPath(file.name)):
         raise ValidationError(
@@ -324,7 +286,39 @@ def _find_target_file(
     if target.name == "skill" and file.real.name == "SKILL.md":
         # A skill is called what its folder is called.
         name = check_name(file.real.parent.name)
-    return file, target.front(file.name, name)
+    front = target.front(file.name, name)
+    kinds = validate.names("include", include or (MemoryType.RULE,))
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValidationError(unknown("memory type to include", kind, KINDS))
+    most = target.limit if limit is None else replace(target.limit, most=validate.whole("limit", limit, 1, _MOST))
+    with Holder(alma, project_id) as holder:
+        engine = use_project(holder.alma.engine, project_id)
+        wanted = Wanted(frozenset(kinds), find_agent(engine, agent), everywhere)
+        page = _compose_page(engine, file, front, wanted, most)
+        if remove:
+            # The file goes too when nothing else is in it.
+            rest = remove_block(page.before or "", file.name)
+            page = replace(page, after="" if rest.strip() == front.strip() else rest, standing={})
+        if page.hand_edits and page.is_changed and not (check or force):
+            raise _refuse_edits(file.name, page.hand_edits)
+        if not check:
+            _write_page(engine, file, page)
+    texts = (page.before or "", page.after or "")
+    old, new = ([row.removesuffix("\r") for row in text.split("\n")] if text else [] for text in texts)
+    return ExportReport(
+        to=target.name,
+        path=file.name,
+        root=str(file.root),
+        items=len(page.standing),
+        changed=texts[0] != texts[1],
+        written=not check and page.is_changed,
+        diff="\n".join(difflib.unified_diff(old, new, f"a/{file.name}", f"b/{file.name}", n=2, lineterm="")),
+        left_out=page.left_out,
+        hand_edits=page.hand_edits,
+        size=f"{most.unit.of(texts[1]):,} {most.unit}",
+        limit=str(most),
+    )
 
 
 def _refuse_edits(name: str, edits: Sequence[str]) -> ValidationError:
@@ -335,17 +329,6 @@ def _refuse_edits(name: str, edits: Sequence[str]) -> ValidationError:
         f"{name} was edited by hand, and an export would take that away:\n{listed}{more}\n"
         f"Import it first (alma rules import {name}{removed}), or export with force."
     )
-
-
-def _compare_texts(before: str, after: str, name: str) -> str:
-    old, new = ([row.removesuffix("\r") for row in text.split("\n")] if text else [] for text in (before, after))
-    return "\n".join(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", n=2, lineterm=""))
-
-
-def _remove_items(page: _Page, file: RuleFile, front: str) -> _Page:
-    """Return the page without our block, and without the file when nothing else is in it."""
-    rest = remove_block(page.before or "", file.name)
-    return replace(page, after="" if rest.strip() == front.strip() else rest, standing={})
 
 
 def _write_page(engine: Engine, file: RuleFile, page: _Page) -> None:
@@ -426,7 +409,8 @@ class _Layout:
         chosen: list[Entry] = []
         headed: set[str] = {MemoryType.RULE}
         spent = most.unit.of(self.write([])) + most.unit.of(end)
-        for one in _sort_by_proof(self.entries, engine):
+        now = engine.clock()
+        for one in sorted(self.entries, key=lambda one: _rank_by_proof(one, now)):
             kind = one.record.kind
             cost = most.unit.of(f"{write_item(one.words, one.id)}{end}")
             if kind not in headed:
@@ -438,19 +422,14 @@ class _Layout:
         return chosen
 
 
-def _sort_by_proof(entries: Iterable[Entry], engine: Engine) -> list[Entry]:
-    """Return the most proven first. Nothing that changes by the hour counts, so that the same ones stay."""
-    now = engine.clock()
-
-    def rank(one: Entry) -> tuple[object, ...]:
-        record = one.record
-        is_said = record.provenance.origin in (Origin.USER, Origin.CORRECTION)
-        repeats = int(record.body.get("metadata", {}).get("repeats", 0))
-        judged = record.evidence.successes + record.evidence.ups - record.evidence.downs + repeats
-        belief = round(believe(record, now).low, 2)
-        return KINDS.index(record.kind), not is_said, -judged, -belief, record.created_at, record.id
-
-    return sorted(entries, key=rank)
+def _rank_by_proof(one: Entry, now: datetime) -> tuple[Any, ...]:
+    """Return a sort key, the most proven first. Nothing that changes by the hour counts, so that the same ones stay."""
+    record = one.record
+    is_said = record.provenance.origin in (Origin.USER, Origin.CORRECTION)
+    repeats = int(record.body.get("metadata", {}).get("repeats", 0))
+    judged = record.evidence.successes + record.evidence.ups - record.evidence.downs + repeats
+    belief = round(believe(record, now).low, 2)
+    return KINDS.index(record.kind), not is_said, -judged, -belief, record.created_at, record.id
 
 
 def _list_hand_edits(

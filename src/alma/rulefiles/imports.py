@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 from ..engine import validate
 from ..engine.admit import Draft, clean, key_of, prepare, rewrite
@@ -16,31 +16,34 @@ from ..engine.facts import add_records
 from ..engine.rules import AGENT, RULE_CHARS, dress_rule, find_similar_rules, supersede_rules
 from ..engine.transaction import Transaction, write
 from ..errors import NotFoundError, ValidationError
+from ..memory import ALMA
 from ..opening import Holder
+from ..operations import About, Effect
 from ..reading.local_rules import find_choice
 from ..types.kinds import MemoryType
 from ..types.record import Origin, Provenance, Status, Trust
 from ..types.rules import Reach, RuleSource
-from .block import Item, Words, find_block, list_items_outside, read_words
+from ..words import AnyAgent
+from .block import Block, Item, Words, find_block, list_items_outside, read_words
 from .exports import (
     FILE_ID,
     KINDS,
     LONGEST,
     PARTS,
     Entry,
+    OtherProject,
+    Root,
     Wanted,
     find_agent,
     find_entries,
     is_planted,
     list_changes,
     make_ledger_id,
+    operation,
     read_ledger,
     use_project,
 )
 from .targets import find_file, read_file
-
-if TYPE_CHECKING:
-    from ..memory import ALMA
 
 _PART_CHARS = 240
 _LIVE = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
@@ -78,8 +81,6 @@ class Change:
     waits: bool = False
     """Taken over as a candidate, which holds when a person says so."""
     why: str = ""
-    item_id: str = field(default="", repr=False)
-    words: Words | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,8 @@ class ImportReport:
     """The ids of rules that are not in the file and that a new one contradicts."""
     ignored: tuple[str, ...] = ()
     """What is in the block and is no item of a list, a sentence each."""
+    diff: str = ""
+    """What becomes of the memory, one item after the other."""
 
     def of(self, verb: Verb) -> tuple[Change, ...]:
         return tuple(one for one in self.changes if one.verb is verb)
@@ -118,48 +121,24 @@ class ImportReport:
     def refused(self) -> tuple[Change, ...]:
         return self.of(Verb.REFUSED)
 
-    @property
-    def diff(self) -> str:
-        """What becomes of the memory, one item after the other."""
-        lines = []
-        for one in self.changes:
-            lines.append(f"@@ {one.verb}{'' if one.done else ', left as it is'}{f': {one.why}' if one.why else ''} @@")
-            lines += [f"{sign}{text}" for sign, text in (("-", one.before), ("+", one.after)) if text]
-        return "\n".join(lines)
 
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """What a file says, and how it is to be taken over."""
-
-    name: str
-    items: tuple[Item, ...]
-    """What is in its block."""
-    beside: tuple[Item, ...]
-    """What stands around the block and was asked for."""
-    ignored: tuple[str, ...]
-    has_block: bool
-    is_trusted: bool
-    retire: bool
-    prefer: Side | None
-    agent: str | None
-
-
+@operation(Effect.CHANGES, "import_rules", idempotent=True, on_files=True, defaults={"path": "AGENTS.md"})
 def import_(
     alma: ALMA | None,
-    path: str | PathLike[str],
+    path: Annotated[str | PathLike[str], About("the file", local=True, rule_file=True)],
     *,
-    project_id: str | None = None,
-    root: str | PathLike[str] | None = None,
-    agent: str | None = None,
-    all: bool = False,
-    trusted: bool = True,
-    retire: bool = False,
-    prefer: str | None = None,
-    dry_run: bool = False,
+    project_id: OtherProject = None,
+    root: Root = None,
+    agent: AnyAgent = None,
+    all: Annotated[bool, About("items of lists outside the block become rules, too", shown_as="all_items")] = False,
+    trusted: Annotated[bool, About("false for a file of others: what is new waits for a person", vouches=True)] = True,
+    retire: Annotated[bool, About("archive rules whose items were removed")] = False,
+    prefer: Annotated[str | None, About("who is right where both changed", tuple(Side))] = None,
+    dry_run: Annotated[bool, About("write nothing, only say what would change")] = False,
 ) -> ImportReport:
-    """Take over what was edited by hand in a file that `export` wrote: changed items, new ones, removed ones.
+    """Take over what people edited in a file that export_rules wrote: changed items, new ones, removed ones.
 
+    Notes:
     A removed item is only reported unless `retire` puts its rule away. An item that was changed both here and in the
     memory is a conflict: nothing comes of it unless `prefer` says 'file' or 'memory'. With `all` the items of lists
     outside the block become rules too. Of a file that is not `trusted` whatever is new or changed waits as a candidate
@@ -178,16 +157,29 @@ def import_(
                 f"{file.name} has no block of rules; alma rules export writes one, and --all takes the items of lists "
                 "that were written by hand"
             )
-        items, other = (block.items, block.other) if block else ((), ())
-        ignored = tuple(f"line {number}: {line[:_SAMPLE]}" for number, line in other)
-        beside = tuple(list_items_outside(text, block)) if all else ()
-        found_agent = find_agent(engine, agent)
-        page = _Page(file.name, items, beside, ignored, bool(block), trusted, retire, side, found_agent)
+        beside = list_items_outside(text, block) if all else []
+        options: dict[str, Any] = {"is_trusted": trusted, "retire": retire, "prefer": side}
+        options["agent"] = find_agent(engine, agent)
 
         def take_over(tx: Transaction) -> ImportReport:
-            comparison = _Comparison(tx, page)
-            replaced = () if dry_run else _make_changes(tx, comparison)
-            return comparison.report(dry_run=dry_run, replaced=tuple(replaced))
+            comparison = _Comparison(tx, file.name, block, beside, **options)
+            replaced = [] if dry_run else _make_changes(tx, comparison)
+            changes = tuple(one for one, _, _ in comparison.changes)
+            diff = []
+            for one in changes:
+                why = f": {one.why}" if one.why else ""
+                diff.append(f"@@ {one.verb}{'' if one.done else ', left as it is'}{why} @@")
+                diff += [f"{sign}{words}" for sign, words in (("-", one.before), ("+", one.after)) if words]
+            return ImportReport(
+                path=file.name,
+                dry_run=dry_run,
+                changes=changes,
+                unchanged=comparison.unchanged,
+                newer=comparison.newer,
+                replaced=tuple(replaced),
+                ignored=tuple(f"line {number}: {line[:_SAMPLE]}" for number, line in (block.other if block else ())),
+                diff="\n".join(diff),
+            )
 
         return take_over(Transaction(engine)) if dry_run else write(engine, take_over)
 
@@ -203,35 +195,54 @@ def plan(alma: ALMA | None, path: str | PathLike[str], **options: Any) -> Import
 class _Comparison:
     """A file beside the memory as it is now."""
 
-    def __init__(self, tx: Transaction, page: _Page) -> None:
-        self.page = page
+    def __init__(
+        self,
+        tx: Transaction,
+        name: str,
+        block: Block | None,
+        beside: Sequence[Item],
+        *,
+        is_trusted: bool,
+        retire: bool,
+        prefer: Side | None,
+        agent: str | None,
+    ) -> None:
+        self.name, self._is_trusted, self._prefer = name, is_trusted, prefer
+        items = block.items if block else ()
         # Before all else: who writes it between now and then makes us look again.
-        self.ledger_id = make_ledger_id(tx.engine, page.name)
+        self.ledger_id = make_ledger_id(tx.engine, name)
         self.last = read_ledger(tx.find(self.ledger_id))
-        self.known = find_entries(tx.engine, (), {*(item.id for item in page.items if item.id), *self.last})
+        self.known = find_entries(tx.engine, (), {*(item.id for item in items if item.id), *self.last})
         self._active = {one.id: one for one in self.known.values() if one.record.status is Status.ACTIVE}
         self._by_words = {one.digest: one for one in self._active.values()}
-        agents = Counter(self.known[item.id].record.agent for item in page.items if item.id in self.known)
-        self.agent = page.agent or (agents.most_common(1)[0][0] if agents else AGENT)
+        agents = Counter(self.known[item.id].record.agent for item in items if item.id in self.known)
+        self.agent = agent or (agents.most_common(1)[0][0] if agents else AGENT)
         rules = [one for one in self.known.values() if one.record.kind == MemoryType.RULE and not one.record.session]
         live = [one for one in rules if one.record.status in _LIVE and one.record.agent == self.agent]
         ranked = sorted(live, key=lambda one: _LIVE.index(one.record.status), reverse=True)
         self._keys = {one.record.key: one for one in ranked}
-        self.changes: list[Change] = []
+        self.changes: list[tuple[Change, Item | None, Words | None]] = []
         self.unchanged = self.newer = 0
         self.standing: dict[str, str] = {}
         """What stands in the file and is in the memory, for the ledger."""
         self.present: set[str] = set()
         """The ids of the memories that stand in the file."""
         self._added: set[str] = set()
-        self._compare_items()
-        if page.has_block:
-            self._find_removed(tx.engine)
+        self._compare_items(items, beside)
+        wanted = Wanted(frozenset(KINDS), everywhere=True)
+        for id in self.last if block else ():
+            one = self._active.get(id)
+            if one is None or one.record.id in self.present or wanted.why_not(tx.engine, one) is not None:
+                continue
+            done = retire and is_trusted
+            if not done:
+                self.standing[id] = self.last[id]
+            self._note(Verb.REMOVED, None, None, one, done=done, why="" if done else "it stays in the memory")
 
-    def _compare_items(self) -> None:
+    def _compare_items(self, items: Sequence[Item], beside: Sequence[Item]) -> None:
         fresh: list[Item] = []
         seen: set[str] = set()
-        for item in self.page.items:
+        for item in items:
             one = self.known.get(item.id)
             if item.id in seen:
                 # A copy of another item, id and all.
@@ -242,7 +253,7 @@ class _Comparison:
                 self.present.add(one.record.id)
                 self._compare_known(item, one)
             seen |= {item.id} - {""}
-        for item in (*fresh, *self.page.beside):
+        for item in (*fresh, *beside):
             self._compare_new(item)
 
     def _compare_known(self, item: Item, one: Entry) -> None:
@@ -268,10 +279,10 @@ class _Comparison:
             self._conflict(item, one, words, "the memory has changed it too since the export")
 
     def _conflict(self, item: Item, one: Entry, words: Words, why: str) -> None:
-        if self.page.prefer is Side.FILE:
+        if self._prefer is Side.FILE:
             self._change(item, one, words)
             return
-        if self.page.prefer is Side.MEMORY:
+        if self._prefer is Side.MEMORY:
             # Seen and decided: the next export may write over it.
             self.standing[one.id] = words.digest
             why = f"{why}; the memory's words are kept"
@@ -292,7 +303,7 @@ class _Comparison:
 
     def _must_wait(self, words: Words) -> bool:
         """Whether a person has to see it first: an untrusted file, or words that read like a planted instruction."""
-        return not self.page.is_trusted or is_planted(words)
+        return not self._is_trusted or is_planted(words)
 
     def _key(self, words: Words) -> str:
         return key_of(MemoryType.RULE, self.agent, "", {"rule": words.text})
@@ -324,17 +335,6 @@ class _Comparison:
                 self.standing[item.id] = words.digest
             self._note(Verb.ADDED, item, words, done=True)
 
-    def _find_removed(self, engine: Engine) -> None:
-        wanted = Wanted(frozenset(KINDS), everywhere=True)
-        for id in self.last:
-            one = self._active.get(id)
-            if one is None or one.record.id in self.present or wanted.why_not(engine, one) is not None:
-                continue
-            done = self.page.retire and self.page.is_trusted
-            if not done:
-                self.standing[id] = self.last[id]
-            self._note(Verb.REMOVED, None, None, one, done=done, why="" if done else "it stays in the memory")
-
     def _note(
         self,
         verb: Verb,
@@ -346,7 +346,7 @@ class _Comparison:
         why: str = "",
     ) -> None:
         waits = done and words is not None and self._must_wait(words)
-        if waits and not why and self.page.is_trusted:
+        if waits and not why and self._is_trusted:
             why = "it reads like a planted instruction and waits for your review"
         change = Change(
             verb=verb,
@@ -355,23 +355,10 @@ class _Comparison:
             before=f"- {one.words.line()}" if one else "",
             after=f"- {words.line()}" if words else "",
             done=done,
-            waits=waits or (done and not self.page.is_trusted),
+            waits=waits or (done and not self._is_trusted),
             why=why,
-            item_id=item.id if item else "",
-            words=words,
         )
-        self.changes.append(change)
-
-    def report(self, *, dry_run: bool, replaced: tuple[str, ...]) -> ImportReport:
-        return ImportReport(
-            path=self.page.name,
-            dry_run=dry_run,
-            changes=tuple(self.changes),
-            unchanged=self.unchanged,
-            newer=self.newer,
-            replaced=replaced,
-            ignored=self.page.ignored,
-        )
+        self.changes.append((change, item, words))
 
 
 def _find_problem(words: Words, kind: str) -> str:
@@ -394,11 +381,11 @@ def _make_changes(tx: Transaction, comparison: _Comparison) -> list[str]:
     """Put the rules, their history and what the file held; return the ids of the rules that are contradicted."""
     entries = {one.record.id: one for one in comparison.known.values()}
     drafts: list[Draft] = []
-    for one in (one for one in comparison.changes if one.done):
-        if one.verb is Verb.ADDED or one.waits:
-            drafts.append(_draft_rule(tx.engine, comparison, one))
-        else:
-            _edit_memory(tx, entries[one.memory_id or ""], one, comparison.page.name)
+    for one, item, words in comparison.changes:
+        if one.done and words is not None and (one.verb is Verb.ADDED or one.waits):
+            drafts.append(_draft_rule(tx.engine, comparison, one, item, words))
+        elif one.done:
+            _edit_memory(tx, entries[one.memory_id or ""], words, comparison.name)
     made = add_records(tx, prepare(tx.engine, drafts))
     there = comparison.present | {record.id for record in tx.changed}
     replaced: list[str] = []
@@ -412,15 +399,14 @@ def _make_changes(tx: Transaction, comparison: _Comparison) -> list[str]:
     return list(dict.fromkeys(replaced))
 
 
-def _draft_rule(engine: Engine, comparison: _Comparison, one: Change) -> Draft:
-    assert one.words is not None
-    name = comparison.page.name
-    metadata: dict[str, Any] = {"sources": [f"file:{name}:{one.words.digest}"], "repeats": 0}
-    if one.verb is Verb.ADDED and one.item_id:
-        metadata[FILE_ID] = one.item_id
+def _draft_rule(engine: Engine, comparison: _Comparison, one: Change, item: Item | None, words: Words) -> Draft:
+    name = comparison.name
+    metadata: dict[str, Any] = {"sources": [f"file:{name}:{words.digest}"], "repeats": 0}
+    if one.verb is Verb.ADDED and item and item.id:
+        metadata[FILE_ID] = item.id
     if one.memory_id:
         metadata["in_place_of"] = one.memory_id
-    body = _clean_rule({"rule": one.words.text, "trigger": one.words.head, "why": one.words.why})
+    body = _clean_rule({"rule": words.text, "trigger": words.head, "why": words.why})
     source = RuleSource.IMPORT if one.waits else RuleSource.NOTE
     body |= {"reach": str(Reach.PROJECT), "source": str(source), "said": "", "metadata": metadata}
     # That it comes from a person's own file makes it theirs; from anybody else's it waits.
@@ -437,18 +423,18 @@ def _clean_rule(words: Mapping[str, str]) -> dict[str, Any]:
     return {**cleaned, "prefer": list(prefer), "avoid": list(avoid)}
 
 
-def _edit_memory(tx: Transaction, entry: Entry, one: Change, path: str) -> None:
+def _edit_memory(tx: Transaction, entry: Entry, words: Words | None, path: str) -> None:
     """Store a memory as it is edited in the file, or put away, and the change for its history.
 
     A rule that is put away does not come back by itself; stated anew by a person, it holds again.
     """
     record = entry.record
     before: dict[str, Any] = {"status": str(record.status)}
-    if one.words is None:
+    if words is None:
         retired = tx.update(record, status=Status.ARCHIVED, body={**record.body, "put_away": True})
         tx.add_history(retired, "retired", f"removed by hand from {path}", before)
         return
-    fields = {field: clean(value) for field, value in list_changes(entry, one.words).items()}
+    fields = {field: clean(value) for field, value in list_changes(entry, words).items()}
     body = {**record.body, **fields, "put_away": False}
     if record.kind == MemoryType.RULE:
         body = dress_rule({**body, **_clean_rule({name: body[name] for name in ("rule", "trigger", "why")})})

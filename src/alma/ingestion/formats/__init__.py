@@ -98,7 +98,11 @@ def detect_format(source: Source, head: FileHead) -> FormatReader | str:
         return "empty"
     if start[0] in "[{":
         reader = _detect_lines(start, head.is_whole) if start[0] == "{" else None
-        reader = reader or _detect_value(start) or _detect_sign(start, head.is_whole)
+        reader = reader or _detect_value(start)
+        # The first value may be longer than the beginning that is looked at.
+        is_long_line = start[0] == "{" and not head.is_whole and "\n" not in start
+        signed = (one for one in FORMATS if one.sign and (one.is_value or is_long_line) and one.sign.search(start))
+        reader = reader or next(signed, None)
         if reader is not None:
             return reader.reason or reader
         if _is_json(start, head.is_whole, source.leaf):
@@ -131,13 +135,6 @@ def _detect_value(start: str) -> FormatReader | None:
         if number >= _ELEMENTS and item.number >= 0:
             break
     return next((one for one in FORMATS if one.is_value and any(map(one.is_value, values))), None)
-
-
-def _detect_sign(start: str, is_whole: bool) -> FormatReader | None:
-    """Find the format of a file whose first value is longer than the beginning that is looked at."""
-    is_long_line = start[0] == "{" and not is_whole and "\n" not in start
-    signed = (one for one in FORMATS if one.sign and (one.is_value or is_long_line))
-    return next((one for one in signed if one.sign and one.sign.search(start)), None)
 
 
 def _is_json(start: str, is_whole: bool, leaf: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from ...text import digest
@@ -109,7 +110,7 @@ _SPECSTORY_TURN = re.compile(
     r"_\*\*(User|Assistant|Agent)(?:\s*\(([^)\n]{0,300})\))?\*\*_(?:\s*-\s*(sidechain))?\s*", re.I
 )
 _CURSOR = re.compile(r"_Exported on [^\n]{1,80} from Cursor\b[^\n]{0,80}_\s*")
-_CURSOR_TURN = re.compile(r"\*\*(User|Cursor)\*\*\s*")
+_CURSOR_TURN = re.compile(r"\*\*(User|Cursor)()()\*\*\s*")
 _SESSION = re.compile(r"<!--\s*[\w .-]{1,40} Session ([\w-]{6,80})\b[^>]{0,120}-->", re.I)
 _TITLE = re.compile(r"#{1,2} (.{1,300})")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d)?(?:\.\d+)?Z?")
@@ -127,31 +128,21 @@ def is_cursor(head: str) -> bool:
     return any(_CURSOR.fullmatch(line.rstrip("\r")) for line in head.split("\n")[:10])
 
 
-def read_specstory(reading: FileReading) -> Iterator[Chat]:
-    def find_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
-        header = _SPECSTORY_TURN.fullmatch(line)
-        if header is None:
-            return None, line
-        role = "user" if header[1].lower() == "user" else "assistant"
-        return TextTurn(role, _find_time(header[2] or ""), bool(header[3])), None
-
-    return _read_markdown(reading, find_turn)
-
-
-def read_cursor(reading: FileReading) -> Iterator[Chat]:
-    def find_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
-        header = _CURSOR_TURN.fullmatch(line)
-        return (None, line) if header is None else (TextTurn("user" if header[1] == "User" else "assistant"), None)
-
-    return _read_markdown(reading, find_turn)
-
-
 def _find_time(text: str) -> datetime | None:
     match = _TIME.search(text)
     return parse_time(match[0].replace(" ", "T", 1)) if match else None
 
 
-def _read_markdown(reading: FileReading, find_turn: FindTurn) -> Iterator[Chat]:
+def _read_markdown(reading: FileReading, pattern: re.Pattern[str]) -> Iterator[Chat]:
+    """Read the turns that lines of this pattern begin: its groups are who speaks, when, and a mark of a sub-agent."""
+
+    def find_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
+        header = pattern.fullmatch(line)
+        if header is None:
+            return None, line
+        role = "user" if header[1].lower() == "user" else "assistant"
+        return TextTurn(role, _find_time(header[2] or ""), bool(header[3])), None
+
     parts = ChatParts(reading)
     started: datetime | None = None
     for turn, lines in _split_turns(reading, find_turn):
@@ -172,6 +163,10 @@ def _read_markdown(reading: FileReading, find_turn: FindTurn) -> Iterator[Chat]:
         elif not turn.is_aside:
             yield from parts.add(make_message(turn.role, text, turn.at or started))
     yield from parts.end()
+
+
+read_specstory = partial(_read_markdown, pattern=_SPECSTORY_TURN)
+read_cursor = partial(_read_markdown, pattern=_CURSOR_TURN)
 
 
 # -- texts in which each turn begins with who speaks
