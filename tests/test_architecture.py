@@ -103,7 +103,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "opening": {"engine", "ports", "types", "errors", "memory", "app"},
     # Files that people write, and sockets that others may reach: shared by the doors.
     "jsonc": {"errors"},
-    "listening": {"errors"},
+    "listening": {"connections", "errors"},
     "connections": set(),
     # What can be done with a memory, how it is described to others and written as JSON.
     "schema": {"types", "errors"},

@@ -30,8 +30,8 @@ _STORE = ""
 """Markers that belong to the store itself, such as the name of its embedder, have no project."""
 
 
-class Held:
-    """One memory for all calls, whichever thread they run in."""
+class LazyMemory:
+    """One memory for all calls, whichever thread they run in; opened by the first."""
 
     def __init__(self, opener: Opener, *, may_approve: bool = True) -> None:
         """`may_approve`: whether calls may make active what came from outside content."""
@@ -55,16 +55,15 @@ class Held:
             self._alma = None
 
 
-def configured(config: str | None) -> Opener:
-    """Opens what the file describes; without one, what is configured here as for the command line."""
+Held = LazyMemory
+"""The name it had before."""
 
-    def opened() -> ALMA:
-        from .app import open_memory, read_config
 
-        _, described = read_config(config)
-        return open_memory(described)
+def open_configured(config: str | None) -> ALMA:
+    """Open what the file describes; without one, what is configured here as for the command line."""
+    from .app import open_memory, read_config
 
-    return opened
+    return open_memory(read_config(config)[1])
 
 
 class Projects:

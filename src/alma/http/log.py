@@ -1,17 +1,47 @@
-"""One JSON line for each request, and for whatever else is worth noting. Never what was asked or answered."""
+"""The log: one JSON line for each request and for each warning, never with what was asked or answered."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import logging
+import os
+import stat
+import sys
 import traceback
+from collections.abc import Iterator
 from typing import IO, Any
 
+from ..errors import ConfigError
 from ..types.times import now, to_iso
 from .gate import Call
 
 _LOG = logging.getLogger("alma.http")
+
+
+@contextlib.contextmanager
+def open_log(name: str | None) -> Iterator[IO[str]]:
+    """Open the file, or standard error where there is no name, and write log records to it as JSON lines.
+
+    Only its owner can read the file, also when others could read it before.
+    """
+    with contextlib.ExitStack() as stack:
+        stream: IO[str] = sys.stderr
+        if name is not None:
+            try:
+                descriptor = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                stream = stack.enter_context(open(descriptor, "a", encoding="utf-8"))
+                # A pipe or a terminal has permissions of its own.
+                if os.name == "posix" and stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    os.fchmod(descriptor, 0o600)
+            except OSError as error:
+                raise ConfigError(
+                    f"the log file {name} cannot be written: {error.strerror}; --log-file names another"
+                ) from None
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(Lines())
+        logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+        yield stream
 
 
 class RequestLog:
