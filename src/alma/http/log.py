@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..types.times import now, to_iso
 from .gate import Call
 
-_LOG = logging.getLogger("alma.http")
+_NAME = "alma.http"
 
 
 @contextlib.contextmanager
@@ -75,7 +75,7 @@ class Lines(logging.Formatter):
     """Log records as JSON lines. Of an error its kind and place: its words may hold what was asked."""
 
     def format(self, record: logging.LogRecord) -> str:
-        is_ours = record.name == _LOG.name or not record.name.startswith("alma")
+        is_ours = record.name == _NAME or not record.name.startswith("alma")
         line: dict[str, Any] = {
             "time": to_iso(now()),
             "level": record.levelname.lower(),
@@ -91,16 +91,3 @@ class Lines(logging.Formatter):
             line["error"] = type(error).__name__
             line["at"] = [f"{one.filename}:{one.lineno} {one.name}" for one in frames]
         return json.dumps(line)
-
-
-def log_unexpected(call: Call, error: BaseException) -> None:
-    _LOG.error("request %s to %s failed inside alma", call.id, call.operation or call.path, exc_info=error)
-
-
-def log_failure(call: Call, error: BaseException) -> None:
-    """For the owner of the server; the caller gets a neutral sentence that names no files."""
-    _LOG.error("request %s to %s failed: %s", call.id, call.operation or call.path, str(error))
-
-
-def log_not_ready(error: BaseException) -> None:
-    _LOG.warning("the memory is not ready: %s", str(error), exc_info=error)
