@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "types": {"errors", "forks", "text"},
     "ports": {"types", "errors"},
     "files": {"errors"},
-    "trust_register": {"errors", "git_index"},
+    "trust_register": {"errors", "git_index", "files"},
     "git_index": set(),
     "stores": {"forks", "files", "ports", "types", "errors"},
     "retry": set(),
@@ -121,7 +121,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What servers need around a memory: bounds for callers, several projects, files for a whole memory.
     "callers": {"operations", "words", "rulefiles", "types", "errors"},
     "projects": {"memory", "domains", "engine", "ports", "types", "errors", "app"},
-    "transfer": {"memory", "engine", "ports", "types", "errors"},
+    "transfer": {"memory", "engine", "ports", "types", "errors", "files"},
     "knowledge": {
         *("memory", "operations", "words", "answers", "extraction", "ingestion"),
         *("models", "engine", "types", "errors"),
