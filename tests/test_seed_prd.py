@@ -250,6 +250,15 @@ def test_pick_up_where_they_left_off(alma: ALMA) -> None:
     for part in ("wrote the tests", "staging is down", "run them", "test_login", "Test the login form"):
         assert part in told
     assert [one.id for one in manager.get_previous_sessions(project_id="my-project", agent="helena")] == [handoff.id]
+    # By position, too, where that is unambiguous.
+    by_position: Any = manager
+    assert by_position.get_quick_reload("my-project", "helena") == told
+    assert [one.id for one in by_position.get_previous_sessions("my-project", "helena")] == [handoff.id]
+    assert [one.id for one in by_position.get_previous_sessions("my-project", "helena", 1)] == [handoff.id]
+    assert [one.id for one in manager.get_previous_sessions("helena", 1)] == [handoff.id]
+    another = manager.start_session("helena")
+    ended = by_position.create_handoff("my-project", "helena", another.session_id, "Wrote the tests", "success")
+    assert ended.last_action == "Wrote the tests"
 
 
 def test_agents_resume_within_5_seconds_of_context_reload(tmp_path: Path) -> None:

@@ -168,6 +168,11 @@ class ALMA:
     def project_id(self) -> str:
         return self.engine.project
 
+    @property
+    def declared_agents(self) -> tuple[str, ...]:
+        """The names of the agents that the configuration declares; empty when any agent may learn."""
+        return self.engine.scopes.known()
+
     @functools.cached_property
     def model(self) -> Model | None:
         """The language model that may be asked, opened when it is first wanted; None when there is none."""
@@ -458,11 +463,11 @@ class ALMA:
 
     batch_save_outcomes = learn_many
 
-    def batch_save_heuristics(self, heuristics: Rows) -> list[Memory]:
+    def batch_save_heuristics(self, heuristics: Rows) -> Memories:
         """Add several strategies, each a mapping with the arguments of `add_heuristic`: all of them or none."""
         return self.add_many([{"type": MemoryType.HEURISTIC, **one} for one in heuristics])
 
-    def batch_save_domain_knowledge(self, knowledge: Rows) -> list[Memory]:
+    def batch_save_domain_knowledge(self, knowledge: Rows) -> Memories:
         """Add several facts, each a mapping with the arguments of `add_domain_knowledge`: all of them or none."""
         return self.add_many([{"type": MemoryType.DOMAIN_KNOWLEDGE, **one} for one in knowledge])
 

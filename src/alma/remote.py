@@ -28,10 +28,20 @@ from .errors import (
     unknown,
 )
 from .listening import is_local
-from .memory import ALMA, Forgotten
+from .memory import ALMA, Forgotten, Memories, Rows
 from .operations import Operation, operations
 from .schema import RESULT, TYPES, decode, plain
-from .types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Outcome, Rule, Turn, UserPreference
+from .types.kinds import (
+    AntiPattern,
+    DomainKnowledge,
+    Episode,
+    Heuristic,
+    MemoryType,
+    Outcome,
+    Rule,
+    Turn,
+    UserPreference,
+)
 from .types.slice import MemorySlice
 
 if TYPE_CHECKING:
@@ -236,9 +246,17 @@ class RemoteALMA:
         anybody: Any = SimpleNamespace(engine=Engine(store=store, project="elsewhere"), learn=self.learn)
         return learns(anybody, agent, task, strategy, task_type, reraise, success=success, user_id=user_id)
 
+    def batch_save_heuristics(self, heuristics: Rows) -> Memories:
+        """As `ALMA.batch_save_heuristics`."""
+        return self.add_many([{"type": MemoryType.HEURISTIC, **one} for one in heuristics])
+
+    def batch_save_domain_knowledge(self, knowledge: Rows) -> Memories:
+        """As `ALMA.batch_save_domain_knowledge`."""
+        return self.add_many([{"type": MemoryType.DOMAIN_KNOWLEDGE, **one} for one in knowledge])
+
     retrieve = _remote(ALMA.retrieve)
     learn = _remote(ALMA.learn)
-    learn_many = _remote(ALMA.learn_many)
+    learn_many = batch_save_outcomes = _remote(ALMA.learn_many)
     add_episode = _remote(ALMA.add_episode)
     add_episodes = _remote(ALMA.add_episodes)
     add_user_preference = _remote(ALMA.add_user_preference)

@@ -39,6 +39,8 @@ def test_an_ambiguous_id_lists_what_it_may_be(project: Path, deployed: dict[str,
     assert deployed["outcome"] in ran.err
     assert ran.err.count("out_") == 4
     assert "there is no memory 'out_zz'" in run("show", "out_zz").err
+    Path("chat.json").write_text('[{"speaker": "Ana", "text": "Hello"}]')
+    assert run("add", "episode", "chat.json", "--agent", "ops", "--session", "out_0").code == 0
 
 
 def test_the_agent_comes_from_the_environment_or_the_configuration(
@@ -80,6 +82,7 @@ def test_days_begin_at_midnight() -> None:
 def test_any_other_time_is_left_to_the_operation(project: Path, deployed: dict[str, str], run: Run) -> None:
     assert parse_moment("2026-05-07") == "2026-05-07"
     assert parse_moment("soon") == "soon"
+    assert parse_moment("99999 years") == "99999 years"
     ask = ("retrieve", "Deploy the auth service", "--agent", "ops", "--json")
     assert run(*ask, "--since", "2 weeks").json["total_items"] > 0
     assert run(*ask, "--until", "yesterday").json["total_items"] == 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from alma.engine.coding_sessions import find_swap, judge_commands
+from alma.coding.events import Attendance
+from alma.coding.session import CodingSession, Signal
+from alma.engine.coding_sessions import find_teachings, judge_commands
 from alma.testing.fakes import make_record
 
 
@@ -35,18 +37,21 @@ def test_a_rule_is_judged_by_the_names_in_it(
 
 
 @pytest.mark.parametrize(
-    ("change", "swap"),
+    ("change", "file", "taught"),
     [
-        ("-const x = require('fs')\n+import x from 'fs'", None),
-        ("-var total = 0\n+const total = 0", ("var", "const")),
-        ("-var a\n-var b\n+const a\n+const b", ("var", "const")),
-        ("-print(x)\n+log.info(x)", ("print", "log.info")),
-        ("-a = 1\n-b = 2\n+c = 3\n+d = 4", None),
-        ("-a = 1", None),
-        ("+a = 1", None),
-        ("", None),
-        ("-x\n+y", ("x", "y")),
+        ("-const x = require('fs')\n+import x from 'fs'", "a.ts", None),
+        ("-var total = 0\n+const total = 0", "src/a.ts", ("var", "const", "writing .ts files")),
+        ("-var a\n-var b\n+const a\n+const b", "a.js", ("var", "const", "writing .js files")),
+        ("-print(x)\n+log.info(x)", "run.py", ("print", "log.info", "writing .py files")),
+        ("-a = 1\n-b = 2\n+c = 3\n+d = 4", "run.py", None),
+        ("-a = 1", "run.py", None),
+        ("+a = 1", "run.py", None),
+        ("", "run.py", None),
+        ("-x\n+y", "Makefile", ("x", "y", "")),
     ],
 )
-def test_only_one_small_replacement_teaches(change: str, swap: tuple[str, str] | None) -> None:
-    assert find_swap(change) == swap
+def test_only_one_small_replacement_teaches(change: str, file: str, taught: tuple[str, str, str] | None) -> None:
+    edit = Signal("edited", change, at=0.0, offset=1, id="e", attendance=Attendance.PERSON, what=file)
+    teachings = find_teachings(CodingSession(session="s", signals=[edit]), 0)
+    assert [(*one.avoid, *one.prefer, one.trigger) for one in teachings] == ([taught] if taught else [])
+    assert not any(one.sure for one in teachings)

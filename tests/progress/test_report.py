@@ -54,7 +54,8 @@ def test_a_log_counts_what_the_session_did(tracker: ProgressTracker, alma: ALMA)
 def test_a_log_begins_when_its_session_did(tracker: ProgressTracker, alma: ALMA, clock) -> None:
     begun = clock()
     body = {"goal": "", "started_at": times.to_iso(begun)}
-    session = things.add(alma.engine, things.draft("session", body, agent="Victor"))
+    session = things.made(alma.engine, things.draft("session", body, agent="Victor"))
+    alma.engine.store.put([session])
     clock.pass_days(1)
     assert tracker.log_session_progress(agent="Victor", session_id=session.id).session_start == begun
 

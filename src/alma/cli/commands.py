@@ -120,7 +120,6 @@ def retrieve(call: Call) -> int:
 
 @command(
     "feedback",
-    "",
     extra("id", "ID", "the memory", nargs="?"),
     extra("signal", "SIGNAL", "up, down, used or ignored", nargs="?", choices=tuple(_SIGNALS)),
     extra("--shown", "ID", "instead: all memories that were shown", nargs="+"),
@@ -196,7 +195,6 @@ def update(call: Call) -> int:
 
 @command(
     "delete",
-    "",
     extra("id", "ID", "the memory", nargs="?"),
     extra("--user", "USER", "instead: everything of this user", dest="user_id"),
     _YES,
@@ -277,7 +275,7 @@ def add_episode(call: Call) -> int:
     return 0
 
 
-@command("add many", "", extra("file", "FILE", "JSON Lines, each with its type and what it says"), _AGENT, _TAGS)
+@command("add many", extra("file", "FILE", "JSON Lines, each with its type and what it says"), _AGENT, _TAGS)
 def add_many(call: Call) -> int:
     """Add memories of any types from a file. Added again they change nothing.
 
@@ -287,7 +285,7 @@ def add_many(call: Call) -> int:
     return _send_added(call, "add_many", "memories", "a type and what is to be added", ("added", "memory", "memories"))
 
 
-@command("add episodes", "", extra("file", "FILE", "JSON Lines, each with session_id and turns"), _AGENT, _TAGS)
+@command("add episodes", extra("file", "FILE", "JSON Lines, each with session_id and turns"), _AGENT, _TAGS)
 def add_episodes(call: Call) -> int:
     """Keep conversations from a file, or what is new of them."""
     words = ("kept", "conversation", "conversations")
@@ -426,7 +424,6 @@ def move_item(call: Call) -> int:
 
 @command(
     "work archive",
-    "",
     extra("item_id", "ID", "the work item", nargs="?"),
     extra("--by", "AGENT", "who makes the change"),
     extra("--finished", "", "all that are done"),

@@ -102,10 +102,15 @@ class Command:
 COMMANDS: list[Command] = []
 
 
-def command(words: str, operation: str = "", *extras: Argument, **more: Any) -> Callable[[Run], Run]:
-    """Declare a command that is more than an operation; what it does is told by its docstring or by the operation."""
+def command(words: str, *parts: str | Argument, **more: Any) -> Callable[[Run], Run]:
+    """Declare a command that is more than an operation: its operations and its other arguments.
+
+    What it does is told by the docstring of the function, or by the operation.
+    """
 
     def declare(run: Run) -> Run:
+        operation = " ".join(part for part in parts if isinstance(part, str))
+        extras = tuple(part for part in parts if isinstance(part, Argument))
         COMMANDS.append(Command(words, operation, extras, run=run, **more))
         return run
 
@@ -193,11 +198,9 @@ def _add_command(below: Any, name: str, command: Command | None, about: str, exa
     if command is not None:
         parser.set_defaults(command=command, parser=parser)
         add_arguments(parser, command, operations)
-    lines = [
-        line for line in examples.splitlines() if re.search(rf"\balma {command.words if command else name}\b", line)
-    ]
+    lines = [line for line in examples.splitlines() if f"alma {command.words if command else name} " in f"{line} "]
     own = [line for line in lines if command is None or find_command(line) == command.words]
-    parser.epilog = "\n  ".join(["examples:", *(own or [_make_example(command, operations)])[:6]])
+    parser.epilog = "\n  ".join(["examples:", *own[:6]])
     return parser
 
 
@@ -213,20 +216,6 @@ def _add_shared(parser: argparse.ArgumentParser, config: Any, switch: Any) -> No
     group.add_argument("--config", metavar="FILE", default=config, help="the configuration file")
     group.add_argument("--json", action="store_true", default=switch, help="print one JSON document")
     group.add_argument("--no-color", action="store_true", default=switch, help="no colours (as with $NO_COLOR)")
-
-
-def _make_example(command: Command | None, operations: Sequence[Operation]) -> str:
-    """Return an example made from what a command needs."""
-    assert command is not None
-    words = ["alma", command.words]
-    for operation in operations[:1]:
-        for one in operation.parameters:
-            spelled = spell_parameter(command, one)
-            if one.needed and spelled:
-                value = one.about.choices[0] if one.about.choices else spelled.upper()
-                by_place = one.name in list_positional(command, operation)
-                words.append(value if by_place else f"--{spelled} {value}")
-    return " ".join(words)
 
 
 def list_positional(command: Command, operation: Operation) -> list[str]:
@@ -336,7 +325,10 @@ def parse_moment(text: str, now: datetime | None = None) -> str:
         midnight = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
         return (midnight - timedelta(days=said == "yesterday")).isoformat()
     age = _AGE.fullmatch(said)
-    return text if age is None else (now - timedelta(days=int(age[1]) * _DAYS[age[2][0]])).isoformat()
+    try:
+        return text if age is None else (now - timedelta(days=int(age[1]) * _DAYS[age[2][0]])).isoformat()
+    except OverflowError:
+        return text
 
 
 def resolve_id(alma: ALMA, text: str) -> str:
@@ -412,13 +404,15 @@ class Call:
     def run(self, operation_name: str, /, **given: Any) -> Any:
         """Run an operation on the open memory; ids may be shortened."""
         assert self.alma is not None
-        for key in IDS & given.keys():
+        operation = find_operation(operation_name)
+        # The name of a conversation is no id.
+        names = IDS if operation.group in ("sessions", "work") else IDS - {"session_id"}
+        for key in names & given.keys():
             value = given[key]
             if isinstance(value, str):
                 given[key] = resolve_id(self.alma, value)
             elif isinstance(value, list):
                 given[key] = [resolve_id(self.alma, one) for one in value]
-        operation = find_operation(operation_name)
         progress = {"progress": given.pop("progress")} if "progress" in given else {}
         return operation.run(self.alma, **operation.check(given), **progress)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -13,10 +12,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import ConfigError, NotFoundError, StorageError, ValidationError
-from ..files import make_private_folder
+from ..files import create_private, make_private_folder
 from . import render
 from .derive import Call, command, extra, list_choices
-from .render import count, count_memories, format_bytes, format_value
+from .render import count, count_memories, format_bytes
 
 EMBEDDINGS = ("auto", "local", "openai", "azure", "hash", "none")
 SCOPES = ("read", "write", "approve", "admin")
@@ -29,7 +28,6 @@ _WORDS_ONLY = "none (words only)"
 
 @command(
     "init",
-    "",
     extra("--project-id", "ID", "whose memory it is (default: the folder's name)"),
     extra("--storage", "STORAGE", "sqlite (default) or file", choices=("sqlite", "file"), default="sqlite"),
     extra("--embedding", "NAME", f"{', '.join(EMBEDDINGS)} (default auto)", choices=EMBEDDINGS, default="auto"),
@@ -78,8 +76,7 @@ def _replace_config(file: Path, text: str) -> None:
     fresh = file.with_name(f"{file.name}.new")
     try:
         fresh.unlink(missing_ok=True)
-        with open(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as opened:
-            opened.write(text)
+        create_private(fresh, text)
         load(fresh)
         fresh.replace(file)
     except OSError as error:
@@ -110,7 +107,7 @@ _OPTIONS = {
 }
 
 
-@command("doctor", "", extra("--quick", "", "only whether the memory opens and can find things"), matching=False)
+@command("doctor", extra("--quick", "", "only whether the memory opens and can find things"), matching=False)
 def doctor(call: Call) -> int:
     """Check that everything works, and say how to fix what does not. Exit code 1 if something is broken."""
     out = call.out
@@ -132,7 +129,7 @@ def doctor(call: Call) -> int:
 
 
 @command(
-    "demo", "", extra("--keep", "DIR", "keep the scratch database in this new folder"), extra("--fast", "", "no pauses")
+    "demo", extra("--keep", "DIR", "keep the scratch database in this new folder"), extra("--fast", "", "no pauses")
 )
 def play_demo(call: Call) -> int:
     """Watch it learn, on a scratch database."""
@@ -143,7 +140,6 @@ def play_demo(call: Call) -> int:
 
 @command(
     "trust",
-    "",
     extra("path", "PATH", "the folder that holds .alma; default: the nearest here or above", nargs="?"),
     extra("--list", "", "list the trusted folders", group="either"),
     extra("--remove", "", "no longer trust the folder or the memory in it", group="either"),
@@ -208,10 +204,7 @@ def _list_trusted(call: Call) -> int:
         content = file.read_bytes() if file.is_file() else b""
         is_same = trust_register.digest_content(content) == digest
         rows.append({"folder": name, "state": "trusted" if is_same else "changed since it was trusted"})
-    if not call.out.answers_json({"count": len(rows), "folders": rows}):
-        call.out.table([[row["folder"], row["state"]] for row in rows])
-        if not rows:
-            call.out.line(("no folder is trusted yet", "dim"))
+    call.out.answer(rows, "folders")
     return 0
 
 
@@ -261,7 +254,6 @@ def vacuum(call: Call) -> int:
 
 @command(
     "export",
-    "",
     extra("file", "FILE", "a new file ('-': standard output)"),
     extra("--no-vectors", "", "leave the embeddings out; an import makes them anew"),
     matching=False,
@@ -287,7 +279,7 @@ def export(call: Call) -> int:
     )
 
 
-@command("backup", "", extra("file", "FILE", "a new file; nothing is overwritten"), matching=False)
+@command("backup", extra("file", "FILE", "a new file; nothing is overwritten"), matching=False)
 def backup(call: Call) -> int:
     """Copy the store to a new file while it is in use."""
     from .. import transfer
@@ -299,7 +291,6 @@ def backup(call: Call) -> int:
 
 @command(
     "import",
-    "",
     extra("file", "FILE", "what `alma export` wrote ('-': standard input)"),
     extra("--dry-run", "", "only say what would become of it"),
     extra("--trusted", "", "your own export: take it as it is", group="either"),
@@ -457,7 +448,6 @@ def _describe_token(token: Any) -> dict[str, Any]:
 
 @command(
     "token add",
-    "",
     _NAME,
     extra(
         "--scope",
@@ -490,21 +480,11 @@ def list_tokens(call: Call) -> int:
     """List tokens. Secrets are not stored."""
     from ..http import tokens
 
-    found, out = [_describe_token(one) for one in tokens.list_tokens(_find_tokens(call))], call.out
-    if out.answers_json({"count": len(found), "tokens": found}):
-        return 0
-    rows: list[list[render.Piece]] = []
-    for one in found:
-        expires = "expired" if one["expired"] else format_value(one["expires_at"]) if one["expires_at"] else "never"
-        where = ", ".join(one["projects"] or ["all projects"])
-        rows.append([(one["name"], "bold"), str(one["scope"]), where, format_value(one["created_at"]), expires])
-    out.table(rows, ("name", "scope", "projects", "created", "expires"))
-    if not rows:
-        out.line(("no token yet; `alma serve` makes the first, `alma token add` another", "dim"))
+    call.out.answer([_describe_token(one) for one in tokens.list_tokens(_find_tokens(call))], "tokens")
     return 0
 
 
-@command("token revoke", "", _NAME)
+@command("token revoke", _NAME)
 def revoke_token(call: Call) -> int:
     """Let a token open nothing any more, in a running server too."""
     from ..http import tokens
@@ -544,7 +524,7 @@ complete -c alma -a '(alma __complete (commandline -opc)[2..] (commandline -ct) 
 }
 
 
-@command("completion", "", extra("shell", "SHELL", "bash, zsh or fish", choices=tuple(_SCRIPTS)))
+@command("completion", extra("shell", "SHELL", "bash, zsh or fish", choices=tuple(_SCRIPTS)))
 def print_completion(call: Call) -> int:
     """Print a script that lets your shell complete these commands."""
     script = _SCRIPTS[call.args.shell]

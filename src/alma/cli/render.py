@@ -67,6 +67,8 @@ _EMPTY = {
     "entities": "nobody and nothing of that name; `alma graph build` reads what is new",
     "paths": "nothing is known that joins these two; --depth looks further",
     "suggestions": "no two look alike",
+    "folders": "no folder is trusted yet",
+    "tokens": "no token yet; `alma serve` makes the first, `alma token add` another",
 }
 _GRAPH_WORDS = re.compile(r"; (?:build_graph|alma\.graph\.update\(\)) reads what is new.*")
 
@@ -342,6 +344,8 @@ def format_span(seconds: float) -> str:
 
 def format_age(at: datetime) -> str:
     seconds = (datetime.now(UTC) - at).total_seconds()
+    if seconds < 0:
+        return f"{at.astimezone():%Y-%m-%d}"
     return "just now" if seconds < 60 else f"{format_span(seconds)} ago"
 
 
@@ -361,8 +365,8 @@ def shorten_ids(ids: Sequence[str]) -> dict[str, str]:
 
 
 def mark_status(status: str) -> tuple[str, str]:
-    mark, style = MARKS.get(status, ("·", "dim"))
-    return f"{mark} {status.replace('_', ' ')}", style
+    mark, style = MARKS.get(status, ("", ""))
+    return f"{mark} {status.replace('_', ' ')}".strip(), style
 
 
 def draw_bar(value: float, most: float, width: int = _BAR) -> str:

@@ -208,16 +208,6 @@ def place_of(record: Record) -> dict[str, Any]:
     return {"agent": record.agent, "user": record.user, "project": record.project}
 
 
-def revise(engine: Engine, record: Record, **changes: Any) -> Record:
-    """The next version of a record."""
-    return replace(record, updated_at=engine.clock(), version=record.version + 1, **changes)
-
-
-def make_marker(engine: Engine, id: str, body: Mapping[str, Any], held: Record | None = None, **fields: Any) -> Record:
-    """Return a marker with this body: the next version of `held`, or a new record with these fields."""
-    return make_record(engine, "marker", body, id=id, **fields) if held is None else revise(engine, held, body=body)
-
-
 def reword(engine: Engine, record: Record, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a record that change with its body: its text, vectors and links."""
     kind = KINDS[record.kind]
@@ -233,19 +223,5 @@ def reword(engine: Engine, record: Record, body: Mapping[str, Any]) -> dict[str,
 
 def rewrite(engine: Engine, record: Record, body: Mapping[str, Any], **changes: Any) -> Record:
     """Return the next version with another body, its text and vectors along with it."""
-    return revise(engine, record, **(reword(engine, record, body) | changes))
-
-
-def change(
-    engine: Engine,
-    record: Record,
-    verb: str,
-    why: str = "",
-    before: Mapping[str, Any] | None = None,
-    quoted: str = "",
-    **fields: Any,
-) -> Record:
-    """A line of a record's history. `quoted` is the id of another record whose words stand in `why`."""
-    body = {"record": record.id, "verb": verb, "why": why, "before": dict(before or {})}
-    links = (record.id, quoted) if quoted else (record.id,)
-    return make_record(engine, "change", body, links=links, **place_of(record), **fields)
+    fields = {**reword(engine, record, body), "updated_at": engine.clock(), "version": record.version + 1}
+    return replace(record, **(fields | changes))

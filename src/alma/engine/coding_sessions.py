@@ -231,7 +231,7 @@ def _of_signal(story: CodingSession, signal: Signal) -> Teaching | None:
         what = shorten(clean(signal.what or signal.tool).replace("`", "'"), _TASK_CHARS // 2)
         reason = signal.text.rpartition(f"{signal.what}`")[2].lstrip("`: ") if signal.what else signal.text
         return replace(waiting, rule=f"Do not try `{what}`: it was not permitted", why=quote_output(reason))
-    pair = find_swap(signal.text) if signal.name == "edited" else None
+    pair = _find_swap(signal.text) if signal.name == "edited" else None
     if pair is None:
         return None
     old, new = pair
@@ -240,7 +240,7 @@ def _of_signal(story: CodingSession, signal: Signal) -> Teaching | None:
     return replace(waiting, rule=f"Write `{new}` rather than `{old}`", trigger=trigger, prefer=(new,), avoid=(old,))
 
 
-def find_swap(change: str) -> tuple[str, str] | None:
+def _find_swap(change: str) -> tuple[str, str] | None:
     """Return what a person's edit of the agent's lines (`-` and `+`) replaced, and by what, if it is one small thing.
 
     A longer rewrite says that something was wrong, and not what; only a swap of a few words can be the beginning of a

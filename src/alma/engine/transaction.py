@@ -25,7 +25,7 @@ from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status, Trust
 from ..types.rules import EVERYWHERE
-from .admit import change, make_marker
+from .admit import make_record, place_of
 from .context import Engine
 
 T = TypeVar("T")
@@ -59,11 +59,12 @@ class Transaction:
     def get(self, ids: Iterable[str]) -> list[Record]:
         """Return the records with these ids, in that order; those that do not exist are left out."""
         wanted = dict.fromkeys(ids)
-        self._load(wanted)
+        self._load(id for id in wanted if id not in self._changed)
         return [record for id in wanted if (record := self._changed.get(id) or self._read[id]) is not None]
 
     def find(self, id: str) -> Record | None:
-        self._load((id,))
+        if id not in self._changed:
+            self._load((id,))
         return self._changed.get(id) or self._read[id]
 
     def read_stored(self, ids: Iterable[str]) -> list[Record]:
@@ -143,19 +144,23 @@ class Transaction:
         **fields: Any,
     ) -> Record:
         """Store a line of a record's history. `quoted` is the id of another record whose words stand in `why`."""
-        return self.put(change(self.engine, record, verb, why, before, quoted, **fields))
+        body = {"record": record.id, "verb": verb, "why": why, "before": dict(before or {})}
+        links = (record.id, quoted) if quoted else (record.id,)
+        return self.put(make_record(self.engine, "change", body, links=links, **place_of(record), **fields))
 
     def once(self, id: str, body: Mapping[str, Any], **fields: Any) -> bool:
         """Store the marker `id` and return True; False when it is stored already: this was written before."""
         if self.find(id) is not None:
             return False
-        self.put(make_marker(self.engine, id, body, **fields))
+        self.put(make_record(self.engine, "marker", body, id=id, **fields))
         return True
 
     def set_marker(self, id: str, body: Mapping[str, Any], **fields: Any) -> Record:
         """Store the marker `id` with this body, in place of what it held."""
         held = self.find(id)
-        return self.put(make_marker(self.engine, id, body, **fields)) if held is None else self.update(held, body=body)
+        if held is not None:
+            return self.update(held, body=body)
+        return self.put(make_record(self.engine, "marker", body, id=id, **fields))
 
     # -- deleted memories
 
@@ -276,7 +281,7 @@ def find_embedder_marker(engine: Engine) -> Record | None:
 
 
 def make_embedder_marker(engine: Engine, embedder: str) -> Record:
-    return make_marker(engine, EMBEDDER_MARKER, {"value": embedder}, project="")
+    return make_record(engine, "marker", {"value": embedder}, id=EMBEDDER_MARKER, project="")
 
 
 def describe_mismatch(held: str, wanted: str) -> EmbedderMismatchError:

@@ -6,16 +6,17 @@ done. They come from the agent's scope and from what people taught: rules, prefe
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
+from functools import partial, wraps
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast
 
 from .. import words
 from ..answers import Text
@@ -55,6 +56,30 @@ operation = Group(
     # Whoever calls an operation may be gone in a moment, and the session goes on.
     lambda alma: SessionManager(alma=alma, project_id=alma.project_id, workspace=None, held=False),
 )
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def take_project_first(method: F) -> F:
+    """Let a method also be called with the project before its other positional arguments, as (project_id, agent, …).
+
+    It counts as the project only where nothing else can be meant: one argument too many, or a text for a number.
+    """
+    names = [
+        name for name, one in inspect.signature(method).parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
+    most = len(names) - 1
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        is_text_for_number = len(args) == most and names[-1] == "limit" and isinstance(args[-1], str)
+        if "project_id" not in kwargs and (len(args) == most + 1 or is_text_for_number):
+            project, *args = args  # type: ignore[assignment]
+            kwargs["project_id"] = project
+        return method(self, *args, **kwargs)
+
+    return cast(F, call)
+
 
 SessionId = Annotated[str, About("the session's id, as start_session gave it", check=validate.name)]
 Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about; null: none", local=True)]
@@ -213,6 +238,7 @@ class SessionManager(Holder):
 
     # -- the end
 
+    @take_project_first
     def create_handoff(
         self,
         agent: str,
@@ -264,6 +290,7 @@ class SessionManager(Holder):
 
     # -- looking back
 
+    @take_project_first
     @operation(Effect.READS, "quick_reload", answer=Text)
     def get_quick_reload(
         self,
@@ -287,6 +314,7 @@ class SessionManager(Holder):
         records = [one for one in handoff.list_open(engine, name) if one.user in visible_users(user_id)]
         return write_reload(name, latest, [read_session(one) for one in records], progress, focus, max_tokens)
 
+    @take_project_first
     @operation(Effect.READS, "previous_sessions")
     def get_previous_sessions(
         self,

@@ -10,7 +10,7 @@ from ...types.record import Record
 from ...types.slice import Explanation, MemorySlice
 from ..context import Engine
 from ..search import find_closeness, read_snapshot
-from .pipeline import retrieve
+from .pipeline import choose_memories
 from .rank import list_shared_words
 from .request import Mode, Request, RetrievalContext, prepare
 
@@ -30,17 +30,18 @@ class Why:
 
 def explain_retrieval(engine: Engine, record: Record, request: Request) -> Why:
     """Return whether and why a memory, which is not a turn, is retrieved for a request."""
-    silent = replace(engine, settings=replace(engine.settings, keep_retrievals=False))
     request = replace(request, types=frozenset({MemoryType(record.kind)}))
-    context = prepare(silent, request)
+    context = prepare(engine, request)
+    broad = prepare(engine, replace(request, top_k=_MAX_PLACES, mode=Mode.BROAD))
+    # Nothing is embedded inside a snapshot: a fork waits for it, and would wait for the embedder's lock, too.
     with read_snapshot(engine.store):
-        place = _find_place(retrieve(silent, request), record.id)
+        place = _find_place(choose_memories(context), record.id)
         if place is not None:
             return Why(record.id, True, place[0], place[1].reason, place[1])
         obstacle = next(_list_obstacles(context, record), None)
         if obstacle is not None:
             return Why(record.id, False, None, obstacle, None)
-        place = _find_place(retrieve(silent, replace(request, top_k=_MAX_PLACES, mode=Mode.BROAD)), record.id)
+        place = _find_place(choose_memories(broad), record.id)
     if place is not None:
         reason = f"it is outdone: looked for broadly, it comes in place {place[0]}"
         return Why(record.id, False, None, reason, place[1])

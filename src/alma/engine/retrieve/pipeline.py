@@ -61,12 +61,16 @@ _READABLE = 0.9
 def retrieve(engine: Engine, request: Request) -> MemorySlice:
     began = time.perf_counter()
     context = prepare(engine, request)
-    with read_snapshot(engine.store):
-        memories = _choose_memories(context)
-        if MemoryType.EPISODE in context.types:
-            memories = add_conversations(context, memories)
+    memories = choose_memories(context)
     retrieval_id = _record_retrieval(context, memories) if engine.settings.keep_retrievals else None
     return replace(memories, retrieval_id=retrieval_id, retrieval_time_ms=(time.perf_counter() - began) * 1000)
+
+
+def choose_memories(context: RetrievalContext) -> MemorySlice:
+    """Return what a retrieval shows, without an id: nothing is written, and nothing is embedded."""
+    with read_snapshot(context.engine.store):
+        memories = _choose_typed(context)
+        return add_conversations(context, memories) if MemoryType.EPISODE in context.types else memories
 
 
 def find_memories(engine: Engine, query: str, where: Where, limit: int) -> list[Scored]:
@@ -113,7 +117,7 @@ def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Whe
     return compare_records(engine, query, records, find_closeness(engine, records, vectors))
 
 
-def _choose_memories(context: RetrievalContext) -> MemorySlice:
+def _choose_typed(context: RetrievalContext) -> MemorySlice:
     """Return the slice without conversations and without an id."""
     pool = _find_candidates(context)
     ranked = _rank_candidates(context, pool)
