@@ -20,7 +20,7 @@ from alma import ALMA
 from alma.callers import Roots
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ALMAError
-from alma.mcp.tools import Tool, select_tools
+from alma.mcp.tools import OperationTool, select_tools
 from alma.operations import Effect, operations
 from alma.schema import Definitions, described
 from alma.stores.memory import MemoryStore
@@ -35,7 +35,7 @@ each = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.operation.na
 
 
 @each
-def test_its_schemas_are_schemas(tool: Tool) -> None:
+def test_its_schemas_are_schemas(tool: OperationTool) -> None:
     definition = tool.definition
     for schema in (definition.input_schema, definition.output_schema):
         Draft202012Validator.check_schema(schema)
@@ -45,7 +45,7 @@ def test_its_schemas_are_schemas(tool: Tool) -> None:
 
 
 @each
-def test_its_sample_fits_what_it_takes_and_its_answer_what_it_gives(tool: Tool, tmp_path: Path) -> None:
+def test_its_sample_fits_what_it_takes_and_its_answer_what_it_gives(tool: OperationTool, tmp_path: Path) -> None:
     name = tool.operation.name
     with ALMA(MemoryStore(), HashEmbedder(), project_id="app") as alma:
         made = world(alma, str(tmp_path))
@@ -61,12 +61,12 @@ def test_its_sample_fits_what_it_takes_and_its_answer_what_it_gives(tool: Tool, 
 
 
 @each
-def test_an_answer_without_one_of_its_members_does_not_fit(tool: Tool) -> None:
+def test_an_answer_without_one_of_its_members_does_not_fit(tool: OperationTool) -> None:
     assert not Draft202012Validator(tool.definition.output_schema).is_valid({})
 
 
 @each
-def test_its_hints_follow_from_its_effect(tool: Tool) -> None:
+def test_its_hints_follow_from_its_effect(tool: OperationTool) -> None:
     hints, effect = tool.definition.annotations, tool.operation.effect
     assert hints is not None
     assert hints.read_only_hint == (effect is Effect.READS)
@@ -221,7 +221,7 @@ def _of(kind: str, schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_it_answers_or_says_what_is_wrong(
-    tool: Tool, data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tool: OperationTool, data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     members = tool.definition.input_schema["properties"]
@@ -239,12 +239,12 @@ def test_it_answers_or_says_what_is_wrong(
 @each
 @settings(max_examples=5)
 @given(arguments=st.dictionaries(st.sampled_from(["agent", "task", "limit", "banana"]), ANYTHING, max_size=3))
-def test_what_does_not_fit_is_refused_in_words(tool: Tool, arguments: dict[str, Any]) -> None:
+def test_what_does_not_fit_is_refused_in_words(tool: OperationTool, arguments: dict[str, Any]) -> None:
     wrong = complaint(tool, arguments)
     assert not wrong or any(name in wrong for name in (*arguments, *tool.definition.input_schema["properties"]))
 
 
-def complaint(tool: Tool, arguments: dict[str, Any]) -> str:
+def complaint(tool: OperationTool, arguments: dict[str, Any]) -> str:
     try:
         tool.check(arguments)
     except ALMAError as error:

@@ -89,6 +89,10 @@ def list_tokens(path: Path) -> list[Token]:
     return _read(path) if path.exists() else []
 
 
+beside, listed = find_file, list_tokens
+"""The names they had before."""
+
+
 def add(
     path: Path, name: str, scope: str = Scope.READ, projects: Iterable[str] = (), expires: str | None = None
 ) -> str:

@@ -147,7 +147,7 @@ Record only what really happened, once. Then say in a few lines what was recorde
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PromptTemplate:
     title: str
     about: str
     arguments: Mapping[str, tuple[str, bool]]
@@ -174,13 +174,13 @@ def _render_review(_: Callable[[], ALMA], arguments: Mapping[str, str]) -> str:
 
 _AGENT = ("your name as an agent, always the same", True)
 PROMPTS = {
-    "recall": Prompt(
+    "recall": PromptTemplate(
         "Recall before a task",
         "What is remembered that matters for a task, put before it",
         {"task": ("what is to be done", True), "agent": _AGENT, "user_id": ("the user it is for", False)},
         _render_recall,
     ),
-    "review": Prompt(
+    "review": PromptTemplate(
         "Review after a task",
         "Record what was tried, what worked and what the user wants",
         {

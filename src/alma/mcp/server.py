@@ -33,7 +33,7 @@ from . import content
 
 if TYPE_CHECKING:
     from ..projects import LazyMemory
-    from .tools import Tool
+    from .tools import OperationTool
 
 T = TypeVar("T")
 Context = ServerRequestContext[Any]
@@ -80,7 +80,7 @@ class Handlers:
         return anyio.CapacityLimiter(_AT_ONCE)
 
     @cached_property
-    def tools(self) -> Mapping[str, Tool]:
+    def tools(self) -> Mapping[str, OperationTool]:
         from ..callers import Roots
         from .tools import select_tools
 

@@ -62,7 +62,7 @@ _QUOTED = re.compile(r"`(\w+)`|\b(\w+_\w+)\b")
 
 
 @dataclass(frozen=True)
-class Tool:
+class OperationTool:
     """An operation as a client sees it, and how it is called."""
 
     operation: Operation
@@ -126,7 +126,7 @@ def select_tools(
     *,
     roots: Roots | None = Roots(),  # noqa: B008 - immutable
     may_approve: bool = False,
-) -> dict[str, Tool]:
+) -> dict[str, OperationTool]:
     """Return the tools by name: 'default', 'core', 'all', or names with commas between them.
 
     `agent` need not be named in calls then. `roots` are the folders in which files may be used; None means that calls
@@ -142,7 +142,9 @@ def select_tools(
         if name not in listed:
             raise ConfigError(unknown("tool", name, [ALL, DEFAULT, CORE, *listed]))
     tools = [
-        Tool(listed[name], {"agent": agent} if agent else {}, roots, may_approve, describes_result=wanted == ALL)
+        OperationTool(
+            listed[name], {"agent": agent} if agent else {}, roots, may_approve, describes_result=wanted == ALL
+        )
         for name in dict.fromkeys(names)
         if roots is not None or not listed[name].on_files
     ]
