@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "types": {"errors", "forks", "text"},
     "ports": {"types", "errors"},
     "files": {"errors"},
-    "trust_register": {"errors", "git_index"},
+    "trust_register": {"errors", "git_index", "files"},
     "git_index": set(),
     "stores": {"forks", "files", "ports", "types", "errors"},
     "retry": set(),
@@ -103,7 +103,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "opening": {"engine", "ports", "types", "errors", "memory", "app"},
     # Files that people write, and sockets that others may reach: shared by the doors.
     "jsonc": {"errors"},
-    "listening": {"errors"},
+    "listening": {"connections", "errors"},
     "connections": set(),
     # What can be done with a memory, how it is described to others and written as JSON.
     "schema": {"types", "errors"},
@@ -122,7 +122,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What servers need around a memory: bounds for callers, several projects, files for a whole memory.
     "callers": {"operations", "words", "rulefiles", "types", "errors"},
     "projects": {"memory", "domains", "engine", "ports", "types", "errors", "app"},
-    "transfer": {"memory", "engine", "ports", "types", "errors"},
+    "transfer": {"memory", "engine", "ports", "types", "errors", "files"},
     "knowledge": {
         *("memory", "operations", "words", "answers", "extraction", "ingestion"),
         *("models", "engine", "types", "errors"),

@@ -19,7 +19,7 @@ from alma.cli import main
 from alma.doctor import diagnose
 from alma.errors import ConfigError, UntrustedConfigError
 from alma.progress import ProgressTracker
-from alma.projects import configured
+from alma.projects import open_configured
 
 HARMLESS = """\
 alma:
@@ -91,7 +91,7 @@ def serve_mcp() -> None:
 OPENERS: dict[str, Callable[[], object]] = {
     "a feature": lambda: ProgressTracker("shop").close(),
     "open_default": lambda: open_default().close(),
-    "the MCP server": lambda: configured(None)().close(),
+    "the MCP server": lambda: open_configured(None).close(),
     "the MCP server over HTTP": serve_mcp,
     "the HTTP service": serve_http,
 }

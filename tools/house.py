@@ -191,10 +191,10 @@ def measure_drain(folder: Path) -> set[tuple[str, int]]:
 
 async def measure_mcp_call(alma: Any) -> set[tuple[str, int]]:
     from alma.mcp.server import build
-    from alma.projects import Held
+    from alma.projects import LazyMemory
     from mcp import Client
 
-    async with Client(build(Held(lambda: alma))) as client:
+    async with Client(build(LazyMemory(lambda: alma))) as client:
         # Threads that were started unwatched stay so: the first call is watched, too.
         with watch_functions() as seen:
             for fact in ("The API runs on port 8080.", "The queue runs on Redis."):

@@ -60,7 +60,10 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
     alma.model_settings = config.model
     if matching:
         try:
-            _check_embedder(alma)
+            marker = transaction.find_embedder_marker(alma.engine)
+            name = alma.engine.embedder_name
+            if marker is not None and name and marker.body["value"] != name:
+                raise transaction.describe_mismatch(marker.body["value"], name)
         except BaseException:
             alma.close()
             raise
@@ -87,16 +90,13 @@ def open_default(project_id: str | None = None) -> ALMA:
         _, config = read_config()
     else:
         config = Config(project_id=project_id or "default", storage_dir=Path.cwd() / ".alma")
-        if not trust_register.is_trusted(Path.cwd(), b""):
-            _refuse_foreign_store(config.path, Path.cwd())
+        store, folder = config.path, Path.cwd()
+        if not trust_register.is_trusted(folder, b""):
+            if tracked := trust_register.find_unexpected_files(_list_store_files(store)):
+                raise _describe_tracked_files(tracked, folder)
+            if not _is_inside(store, folder) or (store.exists() and trust_register.find_foreign_files([store])):
+                raise _describe_foreign_files([store], folder)
     return open_memory(config if project_id is None else replace(config, project_id=project_id))
-
-
-def _check_embedder(alma: ALMA) -> None:
-    held = transaction.find_embedder_marker(alma.engine)
-    name = alma.engine.embedder_name
-    if held is not None and name and held.body["value"] != name:
-        raise transaction.describe_mismatch(held.body["value"], name)
 
 
 def find_config(given: str | None = None) -> Path:
@@ -118,7 +118,9 @@ def read_config(given: str | None = None) -> tuple[Path, Config]:
         files = list_data_files(path, config)
         if tracked := trust_register.find_unexpected_files(files):
             raise _describe_tracked_files(tracked, folder)
-        if not is_named and (foreign := trust_register.find_foreign_files(_list_own_files(files))):
+        # Those that SQLite keeps beside a database are not created by alma.
+        own = [file for file in files if not file.name.endswith(_BESIDE_A_STORE)]
+        if not is_named and (foreign := trust_register.find_foreign_files(own)):
             raise _describe_foreign_files(foreign, folder)
     return path, config
 
@@ -131,18 +133,6 @@ def list_data_files(path: Path, config: Config) -> list[Path]:
 
 def _list_store_files(store: Path) -> list[Path]:
     return [store, *(Path(f"{store}{suffix}") for suffix in _BESIDE_A_STORE)]
-
-
-def _list_own_files(files: list[Path]) -> list[Path]:
-    """Return the files that alma creates itself: all but those that SQLite keeps beside a database."""
-    return [file for file in files if not file.name.endswith(_BESIDE_A_STORE)]
-
-
-def _refuse_foreign_store(store: Path, folder: Path) -> None:
-    if tracked := trust_register.find_unexpected_files(_list_store_files(store)):
-        raise _describe_tracked_files(tracked, folder)
-    if not _is_inside(store, folder) or (store.exists() and trust_register.find_foreign_files([store])):
-        raise _describe_foreign_files([store], folder)
 
 
 def _is_inside(path: Path, folder: Path) -> bool:

@@ -59,15 +59,12 @@ class Roots:
                 base = found
         for parameter in paths:
             if parameter.about.is_root and confined.get(parameter.name) is None:
-                confined[parameter.name] = str(self._root_of(confined.get("path")))
+                if not self.folders:
+                    raise ScopeError(_NO_ROOTS)
+                path = confined.get("path")
+                around = (one for one in self.folders if path is not None and Path(path).is_relative_to(one))
+                confined[parameter.name] = str(next(around, self.folders[0]))
         return confined
-
-    def _root_of(self, path: str | None) -> Path:
-        if not self.folders:
-            raise ScopeError(_NO_ROOTS)
-        return next(
-            (one for one in self.folders if path is not None and Path(path).is_relative_to(one)), self.folders[0]
-        )
 
     def _find(self, parameter: Parameter, value: str, base: Path | None) -> Path:
         if base is None:

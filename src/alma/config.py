@@ -222,22 +222,22 @@ def _gather_top(data: Any) -> dict[str, Any]:
 
 
 def expand(value: Any, environment: Mapping[str, str]) -> Any:
-    """`${NAME}` and `${NAME:-default}` in texts, from the environment."""
+    """Replace `${NAME}` and `${NAME:-default}` in texts by the environment's values."""
+
+    def read_variable(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        text = environment.get(name, default)
+        if text is None:
+            raise ConfigError(f"the environment variable {name} is not set; set it or write ${{{name}:-default}}")
+        return str(text)
+
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _variable(found, environment), value)
+        return _VARIABLE.sub(read_variable, value)
     if isinstance(value, dict):
         return {name: expand(item, environment) for name, item in value.items()}
     if isinstance(value, list):
         return [expand(item, environment) for item in value]
     return value
-
-
-def _variable(found: re.Match[str], environment: Mapping[str, str]) -> str:
-    name, default = found[1], found[2]
-    held = environment.get(name, default)
-    if held is None:
-        raise ConfigError(f"the environment variable {name} is not set; set it or write ${{{name}:-default}}")
-    return held
 
 
 def _config(top: Mapping[str, Any], base: Path) -> Config:

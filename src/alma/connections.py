@@ -77,7 +77,12 @@ class _LimitedProtocol(H11Protocol):
 
     def _watch(self) -> None:
         """Start the timer of what is being waited for. More bytes of the same do not extend it."""
-        phase = self._current_phase()
+        # Between two requests uvicorn's own timer runs; the first byte of the second ends it.
+        is_idle = self.timeout_keep_alive_task is not None
+        if self.conn.their_state is h11.SEND_BODY:
+            phase = "body"
+        else:
+            phase = "headers" if self.conn.their_state is h11.IDLE and not is_idle else ""
         if phase == self._phase:
             return
         self._stop_timer()
@@ -85,13 +90,6 @@ class _LimitedProtocol(H11Protocol):
         if phase and not self.transport.is_closing():
             seconds = self.limits.header_seconds if phase == "headers" else self.limits.body_seconds
             self._timer = self.loop.call_later(seconds, self._give_up)
-
-    def _current_phase(self) -> str:
-        if self.conn.their_state is h11.SEND_BODY:
-            return "body"
-        # Between two requests uvicorn's own timer runs; the first byte of the second ends it.
-        is_idle = self.timeout_keep_alive_task is not None
-        return "headers" if self.conn.their_state is h11.IDLE and not is_idle else ""
 
     def _give_up(self) -> None:
         self._timer = None

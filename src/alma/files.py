@@ -82,7 +82,7 @@ def make_new_file(target: Path) -> Iterator[Path]:
 
     Yields where to write it meanwhile: a file beside the target that only its owner can read.
     """
-    problem = f"{target} is there already; choose another name, a backup overwrites nothing"
+    problem = f"{target} is there already; choose another name, this overwrites nothing"
     if target.exists():
         raise ValidationError(problem)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 
 _HEADER = struct.Struct(">4sLL")
@@ -21,16 +20,16 @@ _LONGEST = 0xFFF
 
 def find_tracked_files(paths: Iterable[Path]) -> list[Path]:
     """Return those of these files that a repository around them tracks."""
-    return [path for path in paths if _is_tracked(path)]
-
-
-def _is_tracked(path: Path) -> bool:
-    place = Path(os.path.realpath(path.parent), path.name)
-    return any(
-        _lists(index, place.relative_to(folder).as_posix().encode())
-        for folder in place.parents
-        for index in _read_indexes(folder)
-    )
+    tracked = []
+    for path in paths:
+        place = Path(os.path.realpath(path.parent), path.name)
+        if any(
+            _lists_file(index, place.relative_to(folder).as_posix().encode())
+            for folder in place.parents
+            for index in _read_indexes(folder)
+        ):
+            tracked.append(path)
+    return tracked
 
 
 def _read_indexes(folder: Path) -> Iterator[bytes]:
@@ -50,34 +49,29 @@ def _read_indexes(folder: Path) -> Iterator[bytes]:
             continue
 
 
-def _lists(index: bytes, name: bytes) -> bool:
+def _lists_file(index: bytes, name: bytes) -> bool:
     if len(index) < _HEADER.size or index[:4] != b"DIRC":
         return False
     # Some file systems do not distinguish case, so the name of another case may be the same file.
     wanted = name.lower()
     if _HEADER.unpack_from(index)[1] == 4:
-        return any(found.lower() == wanted for found in _read_short_names(index))
+        # A SHA-256 is 12 bytes longer than a SHA-1.
+        return any(one.lower() == wanted for longer in (0, 12) for one in _read_short_names(index, longer))
     text, start = index.lower(), 0
     while (start := text.find(wanted + b"\0", start)) >= 0:
-        if _begins_name(index, start, len(name)):
-            return True
+        # A name of this length begins here, and not in the middle of a longer one, when its flags say so.
+        for at in (start - 2, start - 4):
+            if int.from_bytes(index[at : at + 2], "big") & _LONGEST == min(len(name), _LONGEST):
+                return True
         start += 1
     return False
 
 
-def _begins_name(index: bytes, start: int, length: int) -> bool:
-    """Whether an entry's name of this length begins here, and not in the middle of a longer one: its flags say so."""
-    flags = (int.from_bytes(index[at : at + 2], "big") for at in (start - 2, start - 4))
-    return any(one & _LONGEST == min(length, _LONGEST) for one in flags)
+def _read_short_names(index: bytes, longer: int) -> Iterator[bytes]:
+    """Yield the names in an index of version 4, where each gives only how it differs from the one before it.
 
-
-def _read_short_names(index: bytes) -> Iterator[bytes]:
-    """Names in an index of version 4, where each gives only how it differs from the one before it."""
-    yield from chain.from_iterable(_walk(index, longer) for longer in (0, 12))
-
-
-def _walk(index: bytes, longer: int) -> Iterator[bytes]:
-    """`longer`: by how many bytes a hash is longer than SHA-1."""
+    `longer`: by how many bytes a hash is longer than SHA-1.
+    """
     at, name = _HEADER.size, b""
     for _ in range(_HEADER.unpack_from(index)[2]):
         at += _BEFORE_NAME + longer

@@ -1,4 +1,4 @@
-"""Where a server may listen: on this machine unless told otherwise, and never readably beyond it."""
+"""How both servers listen: on this machine unless the user says otherwise, and beyond it with TLS."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from .errors import ALMAError, ConfigError
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 """The names of this machine that nobody else can call."""
-_WAITING = 2048
+_BACKLOG = 2048
+_IDLE_SECONDS = 75
 REQUEST_SECONDS = 30.0
 """So long may the headers of a request, and then its body, take to arrive."""
 CONNECTIONS = 512
+_CERTIFICATE_AND_KEY = "--tls-cert and --tls-key belong together: name both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,60 +112,90 @@ def is_local(host: str) -> bool:
         return False
 
 
-def refuse_the_world(host: str, certificate: str | None, insecure: bool, allowed_hosts: Sequence[str]) -> None:
-    """Beyond this machine: with TLS or on purpose, and under a name that clients know."""
-    if is_local(host):
-        return
-    if not certificate and not insecure:
-        raise ConfigError(
-            f"{host} can be reached from other machines, and the token would travel readably: "
-            "give --tls-cert and --tls-key, or say --insecure"
-        )
-    if not allowed_hosts:
-        raise ConfigError(
-            "say with --allowed-host by which name clients reach this machine, such as memory.example.org"
-        )
+def check_options(options: ListenOptions) -> None:
+    """Raise ConfigError where a server must not listen as these options say.
+
+    Beyond this machine it listens with TLS or on purpose, and under a name that clients know.
+    """
+    if not options.timeout > 0:
+        raise ConfigError(f"--timeout must be more than 0 seconds, not {options.timeout:g}")
+    if options.max_connections < 1:
+        raise ConfigError(f"--max-connections must be at least 1, not {options.max_connections}")
+    if options.key and not options.certificate:
+        raise ConfigError(_CERTIFICATE_AND_KEY)
+    if not is_local(options.host):
+        if not options.certificate and not options.insecure:
+            raise ConfigError(
+                f"{options.host} can be reached from other machines, and the token would travel readably: "
+                "give --tls-cert and --tls-key, or say --insecure"
+            )
+        if not options.allowed_hosts:
+            raise ConfigError(
+                "say with --allowed-host by which name clients reach this machine, such as memory.example.org"
+            )
+    if options.certificate:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.certificate, options.key)
+        except OSError as error:
+            files = " and ".join(filter(None, (options.certificate, options.key)))
+            hint = "" if options.key else f"; {_CERTIFICATE_AND_KEY}"
+            raise ConfigError(f"{files} are no certificate and its key: {error}{hint}") from error
 
 
-def check_limits(timeout: float, connections: int) -> None:
-    if not timeout > 0:
-        raise ConfigError(f"--timeout must be more than 0 seconds, not {timeout:g}")
-    if connections < 1:
-        raise ConfigError(f"--max-connections must be at least 1, not {connections}")
+def list_local_names(host: str) -> list[str]:
+    """Return the names of this machine, with the one that a server listens at; none where others reach it."""
+    return [*dict.fromkeys((*LOCAL, _format_host(host)))] if is_local(host) else []
 
 
-def check_certificate(certificate: str | None, key: str | None) -> None:
-    if not certificate:
-        return
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-    except OSError as error:
-        held = " and ".join(filter(None, (certificate, key)))
-        raise ConfigError(f"{held} are no certificate and its key: {error}") from error
-
-
-def local_names(host: str) -> list[str]:
-    """Those of this machine, also the one that it was told to listen at; none where others reach it."""
-    return [*dict.fromkeys((*LOCAL, format_host(host)))] if is_local(host) else []
-
-
-def format_host(host: str) -> str:
+def _format_host(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def serve(
+    options: ListenOptions, name: str, build: Callable[[int], Callable[..., Any]], *, path: str = "", last_seconds: int
+) -> None:
+    """Serve until interrupted. Options are checked before (`check_options`).
+
+    `build` makes the ASGI application once the port is known. The address is printed under the `name` of the command,
+    with the `path` of the application. Running requests are given `last_seconds` to end.
+    """
+    import uvicorn
+
+    from .connections import limit_connections
+
+    with bind_socket(options.host, options.port) as listener:
+        port = int(listener.getsockname()[1])
+        config = uvicorn.Config(
+            build(port),
+            http=limit_connections(options.timeout, options.max_connections),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            lifespan="on",
+            ssl_certfile=options.certificate,
+            ssl_keyfile=options.key,
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=last_seconds,
+        )
+        address = f"{options.scheme}://{_format_host(options.host)}:{port}{path}"
+        print(f"{name}: {address}", file=sys.stderr, flush=True)
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 @contextmanager
 def bind_socket(host: str, port: int) -> Iterator[socket.socket]:
-    """Bound here and not by the server, so that the port is known before anybody is told."""
-    plain = host.strip("[]")
-    made = socket.socket(socket.AF_INET6 if ":" in plain else socket.AF_INET, socket.SOCK_STREAM)
-    with made:
+    """Bind here and not in the server, so that the port is known before the address is printed."""
+    address = host.strip("[]")
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM) as listener:
         try:
             if os.name == "posix":
                 # Elsewhere it means that two may listen at the same place.
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind((plain, port))
-            # Whoever reads where we are may call at once, and waits until we answer.
-            made.listen(_WAITING)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((address, port))
+            # Clients that read the address may call at once, and wait until we answer.
+            listener.listen(_BACKLOG)
         except (OSError, OverflowError) as error:
             raise ConfigError(f"cannot listen at {host}:{port}: {error}") from error
-        yield made
+        yield listener

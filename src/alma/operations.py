@@ -125,6 +125,8 @@ class About:
     """Faces need it, though Python callers have another way to say it."""
     for_python: bool = False
     """Only Python callers pass it."""
+    example: Any = None
+    """A value for readers of the OpenAPI document."""
 
 
 def take_as_given(label: str, value: Any) -> Any:
@@ -249,7 +251,7 @@ class Operation:
         ]
         return (*shown, *(one for name, one in more.items() if name not in own))
 
-    @property
+    @cached_property
     def is_long(self) -> bool:
         """Whether it can report how far it is."""
         return PROGRESS in self.signature.parameters

@@ -30,8 +30,8 @@ _STORE = ""
 """Markers that belong to the store itself, such as the name of its embedder, have no project."""
 
 
-class Held:
-    """One memory for all calls, whichever thread they run in."""
+class LazyMemory:
+    """One memory for all calls, whichever thread they run in; opened by the first."""
 
     def __init__(self, opener: Opener, *, may_approve: bool = True) -> None:
         """`may_approve`: whether calls may make active what came from outside content."""
@@ -55,60 +55,61 @@ class Held:
             self._alma = None
 
 
-def configured(config: str | None) -> Opener:
-    """Opens what the file describes; without one, what is configured here as for the command line."""
+Held = LazyMemory
+"""The name it had before."""
 
-    def opened() -> ALMA:
-        from .app import open_memory, read_config
 
-        _, described = read_config(config)
-        return open_memory(described)
+def open_configured(config: str | None) -> ALMA:
+    """Open what the file describes; without one, what is configured here as for the command line."""
+    from .app import open_memory, read_config
 
-    return opened
+    return open_memory(read_config(config)[1])
 
 
 class Projects:
     """One memory for each project, made when it is first asked for; those asked for last are kept at hand."""
 
-    def __init__(self, held: Held, settings: Settings | None = None, most: int = 64) -> None:
+    def __init__(self, memory: LazyMemory, settings: Settings | None = None, most: int = 64) -> None:
         """`settings`: those of the configuration, before the domain of its own project changed them."""
-        self._held = held
+        self._memory = memory
         self._settings = settings
         self._most = most
-        self._made: OrderedDict[tuple[str, Bounds, bool], ALMA] = OrderedDict()
+        self._opened: OrderedDict[tuple[str, Bounds, bool], ALMA] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
     def configured(self) -> str:
-        return self._held.get().project_id
+        return self._memory.get().project_id
 
     def get(self, project: str | None = None, bounds: Bounds = None, *, may_approve: bool = True) -> ALMA:
         """The memory of a project; without a name, of the one that is configured.
 
         `may_approve`: whether calls may make active what came from outside content.
         """
-        base = self._held.get()
-        name = base.project_id if project is None else _named(project)
+        base = self._memory.get()
+        name = base.project_id if project is None else validate.name("project", project)
+        if project is not None and name == EVERYWHERE:
+            raise ValidationError(f"{EVERYWHERE!r} stands for all projects and is none: name a project")
         if bounds is not None and name not in bounds:
             raise ScopeError(f"project {name!r} is out of reach. Within reach: {', '.join(sorted(bounds))}.")
         key = (name, bounds, may_approve)
         with self._lock:
-            if key in self._made:
-                self._made.move_to_end(key)
-                return self._made[key]
-        made = self._open(base, name, bounds, may_approve)
+            if key in self._opened:
+                self._opened.move_to_end(key)
+                return self._opened[key]
+        alma = self._open(base, name, bounds, may_approve)
         with self._lock:
-            made = self._made.setdefault(key, made)
-            while len(self._made) > self._most:
-                self._made.popitem(last=False)
-        return made
+            alma = self._opened.setdefault(key, alma)
+            while len(self._opened) > self._most:
+                self._opened.popitem(last=False)
+        return alma
 
     def _open(self, base: ALMA, project: str, bounds: Bounds, may_approve: bool) -> ALMA:
         engine = base.engine
-        made = copy.copy(base)
+        alma = copy.copy(base)
         # A model is opened over the engine it is to serve.
-        made.__dict__.pop("model", None)
-        made.engine = replace(
+        alma.__dict__.pop("model", None)
+        alma.engine = replace(
             engine,
             store=engine.store if bounds is None else fenced(engine.store, bounds),
             project=project,
@@ -116,25 +117,18 @@ class Projects:
             settings=self._settings or engine.settings,
             may_approve=may_approve,
         )
-        return govern_as_kept(made)
+        return govern_as_kept(alma)
 
     def renew(self, project: str) -> None:
         """What governs the project has changed: it is opened anew the next time."""
         with self._lock:
-            for key in [one for one in self._made if one[0] == project]:
-                del self._made[key]
+            for key in [one for one in self._opened if one[0] == project]:
+                del self._opened[key]
 
     def close(self) -> None:
         with self._lock:
-            self._made.clear()
-        self._held.close()
-
-
-def _named(project: str) -> str:
-    name = validate.name("project", project)
-    if name == EVERYWHERE:
-        raise ValidationError(f"{EVERYWHERE!r} stands for all projects and is none: name a project")
-    return name
+            self._opened.clear()
+        self._memory.close()
 
 
 # -- the fence
@@ -162,17 +156,21 @@ class _Fence:
 
     def put(self, records: Sequence[Record]) -> None:
         # One of version 1 replaces nothing.
-        replacing = [one.id for one in records if one.version > 1]
-        held = {one.id: one for one in self._store.get(replacing)} if replacing else {}
+        replaced = [one.id for one in records if one.version > 1]
+        stored = {one.id: one for one in self._store.get(replaced)} if replaced else {}
         for one in records:
-            if not self._may_put(one, held.get(one.id)):
+            old = stored.get(one.id)
+            if old is not None and old.project == one.project == EVERYWHERE:
+                # That a rule of all projects was of use here may be counted; its words are not this caller's to change.
+                is_allowed = replace(one, evidence=old.evidence, version=old.version) == old
+            else:
+                is_allowed = all(
+                    each is None or each.project in self._projects or (each.project == _STORE and each.kind == "marker")
+                    for each in (one, old)
+                )
+            if not is_allowed:
                 raise self._refusal(f"the {one.kind} {one.id!r} is kept for other projects too")
         self._store.put(records)
-
-    def _may_put(self, fresh: Record, held: Record | None) -> bool:
-        if held is not None and held.project == fresh.project == EVERYWHERE:
-            return _only_counted(held, fresh)
-        return all(one is None or one.project in self._projects or _of_the_store(one) for one in (fresh, held))
 
     def get(self, ids: Sequence[str]) -> list[Record]:
         return [one for one in self._store.get(ids) if one.project in self._readable and not _is_shared_schema(one)]
@@ -218,12 +216,3 @@ class _Vacuuming(_Fence):
 
 def _is_shared_schema(record: Record) -> bool:
     return record.project == EVERYWHERE and record.kind == SCHEMA_KIND
-
-
-def _of_the_store(record: Record) -> bool:
-    return record.project == _STORE and record.kind == "marker"
-
-
-def _only_counted(held: Record, fresh: Record) -> bool:
-    """That a rule of all projects was of use here may be counted; its words are not for this caller to change."""
-    return replace(fresh, evidence=held.evidence, version=held.version) == held

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -104,9 +104,7 @@ def decode(kind: Any, value: Any) -> Any:
     return value
 
 
-@lru_cache(maxsize=256)
-def _hints(kind: type) -> Mapping[str, Any]:
-    return get_type_hints(kind)
+_hints = cache(get_type_hints)
 
 
 def list_options(kind: Any) -> list[Any]:
@@ -177,6 +175,7 @@ def described(kind: Any, definitions: Definitions) -> Schema:
     raise TypeError(f"{kind!r} has no JSON Schema: an operation may not take or return it")
 
 
+@cache
 def is_object(kind: Any) -> bool:
     """Whether a value of this type is written as an object whose members are known."""
     return isinstance(kind, type) and (is_dataclass(kind) or is_typeddict(kind))
@@ -217,6 +216,7 @@ def limit_choices(schema: Schema, choices: Sequence[str]) -> Schema:
 _SHORTENED = ("prompt", "memories", "explanations")
 
 
+@cache
 def has_prompt(kind: Any) -> bool:
     """Whether a value of this type holds memories and a text for a prompt that tells all of them."""
     return is_dataclass(kind) and {"prompt", "memories"} <= {field.name for field in fields(kind)}

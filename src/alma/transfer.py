@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO
@@ -15,6 +13,7 @@ from .engine.upkeep import transfer
 from .engine.upkeep.reindex import ignore_progress
 from .engine.upkeep.transfer import ImportTrust, Taken
 from .errors import StorageError, ValidationError
+from .files import make_new_file
 from .memory import ALMA
 from .ports import Copyable
 from .types.record import Record
@@ -35,32 +34,16 @@ def export_lines(alma: ALMA, *, vectors: bool = True, progress: Progress = ignor
 
 
 def export_to(alma: ALMA, target: Path, *, vectors: bool = True, progress: Progress = ignore_progress) -> int:
-    """Write the memory to a new file that only its owner can read; how many records."""
-    if target.exists():
-        raise ValidationError(f"{target} is there already; choose another name, an export overwrites nothing")
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    """Write the memory to a new file that only its owner can read, and return how many records."""
+    count = -_NO_RECORDS
     try:
-        with _writable(part) as file:
-            count = -_NO_RECORDS
+        with make_new_file(target) as part, part.open("w", encoding="utf-8", newline="\n") as file:
             for line in export_lines(alma, vectors=vectors, progress=progress):
                 file.write(f"{line}\n")
                 count += 1
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
-    return count
-
-
-@contextmanager
-def _writable(part: Path) -> Iterator[IO[str]]:
-    try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
     except OSError as error:
-        raise StorageError(f"{part.parent} cannot be written: {error.strerror}; choose another place") from error
+        raise StorageError(f"{target.parent} cannot be written: {error.strerror}; choose another place") from error
+    return count
 
 
 def import_from(
@@ -83,46 +66,35 @@ def import_from(
 
     A file of another project is refused unless `keep_project`: its memories are then found when that project is opened.
     """
-    with _seekable(source) as file:
-        first = file.readline()
-        project = transfer.project_of(first, place)
-        _refuse_other(alma, project, place, keep_project)
+    with ExitStack() as stack:
+        file = source
+        if not source.seekable():
+            # What is piped in can be read once only, and must be read twice.
+            file = stack.enter_context(SpooledTemporaryFile(_IN_MEMORY, mode="w+", encoding="utf-8", newline="\n"))
+            for line in source:
+                file.write(line)
+            file.seek(0)
+
+        def read_records() -> Iterator[Record]:
+            file.seek(0)
+            return transfer.read(iter(file.readline, ""), place)
+
+        project = transfer.project_of(file.readline(), place)
+        if project != alma.project_id and not keep_project:
+            raise ValidationError(
+                f"{place} holds the memories of project {project!r}, and this one is {alma.project_id!r}: open that "
+                "project, or take them in as its own (--keep-project)"
+            )
         # What was erased is asked of the project that the records belong to.
         engine = replace(alma.engine, project=project)
-        total = sum(1 for _ in transfer.read(_again(file), place))
+        total = sum(1 for _ in read_records())
         trust = _TRUST[trusted]
         if trusted is None and confirm is not None:
-            claims = transfer.find_claims(engine, transfer.read(_again(file), place))
+            claims = transfer.find_claims(engine, read_records())
             trust = ImportTrust.OWN if claims and confirm(claims) else trust
         if dry_run:
-            return transfer.weigh(engine, transfer.read(_again(file), place), trust=trust)
-        return transfer.take(engine, transfer.read(_again(file), place), total, trust=trust, progress=progress)
-
-
-def _refuse_other(alma: ALMA, project: str, place: str, keep_project: bool) -> None:
-    if project != alma.project_id and not keep_project:
-        raise ValidationError(
-            f"{place} holds the memories of project {project!r}, and this one is {alma.project_id!r}: open that "
-            "project, or take them in as its own (--keep-project)"
-        )
-
-
-@contextmanager
-def _seekable(source: IO[str]) -> Iterator[IO[str]]:
-    """What is piped in can be read once only, and must be read twice."""
-    if source.seekable():
-        yield source
-        return
-    with SpooledTemporaryFile(_IN_MEMORY, mode="w+", encoding="utf-8", newline="\n") as held:
-        for chunk in iter(lambda: "".join(islice(source, 1000)), ""):
-            held.write(chunk)
-        held.seek(0)
-        yield held
-
-
-def _again(file: IO[str]) -> Iterable[str]:
-    file.seek(0)
-    return iter(file.readline, "")
+            return transfer.weigh(engine, read_records(), trust=trust)
+        return transfer.take(engine, read_records(), total, trust=trust, progress=progress)
 
 
 @dataclass(frozen=True, slots=True)

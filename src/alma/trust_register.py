@@ -10,14 +10,14 @@ import hashlib
 import json
 import logging
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .errors import ConfigError, StorageError
+from .files import lock_file, write_atomic
 from .git_index import find_tracked_files
 
 _LOG = logging.getLogger("alma")
@@ -118,25 +118,17 @@ def read_register() -> Register:
 def _change_register() -> Iterator[Register]:
     """One process at a time; the file is replaced as a whole. Files whose project is gone are dropped."""
     path = register_path()
-    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with closing(sqlite3.connect(path.with_suffix(".lock"), timeout=_LOCK_SECONDS, isolation_level=None)) as lock:
-            lock.execute("BEGIN EXCLUSIVE")
+        with lock_file(path.with_suffix(".lock"), _LOCK_SECONDS):
             register = read_register()
             yield register
             files = {
-                name: sorted(file for file in held if os.path.exists(os.path.dirname(os.path.dirname(file))))
-                for name, held in (("created", register.created), ("tracked", register.tracked))
+                name: sorted(file for file in getattr(register, name) if Path(file).parent.parent.exists())
+                for name in ("created", "tracked")
             }
-            text = json.dumps({"folders": register.folders, **files}, indent=2)
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                file.write(f"{text}\n")
-            os.replace(part, path)
-    except (OSError, sqlite3.Error) as error:
+            write_atomic(path, json.dumps({"folders": register.folders, **files}, indent=2) + "\n")
+    except (OSError, StorageError) as error:
         raise StorageError(
             f"{path} cannot be written: {error}; pass the configuration with --config instead"
         ) from error
-    finally:
-        with suppress(OSError):
-            part.unlink()

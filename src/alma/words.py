@@ -38,20 +38,20 @@ def check_metadata(label: str, value: Any) -> dict[str, Any]:
     return validate.metadata(value)
 
 
-Agent = Annotated[str, About("the agent's name", check=validate.name)]
+Agent = Annotated[str, About("the agent's name", check=validate.name, example="dev")]
 AnyAgent = Annotated[str | None, About("only this agent's; without it everybody's", check=validate.name)]
 By = Annotated[str | None, About("who makes the change; an agent cannot change what another has claimed")]
 Project = Annotated[str | None, About("another project of the memory", check=validate.name, for_python=True)]
-User = Annotated[str | None, About("the user it is for", check=validate.name)]
+User = Annotated[str | None, About("the user it is for", check=validate.name, example="ana")]
 Owner = Annotated[
     str | None,
     About("whose it is: only this user sees it; without it every user does", check=validate.optional_name),
 ]
-Task = Annotated[str, About("what is to be done, in a sentence or more")]
-Tags = Annotated[Iterable[str] | None, About("tags", check=validate.names)]
+Task = Annotated[str, About("what is to be done, in a sentence or more", example="Deploy the API")]
+Tags = Annotated[Iterable[str] | None, About("tags", check=validate.names, example=["deploy"])]
 Metadata = Annotated[Mapping[str, Any] | None, About("a JSON object of your own, kept with it", check=check_metadata)]
 Limit = Annotated[int, About("at most so many")]
-MemoryId = Annotated[str, About("the memory's id", check=validate.name)]
+MemoryId = Annotated[str, About("the memory's id", check=validate.name, example="h_01m7hnn9m5400rc1dqvrg758qq")]
 TypeOf = Annotated[TypeName | MemoryType | type[Memory] | None, About("the memory type", check=check_type)]
 Types = Annotated[Iterable[TypeName | MemoryType] | None, About("only these memory types", check=check_types)]
 OutcomeOf = Annotated[OutcomeName | Result, About("how it went")]

@@ -13,7 +13,7 @@ from tests.http.conftest import Site, make_site
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.mcp.server import build
-from alma.projects import Held
+from alma.projects import LazyMemory
 from alma.stores.sqlite import SQLiteStore
 from mcp import Client
 
@@ -42,7 +42,7 @@ def over_http(site: Site, scope: str) -> Caller:
     return call
 
 
-class _Lent(Held):
+class _Lent(LazyMemory):
     def close(self) -> None:
         pass
 

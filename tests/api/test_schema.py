@@ -20,63 +20,63 @@ from alma import ALMA
 from alma.callers import Roots
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ALMAError
-from alma.mcp.tools import Offer, offered
+from alma.mcp.tools import OperationTool, select_tools
 from alma.operations import Effect, operations
 from alma.schema import Definitions, described
 from alma.stores.memory import MemoryStore
 from alma.types.kinds import Memory
 
-OFFERS = list(offered("all").values())
+TOOLS = list(select_tools("all").values())
 
-each = pytest.mark.parametrize("offer", OFFERS, ids=lambda offer: offer.operation.name)
+each = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.operation.name)
 
 
 # -- what is said about each tool
 
 
 @each
-def test_its_schemas_are_schemas(offer: Offer) -> None:
-    tool = offer.definition
-    for schema in (tool.input_schema, tool.output_schema):
+def test_its_schemas_are_schemas(tool: OperationTool) -> None:
+    definition = tool.definition
+    for schema in (definition.input_schema, definition.output_schema):
         Draft202012Validator.check_schema(schema)
         assert schema["type"] == "object"
-    assert tool.input_schema["additionalProperties"] is False
-    assert all(one.get("description") for one in tool.input_schema["properties"].values())
+    assert definition.input_schema["additionalProperties"] is False
+    assert all(one.get("description") for one in definition.input_schema["properties"].values())
 
 
 @each
-def test_its_sample_fits_what_it_takes_and_its_answer_what_it_gives(offer: Offer, tmp_path: Path) -> None:
-    name = offer.operation.name
+def test_its_sample_fits_what_it_takes_and_its_answer_what_it_gives(tool: OperationTool, tmp_path: Path) -> None:
+    name = tool.operation.name
     with ALMA(MemoryStore(), HashEmbedder(), project_id="app") as alma:
         made = world(alma, str(tmp_path))
         if name in BEFORE:
             operations()[BEFORE[name]].call(alma, SAMPLES[BEFORE[name]](made))
         arguments = SAMPLES[name](made)
         told = {key: value for key, value in arguments.items() if value is not None}
-        Draft202012Validator(offer.definition.input_schema).validate(told)
-        confined = replace(offer, roots=Roots([tmp_path]))
-        result = offer.call(alma, confined.check(arguments))
+        Draft202012Validator(tool.definition.input_schema).validate(told)
+        confined = replace(tool, roots=Roots([tmp_path]))
+        result = tool.call(alma, confined.check(arguments))
     answer = json.loads(json.dumps(result.structured_content, allow_nan=False))
-    Draft202012Validator(offer.definition.output_schema).validate(answer)
+    Draft202012Validator(tool.definition.output_schema).validate(answer)
 
 
 @each
-def test_an_answer_without_one_of_its_members_does_not_fit(offer: Offer) -> None:
-    assert not Draft202012Validator(offer.definition.output_schema).is_valid({})
+def test_an_answer_without_one_of_its_members_does_not_fit(tool: OperationTool) -> None:
+    assert not Draft202012Validator(tool.definition.output_schema).is_valid({})
 
 
 @each
-def test_its_hints_follow_from_its_effect(offer: Offer) -> None:
-    hints, effect = offer.definition.annotations, offer.operation.effect
+def test_its_hints_follow_from_its_effect(tool: OperationTool) -> None:
+    hints, effect = tool.definition.annotations, tool.operation.effect
     assert hints is not None
     assert hints.read_only_hint == (effect is Effect.READS)
     assert hints.destructive_hint == (effect is Effect.ERASES)
-    assert hints.idempotent_hint == offer.operation.idempotent
+    assert hints.idempotent_hint == tool.operation.idempotent
     assert hints.open_world_hint is False
 
 
 def test_what_a_model_must_know_is_in_the_schema() -> None:
-    schema = offered("all")["alma_learn"].definition.input_schema
+    schema = select_tools("all")["alma_learn"].definition.input_schema
     assert schema["required"] == ["agent", "task", "outcome", "strategy_used"]
     assert schema["properties"]["outcome"]["enum"] == ["success", "partial", "failure"]
     assert schema["properties"]["duration_ms"] == {"type": "integer", "description": "how long it took"}
@@ -88,20 +88,20 @@ def test_what_a_model_must_know_is_in_the_schema() -> None:
 
 
 def schema_of(operation: str, parameter: str) -> dict[str, Any]:
-    found: dict[str, Any] = offered("all")[f"alma_{operation}"].definition.input_schema["properties"][parameter]
+    found: dict[str, Any] = select_tools("all")[f"alma_{operation}"].definition.input_schema["properties"][parameter]
     return found
 
 
 def test_an_agent_that_is_known_need_not_be_named() -> None:
-    schema = offered("all", "dev")["alma_learn"].definition.input_schema
+    schema = select_tools("all", "dev")["alma_learn"].definition.input_schema
     assert "agent" not in schema["required"]
     assert schema["properties"]["agent"]["default"] == "dev"
     # Where it only narrows, nobody is meant who is not named.
-    assert "default" not in offered("all", "dev")["alma_list"].definition.input_schema["properties"]["agent"]
+    assert "default" not in select_tools("all", "dev")["alma_list"].definition.input_schema["properties"]["agent"]
 
 
 def test_descriptions_speak_of_tools_by_their_names() -> None:
-    assert "`alma_learn`" in (offered("all")["alma_retrieve"].definition.description or "")
+    assert "`alma_learn`" in (select_tools("all")["alma_retrieve"].definition.description or "")
     assert "alma_start_session" in schema_of("end_session", "session_id")["description"]
 
 
@@ -221,32 +221,32 @@ def _of(kind: str, schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_it_answers_or_says_what_is_wrong(
-    offer: Offer, data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tool: OperationTool, data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    members = offer.input_schema["properties"]
-    needed = {name: fitting(members[name]) for name in offer.input_schema.get("required", ())}
+    members = tool.definition.input_schema["properties"]
+    needed = {name: fitting(members[name]) for name in tool.definition.input_schema.get("required", ())}
     others = {name: fitting(one) for name, one in members.items() if name not in needed}
     arguments = data.draw(st.fixed_dictionaries(needed, optional=others))
     with ALMA(MemoryStore(), HashEmbedder(), project_id="app") as alma:
         try:
-            answer = offer.call(alma, offer.check(arguments)).structured_content
+            answer = tool.call(alma, tool.check(arguments)).structured_content
         except ALMAError:
             return
-    Draft202012Validator(offer.definition.output_schema).validate(answer)
+    Draft202012Validator(tool.definition.output_schema).validate(answer)
 
 
 @each
 @settings(max_examples=5)
 @given(arguments=st.dictionaries(st.sampled_from(["agent", "task", "limit", "banana"]), ANYTHING, max_size=3))
-def test_what_does_not_fit_is_refused_in_words(offer: Offer, arguments: dict[str, Any]) -> None:
-    wrong = complaint(offer, arguments)
-    assert not wrong or any(name in wrong for name in (*arguments, *offer.input_schema["properties"]))
+def test_what_does_not_fit_is_refused_in_words(tool: OperationTool, arguments: dict[str, Any]) -> None:
+    wrong = complaint(tool, arguments)
+    assert not wrong or any(name in wrong for name in (*arguments, *tool.definition.input_schema["properties"]))
 
 
-def complaint(offer: Offer, arguments: dict[str, Any]) -> str:
+def complaint(tool: OperationTool, arguments: dict[str, Any]) -> str:
     try:
-        offer.check(arguments)
+        tool.check(arguments)
     except ALMAError as error:
         return str(error)
     return ""

@@ -21,7 +21,7 @@ from alma.embedders.hash import HashEmbedder
 from alma.http import tokens
 from alma.http.app import build
 from alma.http.gate import App, Rules
-from alma.projects import Held, Projects
+from alma.projects import LazyMemory, Projects
 from alma.stores.sqlite import SQLiteStore
 
 CONFIG = "alma:\n  project_id: app\n  storage: sqlite\n  storage_dir: .alma\n  embedding_provider: none\n"
@@ -59,7 +59,7 @@ def make_site(
     folder: Path, rules: Rules | None = None, watchers: tuple[Any, ...] = (), alma: ALMA | None = None
 ) -> Site:
     alma = alma or ALMA(SQLiteStore(folder / "alma.db"), HashEmbedder(), project_id="app")
-    projects = Projects(Held(partial(_same, alma)))
+    projects = Projects(LazyMemory(partial(_same, alma)))
     file = folder / tokens.FILE
     app = build(projects, tokens.Tokens(file), rules or Rules(hosts=frozenset({HOST}), rate=0), watchers)
     site = Site(app, file, projects, alma)

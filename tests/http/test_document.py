@@ -19,7 +19,7 @@ from schemathesis.checks import CHECKS, load_all_checks
 from alma import ALMA
 from alma.http.app import Service
 from alma.http.gate import App, Rules
-from alma.projects import Held, Projects
+from alma.projects import LazyMemory, Projects
 
 from .conftest import make_site
 
@@ -44,7 +44,7 @@ class Later:
 
 
 later = Later()
-schema = schemathesis.openapi.from_dict(Service(Projects(Held(ALMA.quickstart)), 30).app.openapi())
+schema = schemathesis.openapi.from_dict(Service(Projects(LazyMemory(ALMA.quickstart)), 30).app.openapi())
 schema.app = later
 schema.config.generation.update(max_examples=EXAMPLES, deterministic=True)
 

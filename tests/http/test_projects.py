@@ -184,5 +184,5 @@ def test_a_project_follows_its_own_domain(two: Site) -> None:
 def test_only_so_many_projects_are_kept_at_hand(site: Site) -> None:
     for at in range(100):
         assert site.post("stats", **in_project(f"p{at}")).json()["project_id"] == f"p{at}"
-    assert len(site.projects._made) == 64
+    assert len(site.projects._opened) == 64
     assert site.post("stats", **in_project("p0")).json()["project_id"] == "p0"

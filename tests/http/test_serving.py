@@ -21,7 +21,7 @@ from alma.app import open_config
 from alma.errors import ConfigError, MissingExtraError, StorageError, ValidationError
 from alma.http import server, tokens
 from alma.http.log import Lines
-from alma.http.server import Options, refuse_the_world
+from alma.http.server import Options, check_options
 from alma.listening import is_local
 
 from .conftest import SECONDS, Served, start
@@ -35,24 +35,24 @@ SECRET = "The launch code is 7319"
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "memory.example.org"])
 def test_beyond_this_machine_only_with_tls_or_on_ones_own_word(host: str) -> None:
     with pytest.raises(ConfigError, match="--tls-cert"):
-        refuse_the_world(Options(host=host, allowed_hosts=("memory.example.org",)))
+        check_options(Options(host=host, allowed_hosts=("memory.example.org",)))
     with pytest.raises(ConfigError, match="--allowed-host"):
-        refuse_the_world(Options(host=host, insecure=True))
-    refuse_the_world(Options(host=host, insecure=True, allowed_hosts=("memory.example.org",)))
+        check_options(Options(host=host, insecure=True))
+    check_options(Options(host=host, insecure=True, allowed_hosts=("memory.example.org",)))
 
 
 def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="name both"):
-        refuse_the_world(Options(certificate="cert.pem"))
+        check_options(Options(certificate="cert.pem"))
     (tmp_path / "c.pem").write_text("nonsense")
     with pytest.raises(ConfigError, match="no certificate"):
-        refuse_the_world(Options(certificate=str(tmp_path / "c.pem"), key=str(tmp_path / "c.pem")))
+        check_options(Options(certificate=str(tmp_path / "c.pem"), key=str(tmp_path / "c.pem")))
 
 
 def test_this_machine_needs_nothing() -> None:
     assert [is_local(one) for one in ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost")] == [True] * 5
     assert [is_local(one) for one in ("0.0.0.0", "::", "10.0.0.1", "localhost.evil.example", "")] == [False] * 5
-    refuse_the_world(Options())
+    check_options(Options())
 
 
 def test_a_port_that_is_taken_is_told(served: Served, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_who_sends_too_much_is_told_so_and_may_go_on(served: Served) -> None:
 
 
 def test_a_token_that_is_added_meanwhile_is_known(served: Served) -> None:
-    secret = tokens.add(tokens.beside(served.config), "guest", "read")
+    secret = tokens.add(tokens.find_file(served.config), "guest", "read")
     headers = {"authorization": f"Bearer {secret}"}
     assert httpx.get(f"{served.url}/health", headers=headers, trust_env=False).status_code == 200
 
@@ -168,7 +168,7 @@ def test_over_tls(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{"max_megabytes": 0.0}, {"rate": -1.0}, {"max_megabytes": float("nan")}])
 def test_limits_that_make_no_sense_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="--rate"):
-        refuse_the_world(Options(**options))  # type: ignore[arg-type]
+        check_options(Options(**options))  # type: ignore[arg-type]
 
 
 # -- ending

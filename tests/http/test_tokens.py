@@ -30,24 +30,24 @@ def mode(path: Path) -> int:
 
 
 def test_the_first_token_is_made_once(file: Path) -> None:
-    first = tokens.ready(file)
+    first = tokens.ensure_token(file)
     assert first == file.with_name(FIRST_FILE)
     secret = first.read_text().strip()
     found = Tokens(file).find(secret)
     assert found is not None
     assert (found.name, found.scope, found.projects) == ("admin", Scope.ADMIN, None)
-    assert tokens.ready(file) is None
+    assert tokens.ensure_token(file) is None
     assert first.read_text().strip() == secret
 
 
 def test_several_servers_that_start_at_once_make_one(file: Path) -> None:
     code = "import sys, time; from pathlib import Path; from alma.http import tokens\n"
     code += "while time.time() < float(sys.argv[2]): pass\n"
-    code += "tokens.ready(Path(sys.argv[1]))"
+    code += "tokens.ensure_token(Path(sys.argv[1]))"
     at = str(time.time() + 1.5)
     running = [subprocess.Popen([sys.executable, "-c", code, str(file), at]) for _ in range(4)]
     assert [one.wait(60) for one in running] == [0, 0, 0, 0]
-    assert len(tokens.listed(file)) == 1
+    assert len(tokens.list_tokens(file)) == 1
     assert Tokens(file).find(file.with_name(FIRST_FILE).read_text().strip()) is not None
 
 
@@ -60,16 +60,16 @@ def test_a_start_that_was_cut_short_leaves_no_token_that_nobody_knows(
     with monkeypatch.context() as patched:
         patched.setattr(tokens, "_write", cut)
         with pytest.raises(KeyboardInterrupt):
-            tokens.ready(file)
+            tokens.ensure_token(file)
     assert not file.exists()
-    first = tokens.ready(file)
+    first = tokens.ensure_token(file)
     assert first is not None
     assert Tokens(file).find(first.read_text().strip()) is not None
 
 
 @posix
 def test_the_files_are_private(file: Path) -> None:
-    first = tokens.ready(file)
+    first = tokens.ensure_token(file)
     assert first is not None
     assert [mode(file), mode(first)] == [0o600, 0o600]
     tokens.add(file, "guest")
@@ -78,7 +78,7 @@ def test_the_files_are_private(file: Path) -> None:
 
 @posix
 def test_a_file_that_others_can_read_is_not_trusted(file: Path) -> None:
-    tokens.ready(file)
+    tokens.ensure_token(file)
     file.chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
         Tokens(file).find("x")
@@ -95,21 +95,21 @@ def test_only_hashes_are_kept(file: Path) -> None:
 
 
 def test_what_was_added_is_listed_until_it_is_revoked(file: Path) -> None:
-    assert tokens.listed(file) == []
+    assert tokens.list_tokens(file) == []
     secrets = {name: tokens.add(file, name) for name in ("a", "b", "c")}
-    assert [one.name for one in tokens.listed(file)] == ["a", "b", "c"]
+    assert [one.name for one in tokens.list_tokens(file)] == ["a", "b", "c"]
     assert tokens.revoke(file, "b").name == "b"
     held = Tokens(file)
     assert [held.find(secrets[name]) is not None for name in "abc"] == [True, False, True]
 
 
 def test_revoking_the_first_takes_its_readable_copy_away(file: Path) -> None:
-    first = tokens.ready(file)
+    first = tokens.ensure_token(file)
     assert first is not None
     tokens.revoke(file, "admin")
     assert not first.exists()
     with pytest.raises(ConfigError, match="alma token add"):
-        tokens.ready(file)
+        tokens.ensure_token(file)
 
 
 def test_a_running_server_sees_what_changed(file: Path) -> None:
@@ -139,13 +139,13 @@ def test_what_cannot_be_made_is_refused(file: Path, arguments: tuple[str, ...], 
     tokens.add(file, "a")
     with pytest.raises(ValidationError, match=told):
         tokens.add(file, *arguments)
-    assert len(tokens.listed(file)) == 1
+    assert len(tokens.list_tokens(file)) == 1
 
 
 @pytest.mark.parametrize(("given", "days"), [("30d", 30), ("2w", 14), ("1y", 365), ("48h", 2), (" 30D ", 30)])
 def test_a_token_may_expire(file: Path, given: str, days: int) -> None:
     tokens.add(file, "guest", expires=given)
-    [held] = tokens.listed(file)
+    [held] = tokens.list_tokens(file)
     assert held.expires_at is not None
     assert abs(held.expires_at - held.created_at - timedelta(days=days)) < timedelta(minutes=1)
     assert not held.is_expired
@@ -154,7 +154,7 @@ def test_a_token_may_expire(file: Path, given: str, days: int) -> None:
 @pytest.mark.parametrize("given", ["2999-01-31", "2999-01-31T12:00", "2999-01-31T12:00:00+02:00"])
 def test_it_may_expire_at_a_date(file: Path, given: str) -> None:
     tokens.add(file, "guest", expires=given)
-    assert str(tokens.listed(file)[0].expires_at).startswith("2999-01-31")
+    assert str(tokens.list_tokens(file)[0].expires_at).startswith("2999-01-31")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_none_is_lost_when_several_add_at_once(file: Path) -> None:
     code += "for at in range(5): tokens.add(Path(sys.argv[1]), f'{sys.argv[2]}-{at}')"
     running = [subprocess.Popen([sys.executable, "-c", code, str(file), str(at)]) for at in range(3)]
     assert [one.wait(60) for one in running] == [0, 0, 0]
-    assert len(tokens.listed(file)) == 15
+    assert len(tokens.list_tokens(file)) == 15
     assert not list(file.parent.glob("*.part"))
 
 
@@ -211,7 +211,7 @@ def test_a_lock_that_was_left_behind_is_taken_over(file: Path) -> None:
     lock = file.with_name(f".{file.name}.lock")
     lock.touch()
     tokens.add(file, "guest")
-    assert [one.name for one in tokens.listed(file)] == ["guest"]
+    assert [one.name for one in tokens.list_tokens(file)] == ["guest"]
 
 
 def test_a_scope_holds_those_before_it() -> None:

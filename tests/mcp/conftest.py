@@ -21,7 +21,7 @@ from alma import ALMA
 from alma.app import open_config
 from alma.embedders.hash import HashEmbedder
 from alma.mcp.server import build
-from alma.projects import Held
+from alma.projects import LazyMemory
 from alma.stores.memory import MemoryStore
 from mcp import Client, StdioServerParameters, stdio_client
 
@@ -78,7 +78,7 @@ def alma() -> Iterator[ALMA]:
 Talk = Callable[..., Any]
 
 
-class Lent(Held):
+class Lent(LazyMemory):
     """A memory that outlives the server."""
 
     def close(self) -> None:

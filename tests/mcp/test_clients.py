@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from alma.errors import ConfigError
-from alma.mcp import clients, installing
+from alma.mcp import clients
 from alma.mcp.clients import CLIENTS, PROJECT, USER, Change, Machine
 
 COMMAND = ["/opt/python", "-m", "alma.mcp", "--config", "/srv/app/.alma/config.yaml"]
@@ -105,13 +105,13 @@ def test_variables_move_it(tmp_path: Path, system: str, variable: str, name: str
     assert file(name, USER, machine) == tmp_path / "else" / path
 
 
-def test_what_does_not_exist_is_refused_with_what_does(machine: Machine) -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'cursor'"):
-        clients.client("curser")
+def test_what_does_not_exist_is_refused_with_what_does(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match="use the scope 'user'"):
         file("claude-desktop", PROJECT, machine)
-    with pytest.raises(ConfigError, match="Valid: project, user"):
-        file("cursor", "global", machine)
+    for words in (["--client", "curser"], ["--client", "cursor", "--scope", "global"]):
+        with pytest.raises(SystemExit):
+            run("install", *words)
+        assert "choose from" in capsys.readouterr().err
 
 
 @each
@@ -274,9 +274,9 @@ def here(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def run(action: str, *words: str, config: str | None = None, as_json: bool = False) -> tuple[int, str]:
     parser = argparse.ArgumentParser()
-    installing.add_arguments(parser, action)
+    clients.add_arguments(parser, action)
     told: list[str] = []
-    code = installing.run(action, parser.parse_args(words), config, as_json=as_json, say=told.append)
+    code = clients.run(action, parser.parse_args(words), config, as_json=as_json, say=told.append)
     return code, "\n".join(told)
 
 

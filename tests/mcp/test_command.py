@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from alma.mcp import command, installing
+from alma.mcp import clients, command
 from mcp import Client
 
 from .conftest import SECONDS, Place
@@ -156,7 +156,7 @@ def test_what_the_page_says_is_understood(words: list[str]) -> None:
     parser = argparse.ArgumentParser(exit_on_error=False)
     match words:
         case ["alma", "mcp", "install" | "uninstall" as action, *rest]:
-            installing.add_arguments(parser, action)
+            clients.add_arguments(parser, action)
             parser.parse_args(rest)
         case ["python", "-m", "alma.mcp", *rest]:
             parser.add_argument("--config")

@@ -17,15 +17,9 @@ from starlette.testclient import TestClient
 
 from alma import ALMA
 from alma.errors import ConfigError
-from alma.listening import bind_socket, is_local, refuse_the_world
+from alma.listening import bind_socket, check_options, is_local
 from alma.mcp.command import Options
-from alma.mcp.http import (
-    _hosts,
-    _origins,
-    _refuse_unfit,
-    app,
-    read_or_make_token,
-)
+from alma.mcp.http import app, list_hosts, list_origins, read_or_make_token
 from alma.mcp.server import build
 from mcp import Client
 
@@ -210,11 +204,12 @@ def test_it_makes_a_token_for_its_owner(place: Place) -> None:
         (Options(host="memory.example.org", certificate="c", key="k"), "--allowed-host"),
         (Options(host="0.0.0.0", insecure=True), "--allowed-host"),
         (Options(key="k"), "name both"),
+        (Options(host="0.0.0.0", certificate="c", key="k", allowed_hosts=("memory.example.org",)), "no certificate"),
     ],
 )
 def test_the_world_is_let_in_only_on_purpose(options: Options, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        _refuse_unfit(options)
+        check_options(options)
 
 
 @pytest.mark.parametrize(
@@ -224,11 +219,10 @@ def test_the_world_is_let_in_only_on_purpose(options: Options, told: str) -> Non
         Options(host="localhost"),
         Options(host="::1"),
         Options(host="0.0.0.0", insecure=True, allowed_hosts=("memory.example.org",)),
-        Options(host="0.0.0.0", certificate="c", key="k", allowed_hosts=("memory.example.org",)),
     ],
 )
 def test_what_is_safe_or_meant_is_let_be(options: Options) -> None:
-    refuse_the_world(options.host, options.certificate, options.insecure, options.allowed_hosts)
+    check_options(options)
 
 
 def test_a_certificate_must_be_one(tmp_path: Path) -> None:
@@ -236,8 +230,8 @@ def test_a_certificate_must_be_one(tmp_path: Path) -> None:
     file.write_text("no certificate")
     for options in (Options(certificate=str(file)), Options(certificate=str(tmp_path / "none"), key=str(file))):
         with pytest.raises(ConfigError, match="no certificate and its key"):
-            _refuse_unfit(options)
-    _refuse_unfit(Options())
+            check_options(options)
+    check_options(Options())
 
 
 @pytest.mark.parametrize("port", [-1, 70_000])
@@ -247,14 +241,14 @@ def test_a_port_must_be_one(port: int) -> None:
 
 
 def test_where_it_listens_is_a_name_of_its_own() -> None:
-    assert "127.0.0.2:80" in _hosts(Options(host="127.0.0.2"), 80)
-    assert "http://127.0.0.2:*" in _origins(Options(host="127.0.0.2"))
-    assert _hosts(Options(host="0.0.0.0", allowed_hosts=("a.example",)), 80) == ["a.example", "a.example:*"]
+    assert "127.0.0.2:80" in list_hosts(Options(host="127.0.0.2"), 80)
+    assert "http://127.0.0.2:*" in list_origins(Options(host="127.0.0.2"))
+    assert list_hosts(Options(host="0.0.0.0", allowed_hosts=("a.example",)), 80) == ["a.example", "a.example:*"]
 
 
 def test_its_own_pages_speak_as_it_does() -> None:
-    assert all(one.startswith("http://") for one in _origins(Options()))
-    assert all(one.startswith("https://") for one in _origins(Options(certificate="c", key="k")))
+    assert all(one.startswith("http://") for one in list_origins(Options()))
+    assert all(one.startswith("https://") for one in list_origins(Options(certificate="c", key="k")))
 
 
 def test_local_is_what_cannot_be_reached() -> None:

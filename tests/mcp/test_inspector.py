@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.api.samples import SAMPLES
 
-from alma.mcp.tools import CORE_NAMES, offered
+from alma.mcp.tools import CORE_NAMES, select_tools
 from alma.operations import operations
 
 from .conftest import TOKEN, Place, Site
@@ -96,15 +96,15 @@ def _well(name: str, answer: dict[str, Any]) -> None:
 
 
 def test_over_stdio(inspector: Inspector, place: Place) -> None:
-    listed(inspector, list(offered()), "--", *place.command)
-    listed(inspector, list(offered("all")), "--", *place.command, "--tools", "all")
+    listed(inspector, list(select_tools()), "--", *place.command)
+    listed(inspector, list(select_tools("all")), "--", *place.command, "--tools", "all")
     inspector.connected("--", *place.command, "--tools", "all")
     call_all(inspector, place)
 
 
 def test_over_http(inspector: Inspector, site: Site) -> None:
     header = ["--header", f"Authorization: Bearer {TOKEN}"]
-    listed(inspector, list(offered("all", roots=None)), "--transport", "http", "--server-url", site.url, *header)
+    listed(inspector, list(select_tools("all", roots=None)), "--transport", "http", "--server-url", site.url, *header)
     inspector.connected("--transport", "http", "--server-url", site.url, *header)
     call_all(inspector, site.place)
     refused = inspector.run("cli", "--stored-auth-only", "--method", "tools/list", "--server-url", site.url)

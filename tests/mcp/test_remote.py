@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from alma.errors import ValidationError
-from alma.mcp.tools import offered
+from alma.mcp.tools import select_tools
 
-REMOTE = offered("all", roots=None)
+REMOTE = select_tools("all", roots=None)
 
 
 def test_tools_that_work_on_files_are_not_offered() -> None:
-    gone = offered("all").keys() - REMOTE.keys()
+    gone = select_tools("all").keys() - REMOTE.keys()
     assert gone == {"alma_ingest", "alma_export_rules", "alma_import_rules"}
 
 

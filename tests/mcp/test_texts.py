@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from alma import jsonc
 from alma.errors import ConfigError
 from alma.mcp import tomltext
+from alma.mcp.clients import CLIENTS, PROJECT, Machine, install
 
 ENTRY = {"command": "python", "args": ["-m", "alma.mcp"]}
 PATH = ("mcpServers", "alma")
@@ -192,9 +194,18 @@ def test_a_table_is_replaced() -> None:
         'note = """\n[mcp_servers.alma]\n"""\n',
     ],
 )
-def test_what_is_written_otherwise_is_refused_and_not_damaged(text: str) -> None:
+def test_what_is_written_otherwise_is_refused_and_not_damaged(text: str, tmp_path: Path) -> None:
+    machine = Machine(tmp_path, tmp_path, "linux", {})
+    path = CLIENTS["codex"].file(machine, PROJECT)
+    path.parent.mkdir()
+    path.write_text(text)
     with pytest.raises(ConfigError, match="by hand"):
-        tomltext.put(text, TABLE, ENTRY)
+        install(CLIENTS["codex"], PROJECT, ["alma", "mcp"], machine)
+
+
+def test_tables_below_it_go_with_it() -> None:
+    text = "[mcp_servers.alma]\ncommand = 1\n\n[mcp_servers.alma.env]\nA = 1\n[other]\nb = 1\n"
+    assert tomltext.drop(text, TABLE) == "[other]\nb = 1\n"
 
 
 def test_broken_toml_is_refused() -> None:

@@ -409,21 +409,21 @@ def serve_mcp(call: Call) -> int:
 
 
 def add_client_arguments(parser: argparse.ArgumentParser) -> None:
-    from ..mcp import installing
+    from ..mcp import clients
 
-    installing.add_arguments(parser, parser.prog.rpartition(" ")[2])
+    clients.add_arguments(parser, parser.prog.rpartition(" ")[2])
 
 
 @command("mcp install", add_arguments=add_client_arguments)
 def install_mcp(call: Call) -> int:
     """Put the server into the settings of a client; shows what would change, and asks."""
-    from ..mcp import installing
+    from ..mcp import clients
 
     args, out = call.args, call.out
     if out.as_json and not (args.yes or args.dry_run):
         raise ValidationError("there is nobody to ask here; pass --yes to do it, or --dry-run to see what would change")
     action = call.command.words.rpartition(" ")[2]
-    return installing.run(action, args, args.config, as_json=out.as_json, say=out.print)
+    return clients.run(action, args, args.config, as_json=out.as_json, say=out.print)
 
 
 @command("mcp uninstall", add_arguments=add_client_arguments)
@@ -437,7 +437,7 @@ def _find_tokens(call: Call) -> Path:
     from ..app import read_config
     from ..http import tokens
 
-    return tokens.beside(read_config(call.args.config)[0])
+    return tokens.find_file(read_config(call.args.config)[0])
 
 
 def _describe_token(token: Any) -> dict[str, Any]:
@@ -465,7 +465,7 @@ def add_token(call: Call) -> int:
 
     args, out, file = call.args, call.out, _find_tokens(call)
     secret = tokens.add(file, args.name, args.scope, args.projects or (), args.expires)
-    [about] = [_describe_token(one) for one in tokens.listed(file) if one.name == args.name.strip()]
+    [about] = [_describe_token(one) for one in tokens.list_tokens(file) if one.name == args.name.strip()]
     if not out.answers_json({**about, "token": secret}):
         what = "do everything" if about["scope"] == "admin" else about["scope"]
         until = f" until {about['expires_at']:%Y-%m-%d %H:%M} UTC" if about["expires_at"] else ""
@@ -480,7 +480,7 @@ def list_tokens(call: Call) -> int:
     """List tokens. Secrets are not stored."""
     from ..http import tokens
 
-    call.out.answer([_describe_token(one) for one in tokens.listed(_find_tokens(call))], "tokens")
+    call.out.answer([_describe_token(one) for one in tokens.list_tokens(_find_tokens(call))], "tokens")
     return 0
 
 

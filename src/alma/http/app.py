@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import logging
 import re
 import types
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
@@ -16,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache, partial
+from http import HTTPStatus
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
@@ -25,7 +27,6 @@ from fastapi import FastAPI, Header, Request, Response, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse
@@ -34,17 +35,17 @@ from alma import __version__
 
 from ..callers import refuse_paths, refuse_vouching, relay_sources
 from ..errors import ALMAError, ValidationError
-from ..operations import DEEPEST, Effect, Operation, Parameter, operations
+from ..operations import DEEPEST, About, Effect, Operation, Parameter, operations
 from ..projects import Projects
 from ..schema import RESULT, is_object, plain
 from .gate import CALL, PROBLEM, PROJECT, App, Call, Gate, Refusal, Rules, Watcher
 from .gate import Route as KnownRoute
-from .log import log_failure, log_not_ready, log_unexpected
 from .tokens import NEEDED, Scope, Tokens
 
 T = TypeVar("T")
 Handler = Callable[["Service", Request], Coroutine[Any, Any, Response]]
 
+_LOG = logging.getLogger("alma.http")
 _AT_ONCE = 16
 """The number of operations that run at the same time; others wait for their turn."""
 _AT_ONCE_PER_TOKEN = 4
@@ -137,22 +138,11 @@ class Metrics:
 
     def render(self, project: str, memories: Mapping[str, int]) -> bytes:
         """`memories`: how many the project holds, by type."""
-        family = GaugeMetricFamily("alma_memories", "memories in use, by type", labels=["project", "type"])
+        counted = CollectorRegistry()
+        gauge = Gauge("alma_memories", "memories in use, by type", ["project", "type"], registry=counted)
         for kind, count in memories.items():
-            family.add_metric([project, kind], count)
-        held = CollectorRegistry()
-        held.register(_Collected([family]))
-        return generate_latest(self.registry) + generate_latest(held)
-
-
-class _Collected:
-    """Families of metrics that were computed for one answer."""
-
-    def __init__(self, families: list[GaugeMetricFamily]) -> None:
-        self._families = families
-
-    def collect(self) -> list[GaugeMetricFamily]:
-        return self._families
+            gauge.labels(project, kind).set(count)
+        return generate_latest(self.registry) + generate_latest(counted)
 
 
 class _Route(APIRoute):
@@ -189,9 +179,7 @@ class Service:
         self._body_seconds = body_seconds
         self.metrics = Metrics()
         self._limiters: dict[str, anyio.CapacityLimiter] = {}
-        self.app = self._make_app()
 
-    def _make_app(self) -> FastAPI:
         @asynccontextmanager
         async def close_memories(app: FastAPI) -> AsyncIterator[None]:
             try:
@@ -199,7 +187,7 @@ class Service:
             finally:
                 await anyio.to_thread.run_sync(self._projects.close)
 
-        app = _Application(
+        self.app = _Application(
             title="ALMA memory",
             version=__version__,
             description=_DESCRIPTION,
@@ -210,9 +198,8 @@ class Service:
             lifespan=close_memories,
             exception_handlers={HTTPException: _refuse_unrouted},
         )
-        app.state.service = self
-        app.router.routes += list_routes()
-        return app
+        self.app.state.service = self
+        self.app.router.routes += list_routes()
 
     def find_route(self, path: str) -> KnownRoute:
         operation = list_offered().get(path.removeprefix(_PREFIX)) if path.startswith(_PREFIX) else None
@@ -261,15 +248,9 @@ class Service:
         return self._projects.get(project, bounds, may_approve=call.may_approve)
 
     async def answer_operations(self, request: Request) -> Response:
+        names = ("name", "summary", "group", "effect", "idempotent")
         entries = [
-            OperationEntry(
-                name=one.name,
-                summary=one.summary,
-                group=one.group,
-                effect=one.effect,
-                idempotent=one.idempotent,
-                scope=NEEDED[one.effect],
-            )
+            OperationEntry(**{name: getattr(one, name) for name in names}, scope=NEEDED[one.effect])
             for one in list_offered().values()
         ]
         return JSONResponse(OperationList(operations=entries).model_dump(mode="json"))
@@ -282,7 +263,7 @@ class Service:
             try:
                 return bool(list_offered()["health"].run(self._projects.get()).ok)
             except ALMAError as error:
-                log_not_ready(error)
+                _LOG.warning("the memory is not ready: %s", str(error), exc_info=error)
                 return False
 
         if not await self._run_in_thread(is_ready):
@@ -398,22 +379,27 @@ def _describe_parameter(parameter: Parameter) -> tuple[Any, Any]:
     about = parameter.about
     if about.local and not about.uri:
         return None, Field(None, description=f"{about.text}. Not over the network.")
-    kind = _limit_choices(parameter.type, about.choices) if about.choices else parameter.type
+    kind = _limit_type(parameter.type, about)
     pattern = r"^(https?|s3|gs)://[!-~]+$" if about.local else None
+    examples = None if about.example is None else [about.example]
     if parameter.needed:
-        return kind, Field(description=about.text, pattern=pattern)
+        return kind, Field(description=about.text, pattern=pattern, examples=examples)
     # What has a default may be null as well, which means the default.
     default = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default
-    return kind | None, Field(None if about.local else default, description=about.text, pattern=pattern)
+    return kind | None, Field(
+        None if about.local else default, description=about.text, pattern=pattern, examples=examples
+    )
 
 
-def _limit_choices(kind: Any, choices: tuple[str, ...]) -> Any:
-    """Return the type with every string in it limited to these choices."""
-    if kind is str:
-        return Literal[tuple(str(one) for one in choices)]
+def _limit_type(kind: Any, about: About) -> Any:
+    """Return the type with its strings limited to the choices of a parameter, and its numbers to its limits."""
+    if kind is str and about.choices:
+        return Literal[tuple(str(one) for one in about.choices)]
+    if kind in (int, float):
+        return Annotated[kind, Field(ge=about.least, le=about.most)]
     if get_origin(kind) in (Union, types.UnionType):
-        return Union[tuple(_limit_choices(one, choices) for one in get_args(kind))]  # noqa: UP007 - made from a list
-    return list[_limit_choices(get_args(kind)[0], choices)] if get_origin(kind) is list else kind  # type: ignore[misc]
+        return Union[tuple(_limit_type(one, about) for one in get_args(kind))]  # noqa: UP007 - made from a list
+    return list[_limit_type(get_args(kind)[0], about)] if get_origin(kind) is list else kind  # type: ignore[misc]
 
 
 def describe_result(operation: Operation) -> Any:
@@ -432,30 +418,31 @@ def describe_result(operation: Operation) -> Any:
 async def _answer(handle: Handler, request: Request) -> Response:
     """Answer a request. Whatever goes wrong is an answer too, and reveals nothing of what is inside."""
     call: Call = request.scope[CALL]
+    name = call.operation or call.path
     try:
         return await handle(request.app.state.service, request)
-    except Refusal as refusal:
-        return _refuse(call, refusal)
+    except Refusal as error:
+        refusal = error
     except ALMAError as error:
         if error.neutral:
-            log_failure(call, error)
-        return _refuse(call, Refusal.from_error(error))
+            # For the owner of the server; the caller gets a neutral sentence that names no files.
+            _LOG.error("request %s to %s failed: %s", call.id, name, str(error))
+        refusal = Refusal.from_error(error)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client gets an answer
-        log_unexpected(call, error)
+        _LOG.error("request %s to %s failed inside alma", call.id, name, exc_info=error)
         message = f"it failed inside alma; the log says more under the request id {call.id}"
-        return _refuse(call, Refusal(500, "InternalError", message))
+        refusal = Refusal(500, "InternalError", message)
+    return refusal.respond(call.id)
 
 
 async def _refuse_unrouted(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    refusal = Refusal.from_status(error.status_code, {name.lower(): one for name, one in (error.headers or {}).items()})
+    phrase = HTTPStatus(error.status_code).phrase
+    message = phrase.lower()
     if error.status_code == 404 and request.url.path.startswith(_PREFIX):
-        refusal = Refusal(404, "NotFound", "there is no such operation; GET /v1/operations lists them")
-    return _refuse(request.scope[CALL], refusal)
-
-
-def _refuse(call: Call, refusal: Refusal) -> Response:
-    return Response(refusal.body(call.id), refusal.status, refusal.headers, media_type=PROBLEM)
+        message = "there is no such operation; GET /v1/operations lists them"
+    headers = {name.lower(): one for name, one in (error.headers or {}).items()}
+    return Refusal(error.status_code, phrase.replace(" ", ""), message, headers).respond(request.scope[CALL].id)
 
 
 def _read_project(request: Request) -> str | None:

@@ -13,9 +13,12 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
 
 from ..errors import (
     ALMAError,
@@ -77,12 +80,7 @@ class Refusal(Exception):
         headers = {"retry-after": "1"} if status == 503 else None
         return cls(status, type(error).__name__, error.neutral or str(error), headers)
 
-    @classmethod
-    def from_status(cls, status: int, headers: Mapping[str, str] | None = None) -> Refusal:
-        phrase = HTTPStatus(status).phrase
-        return cls(status, phrase.replace(" ", ""), phrase.lower(), headers)
-
-    def body(self, request_id: str) -> bytes:
+    def respond(self, request_id: str) -> Response:
         problem = {
             "type": f"urn:alma:error:{self.kind}",
             "title": HTTPStatus(self.status).phrase,
@@ -90,7 +88,8 @@ class Refusal(Exception):
             "detail": str(self),
             "request_id": request_id,
         }
-        return json.dumps(problem, ensure_ascii=False).encode("utf-8", "replace")
+        body = json.dumps(problem, ensure_ascii=False).encode("utf-8", "replace")
+        return Response(body, self.status, self.headers, media_type=PROBLEM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,22 +107,20 @@ class Rules:
     burst: int = 400
 
 
+@dataclass(slots=True)
 class Call:
     """One request, and what becomes of it."""
 
-    __slots__ = ("began", "id", "method", "operation", "path", "received", "sent", "status", "token")
-
-    def __init__(self, request_id: str, method: str) -> None:
-        self.id = request_id
-        self.method = method
-        self.path = ""
-        """The route, not the requested path, which may hold anything."""
-        self.operation = ""
-        self.token: Token | None = None
-        self.status = 0
-        self.received = 0
-        self.sent = 0
-        self.began = time.perf_counter()
+    id: str
+    method: str
+    path: str = ""
+    """The route, not the requested path, which may hold anything."""
+    operation: str = ""
+    token: Token | None = None
+    status: int = 0
+    received: int = 0
+    sent: int = 0
+    began: float = field(default_factory=time.perf_counter)
 
     @property
     def seconds(self) -> float:
@@ -171,10 +168,9 @@ class Gate:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        headers = Headers(scope["headers"])
-        request_id = headers.one(REQUEST_ID)
-        is_good = request_id is not None and _GOOD_ID.fullmatch(request_id)
-        call = Call(request_id if request_id and is_good else secrets.token_hex(8), scope["method"])
+        headers = Headers(scope=scope)
+        request_id = _get_single(headers, REQUEST_ID) or ""
+        call = Call(request_id if _GOOD_ID.fullmatch(request_id) else secrets.token_hex(8), scope["method"])
         for one in self._watchers:
             one.begin(call)
         try:
@@ -186,18 +182,18 @@ class Gate:
     async def _pass(
         self, scope: MutableMapping[str, Any], headers: Headers, call: Call, receive: Receive, send: Send
     ) -> None:
-        origin = headers.one("origin")
+        origin = _get_single(headers, "origin")
         is_allowed_origin = origin is not None and origin.lower() in self._rules.origins
-        along = [(REQUEST_ID.encode(), call.id.encode())]
-        along += [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+        added = [(REQUEST_ID.encode(), call.id.encode())]
+        added += [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
         if origin is not None and is_allowed_origin:
-            along += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+            added += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
         too_large = Refusal(413, "TooLarge", f"a request may have at most {self._rules.max_bytes:,} bytes")
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 call.status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *along]
+                message["headers"] = [*message.get("headers", ()), *added]
             else:
                 call.sent += len(message.get("body", b""))
             await send(message)
@@ -209,9 +205,8 @@ class Gate:
                 raise too_large
             return message
 
-        is_preflight = (
-            call.method == "OPTIONS" and origin is not None and headers.one("access-control-request-method") is not None
-        )
+        asks_method = _get_single(headers, "access-control-request-method") is not None
+        is_preflight = call.method == "OPTIONS" and origin is not None and asks_method
         try:
             call.path, call.operation, needed = self._find_route(scope["path"])
             self._check_length(headers, too_large)
@@ -219,29 +214,29 @@ class Gate:
             if not is_preflight:
                 self._authorize(headers, call, needed)
         except Refusal as refusal:
-            await respond(answer, refusal.status, refusal.body(call.id), refusal.headers)
+            await refusal.respond(call.id)(scope, receive, answer)
             return
         if is_preflight:
-            await respond(answer, 204, b"", _PREFLIGHT)
+            await Response(status_code=204, headers=_PREFLIGHT)(scope, receive, answer)
             return
         scope[CALL] = call
         await self._app(scope, count_received, answer)
 
     def _check_length(self, headers: Headers, too_large: Refusal) -> None:
-        if headers.count("transfer-encoding") and headers.count("content-length"):
+        if "transfer-encoding" in headers and "content-length" in headers:
             # A proxy may have seen another end of it, and what follows would be somebody else's request.
             raise Refusal(
                 400, "AmbiguousLength", "a request has a length or is chunked, not both", {"connection": "close"}
             )
-        length = headers.one("content-length")
+        length = _get_single(headers, "content-length")
         if length is not None and (not length.isdecimal() or int(length[:20]) > self._rules.max_bytes):
             raise too_large
 
     def _check_origin(self, headers: Headers, origin: str | None) -> None:
-        host = (headers.one("host") or "").lower()
+        host = (_get_single(headers, "host") or "").lower()
         if not host or (host not in self._rules.hosts and _PORT.sub("", host) not in self._rules.hosts):
             raise Refusal(421, "ForeignHost", "this is not the host that was asked for; --allowed-host names another")
-        if origin is None and headers.count("origin") == 0:
+        if "origin" not in headers:
             return
         if origin is None or origin.lower() not in {f"{self._rules.scheme}://{host}", *self._rules.origins}:
             raise Refusal(403, "ForeignOrigin", "a page of another site may not call; --allowed-origin lets one in")
@@ -250,7 +245,7 @@ class Gate:
         if needed is None:
             self._limits.take(_ANYBODY)
             return
-        kind, _, secret = (headers.one("authorization") or "").partition(" ")
+        kind, _, secret = (_get_single(headers, "authorization") or "").partition(" ")
         if kind.lower() != "bearer" or not secret.strip():
             raise Refusal(
                 401, "Unauthorized", "a bearer token is needed: Authorization: Bearer …", {"www-authenticate": _REALM}
@@ -278,27 +273,10 @@ class Gate:
         self._limits.take(token.name)
 
 
-async def respond(send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-    fields = {**({"content-type": PROBLEM} if body else {}), "content-length": str(len(body)), **headers}
-    pairs = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in fields.items()]
-    await send({"type": "http.response.start", "status": status, "headers": pairs})
-    await send({"type": "http.response.body", "body": body})
-
-
-class Headers:
-    """The headers of one request, by lower-case name. One that is sent twice counts as missing."""
-
-    __slots__ = ("_pairs",)
-
-    def __init__(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        self._pairs = tuple(pairs)
-
-    def one(self, name: str) -> str | None:
-        values = [value for key, value in self._pairs if key == name.encode("latin-1")]
-        return values[0].decode("latin-1") if len(values) == 1 else None
-
-    def count(self, name: str) -> int:
-        return sum(key == name.encode("latin-1") for key, _ in self._pairs)
+def _get_single(headers: Headers, name: str) -> str | None:
+    """Return a header. One that is sent twice counts as missing."""
+    values = headers.getlist(name)
+    return values[0] if len(values) == 1 else None
 
 
 class Limits:

@@ -1,17 +1,47 @@
-"""One JSON line for each request, and for whatever else is worth noting. Never what was asked or answered."""
+"""The log: one JSON line for each request and for each warning, never with what was asked or answered."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import logging
+import os
+import stat
+import sys
 import traceback
+from collections.abc import Iterator
 from typing import IO, Any
 
+from ..errors import ConfigError
 from ..types.times import now, to_iso
 from .gate import Call
 
-_LOG = logging.getLogger("alma.http")
+_NAME = "alma.http"
+
+
+@contextlib.contextmanager
+def open_log(name: str | None) -> Iterator[IO[str]]:
+    """Open the file, or standard error where there is no name, and write log records to it as JSON lines.
+
+    Only its owner can read the file, also when others could read it before.
+    """
+    with contextlib.ExitStack() as stack:
+        stream: IO[str] = sys.stderr
+        if name is not None:
+            try:
+                descriptor = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                stream = stack.enter_context(open(descriptor, "a", encoding="utf-8"))
+                # A pipe or a terminal has permissions of its own.
+                if os.name == "posix" and stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    os.fchmod(descriptor, 0o600)
+            except OSError as error:
+                raise ConfigError(
+                    f"the log file {name} cannot be written: {error.strerror}; --log-file names another"
+                ) from None
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(Lines())
+        logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+        yield stream
 
 
 class RequestLog:
@@ -45,7 +75,7 @@ class Lines(logging.Formatter):
     """Log records as JSON lines. Of an error its kind and place: its words may hold what was asked."""
 
     def format(self, record: logging.LogRecord) -> str:
-        is_ours = record.name == _LOG.name or not record.name.startswith("alma")
+        is_ours = record.name == _NAME or not record.name.startswith("alma")
         line: dict[str, Any] = {
             "time": to_iso(now()),
             "level": record.levelname.lower(),
@@ -61,16 +91,3 @@ class Lines(logging.Formatter):
             line["error"] = type(error).__name__
             line["at"] = [f"{one.filename}:{one.lineno} {one.name}" for one in frames]
         return json.dumps(line)
-
-
-def log_unexpected(call: Call, error: BaseException) -> None:
-    _LOG.error("request %s to %s failed inside alma", call.id, call.operation or call.path, exc_info=error)
-
-
-def log_failure(call: Call, error: BaseException) -> None:
-    """For the owner of the server; the caller gets a neutral sentence that names no files."""
-    _LOG.error("request %s to %s failed: %s", call.id, call.operation or call.path, str(error))
-
-
-def log_not_ready(error: BaseException) -> None:
-    _LOG.warning("the memory is not ready: %s", str(error), exc_info=error)

@@ -1,17 +1,13 @@
-"""`alma serve`, `python -m alma.http`: what can be said on the command line, and the service that follows from it."""
+"""`alma serve`, `python -m alma.http`: the options of the HTTP service, and how it starts."""
 
 from __future__ import annotations
 
 import argparse
-import logging
-import os
-import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from .. import listening
 from ..errors import ConfigError, MissingExtraError
@@ -19,9 +15,9 @@ from ..errors import ConfigError, MissingExtraError
 if TYPE_CHECKING:
     from .gate import App
 
+NAME = "alma serve"
 PORT = 8766
-_LAST_CALLS = 30
-_KEPT_OPEN = 75
+_LAST_SECONDS = 30
 _MEGABYTE = 2**20
 
 
@@ -35,7 +31,7 @@ class Options(listening.ListenOptions):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the service, but for `--config`."""
+    """Add the options of the service, but for `--config`."""
     listening.add_arguments(parser, PORT)
     parser.add_argument("--max-megabytes", type=float, default=4.0, help="the largest request; default: 4")
     parser.add_argument("--rate", type=float, default=200.0, help="requests a second for each token; 0: any number")
@@ -47,129 +43,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m alma.http", description="The memory as an HTTP service.")
     add_arguments(parser)
-    return listening.run_command(parser, "alma serve", lambda args: serve(read_options(args, args.config)), argv)
+    return listening.run_command(parser, NAME, lambda args: serve(read_options(args, args.config)), argv)
 
 
 def read_options(args: argparse.Namespace, config: str | None) -> Options:
     return listening.read_options(Options, args, config)
 
 
-def serve(chosen: Options) -> None:
-    """Serve until interrupted; running requests are finished then. ALMAError when it cannot begin."""
-    refuse_the_world(chosen)
-    try:
-        import uvicorn
+def check_options(options: Options) -> None:
+    if not options.max_megabytes > 0 or not options.rate >= 0:
+        raise ConfigError("--max-megabytes must be more than 0, and --rate 0 or more")
+    listening.check_options(options)
 
-        from ..connections import limit_connections
-        from .app import build
+
+def serve(options: Options) -> None:
+    """Serve until interrupted; running requests are finished then. ALMAError when it cannot begin."""
+    check_options(options)
+    try:
+        import uvicorn  # noqa: F401 - to name the extra where it is missing
+
+        from . import tokens
+        from .app import build as build_app
+        from .gate import Rules
+        from .log import RequestLog, open_log
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio", "h11"):
             raise
         raise MissingExtraError(str(error.name), "http", "The HTTP service") from error
-    with listening.bind_socket(chosen.host, chosen.port) as bound, _log(chosen.log_file) as stream:
-        _to_lines(stream)
-        port = int(bound.getsockname()[1])
-        made = _built(build, chosen, port, stream)
-        config = uvicorn.Config(
-            made,
-            http=limit_connections(chosen.timeout, chosen.max_connections),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            lifespan="on",
-            ssl_certfile=chosen.certificate,
-            ssl_keyfile=chosen.key,
-            timeout_keep_alive=_KEPT_OPEN,
-            timeout_graceful_shutdown=_LAST_CALLS,
-        )
-        _say(f"{chosen.scheme}://{listening.format_host(chosen.host)}:{port}")
-        uvicorn.Server(config).run(sockets=[bound])
-
-
-def _built(build: Callable[..., App], chosen: Options, port: int, stream: IO[str]) -> App:
     from ..app import open_memory, read_config
-    from ..projects import Held, Projects
-    from . import tokens
-    from .gate import Rules
-    from .log import RequestLog
+    from ..projects import LazyMemory, Projects
 
-    path, config = read_config(chosen.config)
-    file = tokens.beside(path)
-    if tokens.ready(file) is not None:
-        _say("made a token that may do everything")
-    readable = file.with_name(tokens.FIRST_FILE)
-    _say(f"a token is in {readable}" if readable.exists() else f"the tokens are those of {file}")
-    rules = Rules(
-        hosts=_hosts(chosen, port),
-        origins=frozenset(one.lower().rstrip("/") for one in chosen.allowed_origins),
-        scheme=chosen.scheme,
-        max_bytes=round(chosen.max_megabytes * _MEGABYTE),
-        body_seconds=chosen.timeout,
-        rate=chosen.rate,
-        burst=max(1, round(2 * chosen.rate)),
-    )
-    projects = Projects(Held(lambda: open_memory(config)), config.settings)
-    return build(projects, tokens.Tokens(file), rules, [RequestLog(stream)])
+    def build(port: int) -> App:
+        stream = stack.enter_context(open_log(options.log_file))
+        path, config = read_config(options.config)
+        file = tokens.find_file(path)
+        if tokens.ensure_token(file) is not None:
+            _print("made a token that may do everything")
+        readable = file.with_name(tokens.FIRST_FILE)
+        _print(f"a token is in {readable}" if readable.exists() else f"the tokens are those of {file}")
+        local = [f"{name}:{port}" for name in listening.list_local_names(options.host)]
+        rules = Rules(
+            hosts=frozenset(name.lower() for name in (*local, *options.allowed_hosts)),
+            origins=frozenset(one.lower().rstrip("/") for one in options.allowed_origins),
+            scheme=options.scheme,
+            max_bytes=round(options.max_megabytes * _MEGABYTE),
+            body_seconds=options.timeout,
+            rate=options.rate,
+            burst=max(1, round(2 * options.rate)),
+        )
+        projects = Projects(LazyMemory(lambda: open_memory(config)), config.settings)
+        return build_app(projects, tokens.Tokens(file), rules, [RequestLog(stream)])
 
-
-def _say(text: str) -> None:
-    print(f"alma serve: {text}", file=sys.stderr, flush=True)
-
-
-# -- where to listen
+    with ExitStack() as stack:
+        listening.serve(options, NAME, build, last_seconds=_LAST_SECONDS)
 
 
-def refuse_the_world(chosen: Options) -> None:
-    if not chosen.max_megabytes > 0 or not chosen.rate >= 0:
-        raise ConfigError("--max-megabytes must be more than 0, and --rate 0 or more")
-    listening.check_limits(chosen.timeout, chosen.max_connections)
-    if bool(chosen.key) != bool(chosen.certificate):
-        raise ConfigError("--tls-cert and --tls-key belong together: name both")
-    listening.check_certificate(chosen.certificate, chosen.key)
-    listening.refuse_the_world(chosen.host, chosen.certificate, chosen.insecure, chosen.allowed_hosts)
-
-
-def _hosts(chosen: Options, port: int) -> frozenset[str]:
-    local = [f"{name}:{port}" for name in listening.local_names(chosen.host)]
-    return frozenset(name.lower() for name in (*local, *chosen.allowed_hosts))
-
-
-# -- the log
-
-
-@contextmanager
-def _log(name: str | None) -> Iterator[IO[str]]:
-    if name is None:
-        yield sys.stderr
-        return
-    try:
-        file = _open_private(Path(name))
-    except OSError as error:
-        raise ConfigError(
-            f"the log file {name} cannot be written: {error.strerror}; --log-file names another"
-        ) from None
-    with file:
-        yield file
-
-
-def _open_private(path: Path) -> IO[str]:
-    """Open a file to append to that only its owner can read, also when others could read it before."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        # A pipe or a terminal has permissions of its own.
-        if os.name == "posix" and stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.fchmod(descriptor, 0o600)
-        return os.fdopen(descriptor, "a", encoding="utf-8")
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
-def _to_lines(stream: IO[str]) -> None:
-    from .log import Lines
-
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(Lines())
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+def _print(text: str) -> None:
+    print(f"{NAME}: {text}", file=sys.stderr, flush=True)

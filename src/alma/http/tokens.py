@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from ..errors import ConfigError, NotFoundError, StorageError, ValidationError, unknown
 from ..files import keep_out_of_git, lock_file, write_atomic
@@ -77,73 +76,72 @@ class Token:
         return self.expires_at is not None and self.expires_at <= now()
 
 
-# -- what people do
+# -- commands
 
 
-def beside(config: str | os.PathLike[str]) -> Path:
-    """The file of tokens that belongs to a configuration."""
+def find_file(config: str | os.PathLike[str]) -> Path:
+    """Return the file of tokens that belongs to a configuration."""
     return Path(config).resolve().parent / FILE
 
 
-def listed(path: Path) -> list[Token]:
-    """All tokens, oldest first; none when there is no file."""
+def list_tokens(path: Path) -> list[Token]:
+    """Return all tokens, oldest first; none when there is no file."""
     return _read(path) if path.exists() else []
+
+
+beside, listed = find_file, list_tokens
+"""The names they had before."""
 
 
 def add(
     path: Path, name: str, scope: str = Scope.READ, projects: Iterable[str] = (), expires: str | None = None
 ) -> str:
-    """Make a token and give its secret, which is not kept and cannot be shown again.
+    """Make a token and return its secret, which is not kept and cannot be shown again.
 
     `expires` is a duration such as '30d' or '12h', or a date or time in ISO 8601; without it the token does not expire.
     """
-    secret, made = _make_token(name, scope, projects, None if expires is None else parse_expiry(expires))
+    secret, token = _make_token(name, scope, projects, None if expires is None else parse_expiry(expires))
     with _lock(path):
-        held = listed(path)
-        if any(one.name == made.name for one in held):
-            raise ValidationError(f"there is a token {made.name!r} already; revoke it first, or choose another name")
-        _write(path, [*held, made])
+        tokens = list_tokens(path)
+        if any(one.name == token.name for one in tokens):
+            raise ValidationError(f"there is a token {token.name!r} already; revoke it first, or choose another name")
+        _write(path, [*tokens, token])
     return secret
 
 
 def revoke(path: Path, name: str) -> Token:
-    """From now on it opens nothing, in a running server too."""
+    """Remove a token and return it: it opens nothing any more, in a running server too."""
     with _lock(path):
-        held = listed(path)
-        gone = [one for one in held if one.name == name]
-        if not gone:
-            raise NotFoundError(unknown("token", name, [one.name for one in held]))
-        _write(path, [one for one in held if one.name != name])
+        tokens = {one.name: one for one in list_tokens(path)}
+        if name not in tokens:
+            raise NotFoundError(unknown("token", name, tokens))
+        token = tokens.pop(name)
+        _write(path, tokens.values())
     first = path.with_name(FIRST_FILE)
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        if _digest(first.read_text(encoding="ascii").strip()) == gone[0].digest:
+        if _digest(first.read_text(encoding="ascii").strip()) == token.digest:
             first.unlink()
-    return gone[0]
+    return token
 
 
-def ready(path: Path) -> Path | None:
-    """See to it that there is a token; where the first one was written to, if it was made now.
+def ensure_token(path: Path) -> Path | None:
+    """Make the first token where there is no file of tokens, and return the file that holds its secret; else None.
 
     Nothing is made where somebody has revoked all: then it is for them to add one.
     """
-    if not path.exists() and (first := _first(path)) is not None:
-        return first
-    if not listed(path):
+    if not path.exists():
+        with _lock(path):
+            # Another server may have made it in the meantime.
+            if not path.exists():
+                first = path.with_name(FIRST_FILE)
+                secret, token = _make_token(FIRST, Scope.ADMIN)
+                # In this order: a token that counts can be read by its owner, whenever this is cut short.
+                _put(first, f"{secret}\n")
+                _write(path, [token])
+                return first
+    if not list_tokens(path):
         raise ConfigError(f"all tokens in {path} are revoked: `alma token add` makes one")
     return None
-
-
-def _first(path: Path) -> Path | None:
-    """None when another server has made it in the meantime."""
-    first = path.with_name(FIRST_FILE)
-    with _lock(path):
-        if path.exists():
-            return None
-        secret, made = _make_token(FIRST, Scope.ADMIN)
-        # In this order: a token that counts can be read by its owner, whenever this is cut short.
-        _put(first, f"{secret}\n")
-        _write(path, [made])
-    return first
 
 
 def parse_expiry(given: str) -> datetime:
@@ -189,7 +187,7 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
-# -- what a server asks
+# -- lookups
 
 
 class Tokens:
@@ -197,30 +195,24 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[int, int, int] | None = None
-        self._held: list[Token] = []
+        self._stamp: tuple[int, int, int] | None = None
+        self._tokens: list[Token] = []
 
     def find(self, secret: str) -> Token | None:
-        """Every token is compared, each in constant time: how long it takes says nothing."""
-        digest = _digest(secret)
-        found = None
-        for one in self._current():
-            if hmac.compare_digest(one.digest, digest):
-                found = one
-        return found
-
-    def _current(self) -> list[Token]:
+        """Return the token with this secret. All are compared, each in constant time: the duration says nothing."""
         try:
             state = self._path.stat()
         except FileNotFoundError:
-            return []
+            return None
         except OSError as error:
             raise ConfigError(f"the token file {self._path} cannot be read: {error}") from error
-        seen = (state.st_mtime_ns, state.st_size, state.st_ino)
-        if seen != self._seen:
-            self._held = _read(self._path)
-            self._seen = seen
-        return self._held
+        stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
+        if stamp != self._stamp:
+            self._tokens = _read(self._path)
+            self._stamp = stamp
+        digest = _digest(secret)
+        matches = [one for one in self._tokens if hmac.compare_digest(one.digest, digest)]
+        return matches[-1] if matches else None
 
 
 # -- the file
@@ -230,30 +222,25 @@ def _read(path: Path) -> list[Token]:
     try:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             raise ConfigError(f"{path} can be read or changed by others: chmod 600 {path}, and better make new tokens")
-        return [_token(one) for one in json.loads(path.read_text(encoding="utf-8"))["tokens"]]
+        return [
+            Token(
+                name=one["name"],
+                digest=one["sha256"],
+                scope=Scope(one["scope"]),
+                projects=None if one["projects"] is None else frozenset(one["projects"]),
+                created_at=datetime.fromisoformat(one["created_at"]).astimezone(UTC),
+                expires_at=from_iso(one.get("expires_at")),
+            )
+            for one in json.loads(path.read_text(encoding="utf-8"))["tokens"]
+        ]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the token file {path} cannot be read: {error}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path} is not a file of tokens ({error}); remove it, and new ones are made") from error
 
 
-def _token(one: dict[str, Any]) -> Token:
-    projects = one["projects"]
-    made = from_iso(one["created_at"])
-    if made is None:
-        raise ValueError("a token has no date")
-    return Token(
-        name=one["name"],
-        digest=one["sha256"],
-        scope=Scope(one["scope"]),
-        projects=None if projects is None else frozenset(projects),
-        created_at=made,
-        expires_at=from_iso(one.get("expires_at")),
-    )
-
-
-def _write(path: Path, tokens: list[Token]) -> None:
-    told = [
+def _write(path: Path, tokens: Iterable[Token]) -> None:
+    entries = [
         {
             "name": one.name,
             "sha256": one.digest,
@@ -264,7 +251,7 @@ def _write(path: Path, tokens: list[Token]) -> None:
         }
         for one in tokens
     ]
-    _put(path, json.dumps({"tokens": told}, indent=2, ensure_ascii=False) + "\n")
+    _put(path, json.dumps({"tokens": entries}, indent=2, ensure_ascii=False) + "\n")
 
 
 def _put(path: Path, text: str) -> None:

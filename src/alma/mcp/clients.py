@@ -1,27 +1,30 @@
-"""Puts the server into the settings of an MCP client, and takes it out again.
+"""The server in the settings of MCP clients: `alma mcp install` and `uninstall`.
 
 Each client has a file of its own, for one project or for its user, in a form of its own. Only our entry in it is
-changed: what is around it stays as it is, byte for byte. The file as it was is kept beside it until the entry is taken
-out. What would be changed can be looked at first.
+changed: what is around it stays as it is, byte for byte. The file as it was is kept beside it until the entry is
+removed. The command shows what will change, asks, and does it.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from .. import jsonc
-from ..errors import ConfigError, unknown
+from ..errors import ConfigError
 from ..files import FileChange, apply_changes, read_content, resolve_link
 from . import tomltext
+from .command import name_missing_extra
 
 NAME = "alma"
 PROJECT, USER = "project", "user"
+INSTALL, UNINSTALL = "install", "uninstall"
 KEPT = ".before-alma"
 """How the name of the file as it was ends."""
 
@@ -36,7 +39,7 @@ class Form(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where things are here. Given by tests; `Machine.here()` otherwise."""
+    """Where things are on a machine. Given by tests; `Machine.here()` otherwise."""
 
     home: Path
     folder: Path
@@ -49,57 +52,41 @@ class Machine:
     def here(cls) -> Machine:
         return cls(Path.home(), Path.cwd(), sys.platform, os.environ)
 
+    def locate(self, variable: str, *default: str) -> Path:
+        """Return a folder in the home that a variable may move."""
+        return Path(self.environ.get(variable) or self.home.joinpath(*default))
+
     def settings(self, *names: str) -> Path:
-        """Where programs of this system keep a user's settings."""
-        if self.system == "darwin":
-            return self.home.joinpath("Library", "Application Support", *names)
-        if self.system == "win32":
-            return self._named("APPDATA", self.home / "AppData" / "Roaming").joinpath(*names)
-        return self._named("XDG_CONFIG_HOME", self.home / ".config").joinpath(*names)
-
-    def _named(self, variable: str, otherwise: Path) -> Path:
-        given = self.environ.get(variable)
-        return Path(given) if given else otherwise
-
-    def own(self, variable: str, *names: str) -> Path:
-        """A folder in the home that a variable may move."""
-        return self._named(variable, self.home.joinpath(*names)) if variable else self.home.joinpath(*names)
+        """Return where programs of this system keep a user's settings."""
+        match self.system:
+            case "darwin":
+                folder = self.home / "Library" / "Application Support"
+            case "win32":
+                folder = self.locate("APPDATA", "AppData", "Roaming")
+            case _:
+                folder = self.locate("XDG_CONFIG_HOME", ".config")
+        return folder.joinpath(*names)
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    name: str
     title: str
     holder: str
     """The key below which it keeps its servers."""
     project: str | None
     """Its file in a project, from there; None: it has none."""
-    more: Mapping[str, Any]
-    """What it wants an entry to say besides the command."""
+    find_user_file: Callable[[Machine], Path] | None = None
+    """None: it has the same name in the home as in a project."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """What an entry says besides the command."""
     form: Form = jsonc
 
     def file(self, machine: Machine, scope: str) -> Path:
-        if scope == PROJECT and self.project is None:
+        if scope == USER and self.find_user_file is not None:
+            return self.find_user_file(machine)
+        if self.project is None:
             raise ConfigError(f"{self.title} has no settings for a project; use the scope {USER!r}")
-        if scope == PROJECT:
-            return machine.folder / str(self.project)
-        if scope == USER:
-            return self._of_user(machine)
-        raise ConfigError(unknown("scope", scope, (PROJECT, USER)))
-
-    def _of_user(self, machine: Machine) -> Path:
-        match self.name:
-            case "claude-code":
-                return machine.own("CLAUDE_CONFIG_DIR") / ".claude.json"
-            case "claude-desktop":
-                return machine.settings("Claude", "claude_desktop_config.json")
-            case "codex":
-                return machine.own("CODEX_HOME", ".codex") / "config.toml"
-            case "vscode":
-                return machine.settings("Code", "User", "mcp.json")
-            case _:
-                # The same name in the home as in a project.
-                return machine.home / str(self.project)
+        return (machine.home if scope == USER else machine.folder) / self.project
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -108,129 +95,206 @@ class Client:
 
 _STDIO = {"type": "stdio"}
 CLIENTS: Mapping[str, Client] = {
-    one.name: one
-    for one in (
-        Client("claude-code", "Claude Code", "mcpServers", ".mcp.json", _STDIO),
-        Client("claude-desktop", "Claude Desktop", "mcpServers", None, {}),
-        Client("cursor", "Cursor", "mcpServers", ".cursor/mcp.json", _STDIO),
-        Client("codex", "Codex", "mcp_servers", ".codex/config.toml", {}, tomltext),
-        Client("gemini", "Gemini CLI", "mcpServers", ".gemini/settings.json", {}),
-        Client("vscode", "VS Code", "servers", ".vscode/mcp.json", _STDIO),
-    )
+    "claude-code": Client(
+        "Claude Code",
+        "mcpServers",
+        ".mcp.json",
+        lambda machine: machine.locate("CLAUDE_CONFIG_DIR") / ".claude.json",
+        _STDIO,
+    ),
+    "claude-desktop": Client(
+        "Claude Desktop",
+        "mcpServers",
+        None,
+        lambda machine: machine.settings("Claude", "claude_desktop_config.json"),
+    ),
+    "cursor": Client("Cursor", "mcpServers", ".cursor/mcp.json", fields=_STDIO),
+    "codex": Client(
+        "Codex",
+        "mcp_servers",
+        ".codex/config.toml",
+        lambda machine: machine.locate("CODEX_HOME", ".codex") / "config.toml",
+        form=tomltext,
+    ),
+    "gemini": Client("Gemini CLI", "mcpServers", ".gemini/settings.json"),
+    "vscode": Client(
+        "VS Code", "servers", ".vscode/mcp.json", lambda machine: machine.settings("Code", "User", "mcp.json"), _STDIO
+    ),
 }
-
-
-def client(name: str) -> Client:
-    if name not in CLIENTS:
-        raise ConfigError(unknown("client", name, CLIENTS))
-    return CLIENTS[name]
-
-
-# -- what is to be run
-
-
-def command(config: Path | None, *, portable: bool = False, options: Sequence[str] = ()) -> list[str]:
-    """What a client starts. Portable: what is on the PATH, and names that hold in every clone of a project."""
-    begun = ["alma", "mcp"] if portable else [sys.executable, "-m", "alma.mcp"]
-    return [*begun, *(["--config", config.as_posix() if portable else str(config)] if config else []), *options]
 
 
 # -- changes
 
 
-class Copy(Enum):
-    """What becomes of the copy of the file as it was before us."""
-
-    MADE = "made"
-    LEFT = "left"
-    GONE = "gone"
-
-
 @dataclass(frozen=True, slots=True)
 class Change(FileChange):
-    copy: Copy = Copy.LEFT
+    """What becomes of a client's settings."""
+
+    copy: FileChange | None = None
+    """What becomes of the copy of the file as it was before us."""
 
 
 def install(client: Client, scope: str, command: Sequence[str], machine: Machine) -> Change:
-    """The change that puts the server in, or brings its entry up to date. Nothing is written yet."""
+    """Return the change that adds the server, or brings its entry up to date. Nothing is written yet."""
     path = resolve_link(client.file(machine, scope))
     before = read_content(path)
-    text, data = _read(client, path, before)
-    entry = {**_entry(client, data), **client.more, "command": command[0], "args": list(command[1:])}
-    if _entry(client, data) == entry:
+    text, data, old = _read_settings(client, path, before)
+    entry = {**old, **client.fields, "command": command[0], "args": list(command[1:])}
+    if entry == old:
         return Change(path, before, before)
     after = client.form.put(text, (client.holder, NAME), entry)
-    _expect(client, path, after, {**data, client.holder: {**data.get(client.holder, {}), NAME: entry}})
-    return Change(path, before, after.encode(), copy=Copy.LEFT if _entry(client, data) else Copy.MADE)
+    _verify_change(client, path, after, {**data, client.holder: {**data.get(client.holder, {}), NAME: entry}})
+    copy = _name_copy(path)
+    return Change(path, before, after.encode(), copy=None if old else FileChange(copy, read_content(copy), before))
 
 
 def uninstall(client: Client, scope: str, machine: Machine) -> Change:
-    """The change that takes the server out. A file or a key that came with it goes with it."""
+    """Return the change that removes the server. A file or a key that came with it goes with it."""
     path = resolve_link(client.file(machine, scope))
     before = read_content(path)
     if before is None:
         return Change(path, None, None)
-    text, data = _read(client, path, before)
-    entry = _entry(client, data)
+    text, data, entry = _read_settings(client, path, before)
     if not entry:
         return Change(path, before, before)
-    earlier = read_content(_kept(path))
-    was, known = _read(client, _kept(path), earlier)
-    if client.form.put(was, (client.holder, NAME), entry) == text:
-        return Change(path, before, earlier, copy=Copy.GONE)
+    original = read_content(_name_copy(path))
+    copy = FileChange(_name_copy(path), original, None)
+    original_text, original_data, _ = _read_settings(client, copy.path, original)
+    if client.form.put(original_text, (client.holder, NAME), entry) == text:
+        return Change(path, before, original, copy=copy)
     after = client.form.drop(text, (client.holder, NAME))
-    left = {name: value for name, value in data[client.holder].items() if name != NAME}
-    rest = {**data, client.holder: left}
-    if not left and client.holder not in known:
+    rest = {**data, client.holder: {name: one for name, one in data[client.holder].items() if name != NAME}}
+    if not rest[client.holder] and client.holder not in original_data:
         after = client.form.drop(after, (client.holder,))
         del rest[client.holder]
-    _expect(client, path, after, rest)
-    return Change(path, before, after.encode() if rest or earlier is not None else None, copy=Copy.GONE)
+    _verify_change(client, path, after, rest)
+    return Change(path, before, after.encode() if rest or original is not None else None, copy=copy)
 
 
 def carry_out(change: Change) -> None:
     """Write it, whole or not at all."""
-    kept, had_file = _kept(change.path), change.before is not None
-    is_kept = change.copy is Copy.MADE and had_file
-    mode = change.path.stat().st_mode & 0o777 if had_file else _find_folder(change.path).stat().st_mode & 0o666
+    if change.before is not None:
+        mode = change.path.stat().st_mode & 0o777
+    else:
+        # A new file is as private as the folder that it goes to, or the one above that exists.
+        mode = next(folder for folder in change.path.parents if folder.exists()).stat().st_mode & 0o666
     changes: list[FileChange] = [replace(change, mode=mode)]
-    if change.copy is not Copy.LEFT:
-        changes.append(FileChange(kept, read_content(kept), change.before if is_kept else None, mode))
-    apply_changes(changes[::-1] if is_kept else changes)
+    if change.copy is not None:
+        # The copy is there before the file is changed, and goes after that.
+        changes.insert(0 if change.copy.after is not None else 1, replace(change.copy, mode=mode))
+    apply_changes(changes)
 
 
-def _entry(client: Client, data: Mapping[str, Any]) -> dict[str, Any]:
-    held = data.get(client.holder, {})
-    entry = held.get(NAME, {}) if isinstance(held, dict) else None
+def _name_copy(path: Path) -> Path:
+    return path.with_name(path.name + KEPT)
+
+
+def _read_settings(client: Client, path: Path, content: bytes | None) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return the text of a file, what it says, and our entry in it."""
+    empty = "{}\n" if client.form is jsonc else ""
+    try:
+        text = content.decode("utf-8") if content and content.strip() else empty
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 ({error}); mend it first, nothing was changed") from error
+    data = client.form.load(text, str(path))
+    servers = data.get(client.holder, {})
+    entry = servers.get(NAME, {}) if isinstance(servers, dict) else None
     if not isinstance(entry, dict):
         raise ConfigError(f"`{client.holder}` must hold a table with a table for each server; nothing was changed")
-    return entry
+    return text, data, entry
 
 
-def _expect(client: Client, path: Path, text: str, data: Mapping[str, Any]) -> None:
-    """What people wrote is worth more than our entry: a result that says anything else is not written."""
-    if client.form.load(text, str(path)) != data:
+def _verify_change(client: Client, path: Path, text: str, expected: Mapping[str, Any]) -> None:
+    """Refuse a text that says anything else than expected: what people wrote is worth more than our entry."""
+    try:
+        data = client.form.load(text, str(path))
+    except ConfigError:
+        data = None
+    if data != expected:
         raise ConfigError(
             f"{path} is written in a way that cannot be changed from here; edit `{client.holder}` by hand"
         )
 
 
-# -- files
+# -- the command
 
 
-def _kept(path: Path) -> Path:
-    return path.with_name(path.name + KEPT)
+def add_arguments(parser: argparse.ArgumentParser, action: str) -> None:
+    """Add the options of `alma mcp install` or `uninstall`, but for `--config` and `--json`."""
+    parser.add_argument("--client", required=True, choices=list(CLIENTS), help="whose settings to change")
+    parser.add_argument("--scope", choices=(PROJECT, USER), help="this project, or all of yours; default: project")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would change")
+    if action == INSTALL:
+        parser.add_argument(
+            "--tools",
+            default="core",
+            help="core (a small set, the default), default, all, or names with commas between them",
+        )
+        parser.add_argument("--agent", help="who is meant when a call names no agent")
+        parser.add_argument(
+            "--portable", action="store_true", help="an entry that works in every clone: `alma` from the PATH"
+        )
 
 
-def _read(client: Client, path: Path, content: bytes | None) -> tuple[str, dict[str, Any]]:
-    empty = "{}\n" if client.form is jsonc else ""
-    try:
-        text = empty if content is None or not content.strip() else content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 ({error}); mend it first, nothing was changed") from error
-    return text, client.form.load(text, str(path))
+def run(
+    action: str,
+    args: argparse.Namespace,
+    config: str | None,
+    *,
+    as_json: bool = False,
+    say: Callable[[str], None] = print,
+) -> int:
+    """Return 0 when it is as wished, 1 when the person said no. ALMAError when it cannot be done."""
+    machine, client = Machine.here(), CLIENTS[args.client]
+    scope = args.scope or client.scopes[0]
+    if action == INSTALL:
+        change = install(client, scope, _build_command(client, scope, args, config, machine), machine)
+    else:
+        change = uninstall(client, scope, machine)
+    if change and not as_json:
+        say(f"{change.verb} {change.path}")
+        say(change.diff().rstrip("\n"))
+    is_wanted = bool(change) and not args.dry_run
+    if is_wanted:
+        if not args.yes and not as_json:
+            if not sys.stdin.isatty():
+                raise ConfigError("nobody is here to answer; say --yes to do it, or --dry-run to see what would change")
+            if input("Do it? [y/N] ").strip().lower() not in ("y", "yes"):
+                return 1
+        carry_out(change)
+    if as_json:
+        result = {"path": str(change.path), "change": change.verb if change else None, "done": is_wanted}
+        say(json.dumps({**result, "difference": change.diff()}, ensure_ascii=False))
+    elif is_wanted:
+        say("Done. The client reads it when it starts the next time.")
+    elif not change:
+        say(f"{client.title} has it already: {change.path}" if action == INSTALL else f"Not in {change.path}")
+    return 0
 
 
-def _find_folder(path: Path) -> Path:
-    """Return the folder that a new file goes to, or the one above it that exists: the file is as private as that."""
-    return next(folder for folder in path.parents if folder.exists())
+def _build_command(
+    client: Client, scope: str, args: argparse.Namespace, config: str | None, machine: Machine
+) -> list[str]:
+    """Return what the client starts. Portable: a program on the PATH, and a path that holds in every clone."""
+    from ..app import find_config, read_config
+
+    with name_missing_extra():
+        from .tools import DEFAULT, select_tools
+
+    select_tools(args.tools)
+    command = ["alma", "mcp"] if args.portable else [sys.executable, "-m", "alma.mcp"]
+    # For all projects of a user the file is left open: each has its own, found from the folder the client works in.
+    if scope == PROJECT or config is not None or client.project is None:
+        if config is None:
+            # The entry names the file, and a file that is named is trusted: not without asking.
+            read_config()
+        file = Path(os.path.abspath(find_config(config)))
+        if not file.is_file():
+            raise ConfigError(f"there is no file {file}; `alma init` writes a configuration")
+        if args.portable and not file.is_relative_to(machine.folder):
+            raise ConfigError(f"{file} is not in this project, and so no other clone has it: leave out --portable")
+        command += ["--config", file.relative_to(machine.folder).as_posix() if args.portable else str(file)]
+    if args.tools != DEFAULT:
+        command += ["--tools", args.tools]
+    return [*command, "--agent", args.agent] if args.agent else command

@@ -1,6 +1,6 @@
-"""`python -m alma.mcp` and `alma mcp`: what can be said on the command line, and the server that follows from it.
+"""`python -m alma.mcp` and `alma mcp`: the options of the MCP server, and how it starts.
 
-Standard output belongs to the protocol; everything else is said on standard error.
+Standard output belongs to the protocol; everything else is printed on standard error.
 """
 
 from __future__ import annotations
@@ -14,13 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from .. import listening
 from ..errors import ConfigError, MissingExtraError
-
-if TYPE_CHECKING:
-    from mcp.server.lowlevel import Server
 
 STDIO, HTTP = "stdio", "http"
 PORT = 8765
@@ -41,7 +37,7 @@ class Options(listening.ListenOptions):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the server, but for `--config`."""
+    """Add the options of the server, but for `--config`."""
     parser.add_argument(
         "--tools", default="default", help="default, core (a small set), all, or names with commas between them"
     )
@@ -77,26 +73,41 @@ def read_options(args: argparse.Namespace, config: str | None) -> Options:
     return listening.read_options(Options, args, config)
 
 
-def run(chosen: Options) -> None:
+def run(options: Options) -> None:
     """Serve until the client is gone, or until interrupted. ALMAError when it cannot begin."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
-    if chosen.config is not None and not os.path.isfile(chosen.config):
-        raise ConfigError(f"there is no file {chosen.config}; `alma init` writes a configuration")
-    for root in chosen.roots:
+    if options.config is not None and not os.path.isfile(options.config):
+        raise ConfigError(f"there is no file {options.config}; `alma init` writes a configuration")
+    for root in options.roots:
         if not os.path.isdir(root):
             raise ConfigError(f"--root must be a folder, and {root!r} is none")
-    server = _built(chosen)
-    if chosen.transport == HTTP:
-        with naming_the_extra():
+    over_http = options.transport == HTTP
+    with name_missing_extra():
+        import anyio
+
+        from ..projects import LazyMemory, open_configured
+        from .server import build, serve_stdio
+
+        if options.tools not in ("default", "all", "core"):
+            # A mistyped name is an error at once; the usual choices need nothing to be loaded.
+            from .tools import select_tools
+
+            select_tools(options.tools)
+        memory = LazyMemory(partial(open_configured, options.config), may_approve=options.approve)
+        roots = None if over_http else partial(_find_roots, options)
+        server = build(memory, options.tools, options.agent, roots=roots)
+        if over_http:
             from .http import serve
 
-        serve(server, chosen)
-    else:
-        _over_stdio(server)
+            serve(server, options)
+        else:
+            # A thread waits for the next line and cannot be called back; what is on disk is whole at any moment.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            anyio.run(serve_stdio, server)
 
 
 @contextmanager
-def naming_the_extra() -> Iterator[None]:
+def name_missing_extra() -> Iterator[None]:
     """Name the extra that is missing when something inside cannot be imported."""
     try:
         yield
@@ -106,45 +117,16 @@ def naming_the_extra() -> Iterator[None]:
         raise MissingExtraError("mcp", "mcp", "The MCP server") from error
 
 
-def _built(chosen: Options) -> Server[Any]:
-    with naming_the_extra():
-        from .server import build
-    from ..projects import Held, configured
-
-    _refuse_unknown(chosen.tools)
-    held = Held(configured(chosen.config), may_approve=chosen.approve)
-    roots = None if chosen.transport == HTTP else partial(_find_roots, chosen)
-    return build(held, chosen.tools, chosen.agent, roots=roots)
-
-
-def _find_roots(chosen: Options) -> Sequence[str]:
-    """The folders that the user named, else that of the project."""
+def _find_roots(options: Options) -> Sequence[str]:
+    """Return the folders that the user named, else that of the project."""
     from ..app import find_config
     from ..callers import find_project_folder
 
-    if chosen.roots:
-        return chosen.roots
+    if options.roots:
+        return options.roots
     try:
-        config = find_config(chosen.config)
+        config = find_config(options.config)
     except ConfigError:
         config = None
     folder = find_project_folder(config)
     return [] if folder is None else [str(folder)]
-
-
-def _refuse_unknown(tools: str) -> None:
-    """What was mistyped is told at once; the usual choices need nothing to be loaded."""
-    if tools not in ("default", "all", "core"):
-        from .tools import offered
-
-        offered(tools)
-
-
-def _over_stdio(server: Server[Any]) -> None:
-    import anyio
-
-    from .server import serve_stdio
-
-    # A thread waits for the next line and cannot be called back; what is on disk is whole at any moment.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    anyio.run(serve_stdio, server)
