@@ -8,12 +8,13 @@ BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 READY_DEV = $(VENV)/.ready-dev
 
-.PHONY: help setup demo test check bench bench-promises bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
+.PHONY: help setup demo test test-fast check bench bench-promises bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
 	bench-locomo bench-learning gate scoreboard house format test-all clean
 
 help:
 	@echo "make demo      the story of a memory that learns, on a scratch database"
 	@echo "make test      all tests"
+	@echo "make test-fast tests within one process: no servers, hosts or made-up histories"
 	@echo "make check     formatting, lint and types"
 	@echo "make bench     how fast it is, here"
 	@echo "make house     how large the code is, and how far one call travels through it"
@@ -62,6 +63,9 @@ demo: $(READY)
 
 test: setup
 	$(BIN)/python -m pytest -n auto
+
+test-fast: setup
+	$(BIN)/python -m pytest -n auto -m "not slow" --ignore tests/http/test_document.py
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,9 +19,73 @@ from alma.embedders.hash import HashEmbedder
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 
+MEMORY_FOLDER = Path("/dev/shm")
+
+
+def use_memory_for_temporary_files() -> None:
+    """Keep the tests' files in memory where that is possible: half of their time would go into waiting for a disk."""
+    if "TMPDIR" in os.environ or not MEMORY_FOLDER.is_dir() or not os.access(MEMORY_FOLDER, os.W_OK):
+        return
+    room = os.statvfs(MEMORY_FOLDER)
+    if room.f_bavail * room.f_frsize > 4 * 2**30 and not room.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY_FOLDER)
+
+
+use_memory_for_temporary_files()
+
+# Compiled files are kept, also where the environment says otherwise: without them each run rewrites the assertions of
+# all tests, and each process that a test starts compiles all of alma.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # How long an example takes to make says something about the machine, and nothing about the code.
 settings.register_profile("alma", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("alma")
+
+
+SLOW = """
+    benchmarks confidence embedders host redaction
+    api/test_approval.py
+    claude_smart/test_cli.py claude_smart/test_doctor.py
+    cli/test_completion.py cli/test_mcp.py cli/test_serving.py cli/test_sessions.py cli/test_transfer.py
+    cli/test_upkeep.py cli/test_work.py
+    context/test_stack.py
+    domains/test_factory.py
+    engine/retrieve/test_ahead.py
+    graph/test_contract.py graph/test_benchmark.py
+    hooks/test_attendance.py hooks/test_identity.py hooks/test_network.py hooks/test_reading.py hooks/test_run.py
+    hooks/test_program_output.py hooks/test_sessions.py hooks/test_wake.py hooks/test_worker.py
+    hooks/test_worker_service.py
+    http/test_client.py http/test_tokens.py
+    http/test_connections.py http/test_document.py http/test_load.py http/test_serving.py http/test_slow_requests.py
+    ingestion/test_bad_input.py ingestion/test_ingest.py ingestion/test_memory.py
+    mcp/test_claude_code.py mcp/test_command.py mcp/test_conformance.py mcp/test_http.py mcp/test_inspector.py
+    mcp/test_every_tool.py mcp/test_files.py
+    models/test_budget.py models/test_claude_cli.py models/test_claude_cli_host.py models/test_client_log.py
+    models/test_litellm.py models/test_local_model.py models/test_race.py models/test_services.py
+    models/test_transport.py
+    progress/test_claims.py progress/test_plan.py
+    session/test_ledger.py session/test_process.py
+    stores/test_processes.py stores/test_sqlite_scale.py stores/test_testing.py
+    test_docs.py test_endless_texts.py test_file_locks.py test_install_texts.py test_locks.py test_processes.py
+    test_quick_starts.py test_strategies_apart.py test_read_only.py test_seed_readme.py test_trust.py
+    workflow/test_processes.py
+""".split()
+"""Modules and folders that start processes, servers or hosts, or take long: `make test-fast` leaves them out."""
+SLOW_NAMES = ("random_histories", "hub_is_bounded", "time_grows_linearly", "process")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what is listed above and what Hypothesis makes up."""
+    tests = Path(__file__).parent
+    if missing := [name for name in SLOW if not (tests / name).exists()]:
+        raise pytest.UsageError(f"tests/conftest.py lists as slow what there is not: {', '.join(missing)}")
+    for item in items:
+        path = item.path.relative_to(tests)
+        listed = path.as_posix() in SLOW or path.parts[0] in SLOW
+        named = any(part in item.name for part in SLOW_NAMES)
+        if listed or named or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True, scope="session")

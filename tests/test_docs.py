@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+from argparse import ArgumentParser
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -76,7 +78,6 @@ def test_command_examples_are_commands(document: Path, tmp_path: Path) -> None:
     """Each `alma …` line of a shell example is understood by the parser."""
     import shlex
 
-    from alma.cli.table import build_parser
     from claude_smart.cli import parser as smart_parser
 
     for found in blocks(document, "bash"):
@@ -85,7 +86,14 @@ def test_command_examples_are_commands(document: Path, tmp_path: Path) -> None:
             if words[:1] == ["claude-smart"]:
                 smart_parser().parse_args(words[1:])
             if words[:1] == ["alma"]:
-                build_parser().parse_args(words[1:])
+                alma_parser().parse_args(words[1:])
+
+
+@cache
+def alma_parser() -> ArgumentParser:
+    from alma.cli.table import build_parser
+
+    return build_parser()
 
 
 @pytest.mark.parametrize("page", PAGES)

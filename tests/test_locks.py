@@ -188,7 +188,7 @@ over = threading.Event()
 counts = [0, 0]
 
 def write(number):
-    while not over.is_set():
+    while not over.wait(0.005):
         learn(alma, f"thread {number} {counts[number]}")
         counts[number] += 1
 

@@ -57,7 +57,8 @@ def paths(parser: argparse.ArgumentParser, before: str = "") -> dict[str, argpar
     return found
 
 
-ALL = paths(build_parser())
+PARSER = build_parser()
+ALL = paths(PARSER)
 
 
 def test_the_commands_are_few_and_none_is_the_twin_of_another() -> None:
@@ -109,7 +110,7 @@ def test_every_example_is_understood(path: str) -> None:
     for line in text.splitlines():
         words = shlex.split(line, comments=True)
         if words[:1] == ["alma"] and not {">", ">>", "<", "|"} & set(words):
-            build_parser().parse_args(words[1:])
+            PARSER.parse_args(words[1:])
 
 
 @pytest.mark.parametrize("path", ALL)
@@ -119,10 +120,11 @@ def test_every_command_takes_json(path: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_the_same_whether_all_are_loaded_or_only_it(name: str) -> None:
-    alone = paths(build_parser([name]))
+    parser = build_parser([name])
+    alone = paths(parser)
     mine = {path for path in ALL if path.split()[0] == name}
     assert {path: alone[path].format_help() for path in mine} == {path: ALL[path].format_help() for path in mine}
-    assert [*subcommands(build_parser([name]))] == [*subcommands(build_parser())]
+    assert [*subcommands(parser)] == [*subcommands(PARSER)]
 
 
 @pytest.mark.parametrize(

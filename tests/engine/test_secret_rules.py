@@ -29,7 +29,7 @@ BY_CONTEXT = {'"kty"', "cookie"}
 ALONE = [rule for rule in RULES if BY_CONTEXT.isdisjoint(rule.keywords)]
 ANCHORED = [rule for rule in RULES if rule.anchor or rule.near or rule.start]
 MANY = settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 BITS = ["=", ": ", "', '", '"', " ", "\n", "x9Kq2vLm81", "set ", "İ", "ſ", "a", "_", "."]
 

@@ -47,6 +47,8 @@ class InAStore(GraphContract):
 
 
 class TestSQLite(InAStore):
+    hub_size = 3000
+
     def store(self) -> SQLiteStore:
         return SQLiteStore(self.folder / "alma.db")
 

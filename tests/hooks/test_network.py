@@ -66,8 +66,8 @@ def test_a_whole_session_contacts_nobody(tracer: str, tmp_path: Path) -> None:
         wake.ask_worker(
             place, {"op": "recall", "project": "p", "session": "s1", "text": "install packages", "limit": 3}, 20.0
         )
-        # onnxruntime looks up its collector only seconds after it was imported.
-        time.sleep(8)
+        # What onnxruntime does seconds after its import is waited for in tests/embedders/test_local.py.
+        time.sleep(1)
         wake.ask_worker(place, {"op": "stop"}, 5.0)
         assert running.wait(30) == 0
     command = "from claude_smart.cli import main; main(['show']); main(['learn']); main(['status'])"

@@ -202,7 +202,7 @@ def test_over_http_there_are_no_file_tools(site: Site) -> None:
 # -- which tools
 
 
-def test_a_bare_server_lists_the_usual_tools(place: Place) -> None:
+def test_a_bare_server_lists_the_usual_tools(place: Place, talk: Talk) -> None:
     async def work(client: Client) -> list[str]:
         return [tool.name.removeprefix("alma_") for tool in (await client.list_tools()).tools]
 
@@ -210,8 +210,8 @@ def test_a_bare_server_lists_the_usual_tools(place: Place) -> None:
     assert set(CORE_NAMES) <= set(names)
     assert len(names) == 28
     assert not {f"alma_{one}" for one in names} & FILE_TOOLS
-    assert len(place.over_stdio(work, "--tools", "core")) == 8
-    assert len(place.over_stdio(work, "--tools", "all")) > 80
+    assert len(talk(work, tools="core")) == 8
+    assert len(talk(work, tools="all")) > 80
     assert len(place.over_stdio(work, "--tools", "core,ingest")) == 9
 
 

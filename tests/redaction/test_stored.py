@@ -56,9 +56,9 @@ def test_no_secret_in_an_outcome_is_stored(stored: ALMA, tmp_path: Path) -> None
 
 
 def test_no_secret_of_a_prompt_is_stored_at_the_start_of_a_session(stored: ALMA, tmp_path: Path) -> None:
-    for text in SECRETS:
+    for number, text in enumerate(SECRETS):
         prompt = f"Set the server up.\n- Run {split_example(text)[0]}\n- Write the docs\n- Add tests"
-        SessionInitializer(stored, workspace=None).initialize(agent="dev", user_prompt=prompt)
+        SessionInitializer(stored, workspace=None).initialize(agent=f"dev-{number}", user_prompt=prompt)
     assert find_leaks(read_stored(stored, tmp_path)) == []
 
 

@@ -96,8 +96,7 @@ def by_sign(monkeypatch):
     return calls
 
 
-@pytest.mark.parametrize("dim", [100, 128])
-@pytest.mark.parametrize("shift", [0.0, 2.0])
+@pytest.mark.parametrize(("dim", "shift"), [(100, 2.0), (128, 0.0)])
 def test_the_nearest_by_sign_are_nearly_the_nearest(store, by_sign, dim, shift):
     model = filled(store, 4000, dim=dim, shift=shift)
     shares = []
@@ -106,6 +105,13 @@ def test_the_nearest_by_sign_are_nearly_the_nearest(store, by_sign, dim, shift):
         shares.append(len(set(found) & set(right)) / 10)
     assert by_sign == [4000] * 20
     assert sum(shares) / len(shares) >= 0.97
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A store of 4000 memories and its model, only to be read."""
+    with closing(SQLiteStore(tmp_path_factory.mktemp("many") / "memory.db")) as store:
+        yield store, filled(store, 4000)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +130,8 @@ def test_the_nearest_by_sign_are_nearly_the_nearest(store, by_sign, dim, shift):
     ],
     ids=str,
 )
-def test_with_a_filter_that_leaves_little_the_answer_is_exact(store, by_sign, where):
-    model = filled(store, 4000)
+def test_with_a_filter_that_leaves_little_the_answer_is_exact(many, by_sign, where):
+    store, model = many
     for query in clustered(5, seed=9):
         assert store.nearest(query, where, 10) == model.nearest(query, where, 10)
 
@@ -259,16 +265,24 @@ WHERES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory):
+    """A store of 400 memories in few words, only to be read, and what was put into it."""
+    records = talkative(400, seed=4)
+    with closing(SQLiteStore(tmp_path_factory.mktemp("spoken") / "memory.db")) as store:
+        store.put(records)
+        yield store, records
+
+
 @pytest.mark.parametrize("budget", [0, 60, 100_000])
 @pytest.mark.parametrize("first", [1, 64])
 @pytest.mark.parametrize("where", WHERES, ids=str)
-def test_words_find_as_many_as_there_are_whatever_the_filter(store, monkeypatch, budget, first, where):
+def test_words_find_as_many_as_there_are_whatever_the_filter(spoken, monkeypatch, budget, first, where):
     monkeypatch.setattr(words, "BUDGET", budget)
     monkeypatch.setattr(words, "_FIRST", first)
     monkeypatch.setattr(words, "_GROWTH", 1 if first == 1 else 8)
     monkeypatch.setattr(words, "POOL", 100)
-    records = talkative(400, seed=4)
-    store.put(records)
+    store, records = spoken
     for asked in ("ant", "bee cat", "dog hen", "gnu hen fox", "ant absent", "absent"):
         right = {
             record.id for record in records if where.accepts(record) and set(asked.split()) & set(record.text.split())
