@@ -14,7 +14,8 @@ from ..errors import NotFoundError, ValidationError, unknown
 from ..schema import plain
 
 if TYPE_CHECKING:
-    from ..memory import ALMA
+    from ..inspection import list_declared_agents
+from ..memory import ALMA
 
 SCHEME = "alma://"
 _JSON, _MARKDOWN = "application/json", "text/markdown"
@@ -50,7 +51,7 @@ def _render_playbook(alma: ALMA, agent: str) -> str:
 
 def _render_agents(alma: ALMA, _: str) -> str:
     counts: Mapping[str, int] = alma.get_stats()["by_agent"]
-    declared = alma.engine.scopes.known()
+    declared = list_declared_agents(alma)
     agents = [
         {"name": name, "memories": counts.get(name, 0), "declared": name in declared}
         for name in sorted({*counts, *declared})
@@ -111,7 +112,7 @@ def complete_argument(alma: ALMA, argument: str, start: str) -> list[str]:
     """Return what an argument of a prompt or of a template may be."""
     values: list[str] = []
     if argument == "agent":
-        values = sorted({*alma.get_stats()["by_agent"], *alma.engine.scopes.known()})
+        values = sorted({*alma.get_stats()["by_agent"], *list_declared_agents(alma)})
     elif argument == "id":
         values = [one.id for one in alma.list(limit=_NEWEST)]
     return [one for one in values if one.lower().startswith(start.lower())]
