@@ -11,11 +11,11 @@ from urllib.parse import unquote
 import mcp_types as types
 
 from ..errors import NotFoundError, ValidationError, unknown
+from ..inspection import list_declared_agents
 from ..schema import plain
 
 if TYPE_CHECKING:
-    from ..inspection import list_declared_agents
-from ..memory import ALMA
+    from ..memory import ALMA
 
 SCHEME = "alma://"
 _JSON, _MARKDOWN = "application/json", "text/markdown"
