@@ -82,7 +82,7 @@ def test_it_is_stored_edited_and_recognised_where_it_says_so(kind: Kind) -> None
 def test_the_schema_of_what_is_shown_has_it() -> None:
     pydantic = pytest.importorskip("pydantic")
     properties = pydantic.TypeAdapter(Observed).json_schema()["properties"]
-    assert properties["habitat"] == {"default": "", "title": "Environment", "type": "string"}
+    assert properties["habitat"] == {"default": "", "title": "Habitat", "type": "string"}
     assert {"labels", "failures", "task_description", "confidence"} <= set(properties)
 
 

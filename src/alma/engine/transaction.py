@@ -11,7 +11,6 @@ tombstones.
 
 from __future__ import annotations
 
-import hashlib
 import random
 import time
 from collections import defaultdict
@@ -196,6 +195,9 @@ def tombstone_id(record_id: str) -> str:
 
 
 def hash_key(salt: str, key: str) -> str:
+    # Loaded here: it takes a while, and few memories have deleted anything.
+    import hashlib
+
     return hashlib.blake2b(key.encode("utf-8"), key=bytes.fromhex(salt), digest_size=16).hexdigest()
 
 

@@ -16,10 +16,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import zip_longest
 
-from .local_entities import find_entities
-from .local_memories import find_local_memories
-from .local_rules import find_rules
-from .local_tasks import plan_tasks
 from .port import (
     UNSURE,
     About,
@@ -81,9 +77,14 @@ _CODE_FAILURE = re.compile(
 
 
 class LocalReader(Reader):
-    """Reads by words and explicit forms, and is unsure about everything else."""
+    """Reads by words and explicit forms, and is unsure about everything else.
+
+    The readers of rules, memories, tasks and entities are loaded when they are first asked: most memories need none.
+    """
 
     def find_rules(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[RuleProposal]:
+        from .local_rules import find_rules
+
         return find_rules(turns, known, self)
 
     def explain_repairs(self, repairs: Sequence[Repair]) -> list[Observation]:
@@ -103,12 +104,18 @@ class LocalReader(Reader):
         return [_SAME if _is_same(pair) else UNSURE for pair in pairs]
 
     def find_memories(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[MemoryProposal]:
+        from .local_memories import find_local_memories
+
         return find_local_memories(turns)
 
     def plan_tasks(self, prompt: str) -> Plan:
+        from .local_tasks import plan_tasks
+
         return plan_tasks(prompt)
 
     def find_entities(self, texts: Sequence[str], speakers: Sequence[str] = ()) -> list[Entities]:
+        from .local_entities import find_entities
+
         return [find_entities(text, speaker) for text, speaker in zip_longest(texts, speakers, fillvalue="")]
 
 

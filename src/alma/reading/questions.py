@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from .times import NAMES_OF_TIMES
@@ -25,11 +26,11 @@ _NOT_NAMES = _PLAIN | NAMES_OF_TIMES
 _IDLE = _PLAIN | frozenset(_VOCABULARY["idle"].split())
 
 
+@cache
 def _compile_phrases(name: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(_VOCABULARY[name])})\b", re.I)
 
 
-_SEVERAL, _ONE, _HOW_TO, _OWN = map(_compile_phrases, ("several", "one", "how_to", "own"))
 _ASKING = re.compile(rf"\?|^\W*(?:{'|'.join(_VOCABULARY['asking'].split())})\b", re.I)
 _CONTEXT = re.compile(rf"<(/?)(?:{'|'.join(_VOCABULARY['context_tags'].split())})(?:\s[^<>]{{0,200}})?>", re.I)
 _TAGGED = re.compile(rf"<({'|'.join(_VOCABULARY['question_tags'].split())})>([^<>]{{3,1000}})</\1>", re.I)
@@ -65,12 +66,14 @@ class Question:
 def read_question(prompt: str) -> Question:
     text = cut_pasted(prompt)
     names = find_names(text)
-    several = _SEVERAL.search(_ONE.sub(" ", text)) is not None
+    several = _compile_phrases("several").search(_compile_phrases("one").sub(" ", text)) is not None
     return Question(
         text=text,
         several=several,
         names=names,
-        personal=bool(_ASKING.search(text) and _OWN.search(_HOW_TO.sub(" ", text))),
+        personal=bool(
+            _ASKING.search(text) and _compile_phrases("own").search(_compile_phrases("how_to").sub(" ", text))
+        ),
         idle=not names and _IDLE.issuperset(_WORD.findall(text.casefold())),
         parts=split_parts(text) if several or " or " in text else (),
     )

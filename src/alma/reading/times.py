@@ -9,6 +9,7 @@ import re
 from calendar import isleap, monthrange
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 from .words import load_file
@@ -24,12 +25,18 @@ _WORDS: dict[str, dict[str, str]] = {
 _ANY = {kind: "|".join(map(re.escape, sorted(words, key=len, reverse=True))) for kind, words in _WORDS.items()}
 _GROUPS = {kind: f"(?P<{kind}>{choices})" for kind, choices in _ANY.items()}
 _PIECES = _GROUPS | {name: piece.format(**_GROUPS) for name, piece in _DATA["pieces"].items()}
-_FORMS = [re.compile(rf"(?<![\w/.#-])(?:{form.format(**_PIECES)})(?![\w/]|[-.]\w)", re.I) for form in _DATA["forms"]]
 _LEAD = re.compile(rf"(?<![\w-])(?:(?:{_ANY['lead']}) ){{1,4}}\Z", re.I)
 _TO = re.compile(rf" ?(?:{_ANY['to']}) ?(?:the )?", re.I)
 _FRENCH = re.compile(rf"\b(?:{_ANY['french']})\b", re.I)
 _QUOTED = re.compile(r"(?<!\w)(?:'[^'\n]{2,80}'|\"[^\"\n]{2,80}\"|“[^”\n]{2,80}”|`[^`\n]{2,80}`)(?!\w)")
 NAMES_OF_TIMES = _WORDS["month"].keys() | _WORDS["weekday"].keys()
+
+
+@cache
+def _compile_forms() -> list[re.Pattern[str]]:
+    """Return the patterns of all expressions, made when they are first needed: that takes a while."""
+    ends = r"(?<![\w/.#-])(?:%s)(?![\w/]|[-.]\w)"
+    return [re.compile(ends % form.format(**_PIECES), re.I) for form in _DATA["forms"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ def _find_local(question: str, now: datetime) -> list[Window]:
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     text = _QUOTED.sub(lambda quote: "#" * len(quote[0]), question[:_MAX_CHARS])
     windows: list[Window] = []
-    for form in _FORMS:
+    for form in _compile_forms():
         for match in list(form.finditer(text)):
             lead = _LEAD.search(text, max(0, match.start() - _MAX_LEAD_CHARS), match.start())
             words = lead[0].lower().split() if lead else []
