@@ -7,7 +7,7 @@ holds, so that a call that was killed in between is finished by the same call.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -94,7 +94,7 @@ def _bury(tx: Transaction, record: Record) -> None:
     stone = tx.find(tombstone_id(record.id))
     if stone is None or stone.status is not Status.ACTIVE:
         if not tx.read_salts():
-            tx.set_marker(SALT_MARKER, {"value": [secrets.token_hex(16)]}, project="")
+            tx.set_marker(SALT_MARKER, {"value": [os.urandom(16).hex()]}, project="")
         salt = tx.read_salts()[0]
         body = {"record": record.id, "kind": record.kind, "salt": salt}
         key = hash_key(salt, key_of_deleted(record))
