@@ -11,7 +11,6 @@ from urllib.parse import unquote
 import mcp_types as types
 
 from ..errors import NotFoundError, ValidationError, unknown
-from ..inspection import list_declared_agents
 from ..schema import plain
 
 if TYPE_CHECKING:
@@ -49,9 +48,16 @@ def _render_playbook(alma: ALMA, agent: str) -> str:
     return alma.playbook(agent or None) or "Nothing was learned yet."
 
 
+def _list_declared(alma: ALMA) -> tuple[str, ...]:
+    # Loaded here: the server answers a client before it loads the memory.
+    from ..inspection import list_declared_agents
+
+    return list_declared_agents(alma)
+
+
 def _render_agents(alma: ALMA, _: str) -> str:
     counts: Mapping[str, int] = alma.get_stats()["by_agent"]
-    declared = list_declared_agents(alma)
+    declared = _list_declared(alma)
     agents = [
         {"name": name, "memories": counts.get(name, 0), "declared": name in declared}
         for name in sorted({*counts, *declared})
@@ -112,7 +118,7 @@ def complete_argument(alma: ALMA, argument: str, start: str) -> list[str]:
     """Return what an argument of a prompt or of a template may be."""
     values: list[str] = []
     if argument == "agent":
-        values = sorted({*alma.get_stats()["by_agent"], *list_declared_agents(alma)})
+        values = sorted({*alma.get_stats()["by_agent"], *_list_declared(alma)})
     elif argument == "id":
         values = [one.id for one in alma.list(limit=_NEWEST)]
     return [one for one in values if one.lower().startswith(start.lower())]
