@@ -393,7 +393,7 @@ def calibration(
 ) -> Report:
     """Predict the newest `limit` outcomes of one agent or of all, each from what was known before it.
 
-    What went half well counts as half a success. `progress` is told how many are done, and of how many.
+    What went half well counts as half a success. `progress` gets how many are done, and of how many.
     """
     name = None if agent is None else engine.agent(validate.name("agent", agent))
     where = Where(

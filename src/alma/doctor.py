@@ -157,7 +157,7 @@ def _check_space(config: Config) -> Iterator[Check]:
 
 
 def _check_tokens(folder: Path) -> Iterator[Check]:
-    """Check the files of tokens; nothing is said where none was ever made."""
+    """Check the token files; skipped where there are none."""
     files = [folder / name for name in TOKEN_FILES if (folder / name).is_file()]
     readable = [file for file in files if os.name == "posix" and _read_mode(file) & 0o077]
     for file in readable:

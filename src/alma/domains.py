@@ -433,7 +433,7 @@ class DomainMemoryFactory:
         self._opened: ALMA | None = None
 
     def close(self) -> None:
-        """Let go of the memory, if this factory opened it; those it created belong to whoever asked for them."""
+        """Close the memory if this factory opened it. Memories that it created belong to their callers."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None

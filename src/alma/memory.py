@@ -309,7 +309,7 @@ class ALMA:
         tags: words.Tags = None,
         metadata: words.Metadata = None,
     ) -> Episode:
-        """Keep a conversation, or what is new of it. A turn that is told again is kept once.
+        """Store a conversation, or what is new of it. Turns that are stored already are not stored again.
 
         Notes:
             Turns are deduplicated by `id`, then by time and text, then by position and text. They may have `role` and

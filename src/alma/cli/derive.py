@@ -81,7 +81,7 @@ class Command:
     key: str = ""
     """What the answer is called in JSON; a list also gets its count."""
     verb: str = ""
-    """What is said of the answer: `added`."""
+    """The verb of the answer: `added`."""
     positional: str | None = None
     """The parameters told by their place; without it the first that is needed."""
     requires: bool = True
@@ -105,7 +105,7 @@ COMMANDS: list[Command] = []
 def command(words: str, *parts: str | Argument, **more: Any) -> Callable[[Run], Run]:
     """Declare a command that is more than an operation: its operations and its other arguments.
 
-    What it does is told by the docstring of the function, or by the operation.
+    Its help comes from the docstring of the function, or from the operation.
     """
 
     def declare(run: Run) -> Run:

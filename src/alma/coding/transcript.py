@@ -115,7 +115,7 @@ def find_unreported(lines: Iterable[bytes], known: Collection[str]) -> list[Even
         start, offset = offset, offset + len(line)
         if any(sign in line for sign in _SIGNS):
             for earlier in held:
-                # What was being done is told by the lines before.
+                # The lines before say what was being done.
                 reader.read(earlier, start, start)
             held.clear()
             events += [event for event in reader.read(line, start, offset) if event.name in UNREPORTED]

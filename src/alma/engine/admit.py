@@ -23,7 +23,7 @@ _SHORT = 48
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """Something to be kept as it is told."""
+    """A memory to be stored as it is stated."""
 
     kind: str
     body: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Draft:
     category: str = ""
     """What the agent's `can_learn` and `cannot_learn` are asked about; empty: nothing to ask."""
     key: str = ""
-    """Finds the same memory when it is told again; set when the draft is screened."""
+    """The look-up key that recognises a repetition; set when the draft is screened."""
     provenance: Provenance = field(default_factory=Provenance)
     tags: tuple[str, ...] = ()
     valid_from: datetime | None = None
