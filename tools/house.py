@@ -110,10 +110,13 @@ def find_copies() -> Iterator[str]:
     """Yield runs of at least COPY_LINES equal lines that stand in two packages."""
     places: dict[tuple[str, ...], list[tuple[str, str, int]]] = defaultdict(list)
     for path in sorted(SOURCE.rglob("*.py")):
-        coded, _, _, _ = measure_file(path)
+        coded, _, _, tree = measure_file(path)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                coded -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         text = path.read_text(encoding="utf-8").splitlines()
         kept = [(number, text[number - 1].strip()) for number in sorted(coded)]
-        kept = [(number, line) for number, line in kept if not line.startswith(("import ", "from ")) and len(line) > 3]
+        kept = [(number, line) for number, line in kept if len(line) > 3]
         package = "/".join(path.relative_to(SOURCE).parts[:2])
         for start in range(len(kept) - COPY_LINES + 1):
             run = tuple(line for _, line in kept[start : start + COPY_LINES])
