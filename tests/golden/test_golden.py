@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import platform
 import re
 import sys
 from collections.abc import Callable
@@ -63,6 +64,7 @@ class Normaliser:
 
     def _text(self, text: str) -> str:
         text = text.replace(self._folder, "<folder>").replace(sys.prefix, "<environment>")
+        text = text.replace(platform.python_version(), "<python>")
         text = _ID.sub(lambda match: self._names.setdefault(match[0], f"<{match[1]} {len(self._names)}>"), text)
         text = _DIGEST.sub("<digest>", text)
         # The clock of these tests stands at 2026-03-01; every other day comes from the machine's clock.
