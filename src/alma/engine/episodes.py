@@ -111,10 +111,10 @@ def _join(first: Conversation, second: Conversation) -> Conversation:
 
 
 def _prepare_turns(engine: Engine, id: str, conversation: Conversation) -> list[Draft]:
-    """Return the turns without secrets, each with the key by which it is known when it is told again.
+    """Return the turns without secrets, each with the key that deduplicates it.
 
-    That is its id, or its moment and words, or its place and words. The turns of a session often share one moment;
-    what is then said twice is told apart by how often it was said.
+    Turns are deduplicated by id, then by timestamp and text, then by position and text. The turns of a session often
+    share one timestamp; equal texts with the same timestamp are told apart by their number.
     """
     seen: Counter[tuple[str, ...]] = Counter()
     drafts = []
