@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from ..types.rules import Reach
@@ -116,7 +116,7 @@ class _Language:
 def _load_languages() -> tuple[Mapping[str, re.Pattern[str]], tuple[_Language, ...]]:
     import tomllib
 
-    loaded = tomllib.loads(files(__package__).joinpath("rule_forms.toml").read_text(encoding="utf-8"))
+    loaded = tomllib.loads(Path(__file__).with_name("rule_forms.toml").read_text(encoding="utf-8"))
     shared = {name: re.compile(pattern) for name, pattern in loaded.pop("shared").items()}
     return shared, tuple(_Language(data) for data in loaded.values())
 
@@ -130,7 +130,7 @@ def find_rules(turns: Sequence[Turn], known: Sequence[Known], comparer: Comparer
             continue
         relations = comparer.compare([Pair(one.text, proposal.rule) for one in known])
         same = next((one.id for one, relation in zip(known, relations, strict=True) if relation.is_same), "")
-        proposals.append(replace(proposal, known=same, verdict=Verdict.SAME if same else Verdict.UNRELATED))
+        proposals.append(proposal._replace(known=same, verdict=Verdict.SAME if same else Verdict.UNRELATED))
     return proposals
 
 
