@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,35 +10,37 @@ from ..errors import NotFoundError, ScopeError, ValidationError, unknown
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
-from .admit import Draft, Statement, allow, clean, key_of, prepare, reword
+from .admit import Draft, allow, clean, key_of, prepare, reword
 from .context import Engine
 from .episodes import find_turns
 from .erase import erase_memory, find_changes
 from .facts import add_facts
 from .outcomes import prepare_lessons, readable_body, state_lessons
 from .rules import Teaching, dress_rule, learn_rules, prepare_rules
-from .transaction import Transaction, refuse_activation, write
+from .transaction import LESSONS, Transaction, refuse_activation, write
 
 
-def add_memories(
-    engine: Engine, proposals: Sequence[Draft | Statement | Teaching], *, compare_texts: bool = False
-) -> list[Record]:
+def add_memories(engine: Engine, proposals: Sequence[Draft | Teaching], *, compare_texts: bool = False) -> list[Record]:
     """Add facts, preferences, stated lessons and rules in one transaction; return each as it is stored.
 
     Without `compare_texts` only an equal text is recognised as a repetition of a fact.
     """
-    drafts = prepare(engine, [one for one in proposals if isinstance(one, Draft)])
-    lessons = prepare_lessons(engine, [one for one in proposals if isinstance(one, Statement)])
-    rules = prepare_rules(engine, [one for one in proposals if isinstance(one, Teaching)])
+    teachings = [one for one in proposals if isinstance(one, Teaching)]
+    stated = [one for one in proposals if isinstance(one, Draft) and one.kind in LESSONS]
+    others = [one for one in proposals if isinstance(one, Draft) and one.kind not in LESSONS]
+    facts = prepare(engine, others) if others else []
+    lessons = prepare_lessons(engine, stated) if stated else []
+    rules = prepare_rules(engine, teachings) if teachings else []
 
     def step(tx: Transaction) -> list[Record]:
-        records: dict[type, Iterator[Record | None]] = {
-            Draft: iter(add_facts(tx, drafts, compare_texts=compare_texts)),
-            Statement: iter(state_lessons(tx, lessons)),
-            Teaching: iter([one.record for one in learn_rules(tx, rules)]),
-        }
-        made = (next(records[type(one)]) for one in proposals)
-        return [record for record in made if record is not None]
+        added = iter(add_facts(tx, facts, compare_texts=compare_texts) if facts else ())
+        said = iter(state_lessons(tx, lessons) if lessons else ())
+        taught = iter(learn_rules(tx, rules) if rules else ())
+        records = (
+            next(taught).record if isinstance(one, Teaching) else next(said if one.kind in LESSONS else added)
+            for one in proposals
+        )
+        return [record for record in records if record is not None]
 
     return write(engine, step)
 

@@ -144,10 +144,10 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[Prepare
             tags=one.tags,
         )
         screened = screen(engine, draft)
-        drafts.append(replace(screened, body=dress_rule(screened.body)))
+        drafts.append(screened._replace(body=dress_rule(screened.body)))
     vectors = engine.encode([KINDS[MemoryType.RULE].passages(draft.body) for draft in drafts])
     return [
-        PreparedRule(one, replace(draft, vectors=own))
+        PreparedRule(one, draft._replace(vectors=own))
         for one, draft, own in zip(teachings, drafts, vectors, strict=True)
     ]
 

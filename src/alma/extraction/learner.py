@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..engine import facts, outcomes, rules, validate
-from ..engine.admit import Draft, OutcomeDraft, Statement, build, prepare
+from ..engine.admit import Draft, OutcomeDraft, build, prepare
 from ..engine.context import Engine
 from ..engine.inject.escape import suspicious
 from ..engine.transaction import Transaction, write
@@ -426,13 +426,13 @@ def _make_draft(target: _Target, item: _Item) -> Draft:
     )
 
 
-def _make_statement(target: _Target, item: _Item) -> Statement:
+def _make_statement(target: _Target, item: _Item) -> Draft:
     is_warning = item.kind is Kind.ANTI_PATTERN or (item.kind is Kind.CORRECTION and FORBIDS.match(item.text))
     body: dict[str, Any] = {"metadata": item.metadata}
     if is_warning:
         body["why_bad"] = item.field("why_bad", item.field("why"))
         body["better_alternative"] = item.field("better_alternative")
-    return Statement(
+    return outcomes.draft_lesson(
         kind=MemoryType.ANTI_PATTERN if is_warning else MemoryType.HEURISTIC,
         agent=target.agent,
         condition=item.field("condition"),
@@ -504,9 +504,9 @@ def _write_waiting(tx: Transaction, target: _Target, items: Sequence[_Item]) -> 
     A rule of others waits as a lesson, too.
     """
     drafts = [
-        replace(outcomes.draft_outcome(_make_episode(target, one)), provenance=one.provenance)
+        outcomes.draft_outcome(_make_episode(target, one))._replace(provenance=one.provenance)
         if one.kind is Kind.OUTCOME
-        else outcomes.draft_lesson(_make_statement(target, one))
+        else _make_statement(target, one)
         for one in items
     ]
     keyed: list[Draft] = []
@@ -516,7 +516,7 @@ def _write_waiting(tx: Transaction, target: _Target, items: Sequence[_Item]) -> 
             words = str(draft.body.get("strategy") or draft.body.get("pattern"))
             owner = [draft.user] if draft.user else []
             parts = [draft.kind, draft.agent, *owner, str(draft.body["condition"]), words]
-        keyed.append(replace(draft, key=fingerprint("heard", *parts)))
+        keyed.append(draft._replace(key=fingerprint("heard", *parts)))
     keys = {one.key for one in keyed}
     statuses = {Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED}
     where = Where(projects={tx.engine.project}, keys=keys, kinds={one.kind for one in keyed}, statuses=statuses)

@@ -269,7 +269,7 @@ class WorkflowMemory(Holder):
             }
             record = build(
                 engine,
-                replace(draft, body=whole),
+                draft._replace(body=whole),
                 (),
                 id=make_id("chk", engine.project, run, branch, str(number)),
                 key=make_id("branch", run, branch),
@@ -501,7 +501,7 @@ class WorkflowMemory(Holder):
             build_outcome(self.engine, OPERATIONS["learn"].complete({**given, "strategy_used": one}))
             for one in strategy_used
         ]
-        episodes = [replace(one, session=place.run, tags=place.list_tags()) for one in checked]
+        episodes = [one._replace(session=place.run, tags=place.list_tags()) for one in checked]
         outcomes = learn_outcomes(self.engine, episodes)
 
         def end(tx: Transaction) -> None:

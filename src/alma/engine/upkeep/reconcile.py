@@ -126,17 +126,8 @@ def record_verdicts(tx: Transaction, answered: Sequence[tuple[RecordPair, Relati
         # Nobody ends what is trusted more.
         if not is_replaced or older.provenance.weight > newer.provenance.weight or {older.id, newer.id} & {*ended}:
             continue
-        moment = stated_at(newer)
-        begun = current[0].valid_from or current[0].created_at
-        tx.update(
-            current[0],
-            status=Status.SUPERSEDED,
-            superseded_by=newer.id,
-            valid_to=moment if begun < moment else None,
-            # It says nothing new, so it is not dated anew.
-            updated_at=current[0].updated_at,
-        )
         reason = f"{_REASONS[relation.verdict]}: {read_words(newer)}"
-        tx.add_history(older, "superseded", reason, {"status": str(older.status)}, newer.id)
+        # It says nothing new, so it is not dated anew.
+        tx.supersede(current[0], newer, reason, stated_at(newer), updated_at=current[0].updated_at)
         ended.append(older.id)
     return ended

@@ -347,7 +347,7 @@ def import_records(tx: Transaction, records: Sequence[Record], trust: ImportTrus
             counts["waiting"] += 1
         if record.kind == "tombstone":
             salts[str(record.body.get("salt") or "")] = None
-        tx.restore(record)
+        tx.put(record, exact=True)
     known = tx.read_salts()
     new = [salt for salt in salts if len(salt) == 32 and set(salt) <= set("0123456789abcdef") and salt not in known]
     if new:
