@@ -230,14 +230,14 @@ def _of_signal(story: CodingSession, signal: Signal) -> Teaching | None:
     if signal.name == "denied":
         what = shorten(clean(signal.what or signal.tool).replace("`", "'"), _TASK_CHARS // 2)
         reason = signal.text.rpartition(f"{signal.what}`")[2].lstrip("`: ") if signal.what else signal.text
-        return replace(waiting, rule=f"Do not try `{what}`: it was not permitted", why=quote_output(reason))
+        return waiting._replace(rule=f"Do not try `{what}`: it was not permitted", why=quote_output(reason))
     pair = _find_swap(signal.text) if signal.name == "edited" else None
     if pair is None:
         return None
     old, new = pair
     _, dot, ending = signal.what.rpartition(".")
     trigger = f"writing .{ending} files" if dot and ending.isalnum() else ""
-    return replace(waiting, rule=f"Write `{new}` rather than `{old}`", trigger=trigger, prefer=(new,), avoid=(old,))
+    return waiting._replace(rule=f"Write `{new}` rather than `{old}`", trigger=trigger, prefer=(new,), avoid=(old,))
 
 
 def _find_swap(change: str) -> tuple[str, str] | None:

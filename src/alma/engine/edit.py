@@ -13,7 +13,7 @@ from ..types.rules import EVERYWHERE
 from .admit import Draft, allow, clean, key_of, prepare, reword
 from .context import Engine
 from .episodes import find_turns
-from .erase import erase_memory, find_changes
+from .erase import erase_memory
 from .facts import add_facts
 from .outcomes import prepare_lessons, readable_body, state_lessons
 from .rules import Teaching, dress_rule, learn_rules, prepare_rules
@@ -66,11 +66,7 @@ def _find(tx: Transaction, memory_id: str) -> Record:
 
 def list_history(engine: Engine, memory_id: str) -> list[Record]:
     """Return what happened to a memory, oldest first."""
-    return read_history(Transaction(engine), memory_id)
-
-
-def read_history(tx: Transaction, memory_id: str) -> list[Record]:
-    return [one for one in find_changes(tx, [memory_id]) if one.body["record"] == memory_id][::-1]
+    return Transaction(engine).read_history(memory_id)
 
 
 def check_fields(engine: Engine, memory_id: str, fields: Iterable[str]) -> None:
@@ -144,7 +140,7 @@ def _refuse_overruling(engine: Engine, held: Record, verb: str) -> None:
 
 def _is_waiting(tx: Transaction, held: Record) -> bool:
     """Whether it waits for a person, or did when it was put away."""
-    lines = reversed(read_history(tx, held.id))
+    lines = reversed(tx.read_history(held.id))
     before = (Status(str(line.body["before"].get("status") or held.status)) for line in lines)
     decided = (status for status in (held.status, *before) if status in (Status.CANDIDATE, Status.ACTIVE))
     return next(decided, None) is Status.CANDIDATE

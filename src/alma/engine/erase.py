@@ -79,13 +79,6 @@ def vacuum(engine: Engine) -> None:
         engine.store.vacuum()
 
 
-def find_changes(tx: Transaction, ids: Collection[str]) -> list[Record]:
-    """Return the lines of history that belong to these records or quote them, newest first."""
-    if not ids:
-        return []
-    return tx.scan(Where(kinds={"change"}, projects={tx.engine.project, EVERYWHERE}, linked=set(ids)))
-
-
 # -- first step: what stays loses the words
 
 
@@ -116,12 +109,12 @@ def make_tombstone(engine: Engine, record: Record, body: Mapping[str, Any], key:
 
 def _unquote(tx: Transaction, record: Record) -> None:
     """Take the words of a record out of the history of others."""
-    lines = {one.id: one for one in find_changes(tx, [record.id]) if one.body["record"] != record.id}
+    lines = {one.id: one for one in tx.find_changes([record.id]) if one.body["record"] != record.id}
     # Lines of earlier versions do not name what they quote.
     projects = {tx.engine.project, EVERYWHERE}
     where = Where(kinds={record.kind}, projects=projects, agents={record.agent}, statuses={Status.SUPERSEDED})
     replaced = [one.id for one in tx.scan(where) if one.superseded_by == record.id]
-    lines |= {one.id: one for one in find_changes(tx, replaced) if one.body["verb"] == "superseded"}
+    lines |= {one.id: one for one in tx.find_changes(replaced) if one.body["verb"] == "superseded"}
     for line in lines.values():
         tx.update(line, body={**line.body, "why": _REPLACED})
 
@@ -159,7 +152,7 @@ def _regroup(tx: Transaction, record: Record) -> None:
     if group.body["strategy"] != strategy:
         _recommend_instead(tx, group, strategy, group.body["strategy"])
     gone = _words_of([record]) - _words_of([*sources, group])
-    for line in find_changes(tx, [one.id for one in lessons]) if gone else ():
+    for line in tx.find_changes([one.id for one in lessons]) if gone else ():
         before = line.body["before"]
         kept = {name: value for name, value in before.items() if not any(text in str(value) for text in gone)}
         if kept != before:
@@ -247,7 +240,7 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
     group = _find_group(tx, record)
     if group is not None and not _find_sources(tx, group, record.id):
         ids += [group.id, *(one.id for one in tx.get([lesson_id(group, kind) for kind in LESSONS]))]
-    lines = [one.id for one in find_changes(tx, ids) if one.body["record"] in ids]
+    lines = [one.id for one in tx.find_changes(ids) if one.body["record"] in ids]
     lines += [one.id for one in tx.scan(Where(kinds={"comparison"}, linked=set(ids)))]
     graph = _find_graph_remains(tx, [record.id]) + _find_named_in_turn(tx, record)
     return list(dict.fromkeys((*ids, *lines, *graph)))

@@ -313,7 +313,7 @@ def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts:
             refinements.append(_Refinement(own, proposal, heard, known))
         else:
             lesson = _teach_rule(part, proposal, heard, known)
-            lessons.append(lesson if is_first else replace(lesson, id=f"{lesson.id}:{len(lessons)}"))
+            lessons.append(lesson if is_first else lesson._replace(id=f"{lesson.id}:{len(lessons)}"))
         if proposal.general:
             lessons.append(_suggest_general(part, proposal, heard))
     taught = learn_rules(tx, prepare_rules(tx.engine, lessons))
@@ -379,7 +379,7 @@ def _teach_rule(part: Part, proposal: RuleProposal, heard: SessionTurn, known: R
     lesson = make_teaching(checked, heard, part.story.session)
     assert lesson is not None, "only turns of a person are read"
     supersedes = (known.id,) if known is not None else ()
-    return replace(lesson, metadata={**lesson.metadata, "reader": "model"}, supersedes=supersedes)
+    return lesson._replace(metadata={**lesson.metadata, "reader": "model"}, supersedes=supersedes)
 
 
 def _repeat_rule(part: Part, known: Record, heard: SessionTurn) -> Teaching:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -145,6 +145,15 @@ class Transaction:
         body = {"record": record.id, "verb": verb, "why": why, "before": dict(before or {})}
         links = (record.id, quoted) if quoted else (record.id,)
         return self.put(make_record(self.engine, "change", body, links=links, **place_of(record), **fields))
+
+    def find_changes(self, ids: Collection[str]) -> list[Record]:
+        """Return the lines of history that belong to these records or quote them, newest first."""
+        projects = {self.engine.project, EVERYWHERE}
+        return self.scan(Where(kinds={"change"}, projects=projects, linked=set(ids))) if ids else []
+
+    def read_history(self, id: str) -> list[Record]:
+        """Return what happened to a record, oldest first."""
+        return [one for one in self.find_changes([id]) if one.body["record"] == id][::-1]
 
     def supersede(
         self,
