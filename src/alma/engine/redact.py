@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from functools import cache, cached_property
+from functools import cache
 
 with open(os.path.join(os.path.dirname(__file__), "secret_rules.json"), encoding="utf-8") as _file:
     DATA = json.load(_file)
@@ -56,27 +56,23 @@ def _remove_secrets(plain: str, names: dict[str, None]) -> str:
     text = Text(plain)
     # A secret's removal can lay bare another (`a:b@c` chains), so repeat until nothing changes.
     for _ in range(6):
-        before = text.plain
+        unchanged = text.plain
         for rule in select_rules(text):
             pieces: list[str] = []
             done = 0
             for start, end in find_spans(rule, text):
-                name = rule.id or _name_by_context(text.plain[max(0, start - 60) : start].lower())
+                # Without a name of its own, it is called by the nearest word before it.
+                before = text.plain[max(0, start - 60) : start].lower()
+                nearest = max(DATA["names"], key=before.rfind)
+                name = rule.id or (DATA["names"][nearest] if nearest in before else "secret")
                 names[name] = None
                 pieces += (text.plain[done:start], f"[REDACTED:{name}]")
                 done = end
             if pieces:
                 text = Text("".join(pieces) + text.plain[done:])
-        if text.plain == before:
+        if text.plain == unchanged:
             break
     return text.plain
-
-
-def _name_by_context(before: str) -> str:
-    """Return what to call a secret by the word before it."""
-    names: dict[str, str] = DATA["names"]
-    nearest = max(names, key=before.rfind)
-    return names[nearest] if nearest in before else "secret"
 
 
 # -- whether a value looks like a secret
@@ -227,11 +223,6 @@ class Text:
         self.longest = max(map(len, words), default=0)
         self.long = " ".join([word for word in words if len(word) >= _SHORTEST_SHAPE])
 
-    @cached_property
-    def has_number(self) -> bool:
-        """Whether the number of a card or an account may be in it; such numbers may be written in groups."""
-        return named_pattern("long_number").search(self.plain) is not None
-
 
 def fold_case(text: str) -> str:
     """Lower case, character by character: what a pattern that ignores case takes for the same letter."""
@@ -246,10 +237,9 @@ class Rule:
     pattern: str = ""  # Its group `s` is the secret, otherwise the whole match.
     fold: bool = False  # Case is ignored.
     needs: str = ""  # One of these characters must be in the text too.
-    number: bool = False  # A long number must be in the text too.
+    number: bool = False  # A long number must be in the text too: of a card or an account, maybe in groups.
     run: int = 0  # So many characters without a space must be in the text; if case matters, a keyword is among such.
     unless: str = ""  # This must not be in the text.
-    start: str = ""  # "keyword": a match begins with a keyword. Finding that is much faster than trying each place.
     anchor: str = ""  # A match begins where this pattern matches in the lower-case text.
     near: str = ""  # A match is near a match of this pattern in the lower-case text, if the group of that matched.
     unless_before: str = ""  # The name of a pattern that must not be found in the text right before.
@@ -284,7 +274,7 @@ def select_rules(text: Text) -> list[Rule]:
         for rule in (RULES[number] for number in sorted(numbers))
         if text.longest >= rule.run
         and not (rule.unless and rule.unless in text.plain)
-        and (not rule.number or text.has_number)
+        and (not rule.number or contains("long_number", text.plain))
         and (not rule.needs or any(sign in text.plain for sign in rule.needs))
     ]
 
@@ -309,27 +299,14 @@ def _find_matches(rule: Rule, text: Text) -> Iterator[re.Match[str]]:
             if near[1] is not None:
                 begin, done = max(done, near.start() - _LONGEST_NAME), near.end()
                 yield from compile_pattern(rule.pattern).finditer(text.plain, begin, done)
-    elif rule.anchor or rule.start:
-        for at in _find_starts(rule, text):
-            match = compile_pattern(rule.pattern).match(text.plain, at) if at >= done else None
+    elif rule.anchor:
+        for anchor in compile_pattern(rule.anchor).finditer(text.folded):
+            match = compile_pattern(rule.pattern).match(text.plain, anchor.start()) if anchor.start() >= done else None
             if match:
                 done = match.end()
                 yield match
     else:
         yield from compile_pattern(rule.pattern).finditer(text.plain)
-
-
-def _find_starts(rule: Rule, text: Text) -> list[int]:
-    """Return the places where a match may begin."""
-    if rule.anchor:
-        return [anchor.start() for anchor in compile_pattern(rule.anchor).finditer(text.folded)]
-    starts = []
-    for keyword in rule.keywords:
-        at = text.plain.find(keyword)
-        while at >= 0:
-            starts.append(at)
-            at = text.plain.find(keyword, at + 1)
-    return sorted(starts)
 
 
 def _find_secret(rule: Rule, match: re.Match[str]) -> Span | None:
