@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import NotFoundError, ScopeError, ValidationError, unknown
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
 from .admit import Draft, allow, clean, key_of, prepare, reword
 from .context import Engine
@@ -101,21 +101,20 @@ def update_memory(
         if held.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
             allow(engine, held.agent, fields["domain"])
         given = clean(dict(fields))
-        changes: dict[str, Any] = {} if status is None else {"status": status}
-        if status is Status.ACTIVE and held.status is Status.SUPERSEDED:
-            changes |= {"valid_to": None, "superseded_by": ""}
-        if tags is not None:
-            changes["tags"] = tags
+        body = {**readable_body(held), **given}
+        changes: dict[str, Any] = {} if tags is None else {"tags": tags}
+        if status is not None:
+            changes["status"] = status
+            # A lesson that a person put away stays away, whatever is learned.
+            body["put_away"] = status is not Status.ACTIVE
+            if status is Status.ACTIVE and held.status is Status.SUPERSEDED:
+                changes |= {"valid_to": None, "superseded_by": ""}
         if held.kind == MemoryType.EPISODE and changes:
             # Its turns are what is searched.
             for turn in find_turns(tx, held):
                 tx.update(turn, **changes)
-        body = {**readable_body(held), **given}
         if held.kind == MemoryType.RULE:
             body = dress_rule(body)
-        if status is not None:
-            # A lesson that a person put away stays away, whatever is learned.
-            body["put_away"] = status is not Status.ACTIVE
         if given.keys() - {"metadata"}:
             changes |= reword(engine, held, body)
             changes["provenance"] = _edited_by(held, editor)
@@ -140,10 +139,8 @@ def _refuse_overruling(engine: Engine, held: Record, verb: str) -> None:
 
 def _is_waiting(tx: Transaction, held: Record) -> bool:
     """Whether it waits for a person, or did when it was put away."""
-    lines = reversed(tx.read_history(held.id))
-    before = (Status(str(line.body["before"].get("status") or held.status)) for line in lines)
-    decided = (status for status in (held.status, *before) if status in (Status.CANDIDATE, Status.ACTIVE))
-    return next(decided, None) is Status.CANDIDATE
+    before = [str(line.body["before"].get("status") or held.status) for line in reversed(tx.read_history(held.id))]
+    return next((status for status in (held.status, *before) if status in LIVE), None) == Status.CANDIDATE
 
 
 def _edited_by(held: Record, editor: Provenance) -> Provenance:

@@ -15,12 +15,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ..reading.port import About, Pair, Relation, Verdict
+from ..reading.port import About, Pair, Verdict
 from ..text import coverage, fingerprint, normalise, stems
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
-from .admit import Draft, build, make_record, place_of
+from .admit import Draft, build
 from .context import Engine
 from .search import by_words
 from .transaction import Transaction
@@ -194,9 +194,3 @@ def find_comparisons(engine: Engine, pairs: Sequence[RecordPair]) -> dict[tuple[
 def find_dismissed(engine: Engine, pairs: Sequence[RecordPair]) -> Collection[tuple[str, str]]:
     """Return the ids of those pairs that are known to be about different things."""
     return {ids for ids, verdict in find_comparisons(engine, pairs).items() if verdict in APART}
-
-
-def build_comparison(engine: Engine, older: Record, newer: Record, relation: Relation) -> Record:
-    body = {"verdict": str(relation.verdict), "probability": relation.probability}
-    place = {**place_of(newer), "project": engine.project, "links": (older.id, newer.id)}
-    return make_record(engine, "comparison", body, Origin.MODEL, id=comparison_id(older, newer), **place)

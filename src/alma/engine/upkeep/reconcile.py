@@ -16,10 +16,11 @@ from ...errors import ModelError
 from ...ports import Model
 from ...reading.port import About, Comparer, Pair, Relation, Verdict
 from ...types.query import Where
-from ...types.record import Status
+from ...types.record import Origin, Status
 from ...types.rules import EVERYWHERE
+from ..admit import make_record, place_of
 from ..context import Engine
-from ..facts import APART, RecordPair, build_comparison, comparison_id, find_comparisons
+from ..facts import APART, RecordPair, comparison_id, find_comparisons
 from ..retrieve.lookalikes import FIELDS, NEAR, list_lookalikes, read_words, stated_at
 from ..transaction import Transaction, write
 
@@ -85,9 +86,7 @@ def reconcile(engine: Engine, reader: Comparer, limit: int = MAX_PAIRS) -> Recon
             relations = reader.compare([read_pair(pair) for pair in batch])
         except ModelError as error:
             return Reconciled(compared, tuple(superseded), apart, len(pairs) - compared, str(error))
-        answered = [
-            (pair, relation) for pair, relation in zip(batch, relations, strict=True) if relation.probability > 0.0
-        ]
+        answered = [one for one in zip(batch, relations, strict=True) if one[1].probability > 0.0]
         superseded += write(engine, partial(record_verdicts, answered=answered))
         compared += len(answered)
         apart += sum(relation.verdict in APART for _, relation in answered)
@@ -116,12 +115,15 @@ def record_verdicts(tx: Transaction, answered: Sequence[tuple[RecordPair, Relati
     ended: list[str] = []
     for (older, newer), relation in answered:
         current = tx.read_stored([older.id, newer.id])
-        is_unchanged = [(one.status, one.text) for one in current] == [
-            (Status.ACTIVE, one.text) for one in (older, newer)
-        ]
-        if tx.find(comparison_id(older, newer)) is not None or not is_unchanged:
+        state = [(one.status, one.text) for one in current]
+        if state != [(Status.ACTIVE, older.text), (Status.ACTIVE, newer.text)]:
             continue
-        tx.put(build_comparison(tx.engine, older, newer, relation))
+        body = {"verdict": str(relation.verdict), "probability": relation.probability}
+        place = {**place_of(newer), "project": tx.engine.project, "links": (older.id, newer.id)}
+        comparison = make_record(tx.engine, "comparison", body, Origin.MODEL, id=comparison_id(older, newer), **place)
+        if tx.find(comparison.id) is not None:
+            continue
+        tx.put(comparison)
         is_replaced = relation.verdict in _REASONS and relation.probability >= _SURE
         # Nobody ends what is trusted more.
         if not is_replaced or older.provenance.weight > newer.provenance.weight or {older.id, newer.id} & {*ended}:
