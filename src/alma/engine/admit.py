@@ -140,26 +140,18 @@ def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...] = (), **chan
     now = engine.clock()
     vectors = vectors or draft.vectors
     fields: dict[str, Any] = {
-        "kind": draft.kind,
+        **draft._asdict(),
         "project": engine.project,
-        "agent": draft.agent,
-        "user": draft.user,
-        "session": draft.session,
         # What comes from untrusted content waits for a person or for evidence.
         "status": Status.CANDIDATE if draft.provenance.trust is Trust.UNTRUSTED else Status.ACTIVE,
-        "key": draft.key,
         "text": kind.text(draft.body),
-        "body": draft.body,
-        "provenance": draft.provenance,
-        "tags": draft.tags,
-        "valid_from": draft.valid_from,
-        "valid_to": draft.valid_to,
         "created_at": now,
         "updated_at": now,
         "embedder": engine.embedder_name if vectors else "",
         "vectors": vectors,
         **changes,
     }
+    del fields["category"]
     if "id" not in changes:
         fields["id"] = new_id(kind.prefix)
     if "links" not in changes and kind.keys:

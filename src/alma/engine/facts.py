@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from ..reading.port import About, Pair, Verdict
-from ..text import coverage, fingerprint, normalise, stems
+from ..text import fingerprint, normalise, stems
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
@@ -142,6 +142,7 @@ def _find_same(
     """Return the active records that say the same: those with the key of this one, and any without a key."""
     field, place = _WORDS[MemoryType(record.kind)], KINDS[record.kind].unique[0]
     text = record.body[field]
+    mine = stems(text)
     hits = by_words(tx.engine.store, text, where, _ALIKE)
     alike = [
         held
@@ -150,7 +151,7 @@ def _find_same(
         and not (record.links and held.links)
         and normalise(held.body[place]) == normalise(record.body[place])
         # One shared word in many is not worth a closer look.
-        and coverage(stems(text), stems(held.body[field])) >= _WORTH_COMPARING
+        and len(mine & (theirs := stems(held.body[field]))) >= _WORTH_COMPARING * max(len(mine), len(theirs))
     ]
     alike = [*keyed, *alike]
     pairs = [Pair(held.body[field], text, About.FACT) for held in alike]
