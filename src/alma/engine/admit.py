@@ -5,7 +5,7 @@ All of it needs no store, and happens before a transaction begins. `facts.add_re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -129,9 +129,13 @@ def screen(engine: Engine, draft: Draft) -> Draft:
 
 def prepare(engine: Engine, drafts: Iterable[Draft]) -> list[Draft]:
     """Screen drafts and embed them, all in one pass of the embedder."""
-    screened = [screen(engine, draft) for draft in drafts]
-    vectors = engine.encode([KINDS[draft.kind].passages(draft.body) for draft in screened])
-    return [draft._replace(vectors=own) for draft, own in zip(screened, vectors, strict=True)]
+    return embed_drafts(engine, [screen(engine, draft) for draft in drafts])
+
+
+def embed_drafts(engine: Engine, drafts: Sequence[Draft]) -> list[Draft]:
+    """Return screened drafts with their vectors."""
+    vectors = engine.encode([KINDS[draft.kind].passages(draft.body) for draft in drafts])
+    return [draft._replace(vectors=own) for draft, own in zip(drafts, vectors, strict=True)]
 
 
 def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...] = (), **changes: Any) -> Record:

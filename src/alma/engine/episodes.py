@@ -19,7 +19,7 @@ from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Provenance, Record, Status
 from ..types.times import to_iso
-from .admit import Draft, build, clean, screen
+from .admit import Draft, build, clean, embed_drafts, screen
 from .context import Engine
 from .transaction import Transaction, write
 
@@ -87,9 +87,9 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
     known = {turn.key for turn in engine.store.scan(held)}
     # What is held is not embedded again: a host may tell the whole conversation after each turn.
     fresh = [turn for turns in prepared.values() for turn in turns if turn.key not in known]
-    encoded = engine.encode([KINDS["turn"].passages(turn.body) for turn in fresh])
-    vectors = {turn.key: own for turn, own in zip(fresh, encoded, strict=True)}
-    drafts = {id: [turn._replace(vectors=vectors.get(turn.key, ())) for turn in prepared[id]] for id in prepared}
+    # Of two with one key the first counts.
+    embedded = {turn.key: turn for turn in reversed(embed_drafts(engine, fresh))}
+    drafts = {id: [embedded.get(turn.key, turn) for turn in turns] for id, turns in prepared.items()}
 
     def step(tx: Transaction) -> dict[str, Record]:
         tx.get(drafts)

@@ -33,8 +33,8 @@ from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.scope import plain
 from ..types.speech import quote_output
-from ..types.vector import Vector, cosine
-from .admit import Draft, OutcomeDraft, build, make_record, place_of, screen
+from ..types.vector import cosine
+from .admit import Draft, OutcomeDraft, build, embed_drafts, make_record, place_of, screen
 from .context import Engine
 from .evidence import WORKS, Standing, believe, rate, standing
 from .search import find_near
@@ -57,15 +57,14 @@ _ALIKE, _UNLIKE = 0.65, 0.5
 # -- strategy groups
 
 
-def draft_group(agent: str, user: str, strategy: str, task: str, task_type: str, vectors: tuple[Vector, ...]) -> Draft:
-    """Return one way of doing one task, as the group that it would begin.
+def draft_group(source: Draft, user: str) -> Draft:
+    """Return what an outcome or a stated lesson is about, one way of doing one task, as the group that it would begin.
 
-    `user` is whose group it counts for; empty: that of nobody in particular, which all users see. `vectors` are those
-    of the strategy and of the task, if there are any.
+    `user` is whose group it counts for; empty: that of nobody in particular, which all users see.
     """
-    body = {"strategy": strategy, "task": task, "task_type": task_type, "errors": []}
-    key = fingerprint(strategy)
-    return Draft("strategy", body, agent=agent, user=user, provenance=_LEARNED, key=key, vectors=vectors)
+    strategy, task = strategy_of(source.body), source.body.get("task") or source.body.get("condition", "")
+    body = {"strategy": strategy, "task": task, "task_type": source.body["task_type"], "errors": []}
+    return Draft("strategy", body, source.agent, user, provenance=_LEARNED, key=fingerprint(strategy))
 
 
 def is_of_task(approach: Draft | Record, record: Record) -> bool:
@@ -206,15 +205,12 @@ def prepare_outcomes(
 ) -> list[PreparedOutcome]:
     """Screen and embed outcomes. `times` says when each happened; None: now."""
     drafts = [screen(engine, draft_outcome(episode)) for episode in episodes]
-    # For short texts the two kinds have the same passages, which are embedded once.
-    kinds = (KINDS[MemoryType.OUTCOME], KINDS["strategy"])
-    vectors = iter(engine.encode([kind.passages(draft.body) for draft in drafts for kind in kinds]))
+    owners = ["" if one.shared else group_owner(engine, one.user) for one in episodes]
+    groups = [draft_group(draft, owner) for draft, owner in zip(drafts, owners, strict=True)]
+    # Short outcomes and their groups have the same passages, which are embedded once.
+    drafts = embed_drafts(engine, [*drafts, *groups])
     prepared = []
-    for episode, draft, at in zip(episodes, drafts, times or [None] * len(drafts), strict=True):
-        draft = draft._replace(vectors=next(vectors))
-        owner = "" if episode.shared else group_owner(engine, episode.user)
-        parts = (draft.body["strategy"], draft.body["task"], draft.body["task_type"])
-        approach = draft_group(draft.agent, owner, *parts, next(vectors))
+    for at, episode in enumerate(episodes):
         receipt = arguments = ""
         key = episode.idempotency_key
         if key is not None or episode.retrieval is not None:
@@ -226,7 +222,8 @@ def prepare_outcomes(
             arguments = digest(json.dumps(values, sort_keys=True), size=20)
             parts = (engine.project, "arguments", arguments) if key is None else (engine.project, "key", key)
             receipt = f"rcp_{digest(json.dumps(parts), size=20)}"
-        prepared.append(PreparedOutcome(draft, approach, at, receipt, arguments, key))
+        moment = times[at] if times else None
+        prepared.append(PreparedOutcome(drafts[at], drafts[len(episodes) + at], moment, receipt, arguments, key))
     return prepared
 
 
@@ -342,11 +339,10 @@ def settle_lessons(tx: Transaction, group: Record, approach: Draft | Record, now
     # With its first result there can be no lesson yet.
     is_first = group.evidence.results == 1 and tx.is_new(group)
     lessons = {} if is_first else {record.id: record for record in tx.get(ids.values())}
-    because = f"{group.evidence.successes} of {group.evidence.results} worked"
     has_turned = False
     for kind, id in ids.items():
         if id in lessons:
-            has_turned |= _update_lesson(tx, lessons[id], group, approach, verdict, because, now)
+            has_turned |= _update_lesson(tx, lessons[id], group, approach, verdict, now)
         elif verdict == str(kind):
             words = {"strategy": group.body["strategy"], "condition": label_of(group)}
             # It may have been deleted: this one, or one in the same words that another group had.
@@ -356,9 +352,13 @@ def settle_lessons(tx: Transaction, group: Record, approach: Draft | Record, now
             draft = Draft(kind, body, agent=group.agent, user=group.user, provenance=_LEARNED, key=id)
             moment: dict[str, Any] = {"created_at": now, "updated_at": now}
             lesson = build(tx.engine, draft, group.vectors, id=id, evidence=group.evidence, links=(group.id,), **moment)
-            tx.add_history(tx.put(lesson), "formed", because, **moment)
+            tx.add_history(tx.put(lesson), "formed", _describe_results(group), **moment)
             has_turned = True
     return has_turned
+
+
+def _describe_results(group: Record) -> str:
+    return f"{group.evidence.successes} of {group.evidence.results} worked"
 
 
 def _update_lesson(
@@ -367,7 +367,6 @@ def _update_lesson(
     group: Record,
     approach: Draft | Record,
     verdict: Standing,
-    because: str,
     now: datetime,
 ) -> bool:
     """Move a lesson's evidence and standing; return whether its status changed."""
@@ -388,7 +387,9 @@ def _update_lesson(
         return False
     gone = "faded" if lesson.kind == MemoryType.HEURISTIC else "withdrawn"
     verb = "restored" if status is Status.ACTIVE else gone
-    tx.add_history(fresh, verb, because, {"status": str(lesson.status)}, created_at=now, updated_at=now)
+    tx.add_history(
+        fresh, verb, _describe_results(group), {"status": str(lesson.status)}, created_at=now, updated_at=now
+    )
     return True
 
 
@@ -465,9 +466,8 @@ def draft_lesson(
 def prepare_lessons(engine: Engine, drafts: Iterable[Draft]) -> list[Draft]:
     """Screen stated lessons, and embed them as their strategy groups are."""
     screened = [screen(engine, draft) for draft in drafts]
-    heads = [{"strategy": strategy_of(draft.body), "task": draft.body["condition"]} for draft in screened]
-    vectors = engine.encode([KINDS["strategy"].passages(head) for head in heads])
-    return [draft._replace(vectors=own) for draft, own in zip(screened, vectors, strict=True)]
+    groups = embed_drafts(engine, [draft_group(draft, draft.user) for draft in screened])
+    return [draft._replace(vectors=group.vectors) for draft, group in zip(screened, groups, strict=True)]
 
 
 def state_lessons(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
@@ -478,9 +478,8 @@ def state_lessons(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
             # It waits on its own: nothing that is learned takes words or standing from it.
             ids.append(tx.put(build(tx.engine, draft)).id)
             continue
-        parts = (strategy_of(draft.body), draft.body["condition"], draft.body["task_type"])
-        group = find_or_make_group(tx, draft_group(draft.agent, draft.user, *parts, draft.vectors))
-        ids.append(_state_lesson(tx, draft, group))
+        approach = draft_group(draft, draft.user)._replace(vectors=draft.vectors)
+        ids.append(_state_lesson(tx, draft, find_or_make_group(tx, approach)))
     return [tx.get([id])[0] for id in ids]
 
 

@@ -27,7 +27,7 @@ from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, MACHINE_TAUGHT, Reach, RuleSource
-from .admit import Draft, build, clean, key_of, reword, screen
+from .admit import Draft, build, clean, embed_drafts, key_of, reword, screen
 from .context import Engine
 from .erase import erase_memory
 from .rule_lines import format_line
@@ -147,9 +147,7 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[T
         )
         screened = screen(engine, draft)
         drafts.append(screened._replace(body=dress_rule(screened.body)))
-    vectors = engine.encode([KINDS[MemoryType.RULE].passages(draft.body) for draft in drafts])
-    dressed = (draft._replace(vectors=own) for draft, own in zip(drafts, vectors, strict=True))
-    return list(zip(teachings, dressed, strict=True))
+    return list(zip(teachings, embed_drafts(engine, drafts), strict=True))
 
 
 # -- the same, or contrary: in doubt they are two rules
