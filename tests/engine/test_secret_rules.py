@@ -46,7 +46,7 @@ def everywhere(rule: Rule) -> Rule:
 def test_the_data_file_has_no_unknown_field_check_or_pattern() -> None:
     for rule in RULES:
         assert set(vars(rule)) <= {*Rule.__annotations__, "note"}
-        assert set(rule.checks) <= {*CHECKS, "secret", "telling", "wrapped"}
+        assert set(rule.checks) <= set(CHECKS)
         assert rule.value in ("", "next", "said", "assigned", "password")
         assert compile_pattern(rule.pattern)
         assert not rule.unless_before or named_pattern(rule.unless_before)
@@ -90,7 +90,7 @@ def test_folding_keeps_every_place(text: str) -> None:
 
 def test_a_letter_that_only_folds_to_another_hides_nothing() -> None:
     value = "x9" + "Kettle44"
-    assert value not in redact(f"paſſword={value} and toKen: {value}7b").text
+    assert value not in redact(f"paſſword={value} and toKen: {value}7b")
 
 
 PROBE = """

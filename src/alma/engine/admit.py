@@ -62,7 +62,7 @@ def clean(value: Any) -> Any:
     from .redact import redact
 
     if isinstance(value, str):
-        return redact(value).text
+        return redact(value)
     if isinstance(value, list | tuple):
         return [clean(item) for item in value]
     if not isinstance(value, Mapping):
@@ -70,7 +70,7 @@ def clean(value: Any) -> Any:
     cleaned = {}
     for name, item in value.items():
         # `{"password": "hunter2"}` gives itself away only by both together.
-        named = redact(f"{name}={item}").text if isinstance(item, str) else ""
+        named = redact(f"{name}={item}") if isinstance(item, str) else ""
         cleaned[clean(name)] = named[len(f"{name}=") :] if named.startswith(f"{name}=") else clean(item)
     return cleaned
 

@@ -50,7 +50,7 @@ class PreparedRepair:
 
 def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[PreparedRepair]:
     """Return the repairs that show something, by the local reader."""
-    cases = [Repair(*(redact(text).text for text in (one.failed, one.error, one.worked))) for one in repairs]
+    cases = [Repair(*(redact(text) for text in (one.failed, one.error, one.worked))) for one in repairs]
     prepared = []
     for repair, shown in zip(repairs, LocalReader().explain_repairs(cases), strict=True):
         if shown.note:

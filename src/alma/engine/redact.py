@@ -28,31 +28,18 @@ _SHORTEST_SHAPE = 15
 _LONGEST_NAME = 24
 
 
-class Redacted:
-    """A text without its secrets, and the names of what was removed."""
-
-    __slots__ = ("found", "text")
-
-    def __init__(self, text: str, found: tuple[str, ...]) -> None:
-        self.text = text
-        self.found = found
-
-
-def redact(text: str) -> Redacted:
-    """Return the text with each secret replaced by ``[REDACTED:<name>]``, and the names of the secrets."""
-    names: dict[str, None] = {}
-    text = _remove_secrets(text, names)
+def redact(text: str) -> str:
+    """Return the text with each secret replaced by ``[REDACTED:<name>]``."""
+    text = _remove_secrets(text)
     if not text.isascii() and contains("invisible", text):
         # Zero-width characters can cut a secret in two. They go only if that uncovers one: emoji need them.
-        hidden: dict[str, None] = {}
-        clear = _remove_secrets(named_pattern("invisible").sub("", text), hidden)
-        if hidden:
-            return Redacted(clear, tuple(names | hidden))
-    return Redacted(text, tuple(names))
+        visible = named_pattern("invisible").sub("", text)
+        clear = _remove_secrets(visible)
+        return text if clear == visible else clear
+    return text
 
 
-def _remove_secrets(plain: str, names: dict[str, None]) -> str:
-    """Return the text without secrets, and add what they are to `names`."""
+def _remove_secrets(plain: str) -> str:
     text = Text(plain)
     # A secret's removal can lay bare another (`a:b@c` chains), so repeat until nothing changes.
     for _ in range(6):
@@ -65,7 +52,6 @@ def _remove_secrets(plain: str, names: dict[str, None]) -> str:
                 before = text.plain[max(0, start - 60) : start].lower()
                 nearest = max(DATA["names"], key=before.rfind)
                 name = rule.id or (DATA["names"][nearest] if nearest in before else "secret")
-                names[name] = None
                 pieces += (text.plain[done:start], f"[REDACTED:{name}]")
                 done = end
             if pieces:
@@ -198,18 +184,6 @@ def is_iban(value: str) -> bool:
     return 15 <= len(flat) <= 34 and int(number) % 97 == 1
 
 
-CHECKS: dict[str, Callable[[str], bool]] = {
-    "real": lambda value: not is_placeholder(value),
-    "literal": lambda value: value.lower() not in COMMON_WORDS and not matches("reference", value),
-    "opaque": is_opaque,
-    # For prefixes that words may also carry: `sk-` is a CSS family, `hf_` a variable's.
-    "opaque_part": lambda value: any(len(part) >= 12 and is_opaque(part) for part in re.split("[-_.]", value)),
-    "credentials": lambda value: ":" in decode_base64(value),
-    "card_number": is_card_number,
-    "iban": is_iban,
-}
-
-
 # -- where secrets are
 
 
@@ -325,19 +299,28 @@ def _find_secret(rule: Rule, match: re.Match[str]) -> Span | None:
         else:
             start, end = match.span("s" if "s" in match.re.groupindex else 0)
         value = text[start:end].replace(" ", "") if rule.value and rule.terse and not bare else text[start:end]
-        is_found = all(_passes(check, value, rule, bare) for check in rule.checks)
+        is_found = all(CHECKS[check](value, rule, bare) for check in rule.checks)
         span = (start, _find_end(text, start, end) if rule.value else end) if is_found else None
     if span and rule.unless_before and contains(rule.unless_before, text[max(0, match.start() - 600) : match.start()]):
         return None
     return span
 
 
-def _passes(check: str, value: str, rule: Rule, bare: bool) -> bool:
-    if check == "secret":
-        return is_secret(value, rule.family, bare, rule.terse or not bare)
-    if check == "telling":
-        return is_telling(value, rule.family)
-    return _wraps_secret(value) if check == "wrapped" else CHECKS[check](value)
+CHECKS: dict[str, Callable[[str, Rule, bool], bool]] = {
+    "real": lambda value, rule, bare: not is_placeholder(value),
+    "literal": lambda value, rule, bare: value.lower() not in COMMON_WORDS and not matches("reference", value),
+    "opaque": lambda value, rule, bare: is_opaque(value),
+    # For prefixes that words may also carry: `sk-` is a CSS family, `hf_` a variable's.
+    "opaque_part": lambda value, rule, bare: any(
+        len(part) >= 12 and is_opaque(part) for part in re.split("[-_.]", value)
+    ),
+    "credentials": lambda value, rule, bare: ":" in decode_base64(value),
+    "card_number": lambda value, rule, bare: is_card_number(value),
+    "iban": lambda value, rule, bare: is_iban(value),
+    "secret": lambda value, rule, bare: is_secret(value, rule.family, bare, rule.terse or not bare),
+    "telling": lambda value, rule, bare: is_telling(value, rule.family),
+    "wrapped": lambda value, rule, bare: _wraps_secret(value),
+}
 
 
 def _wraps_secret(value: str) -> bool:

@@ -51,7 +51,7 @@ class Endpoint:
     def shorten(self, text: str) -> str:
         """Return what a service wrote as one short line without the key or any other secret."""
         hidden = text.replace(self.secret, "***") if self.secret else text
-        return " ".join(redact(hidden[:16_000]).text.split())[:200]
+        return " ".join(redact(hidden[:16_000]).split())[:200]
 
 
 class RefusedError(ModelUnavailableError):
