@@ -223,27 +223,24 @@ def take(
     total: int,
     *,
     trust: ImportTrust = ImportTrust.OWN,
+    dry_run: bool = False,
     progress: Progress = ignore_progress,
 ) -> Taken:
-    """Take in records that were read and found sound; may be stopped at any moment and begun again."""
+    """Take in records that were read and found sound; may be stopped at any moment and begun again.
+
+    A dry run changes nothing, and returns what would become of them.
+    """
     counts: Counter[str] = Counter()
     done, is_mute = 0, False
     left = iter(records)
     while batch := [_fit_record(engine, record, trust) for record in islice(left, _BATCH)]:
-        counts += write(engine, partial(import_records, records=batch, trust=trust))
+        step = partial(import_records, records=batch, trust=trust)
+        counts += step(Transaction(engine)) if dry_run else write(engine, step)
         done += len(batch)
         is_mute = is_mute or any(not one.vectors and KINDS[one.kind].passages(one.body) for one in batch)
         progress(done, total)
-    return Taken(**counts, embedded=reindex(engine, progress) if is_mute and engine.encoder else 0)
-
-
-def weigh(engine: Engine, records: Iterable[Record], *, trust: ImportTrust = ImportTrust.OWN) -> Taken:
-    """Return what would become of them, without changing anything."""
-    counts: Counter[str] = Counter()
-    left = iter(records)
-    while batch := [limit_trust(record, trust) for record in islice(left, _BATCH)]:
-        counts += import_records(Transaction(engine), batch, trust)
-    return Taken(**counts)
+    is_embedding = is_mute and engine.encoder is not None and not dry_run
+    return Taken(**counts, embedded=reindex(engine, progress) if is_embedding else 0)
 
 
 def find_claims(engine: Engine, records: Iterable[Record]) -> list[Record]:
