@@ -51,7 +51,7 @@ class _Statement:
     other: str = ""
     is_rejection: bool = False
     is_explained: bool = False
-    """Whether it says "because", "we", "always" or "in this repo", or gives its reason and rejects or names something."""
+    """Whether it says "because", "we", "always" or "in this repo", or gives a reason and rejects or names a thing."""
     is_complete: bool = True
     """Whether the line is nothing but the rule and its reason."""
 
