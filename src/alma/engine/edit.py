@@ -96,8 +96,11 @@ def update_memory(
         _check_editable(held, fields)
         if fields or status is not None:
             _refuse_overruling(engine, held, "change")
-        if status is Status.ACTIVE and not engine.may_approve and _is_waiting(tx, held):
-            raise refuse_activation(held, "is a candidate")
+        if status is Status.ACTIVE and not engine.may_approve:
+            # Whether it waits for a person, or did when it was put away.
+            past = [line.body["before"].get("status") for line in reversed(tx.read_history(held.id))]
+            if next((one for one in (held.status, *past) if one in LIVE), None) == Status.CANDIDATE:
+                raise refuse_activation(held, "is a candidate")
         if held.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
             allow(engine, held.agent, fields["domain"])
         given = clean(dict(fields))
@@ -135,12 +138,6 @@ def _refuse_overruling(engine: Engine, held: Record, verb: str) -> None:
             "use a token with the scope 'approve', or start the MCP server with --approve. What you know better you "
             "may add as another memory"
         )
-
-
-def _is_waiting(tx: Transaction, held: Record) -> bool:
-    """Whether it waits for a person, or did when it was put away."""
-    before = [str(line.body["before"].get("status") or held.status) for line in reversed(tx.read_history(held.id))]
-    return next((status for status in (held.status, *before) if status in LIVE), None) == Status.CANDIDATE
 
 
 def _edited_by(held: Record, editor: Provenance) -> Provenance:

@@ -209,7 +209,13 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
     lines = [one.id for one in tx.find_changes(ids) if one.body["record"] in ids]
     lines += [one.id for one in tx.scan(Where(kinds={"comparison"}, linked=set(ids)))]
     lone = [one for one in _find_in_graph(tx, [record.id]) if one.links == (record.id,)]
-    lone += _find_named_in_turn(tx, record) if record.kind == "turn" else []
+    # The graph links the conversation, not its turns: what only this turn of it names goes, too.
+    for episode in tx.get(record.links[:1]) if record.kind == "turn" else ():
+        said = "\n".join(one.text for one in find_turns(tx, episode) if one.id != record.id).casefold()
+        for one in _find_in_graph(tx, [episode.id]):
+            is_of_turn = one.kind == "relation" and one.body["attributes"].get("turn") == record.id
+            is_named_here = one.kind == "entity" and one.body["name"].casefold() not in said
+            lone += [one] if len(one.links) == 1 and (is_of_turn or is_named_here) else []
     return list(dict.fromkeys((*ids, *lines, *_without_spoken_of(tx, lone))))
 
 
@@ -225,27 +231,6 @@ def _unlink_from_graph(tx: Transaction, ids: Collection[str]) -> list[str]:
         if one.id not in gone:
             tx.update(one, links=tuple(link for link in one.links if link not in ids))
     return gone
-
-
-def _find_named_in_turn(tx: Transaction, turn: Record) -> list[Record]:
-    """Return the entities and relations that only this turn of a conversation names.
-
-    The graph links the conversation, not its turns.
-    """
-    episode = next(iter(tx.get(turn.links[:1])), None)
-    if episode is None:
-        return []
-    said = "\n".join(one.text for one in find_turns(tx, episode) if one.id != turn.id).casefold()
-    return [
-        one
-        for one in _find_in_graph(tx, [episode.id])
-        if len(one.links) == 1
-        and (
-            one.body["attributes"].get("turn") == turn.id
-            if one.kind == "relation"
-            else one.body["name"].casefold() not in said
-        )
-    ]
 
 
 def _without_spoken_of(tx: Transaction, lone: Sequence[Record]) -> list[str]:

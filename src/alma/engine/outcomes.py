@@ -257,7 +257,18 @@ def record_outcomes(tx: Transaction, prepared: Sequence[PreparedOutcome]) -> lis
     for one in prepared:
         receipt = tx.find(one.receipt) if one.receipt else None
         if receipt is not None:
-            outcomes.append(_find_recorded(tx, one, receipt))
+            if receipt.body["arguments"] != one.arguments:
+                raise ValidationError(
+                    f"idempotency_key {one.key!r} was used before with other arguments; "
+                    "repeat a call with the same arguments, and give another outcome a key of its own"
+                )
+            outcome = tx.find(receipt.body["outcome"])
+            if outcome is None:
+                raise NotFoundError(
+                    f"outcome {receipt.body['outcome']!r} was recorded for this call and deleted since; it is not "
+                    "recorded again, pass another idempotency_key to record it anew"
+                )
+            outcomes.append(outcome)
             continue
         retrieval = one.draft.body["retrieval"]
         # Asked in this order: a note leaves its place only after it was stored.
@@ -271,22 +282,6 @@ def record_outcomes(tx: Transaction, prepared: Sequence[PreparedOutcome]) -> lis
             tx.put(make_record(engine, "receipt", body, id=one.receipt, **place_of(outcome)))
         outcomes.append(outcome)
     return outcomes
-
-
-def _find_recorded(tx: Transaction, one: PreparedOutcome, receipt: Record) -> Record:
-    """Return the outcome that was recorded for the same call."""
-    if receipt.body["arguments"] != one.arguments:
-        raise ValidationError(
-            f"idempotency_key {one.key!r} was used before with other arguments; "
-            "repeat a call with the same arguments, and give another outcome a key of its own"
-        )
-    outcome = tx.find(str(receipt.body["outcome"]))
-    if outcome is None:
-        raise NotFoundError(
-            f"outcome {receipt.body['outcome']!r} was recorded for this call and deleted since; it is not recorded "
-            "again, pass another idempotency_key to record it anew"
-        )
-    return outcome
 
 
 def _record_outcome(tx: Transaction, one: PreparedOutcome) -> Record:

@@ -295,7 +295,9 @@ def _find_secret(rule: Rule, match: re.Match[str]) -> Span | None:
         if rule.value == "next":
             start, end, bare = _find_value(text, match.end())
         elif rule.value == "said":
-            start, end = _find_quoted(text, match.end()) or _find_bare(text, match.end())
+            said = named_pattern("said_value").match(text, match.end())
+            bare_end = match.end() + len(said[0].rstrip(".,;:)!?")) if said else match.end()
+            start, end = _find_quoted(text, match.end()) or (match.end(), bare_end)
         else:
             start, end = match.span("s" if "s" in match.re.groupindex else 0)
         value = text[start:end].replace(" ", "") if rule.value and rule.terse and not bare else text[start:end]
@@ -386,11 +388,6 @@ def _find_quoted(text: str, pos: int) -> Span | None:
     inner = line[: min(ends)]
     start = pos + 1 + len(inner) - len(inner.lstrip())
     return start, start + len(inner.strip())
-
-
-def _find_bare(text: str, pos: int) -> Span:
-    bare = named_pattern("said_value").match(text, pos)
-    return pos, pos + len(bare[0].rstrip(".,;:)!?")) if bare else pos
 
 
 def _find_password(match: re.Match[str]) -> Span | None:

@@ -37,8 +37,7 @@ from .transaction import Transaction, write
 AGENT = "claude-code"
 """Whom the rules of a coding agent belong to."""
 RULE_CHARS = 600
-_PART_CHARS = 240
-_SAID_CHARS = 500
+_CHARS = {"rule": RULE_CHARS, "trigger": 240, "why": 240, "said": 500}
 _ALIKE = 12
 _SOURCES = 50
 _HABIT = 3
@@ -122,17 +121,9 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[T
     """Screen and embed the rules that teachings would become."""
     drafts = []
     for one in teachings:
-        body = {
-            "rule": shorten(clean(one.rule), RULE_CHARS),
-            "trigger": shorten(clean(one.trigger), _PART_CHARS),
-            "why": shorten(clean(one.why), _PART_CHARS),
-            "reach": str(one.reach),
-            "source": str(one.source),
-            "said": shorten(clean(one.said), _SAID_CHARS),
-            "prefer": list(one.prefer),
-            "avoid": list(one.avoid),
-            "metadata": {**one.metadata, "sources": [one.id], "repeats": 0},
-        }
+        body: dict[str, Any] = {name: shorten(clean(getattr(one, name)), most) for name, most in _CHARS.items()}
+        body |= {"reach": str(one.reach), "source": str(one.source), "prefer": list(one.prefer)}
+        body |= {"avoid": list(one.avoid), "metadata": {**one.metadata, "sources": [one.id], "repeats": 0}}
         is_learned = one.source in (RuleSource.FIX, RuleSource.MODEL)
         trust = Trust.UNTRUSTED if one.is_outside else Trust.LEARNED if is_learned else Trust.TRUSTED
         origin = _ORIGINS.get(one.source, Origin.CORRECTION)
@@ -292,7 +283,7 @@ def _repeat_rule(tx: Transaction, given: Teaching, draft: Draft, held: Record, s
         changes |= {"vectors": draft.vectors, "embedder": tx.engine.embedder_name if draft.vectors else ""}
     key = key_of(held.kind, held.agent, held.user, body)
     fresh = tx.update(held, body=body, text=KINDS[held.kind].text(body), key=key, **changes)
-    tx.add_history(fresh, verb, shorten(clean(given.said or given.rule), _SAID_CHARS), _describe_before(held))
+    tx.add_history(fresh, verb, shorten(clean(given.said or given.rule), _CHARS["said"]), _describe_before(held))
     reaches_further = (held.session, held.project) != (fresh.session, fresh.project)
     is_ending = held.status is not Status.ACTIVE or reaches_further or given.supersedes
     is_active = fresh.status is Status.ACTIVE
@@ -331,8 +322,7 @@ def supersede_rules(
     ended = find_ended_rules(tx, record, similar, named)
     for held in ended:
         reason = "the model says that a later rule replaces it" if held.id in named else "a later rule contradicts it"
-        why = shorten(f"{reason}: {record.body['rule']}", _SAID_CHARS)
-        tx.supersede(held, record, why, before=_describe_before(held))
+        tx.supersede(held, record, f"{reason}: {record.body['rule']}", before=_describe_before(held))
     return tuple(held.id for held in ended)
 
 
@@ -355,9 +345,8 @@ def change_rule(
     """
     fields = {name: " ".join(str(clean(value)).split()) for name, value in (words or {}).items()}
     for name, text in fields.items():
-        most = RULE_CHARS if name == "rule" else _PART_CHARS
-        if len(text) > most:
-            raise ValidationError(f"the {name} has {len(text)} characters; at most {most} are kept")
+        if len(text) > _CHARS[name]:
+            raise ValidationError(f"the {name} has {len(text)} characters; at most {_CHARS[name]} are kept")
         if name == "rule" and not text:
             raise ValidationError("a rule cannot be empty; forget it instead")
 
