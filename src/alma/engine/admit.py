@@ -53,6 +53,7 @@ class OutcomeDraft(NamedTuple):
     session: str = ""
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
+    at: datetime | None = None  # When it happened; None: now.
     more: Mapping[str, Any] = {}  # Further fields that the kind of outcomes declares, as they are stored.
 
 

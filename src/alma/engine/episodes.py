@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..text import digest
@@ -51,13 +50,11 @@ class Conversation(NamedTuple):
         return Draft(kind, body, self.agent, self.user, self.session, provenance=provenance, tags=self.tags)
 
 
-@lru_cache(maxsize=4096)
 def episode_of(turn_id: str) -> str:
     """Return the id of the episode that a turn belongs to."""
     return f"epi_{turn_id[4:].rpartition('_')[0]}"
 
 
-@lru_cache(maxsize=4096)
 def number_of(turn_id: str) -> int:
     return int(turn_id.rpartition("_")[2])
 
@@ -92,7 +89,6 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
     drafts = {id: [embedded.get(turn.key, turn) for turn in turns] for id, turns in prepared.items()}
 
     def step(tx: Transaction) -> dict[str, Record]:
-        tx.get(drafts)
         known = {turn.key for turn in tx.scan(held)} | set(tx.find_tombstones([*keys, *drafts]))
         return {id: _grow_episode(tx, id, joined[id], drafts[id], known) for id in drafts}
 

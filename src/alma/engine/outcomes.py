@@ -38,7 +38,7 @@ from .admit import Draft, OutcomeDraft, build, embed_drafts, make_record, place_
 from .context import Engine
 from .evidence import WORKS, Standing, believe, rate, standing
 from .search import find_near
-from .transaction import EMBEDDER_MARKER, LESSONS, Transaction, lesson_key, strategy_of, tombstone_id, write
+from .transaction import LESSONS, Transaction, lesson_key, strategy_of, tombstone_id, write
 
 _LEARNED = Provenance(Origin.OUTCOME, Trust.LEARNED)
 _MAX_ERRORS = 5
@@ -182,12 +182,11 @@ def _pick_same(tx: Transaction, approach: Draft, groups: Iterable[Record]) -> Re
 class PreparedOutcome(NamedTuple):
     """An outcome that was screened and embedded."""
 
+    outcome: OutcomeDraft
     draft: Draft
     approach: Draft
-    at: datetime | None  # When it happened; None: now.
     receipt: str  # The id of the receipt that it would be recorded under; empty when every call counts.
     arguments: str  # A digest of the arguments that it is recorded with.
-    key: str | None
 
 
 def learn_outcomes(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[Record]:
@@ -200,30 +199,25 @@ def learn_outcomes(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[Rec
     return write(engine, lambda tx: record_outcomes(tx, prepared))
 
 
-def prepare_outcomes(
-    engine: Engine, episodes: Sequence[OutcomeDraft], times: Sequence[datetime | None] | None = None
-) -> list[PreparedOutcome]:
-    """Screen and embed outcomes. `times` says when each happened; None: now."""
+def prepare_outcomes(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[PreparedOutcome]:
+    """Screen and embed outcomes."""
     drafts = [screen(engine, draft_outcome(episode)) for episode in episodes]
     owners = ["" if one.shared else group_owner(engine, one.user) for one in episodes]
     groups = [draft_group(draft, owner) for draft, owner in zip(drafts, owners, strict=True)]
     # Short outcomes and their groups have the same passages, which are embedded once.
     drafts = embed_drafts(engine, [*drafts, *groups])
     prepared = []
-    for at, episode in enumerate(episodes):
+    for episode, draft, approach in zip(episodes, drafts, drafts[len(episodes) :], strict=False):
         receipt = arguments = ""
         key = episode.idempotency_key
         if key is not None or episode.retrieval is not None:
-            values = episode._asdict()
-            del values["idempotency_key"]
-            if not episode.more:
-                # So a call is recognised that was first sent before there were further fields.
-                del values["more"]
+            # A call is recognised that was first sent before there were further fields.
+            unsent = ("idempotency_key", "at") if episode.more else ("idempotency_key", "at", "more")
+            values = {name: value for name, value in episode._asdict().items() if name not in unsent}
             arguments = digest(json.dumps(values, sort_keys=True), size=20)
             parts = (engine.project, "arguments", arguments) if key is None else (engine.project, "key", key)
             receipt = f"rcp_{digest(json.dumps(parts), size=20)}"
-        moment = times[at] if times else None
-        prepared.append(PreparedOutcome(drafts[at], drafts[len(episodes) + at], moment, receipt, arguments, key))
+        prepared.append(PreparedOutcome(episode, draft, approach, receipt, arguments))
     return prepared
 
 
@@ -249,17 +243,13 @@ def draft_outcome(episode: OutcomeDraft) -> Draft:
 
 def record_outcomes(tx: Transaction, prepared: Sequence[PreparedOutcome]) -> list[Record]:
     """Record prepared outcomes, in order; return each as it is stored."""
-    engine = tx.engine
-    # All that is known by its id is read at once.
-    ids = (id for one in prepared for id in (marker_id(engine, one.approach), one.receipt) if id)
-    tx.get((EMBEDDER_MARKER, *ids))
-    outcomes = []
+    engine, outcomes = tx.engine, []
     for one in prepared:
         receipt = tx.find(one.receipt) if one.receipt else None
         if receipt is not None:
             if receipt.body["arguments"] != one.arguments:
                 raise ValidationError(
-                    f"idempotency_key {one.key!r} was used before with other arguments; "
+                    f"idempotency_key {one.outcome.idempotency_key!r} was used before with other arguments; "
                     "repeat a call with the same arguments, and give another outcome a key of its own"
                 )
             outcome = tx.find(receipt.body["outcome"])
@@ -289,7 +279,8 @@ def _record_outcome(tx: Transaction, one: PreparedOutcome) -> Record:
     body = one.draft.body
     result = Result(body["outcome"])
     # An outcome of last year weighs as one of last year.
-    now = one.at or tx.engine.clock()
+    at = one.outcome.at
+    now = at or tx.engine.clock()
     group = find_or_make_group(tx, one.approach)
     worked = _is_working(group, now)
     errors = list(group.body["errors"])
@@ -303,7 +294,7 @@ def _record_outcome(tx: Transaction, one: PreparedOutcome) -> Record:
         _advise_warnings(tx, group, one.approach, now, has_turned)
     links = (group.id, body["retrieval"]) if body["retrieval"] else (group.id,)
     evidence = Evidence().with_result(result.value_of, now)
-    dated: dict[str, Any] = {} if one.at is None else {"created_at": now, "updated_at": now}
+    dated: dict[str, Any] = {} if at is None else {"created_at": now, "updated_at": now}
     return tx.put(build(tx.engine, one.draft, links=links, evidence=evidence, **dated))
 
 

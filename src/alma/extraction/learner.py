@@ -488,13 +488,12 @@ def _make_episode(target: _Target, item: _Item) -> OutcomeDraft:
         session=target.session,
         tags=item.tags,
         metadata={**item.metadata, "source": target.source},
+        at=_past_time(target.engine, item.finding.at),
     )
 
 
 def _write_outcomes(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
-    times = [_past_time(tx.engine, one.finding.at) for one in items]
-    episodes = [_make_episode(target, one) for one in items]
-    prepared = outcomes.prepare_outcomes(tx.engine, episodes, times)
+    prepared = outcomes.prepare_outcomes(tx.engine, [_make_episode(target, one) for one in items])
     return [(record, "made") for record in outcomes.record_outcomes(tx, prepared)]
 
 

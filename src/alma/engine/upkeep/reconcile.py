@@ -110,8 +110,6 @@ def record_verdicts(tx: Transaction, answered: Sequence[tuple[RecordPair, Relati
 
     Records that are no longer active, or say something else now than when they were compared, are left alone.
     """
-    tx.get(record.id for pair, _ in answered for record in pair)
-    tx.get(comparison_id(*pair) for pair, _ in answered)
     ended: list[str] = []
     for (older, newer), relation in answered:
         current = tx.read_stored([older.id, newer.id])
