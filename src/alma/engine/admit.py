@@ -159,7 +159,7 @@ def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...] = (), **chan
     del fields["category"]
     if "id" not in changes:
         fields["id"] = new_id(kind.prefix)
-    if "links" not in changes and kind.keys:
+    if "links" not in changes and any(map(draft.body.get, kind.keys)):
         fields["links"] = link_key(draft.kind, draft.agent, draft.user, draft.body)
     return Record(**fields)
 

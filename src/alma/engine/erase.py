@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from ..ports import Vacuumable
 from ..text import fingerprint
+from ..types.evidence import Evidence
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Origin, Record, Status
@@ -33,7 +34,7 @@ T = TypeVar("T")
 def erase_memory(engine: Engine, record: Record) -> None:
     """Remove a memory for good, with everything that repeats its words.
 
-    Killed at any moment, the same call finishes the work; an outcome is taken out of its strategy's count once.
+    Killed at any moment, the same call finishes the work.
     """
     write(engine, lambda tx: _bury(tx, record))
     engine.store.delete(_find_remains(Transaction(engine), record))
@@ -89,8 +90,7 @@ def _bury(tx: Transaction, record: Record) -> None:
             tx.update(stone, status=Status.ACTIVE, body=body, key=key)
         else:
             tx.put(make_tombstone(tx.engine, record, body, key))
-    if record.kind != MemoryType.OUTCOME or stone is None:
-        _regroup(tx, record)
+    _regroup(tx, record)
     if record.kind == "turn":
         remove_turn(tx, record)
     # The history of others quotes it. Lines of earlier versions do not name what they quote.
@@ -121,11 +121,9 @@ def _regroup(tx: Transaction, record: Record) -> None:
     if not sources:
         _recommend_instead(tx, group, strategy, "")
         return
-    group = tx.update(group, **_reword_group(tx, group, record, sources))
+    group = _rebuild_group(tx, group, sources)
     now = tx.engine.clock()
     if record.kind == MemoryType.OUTCOME:
-        value, at = Result(record.body["outcome"]).value_of, int(record.created_at.timestamp())
-        group = tx.update(group, evidence=group.evidence.without_result(value, at))
         settle_lessons(tx, group, group, now)
     lessons = [one for one in tx.get([lesson_id(group, kind) for kind in LESSONS]) if one.id != record.id]
     for lesson in lessons:
@@ -153,32 +151,32 @@ def _find_group(tx: Transaction, record: Record) -> tuple[Record | None, list[Re
     group = next((one for one in tx.get(record.links[:1]) if one.kind == "strategy"), None)
     if record.kind not in kinds or group is None:
         return None, []
-    sources = [
-        one
-        for one in tx.scan(Where(kinds=kinds, projects={tx.engine.project}, linked={group.id}))
-        if one.id != record.id and (one.kind == MemoryType.OUTCOME or one.provenance.origin is not Origin.OUTCOME)
-    ]
-    return group, sources[::-1]
+    linked = tx.scan(Where(kinds=kinds, projects={tx.engine.project}, linked={group.id}))
+    # One that is about to be erased by another call gives nothing any more.
+    gone = {record.id, *tx.find_deleted(one.id for one in linked)}
+    words = [one for one in linked if one.kind == MemoryType.OUTCOME or one.provenance.origin is not Origin.OUTCOME]
+    return group, [one for one in reversed(words) if one.id not in gone]
 
 
-def _reword_group(tx: Transaction, group: Record, record: Record, sources: Sequence[Record]) -> dict[str, Any]:
-    """Return the fields of the group with words and errors that a source still has."""
-    body = dict(group.body)
-    attempts = [
-        (strategy_of(one), str(one.get("task") or one.get("condition") or ""), str(one["task_type"]))
-        for one in (source.body for source in sources)
-    ]
-    if (body["strategy"], body["task"]) not in {one[:2] for one in attempts}:
+def _rebuild_group(tx: Transaction, group: Record, sources: Sequence[Record]) -> Record:
+    """Return the group with the words, the errors and the results that its sources still have."""
+    body: dict[str, Any] = {**group.body, "errors": []}
+    results, attempts = Evidence(), []
+    for source in sources:
+        one = source.body
+        task = str(one.get("task") or one.get("condition") or "")
+        attempts.append((strategy_of(one), task, str(one["task_type"])))
+        if source.kind == MemoryType.OUTCOME:
+            results = results.with_result(Result(one["outcome"]).value_of, source.created_at)
+            if one["outcome"] != Result.SUCCESS:
+                body["errors"] = add_error(body["errors"], one["error"])
+    if (body["strategy"], body["task"]) not in {attempt[:2] for attempt in attempts}:
         body["strategy"], body["task"], body["task_type"] = attempts[0]
     body["label"] = reduce(share_label, (task for _, task, _ in attempts))
-    if record.body.get("error"):
-        body["errors"] = []
-        for one in sources:
-            if one.kind == MemoryType.OUTCOME and one.body["outcome"] != Result.SUCCESS:
-                body["errors"] = add_error(body["errors"], one.body["error"])
-    if KINDS["strategy"].passages(body) == KINDS["strategy"].passages(group.body):
-        return {"body": body}
-    return {**reword(tx.engine, group, body), "key": fingerprint(body["strategy"])}
+    changes: dict[str, Any] = {"body": body, "evidence": group.evidence.with_results_of(results)}
+    if KINDS["strategy"].passages(body) != KINDS["strategy"].passages(group.body):
+        changes |= {**reword(tx.engine, group, body), "key": fingerprint(body["strategy"])}
+    return tx.update(group, **changes)
 
 
 def _recommend_instead(tx: Transaction, group: Record, strategy: str, instead: str) -> None:

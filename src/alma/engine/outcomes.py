@@ -348,12 +348,7 @@ def _describe_results(group: Record) -> str:
 
 
 def _update_lesson(
-    tx: Transaction,
-    lesson: Record,
-    group: Record,
-    approach: Draft | Record,
-    verdict: Standing,
-    now: datetime,
+    tx: Transaction, lesson: Record, group: Record, approach: Draft | Record, verdict: Standing, now: datetime
 ) -> bool:
     """Move a lesson's evidence and standing; return whether its status changed."""
     is_stated = lesson.provenance.origin is not Origin.OUTCOME

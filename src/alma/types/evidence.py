@@ -30,17 +30,9 @@ class Evidence:
         return self.successes + self.partials + self.failures
 
     def with_result(self, value: float, at: datetime) -> Evidence:
-        count = _name_count(value)
+        count = "successes" if value >= 1.0 else "failures" if value <= 0.0 else "partials"
         recent = (*self.recent, (int(at.timestamp()), value))[-RECENT:]
         return replace(self, **{count: getattr(self, count) + 1}, recent=recent)
-
-    def without_result(self, value: float, at: int) -> Evidence:
-        """The same without one result of this value: the one nearest to a second, if it is among the last."""
-        count, recent = _name_count(value), list(self.recent)
-        near = [entry for entry in recent if entry[1] == value]
-        if near:
-            recent.remove(min(near, key=lambda entry: abs(entry[0] - at)))
-        return replace(self, **{count: max(0, getattr(self, count) - 1)}, recent=tuple(recent))
 
     def with_results_of(self, other: Evidence) -> Evidence:
         """The same uses and thumbs, with the results of another."""
@@ -65,10 +57,6 @@ class Evidence:
             recent=tuple((int(at), float(value)) for at, value in data.get("recent", ())),
             last_used=None if last_used is None else from_micros(last_used),
         )
-
-
-def _name_count(value: float) -> str:
-    return "successes" if value >= 1.0 else "failures" if value <= 0.0 else "partials"
 
 
 _COUNTS = ("successes", "partials", "failures", "uses", "skips", "ups", "downs")

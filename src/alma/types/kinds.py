@@ -290,11 +290,7 @@ _ALL = (
         "estimate_minutes working_since held",
         searched="title description",
     ),
-    declare(
-        "progress_log",
-        "plg",
-        more="total done in_progress blocked current action actions outcomes session_start",
-    ),
+    declare("progress_log", "plg", more="total done in_progress blocked current action actions outcomes session_start"),
     declare(
         "session",
         "ses",

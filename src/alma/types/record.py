@@ -146,12 +146,7 @@ class Provenance:
 
 
 _WEIGHTS = {Origin.USER: 3, Origin.CORRECTION: 3, Origin.AGENT: 2}
-_CANONICAL = {
-    Origin.CORRECTION: "user",
-    Origin.OUTCOME: "agent",
-    Origin.MODEL: "agent",
-    Origin.SYSTEM: "agent",
-}
+_CANONICAL = {Origin.CORRECTION: "user", Origin.OUTCOME: "agent", Origin.MODEL: "agent", Origin.SYSTEM: "agent"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
