@@ -292,7 +292,7 @@ def restore(args: Namespace, desk: Desk) -> int:
                 f"no replaced or archived rule matches {name!r}; to undo the last change of an active rule, pass its id"
             )
         meant = pick_rule([*past, *(in_force if len(name.strip()) >= 4 else ())], name)
-        ended = find_ended(engine, meant) if meant.status not in LIVE else []
+        ended = find_ended(Transaction(engine), meant, meant.superseded_by) if meant.status not in LIVE else []
         wide = [one for one in ended if one.project == EVERYWHERE and meant.project != EVERYWHERE]
         if wide and not args.yes:
             problem = f"[{short_id(wide[0].id)}] {wide[0].body['rule']!r} holds in all projects and contradicts it"

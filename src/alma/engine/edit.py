@@ -71,10 +71,7 @@ def list_history(engine: Engine, memory_id: str) -> list[Record]:
 
 def check_fields(engine: Engine, memory_id: str, fields: Iterable[str]) -> None:
     """Raise ValidationError unless the memory has these fields, and they may be changed."""
-    _check_editable(find_memory(engine, memory_id), fields)
-
-
-def _check_editable(record: Record, fields: Iterable[str]) -> None:
+    record = find_memory(engine, memory_id)
     allowed = (*KINDS[record.kind].editable, "metadata")
     for name in fields:
         if name not in allowed:
@@ -89,11 +86,10 @@ def update_memory(
     tags: tuple[str, ...] | None,
     editor: Provenance,
 ) -> Record:
-    """Change a memory's own fields, its status or its tags; its history keeps the old ones."""
+    """Change a memory's own fields, as `check_fields` allows, its status or its tags; its history keeps the old ones."""
 
     def step(tx: Transaction) -> Record:
         held = _find(tx, memory_id)
-        _check_editable(held, fields)
         if fields or status is not None:
             _refuse_overruling(engine, held, "change")
         if status is Status.ACTIVE and not engine.may_approve:

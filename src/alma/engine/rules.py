@@ -385,12 +385,8 @@ def restore_rule(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
     return write(engine, step)
 
 
-def find_ended(engine: Engine, rule: Record) -> list[Record]:
-    """Return the rules in force that replaced this one, or that it contradicts."""
-    return _find_ended(Transaction(engine), rule, rule.superseded_by)
-
-
-def _find_ended(tx: Transaction, rule: Record, successor: str) -> list[Record]:
+def find_ended(tx: Transaction, rule: Record, successor: str) -> list[Record]:
+    """Return the rules in force that end when this one holds: its successor, if it has one, and what it contradicts."""
     similar = find_similar_rules(tx, rule, rule.project)
     ids = dict.fromkeys([*filter(None, [successor]), *(one.id for one in find_ended_rules(tx, rule, similar))])
     return [one for one in tx.get(ids) if one.kind == MemoryType.RULE and one.status in LIVE]
@@ -437,7 +433,7 @@ def _change_rule(
     before = {name: record.body[name] for name in (*_FIELDS, "reach")}
     before |= {"status": str(record.status), "session": record.session, "project": record.project}
     tx.add_history(fresh, verb, "by a person", before)
-    ended = _find_ended(tx, fresh, record.superseded_by) if status is Status.ACTIVE else []
+    ended = find_ended(tx, fresh, record.superseded_by) if status is Status.ACTIVE else []
     for one in ended:
         tx.supersede(one, fresh, f"a person {verb}: {fresh.body['rule']}")
     return fresh, ended
