@@ -86,7 +86,7 @@ def update_memory(
     tags: tuple[str, ...] | None,
     editor: Provenance,
 ) -> Record:
-    """Change a memory's own fields, as `check_fields` allows, its status or its tags; its history keeps the old ones."""
+    """Change a memory's own fields, as `check_fields` allows, its status or tags; its history keeps the old ones."""
 
     def step(tx: Transaction) -> Record:
         held = _find(tx, memory_id)

@@ -23,7 +23,7 @@ from ..types.rules import EVERYWHERE
 from .admit import make_record, place_of, reword
 from .context import Engine
 from .episodes import find_turns, remove_turn
-from .outcomes import add_error, describe_lesson, lesson_id, settle_lessons, share_label
+from .outcomes import add_error, lesson_id, settle_lessons, share_label
 from .transaction import LESSONS, SALT_MARKER, Transaction, hash_key, key_of_deleted, strategy_of, tombstone_id, write
 
 _REPLACED = "a later memory took its place, and was deleted since"
@@ -122,20 +122,12 @@ def _regroup(tx: Transaction, record: Record) -> None:
         _recommend_instead(tx, group, strategy, "")
         return
     group = _rebuild_group(tx, group, sources)
-    now = tx.engine.clock()
-    if record.kind == MemoryType.OUTCOME:
-        settle_lessons(tx, group, group, now)
-    lessons = [one for one in tx.get([lesson_id(group, kind) for kind in LESSONS]) if one.id != record.id]
-    for lesson in lessons:
-        if lesson.provenance.origin is Origin.OUTCOME:
-            described = describe_lesson(tx, group, group, MemoryType(lesson.kind), now)
-            body = {**lesson.body, **described, "metadata": lesson.body.get("metadata", {})}
-            text = KINDS[lesson.kind].text(body)
-            tx.update(lesson, body=body, text=text, vectors=group.vectors, embedder=group.embedder)
+    settle_lessons(tx, group, group, tx.engine.clock())
     if group.body["strategy"] != strategy:
         _recommend_instead(tx, group, strategy, group.body["strategy"])
     gone = _words_of([record]) - _words_of([*sources, group])
-    for line in tx.find_changes([one.id for one in lessons]) if gone else ():
+    lessons = {lesson_id(group, kind) for kind in LESSONS} - {record.id}
+    for line in tx.find_changes(lessons) if gone else ():
         before = line.body["before"]
         kept = {name: value for name, value in before.items() if not any(text in str(value) for text in gone)}
         if kept != before:

@@ -316,7 +316,7 @@ def _is_working(group: Record, now: datetime) -> bool:
 def settle_lessons(tx: Transaction, group: Record, approach: Draft | Record, now: datetime) -> bool:
     """Bring a group's heuristic and anti-pattern in line with its evidence; return whether one came, went or returned.
 
-    `approach` is what changed the evidence.
+    `approach` is what changed the evidence; the group itself, when its words may have changed.
     """
     settings = tx.engine.settings
     least = tx.engine.scopes.of(group.agent).min_occurrences_for_heuristic or settings.min_occurrences_for_heuristic
@@ -334,7 +334,7 @@ def settle_lessons(tx: Transaction, group: Record, approach: Draft | Record, now
             # It may have been deleted: this one, or one in the same words that another group had.
             if tx.find_deleted([id]) or tx.is_buried(lesson_key(kind, group.agent, group.user, words)):
                 continue
-            body = describe_lesson(tx, group, approach, kind, now)
+            body = _describe_lesson(tx, group, approach, kind, now)
             draft = Draft(kind, body, agent=group.agent, user=group.user, provenance=_LEARNED, key=id)
             moment: dict[str, Any] = {"created_at": now, "updated_at": now}
             lesson = build(tx.engine, draft, group.vectors, id=id, evidence=group.evidence, links=(group.id,), **moment)
@@ -358,12 +358,14 @@ def _update_lesson(
     if not is_settled:
         is_unrefuted = verdict is Standing.OPEN and is_active and is_stated
         status = Status.ACTIVE if verdict == lesson.kind or is_unrefuted else Status.ARCHIVED
+    changes: dict[str, Any] = {"evidence": lesson.evidence.with_results_of(group.evidence), "status": status}
     # What somebody stated or edited stays as they wrote it.
-    if status is Status.ACTIVE and not is_stated:
-        described = describe_lesson(tx, group, approach, MemoryType(lesson.kind), now)
+    if not is_stated and (status is Status.ACTIVE or approach is group):
+        described = _describe_lesson(tx, group, approach, MemoryType(lesson.kind), now)
         body = {**body, **described, "metadata": body.get("metadata", {})}
-    evidence = lesson.evidence.with_results_of(group.evidence)
-    fresh = tx.update(lesson, evidence=evidence, status=status, body=body, text=KINDS[lesson.kind].text(body))
+        text = KINDS[lesson.kind].text(body)
+        changes |= {"body": body, "text": text, "vectors": group.vectors, "embedder": group.embedder}
+    fresh = tx.update(lesson, **changes)
     if status is lesson.status:
         return False
     gone = "faded" if lesson.kind == MemoryType.HEURISTIC else "withdrawn"
@@ -374,7 +376,7 @@ def _update_lesson(
     return True
 
 
-def describe_lesson(
+def _describe_lesson(
     tx: Transaction, group: Record, approach: Draft | Record, kind: MemoryType, now: datetime
 ) -> dict[str, Any]:
     """Return the body of the lesson that a group teaches."""
