@@ -57,11 +57,12 @@ def list_unresolved(engine: Engine) -> list[RecordPair]:
     for kind in FIELDS:
         where = Where(kinds={kind}, projects={engine.project, EVERYWHERE}, statuses={Status.ACTIVE}, sessions={""})
         records = list(engine.store.scan(where, _MAX_RECORDS))
-        by_newer: dict[str, list[tuple[float, RecordPair]]] = {}
-        for one in list_lookalikes(engine, records, records, NEAR):
-            by_newer.setdefault(one.newer.id, []).append((-one.likeness, (one.older, one.newer)))
+        by_newer: dict[str, list[RecordPair]] = {}
+        lookalikes = list_lookalikes(engine, records, records, NEAR)
+        for one in sorted(lookalikes, key=lambda one: (-one.likeness, one.older.id)):
+            by_newer.setdefault(one.newer.id, []).append((one.older, one.newer))
         for nearest in by_newer.values():
-            pairs += [pair for _, pair in sorted(nearest, key=lambda entry: (entry[0], entry[1][0].id))[:_NEAREST]]
+            pairs += nearest[:_NEAREST]
     known = find_comparisons(engine, pairs)
     unresolved = [pair for pair in pairs if (pair[0].id, pair[1].id) not in known]
     return sorted(unresolved, key=lambda pair: (pair[1].kind, stated_at(pair[1]), *map(read_words, reversed(pair))))
