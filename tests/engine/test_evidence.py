@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.engine.evidence import Standing, believe, rate, standing, strength
-from alma.types import Evidence, Origin, Provenance, Record, Trust
+from alma.engine.evidence import believe, rate, standing, strength
+from alma.types import Evidence, MemoryType, Origin, Provenance, Record, Trust
 from alma.types.evidence import NONE
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -29,24 +29,24 @@ def record(kind: str = "heuristic", evidence: Evidence = NONE, **more: object) -
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ((), Standing.OPEN),
-        ((S, S), Standing.OPEN),
-        ((S, S, S), Standing.HEURISTIC),
-        ((S, S, F), Standing.HEURISTIC),
-        ((F, F, S), Standing.ANTI_PATTERN),
-        ((P, P, P), Standing.OPEN),
-        ((F,), Standing.OPEN),
-        ((F, F), Standing.ANTI_PATTERN),
-        ((S, F, F), Standing.ANTI_PATTERN),
-        ((S, S, S, F, F), Standing.HEURISTIC),
-        ((S, S, S, F, F, F), Standing.OPEN),
-        ((S, S, S, F, F, F, F), Standing.ANTI_PATTERN),
-        ((F, F, S, S), Standing.OPEN),
-        ((F, F, S, S, S), Standing.HEURISTIC),
-        ((S,) * 200 + (F,) * 12, Standing.ANTI_PATTERN),
+        ((), None),
+        ((S, S), None),
+        ((S, S, S), MemoryType.HEURISTIC),
+        ((S, S, F), MemoryType.HEURISTIC),
+        ((F, F, S), MemoryType.ANTI_PATTERN),
+        ((P, P, P), None),
+        ((F,), None),
+        ((F, F), MemoryType.ANTI_PATTERN),
+        ((S, F, F), MemoryType.ANTI_PATTERN),
+        ((S, S, S, F, F), MemoryType.HEURISTIC),
+        ((S, S, S, F, F, F), None),
+        ((S, S, S, F, F, F, F), MemoryType.ANTI_PATTERN),
+        ((F, F, S, S), None),
+        ((F, F, S, S, S), MemoryType.HEURISTIC),
+        ((S,) * 200 + (F,) * 12, MemoryType.ANTI_PATTERN),
     ],
 )
-def test_what_results_say(values: tuple[float, ...], expected: Standing) -> None:
+def test_what_results_say(values: tuple[float, ...], expected: MemoryType | None) -> None:
     assert standing(seen(*values), NOW, 3, 2) is expected
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from enum import StrEnum
 
 from ..types.evidence import Belief, Evidence
 from ..types.kinds import MemoryType, Result
@@ -22,12 +21,6 @@ WORKS = 0.55
 """The weighted success rate from which a strategy is recommended."""
 FAILS = 0.40
 """The rate up to which it is warned of. Between the two the evidence is mixed, and nothing is claimed."""
-
-
-class Standing(StrEnum):
-    HEURISTIC = "heuristic"
-    ANTI_PATTERN = "anti_pattern"
-    OPEN = "open"
 
 
 def weigh(evidence: Evidence, now: datetime) -> tuple[float, float]:
@@ -50,16 +43,14 @@ def rate(evidence: Evidence, now: datetime) -> float | None:
     return good / (good + bad) if good + bad > 1e-9 else None
 
 
-def standing(evidence: Evidence, now: datetime, min_results: int, min_failures: int) -> Standing:
-    """What the results say of a strategy. Never both: one rate decides."""
+def standing(evidence: Evidence, now: datetime, min_results: int, min_failures: int) -> MemoryType | None:
+    """Return the kind of lesson that results teach of a strategy; None: none yet. Never both: one rate decides."""
     current = rate(evidence, now)
-    if current is None:
-        return Standing.OPEN
-    if evidence.results >= min_results and current >= WORKS:
-        return Standing.HEURISTIC
-    if evidence.failures >= min_failures and current <= FAILS:
-        return Standing.ANTI_PATTERN
-    return Standing.OPEN
+    if current is not None and evidence.results >= min_results and current >= WORKS:
+        return MemoryType.HEURISTIC
+    if current is not None and evidence.failures >= min_failures and current <= FAILS:
+        return MemoryType.ANTI_PATTERN
+    return None
 
 
 # What an unproven record is worth: (for, against), as if so many judgements had been made already.

@@ -31,30 +31,26 @@ class FeedbackReport:
 
 
 def feedback(engine: Engine, signals: Mapping[str, FeedbackSignal], kind: MemoryType | None = None) -> FeedbackReport:
-    """Count one signal for each memory, all in one transaction."""
-    report = write(engine, lambda tx: record_feedback(tx, signals, kind))
-    if report.unknown:
-        _LOG.warning("feedback on memories that are not held was left out: %s", ", ".join(report.unknown))
-    return report
+    """Count one signal for each memory, all or none; with a `kind`, memories of other kinds are an error."""
 
+    def step(tx: Transaction) -> list[str]:
+        records = [record for record in tx.get(signals) if is_own(engine, record)]
+        for record in records:
+            if kind is not None and record.kind != kind:
+                raise ValidationError(f"memory {record.id!r} is a {record.kind}, not a {kind}")
+            signal, evidence = signals[record.id], record.evidence
+            changes: dict[str, Any] = {_COUNTS[signal]: getattr(evidence, _COUNTS[signal]) + 1}
+            if signal is not FeedbackSignal.IGNORED:
+                changes["last_used"] = engine.clock()
+            # `updated_at` stays: being talked about is not being confirmed.
+            tx.update(record, evidence=replace(evidence, **changes), updated_at=record.updated_at)
+        return [record.id for record in records]
 
-def record_feedback(
-    tx: Transaction, signals: Mapping[str, FeedbackSignal], kind: MemoryType | None = None
-) -> FeedbackReport:
-    """Count one signal for each memory; with a `kind`, memories of other kinds are an error."""
-    records = [record for record in tx.get(signals) if is_own(tx.engine, record)]
-    for record in records:
-        if kind is not None and record.kind != kind:
-            raise ValidationError(f"memory {record.id!r} is a {record.kind}, not a {kind}")
-        signal = signals[record.id]
-        evidence = record.evidence
-        changes: dict[str, Any] = {_COUNTS[signal]: getattr(evidence, _COUNTS[signal]) + 1}
-        if signal is not FeedbackSignal.IGNORED:
-            changes["last_used"] = tx.engine.clock()
-        # `updated_at` stays: being talked about is not being confirmed.
-        tx.update(record, evidence=replace(evidence, **changes), updated_at=record.updated_at)
-    known = tuple(record.id for record in records)
-    return FeedbackReport(known, tuple(id for id in signals if id not in known))
+    known = write(engine, step)
+    unknown = [id for id in signals if id not in known]
+    if unknown:
+        _LOG.warning("feedback on memories that are not held was left out: %s", ", ".join(unknown))
+    return FeedbackReport(tuple(known), tuple(unknown))
 
 
 def usage(retrieved: list[str], used: list[str]) -> dict[str, FeedbackSignal]:

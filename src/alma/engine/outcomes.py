@@ -36,7 +36,7 @@ from ..types.speech import quote_output
 from ..types.vector import cosine
 from .admit import Draft, OutcomeDraft, build, embed_drafts, make_record, place_of, screen
 from .context import Engine
-from .evidence import WORKS, Standing, believe, rate, standing
+from .evidence import WORKS, believe, rate, standing
 from .search import find_near
 from .transaction import LESSONS, Transaction, lesson_key, strategy_of, tombstone_id, write
 
@@ -329,7 +329,7 @@ def settle_lessons(tx: Transaction, group: Record, approach: Draft | Record, now
     for kind, id in ids.items():
         if id in lessons:
             has_turned |= _update_lesson(tx, lessons[id], group, approach, verdict, now)
-        elif verdict == str(kind):
+        elif verdict is kind:
             words = {"strategy": group.body["strategy"], "condition": label_of(group)}
             # It may have been deleted: this one, or one in the same words that another group had.
             if tx.find_deleted([id]) or tx.is_buried(lesson_key(kind, group.agent, group.user, words)):
@@ -348,7 +348,7 @@ def _describe_results(group: Record) -> str:
 
 
 def _update_lesson(
-    tx: Transaction, lesson: Record, group: Record, approach: Draft | Record, verdict: Standing, now: datetime
+    tx: Transaction, lesson: Record, group: Record, approach: Draft | Record, verdict: str | None, now: datetime
 ) -> bool:
     """Move a lesson's evidence and standing; return whether its status changed."""
     is_stated = lesson.provenance.origin is not Origin.OUTCOME
@@ -356,7 +356,7 @@ def _update_lesson(
     status, body = lesson.status, lesson.body
     is_settled = status in (Status.SUPERSEDED, Status.RETIRED) or (body.get("put_away") and not is_active)
     if not is_settled:
-        is_unrefuted = verdict is Standing.OPEN and is_active and is_stated
+        is_unrefuted = verdict is None and is_active and is_stated
         status = Status.ACTIVE if verdict == lesson.kind or is_unrefuted else Status.ARCHIVED
     changes: dict[str, Any] = {"evidence": lesson.evidence.with_results_of(group.evidence), "status": status}
     # What somebody stated or edited stays as they wrote it.

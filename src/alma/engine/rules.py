@@ -200,7 +200,7 @@ def find_similar_rules(tx: Transaction, rule: Draft | Record, project: str) -> l
         ids |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
     if rule.vectors and engine.encoder is not None:
         ids |= dict.fromkeys(hit.id for hit in by_meaning(engine, rule.vectors, where, _ALIKE))
-    return tx.select(tx.read_stored(ids), where)
+    return tx.select(tx.get(ids, as_stored=True), where)
 
 
 # -- learning
