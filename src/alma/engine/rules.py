@@ -283,16 +283,13 @@ def _repeat_rule(tx: Transaction, given: Teaching, draft: Draft, held: Record, s
         changes |= {"vectors": draft.vectors, "embedder": tx.engine.embedder_name if draft.vectors else ""}
     key = key_of(held.kind, held.agent, held.user, body)
     fresh = tx.update(held, body=body, text=KINDS[held.kind].text(body), key=key, **changes)
-    tx.add_history(fresh, verb, shorten(clean(given.said or given.rule), _CHARS["said"]), _describe_before(held))
+    before = {"status": str(held.status), "reach": held.body.get("reach"), "rule": held.body.get("rule")}
+    tx.add_history(fresh, verb, shorten(clean(given.said or given.rule), _CHARS["said"]), before)
     reaches_further = (held.session, held.project) != (fresh.session, fresh.project)
     is_ending = held.status is not Status.ACTIVE or reaches_further or given.supersedes
     is_active = fresh.status is Status.ACTIVE
     replaced = supersede_rules(tx, fresh, similar, given.supersedes) if is_active and is_ending else ()
     return Taught(given, fresh, verb, replaced)
-
-
-def _describe_before(record: Record) -> dict[str, Any]:
-    return {"status": str(record.status), "reach": record.body.get("reach"), "rule": record.body.get("rule")}
 
 
 def find_ended_rules(
@@ -322,7 +319,7 @@ def supersede_rules(
     ended = find_ended_rules(tx, record, similar, named)
     for held in ended:
         reason = "the model says that a later rule replaces it" if held.id in named else "a later rule contradicts it"
-        tx.supersede(held, record, f"{reason}: {record.body['rule']}", before=_describe_before(held))
+        tx.supersede(held, record, f"{reason}: {record.body['rule']}")
     return tuple(held.id for held in ended)
 
 

@@ -45,12 +45,12 @@ class Transaction:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        # Ids of new records by the words that find them: the store cannot find them yet.
         self.unindexed: dict[tuple[str, ...], list[str]] = {}
-        """Ids of new records by the words that find them: the store cannot find them yet."""
         self._read: dict[str, Record | None] = {}
         self._changed: dict[str, Record] = {}
+        # Of what was changed: a batch is searched for each of its records.
         self._ids_of_kind: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        """Of what was changed: a batch is searched for each of its records."""
 
     @property
     def changed(self) -> list[Record]:
@@ -133,16 +133,10 @@ class Transaction:
         self._ids_of_kind[record.kind].pop(record.id, None)
 
     def add_history(
-        self,
-        record: Record,
-        verb: str,
-        why: str = "",
-        before: Mapping[str, Any] | None = None,
-        quoted: str = "",
-        **fields: Any,
+        self, record: Record, verb: str, why: str = "", before: Mapping[str, Any] = {}, quoted: str = "", **fields: Any
     ) -> Record:
         """Store a line of a record's history. `quoted` is the id of another record whose words stand in `why`."""
-        body = {"record": record.id, "verb": verb, "why": why, "before": dict(before or {})}
+        body = {"record": record.id, "verb": verb, "why": why, "before": dict(before)}
         links = (record.id, quoted) if quoted else (record.id,)
         return self.put(make_record(self.engine, "change", body, links=links, **place_of(record), **fields))
 
@@ -155,22 +149,13 @@ class Transaction:
         """Return what happened to a record, oldest first."""
         return [one for one in self.find_changes([id]) if one.body["record"] == id][::-1]
 
-    def supersede(
-        self,
-        held: Record,
-        later: Record,
-        why: str,
-        moment: datetime | None = None,
-        before: Mapping[str, Any] | None = None,
-        **changes: Any,
-    ) -> Record:
+    def supersede(self, held: Record, later: Record, why: str, moment: datetime | None = None, **changes: Any) -> None:
         """Let a later record take the place of one that is held, from a moment on or from now on."""
         moment = moment or self.engine.clock()
         # One that ends when it begins held at no time; without an end it would hold at all.
         end = moment if held.valid_from is None or held.valid_from < moment else None
         fresh = self.update(held, status=Status.SUPERSEDED, superseded_by=later.id, valid_to=end, **changes)
-        self.add_history(fresh, "superseded", why, {"status": str(held.status), **(before or {})}, later.id)
-        return fresh
+        self.add_history(fresh, "superseded", why, {"status": str(held.status)}, later.id)
 
     def once(self, id: str, body: Mapping[str, Any], **fields: Any) -> bool:
         """Store the marker `id` and return True; False when it is stored already: this was written before."""
