@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 
+from ..text import passages as split_text
+
 _MACHINES = frozenset({"assistant", "ai", "bot", "model", "agent", "system", "developer", "tool", "function"})
 _NAMELESS = _MACHINES | {"user", "human", "me", "person"}
 
 _LEAST, _MOST = 25, 300
 _BREAK = re.compile(r"(?<=[.!?])\s+(?=[^\W_a-z])|(?<=[。！？])|\n+")  # fmt: skip
-_WORD = re.compile(r"\S+\s*")
 
 
 def is_person(speaker: str) -> bool:
@@ -31,22 +32,9 @@ def sentences(text: str) -> list[str]:
     for piece in filter(None, map(str.strip, _BREAK.split(text))):
         waiting = f"{waiting} {piece}" if waiting else piece
         if len(waiting) >= _LEAST:
-            found += [waiting] if len(waiting) <= _MOST else _cut(waiting)
+            found += split_text(waiting, _MOST)
             waiting = ""
     return [*found, waiting] if waiting else found
-
-
-def _cut(text: str) -> list[str]:
-    pieces, waiting = [], ""
-    for word in _WORD.findall(text):
-        if waiting and len(waiting) + len(word) > _MOST:
-            pieces.append(waiting.strip())
-            waiting = ""
-        waiting += word
-        while len(waiting) > 2 * _MOST:
-            pieces.append(waiting[:_MOST])
-            waiting = waiting[_MOST:]
-    return [*pieces, waiting.strip()] if waiting.strip() else pieces
 
 
 def passages(speaker: str, text: str) -> tuple[str, ...]:
