@@ -20,8 +20,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ...types.query import Hit
-from ..sql import Clause
-from .filters import Filter
+from .filters import Clause, Filter
 from .schema import TOKENIZER
 
 Indexed = tuple[int, str, int]
