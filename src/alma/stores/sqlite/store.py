@@ -44,6 +44,7 @@ CONTENT = (
     *("version", "updated_at", "valid_from", "valid_to", "superseded_by"),
     *("v_hash", "evidence", "provenance", "text", "body"),
 )
+_TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
 _SIDES = {"link": ("target", "links"), "tag": ("name", "tags")}
 """The column of a side table, and the field of a record that it holds."""
 
@@ -395,12 +396,12 @@ def _read_side(db: sqlite3.Connection, table: str, wanted: str) -> dict[int, tup
 
 def _to_record(row: list[Any], links: tuple[str, ...], tags: tuple[str, ...], codes: tuple[Vector, ...]) -> Record:
     fields = dict(zip(_FIELDS, row, strict=True))
-    for name in ("created_at", "updated_at", "valid_from", "valid_to"):
+    for name in _TIMES:
         if fields[name] is not None:
             fields[name] = from_micros(fields[name])
     fields["status"] = _STATUSES[fields["status"]]
     fields["body"] = json.loads(fields["body"])
     fields["provenance"] = _load_provenance(fields["provenance"])
-    is_new = fields["evidence"] == "{}"
-    fields["evidence"] = evidence.NONE if is_new else Evidence.from_json(json.loads(fields["evidence"]))
+    text = fields["evidence"]
+    fields["evidence"] = evidence.NONE if text == "{}" else Evidence.from_json(json.loads(text))
     return Record(**fields, links=links, tags=tags, vectors=codes)
