@@ -32,7 +32,7 @@ from ..errors import (
     ModelUnavailableError,
     unknown,
 )
-from ..retry import read_retry_after
+from ..retry import Secret, read_retry_after
 from ..types.asking import ModelSettings, Prompt
 from .budget import NOTHING, Spent
 from .client import ANTHROPIC_TOKENS, Provider, TransientError, check_end, quote_material, write_instructions
@@ -131,7 +131,7 @@ class Service(Provider):
         # The usual key is for the usual address; another address gets only a key that was named for it.
         usual = "" if is_elsewhere and not self.has_usual_key_elsewhere else self.key_variable
         self._key_from = variable = settings.api_key_env or usual
-        self.key = environ.get(variable, "").strip() if variable else ""
+        self.key = Secret(environ.get(variable, "").strip() if variable else "")
         if variable and not self.key:
             raise ConfigError(f"the environment variable {variable} is not set; it must hold the model's key")
         # A header that cannot be sent would be quoted in an error.
