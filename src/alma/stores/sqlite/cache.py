@@ -1,4 +1,4 @@
-"""A cache of the file's vectors that is brought up to date at each query.
+"""A cache of the file's vectors that is brought up to date at each query. Loaded when a vector is first searched for.
 
 Entries are only ever added. One whose vector has gone is known by its number, which is outside the range that its
 record holds now; the file is asked about that, and about whatever else can change, best candidates first.
@@ -20,7 +20,7 @@ import sqlite3
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import MissingExtraError
 from ...types.query import Hit
@@ -28,10 +28,12 @@ from ...types.vector import Vector, norm
 from . import vectors
 from .filters import Filter
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+try:
+    import numpy as np
+except ImportError as error:
+    raise MissingExtraError("numpy", "local", "Searching by vector") from error
 
-    Array = NDArray[Any]
+Array = np.ndarray[Any, Any]
 
 SEGMENT = 65_536
 EXACT = 65_536
@@ -51,14 +53,6 @@ _GROWTH = 8
 _VECTORS = 4
 
 
-def load_numpy() -> Any:
-    try:
-        import numpy as np
-    except ImportError as error:
-        raise MissingExtraError("numpy", "local", "Searching by vector") from error
-    return np
-
-
 class Batch(NamedTuple):
     """Vectors of one length, with the numbers of their records, their own numbers, their scopes and norms."""
 
@@ -70,7 +64,6 @@ class Batch(NamedTuple):
 
 
 def _make_batch(codes: Array, n: Array, v: Array, scope: Array) -> Batch:
-    np = load_numpy()
     squares = np.zeros(len(codes))
     for at in range(0, codes.shape[1], _SLICE):
         part = codes[:, at : at + _SLICE].astype("f4")
@@ -87,7 +80,6 @@ class Segment:
         self._signs: Array | None = None
 
     def add(self, batch: Batch) -> None:
-        np = load_numpy()
         room, end = len(self.columns.n), self.count + len(batch.n)
         if end > room:
             more = min(SEGMENT, max(end, 2 * room)) - room
@@ -100,7 +92,6 @@ class Segment:
 
     def make_signs(self, middle: Array) -> Array:
         """A bit for each code, in words of 64, word by word: made when first asked for."""
-        np = load_numpy()
         signs = np.empty((-(-len(middle) // 64), 0), "u8") if self._signs is None else self._signs
         if (done := signs.shape[1]) < self.count:
             fresh = _pack_signs(self.columns.codes[done : self.count], middle)
@@ -137,7 +128,6 @@ class Shelf:
 
     def add(self, batch: Batch, kinds: Array) -> None:
         """Vectors of one kind lie together, because a question is about one kind. `kinds` has the kind of a scope."""
-        np = load_numpy()
         own = kinds.take(batch.scope, mode="clip")
         for kind in np.unique(own).tolist():
             rest = Batch(*(column[own == kind] for column in batch))
@@ -155,7 +145,6 @@ class Shelf:
 
     def select(self, scopes: Array | None, numbers: Array | None = None) -> list[Part]:
         """The vectors in these scopes, and of these records only when they are named."""
-        np = load_numpy()
         parts = []
         for segment in self.segments:
             columns = segment.columns
@@ -173,7 +162,6 @@ class Shelf:
         rows = count_rows(parts)
         if rows <= EXACT or rows <= 2 * count_candidates(limit):
             return False
-        np = load_numpy()
         if self._middle is None:
             first = self.segments[0]
             sample = first.columns.codes[: first.count : -(-first.count // _SAMPLE)]
@@ -183,7 +171,6 @@ class Shelf:
 
     def find_closest(self, parts: list[Part], vector: Vector, count: int) -> list[Part]:
         """About `count` of these that are nearest by sign."""
-        np = load_numpy()
         assert self._middle is not None
         (asked,) = _pack_signs(np.frombuffer(vector, "i1")[None], self._middle)
         distances = []
@@ -207,23 +194,20 @@ def count_candidates(limit: int) -> int:
 
 def _find_among(values: Array, wanted: Array) -> Array:
     """Like `isin`, by a table: for many values of a small range it takes a fraction of the time."""
-    np = load_numpy()
     top = int(values.max(initial=0))
     table = np.zeros(top + 1, bool)
     table[wanted[wanted <= top]] = True
-    return table.take(values)  # type: ignore[no-any-return]
+    return table.take(values)
 
 
 def _pack_signs(codes: Array, middle: Array) -> Array:
-    np = load_numpy()
     packed = np.zeros((len(codes), 8 * -(-len(middle) // 64)), "u1")
     packed[:, : -(-len(middle) // 8)] = np.packbits(codes > middle, axis=1)
-    return packed.view("u8")  # type: ignore[no-any-return]
+    return packed.view("u8")
 
 
 def _score_parts(parts: list[Part], vector: Vector) -> tuple[Array, Array, Array]:
     """The cosine of each, with the number of its record and its own."""
-    np = load_numpy()
     query = np.frombuffer(vector, "i1").astype("f4")
     slices = [slice(at, at + _SLICE) for at in range(0, len(query), _SLICE)]
     dots = [np.empty(0)]
@@ -278,7 +262,7 @@ class Cache:
         if since == 0 or len(self) + next_v - since > most:
             since, self._shelves = 0, {}
         scopes = dict(db.execute("SELECT id, kind FROM scope"))
-        kinds = load_numpy().zeros(1 + max(scopes, default=0), "i8")
+        kinds = np.zeros(1 + max(scopes, default=0), "i8")
         for id, kind in scopes.items():
             kinds[id] = self._kinds.setdefault(kind, len(self._kinds))
         for dim, batch in _read_batches(db, since):
@@ -293,7 +277,6 @@ class Cache:
         When little of the best is wanted, all that is wanted is so little that the file can be asked for it at once,
         and only that is ranked.
         """
-        np = load_numpy()
         if len(vector) not in self._shelves:
             return
         shelf, count = self._shelves[len(vector)], count_candidates(limit)
@@ -318,7 +301,6 @@ class Cache:
 
 def _read_batches(db: sqlite3.Connection, since: int) -> Iterator[tuple[int, Batch]]:
     """What the file has in blocks, and then what waits in the tail, with its length."""
-    np = load_numpy()
     select = (
         "SELECT b.dim, b.codes, m.rows FROM vector_block b JOIN vector_block_meta m USING (first_v)"
         " WHERE b.last_v >= ? ORDER BY b.first_v"
@@ -332,16 +314,15 @@ def _read_batches(db: sqlite3.Connection, since: int) -> Iterator[tuple[int, Bat
         yield dim, _make_batch(np.frombuffer(codes, "i1").reshape(count, dim)[live], n[live], v[live], scope[live])
     select = "SELECT dim, v, n, scope, codes FROM vector_tail WHERE v >= ? ORDER BY dim, v"
     for dim, rows in groupby(db.execute(select, (since,)).fetchall(), key=itemgetter(0)):
-        _, v, n, scope, tail = zip(*rows, strict=True)
-        block = np.frombuffer(b"".join(tail), "i1").reshape(len(v), dim)
-        yield dim, _make_batch(block, np.array(n, "i8"), np.array(v, "i8"), np.array(scope, "i4"))
+        _, numbers, records, scopes, tail = zip(*rows, strict=True)
+        block = np.frombuffer(b"".join(tail), "i1").reshape(len(tail), dim)
+        yield dim, _make_batch(block, np.array(records, "i8"), np.array(numbers, "i8"), np.array(scopes, "i4"))
 
 
 def _find_best(
     db: sqlite3.Connection, scored: tuple[Array, Array, Array], filter: Filter, limit: int, depth: int | None
 ) -> dict[str, float] | None:
     """The best score by id, for as many records as asked for; None when it gave up."""
-    np = load_numpy()
     # CROSS JOIN keeps the planner from starting at all the records of a status.
     select = (
         "SELECT r.n, r.id, r.v_first, r.v_first + r.v_count FROM json_each(?) j CROSS JOIN record r ON r.n = j.value"

@@ -15,7 +15,7 @@ from heapq import nlargest
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BusyError, CorruptStoreError, ReadOnlyError
 from ...types import evidence
@@ -28,9 +28,11 @@ from ...types.vector import Vector
 from ..memory import refuse_record, refuse_version
 from . import check, filters, vectors
 from . import words as index
-from .cache import Cache
 from .check import Progress
 from .database import Database
+
+if TYPE_CHECKING:
+    from .cache import Cache
 
 _PAGE = 256
 _FEW_CELLS = 128
@@ -87,6 +89,7 @@ class SQLiteStore:
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float = 30.0, read_only: bool = False) -> None:
         self.path = Path(path).expanduser()
         self._db = Database(self.path, busy_timeout=busy_timeout, read_only=read_only)
+        self._cache: Cache | None
         self._forget(0)
 
     def put(self, records: Sequence[Record]) -> None:
@@ -137,8 +140,12 @@ class SQLiteStore:
         condition = filters.compile_filter(where)
         if limit <= 0:
             return []
+        from .cache import Cache
+
         with self._db.read() as db:
             self._notice_opening()
+            if self._cache is None:
+                self._cache = Cache()
             return self._cache.nearest(db, vector, condition, limit)
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
@@ -206,7 +213,7 @@ class SQLiteStore:
 
     def _forget(self, opening: int) -> None:
         self._opening = opening
-        self._cache = Cache()
+        self._cache = None
         self._frequencies = index.Frequencies()
 
 
