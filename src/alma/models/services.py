@@ -4,22 +4,22 @@ Anthropic's Messages API and OpenAI's chat completions are spoken by many other 
 LM Studio), which are named by `base_url`.
 
 A request always ends in time and sends nothing anywhere else. No redirect is followed, so that neither the key nor the
-prompt goes to another address. httpx limits only one silence at a time; a service that sends a byte now and then is
-ended by shutting its connection down at the deadline.
+prompt goes to another address. httpx limits only one silence at a time; for a service that sends a byte now and then
+there is a deadline, which an event loop keeps.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 import ipaddress
 import json
 import os
-import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Any, ClassVar
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote, urlsplit
 
 from ..engine.redact import redact
@@ -37,6 +37,8 @@ from ..types.asking import ModelSettings, Prompt
 from .budget import NOTHING, Spent
 from .client import ANTHROPIC_TOKENS, Provider, TransientError, check_end, quote_material, write_instructions
 from .schema import make_strict
+
+T = TypeVar("T")
 
 TIMEOUT, CONNECT_TIMEOUT = 60.0, 10.0
 MOST_BYTES = 4 * 1024 * 1024
@@ -73,38 +75,14 @@ def _check_url(url: str, *, allow_http: bool) -> str:
     return url.strip().rstrip("/")
 
 
-@contextmanager
-def _end_after(seconds: float) -> Iterator[tuple[threading.Event, dict[str, Any]]]:
-    """Shut the connection down after so many seconds.
-
-    Yields the event that tells it, and the extensions for a request, which watch it connect.
-    """
-    is_over = threading.Event()
-    lines: list[socket.socket] = []
-
-    def shut_down() -> None:
-        is_over.set()
-        for line in lines:
-            with suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
-
-    def watch(event: str, info: Mapping[str, Any]) -> None:
-        if event.endswith(".connect_tcp.complete"):
-            # A second handle: with TLS the first one is detached.
-            lines.append(info["return_value"].get_extra_info("socket").dup())
-            if is_over.is_set():
-                shut_down()
-
-    timer = threading.Timer(seconds, shut_down)
-    timer.daemon = True
-    timer.start()
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns, also when it is wanted inside an event loop."""
     try:
-        yield is_over, {"trace": watch}
-    finally:
-        timer.cancel()
-        timer.join()
-        for line in lines:
-            line.close()
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 class Service(Provider):
@@ -163,7 +141,10 @@ class Service(Provider):
 
     def send(self, prompt: Prompt) -> dict[str, Any]:
         way, limit = self.choose_way(prompt), self._limits[0]
-        status, headers, data = self._post(self.body(prompt, way, limit))
+        try:
+            status, headers, data = _run(asyncio.wait_for(self._post(self.body(prompt, way, limit)), self.timeout))
+        except TimeoutError as error:
+            raise ModelTimeoutError(f"{self.label} gave no answer in {self.timeout:g} s and was ended") from error
         try:
             reply = json.loads(data)
         except (ValueError, RecursionError):
@@ -179,52 +160,42 @@ class Service(Provider):
             reason = reason.get("message", "") if isinstance(reason, dict) else reason
         raise self._explain_refusal(status, headers, reason if isinstance(reason, str) else "", way, limit)
 
-    def _post(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
+    async def _post(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
         """Return the status, the headers and the content of the reply."""
         import httpx
 
         headers = {"content-type": "application/json", "accept-encoding": "identity", **self.other_headers}
         if self.key:
             headers[self.key_header] = self.key_prefix + self.key
-        data = bytearray()
-        with _end_after(self.timeout) as (is_over, extensions):
-            try:
-                with (
-                    httpx.Client(
-                        headers=headers,
-                        timeout=httpx.Timeout(self._read_timeout, connect=self._connect_timeout),
-                        follow_redirects=False,
-                        # A prompt to a model on this machine goes through no proxy.
-                        trust_env=not _is_loopback(urlsplit(self.url).hostname or ""),
-                        # Reading all certificates takes longer than asking a model on this machine.
-                        verify=self.url.startswith("https:"),
-                    ) as client,
-                    client.stream(
-                        "POST",
-                        self.url,
-                        content=json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"),
-                        extensions=extensions,
-                    ) as response,
-                ):
-                    if response.headers.get("content-encoding", "identity") != "identity":
-                        raise ModelOutputError(f"{self.label} answered in an encoding that nobody asked for")
-                    for piece in response.iter_raw():
-                        data += piece
-                        if len(data) > MOST_BYTES and response.is_success:
-                            raise ModelOutputError(f"{self.label} answered more than 4 MB and was ended")
-                        if len(data) > MOST_BYTES:
-                            break
-            except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
-                message = f"{self.label} cannot be reached at {self.url}: {self._shorten(str(error))}"
-                raise TransientError(message, NOTHING) from error
-            except httpx.HTTPError as error:
-                if not is_over.is_set() and not isinstance(error, httpx.TimeoutException):
-                    raise TransientError(f"the connection to {self.label} broke: {type(error).__name__}") from error
-                seconds = self.timeout if is_over.is_set() else self._read_timeout
-                raise ModelTimeoutError(f"{self.label} gave no answer in {seconds:g} s and was ended") from error
-        if is_over.is_set():
-            # A body without a length looks complete when its connection is shut down.
-            raise ModelTimeoutError(f"{self.label} gave no answer in {self.timeout:g} s and was ended")
+        content, data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"), bytearray()
+        try:
+            async with (
+                httpx.AsyncClient(
+                    headers=headers,
+                    timeout=httpx.Timeout(self._read_timeout, connect=self._connect_timeout),
+                    follow_redirects=False,
+                    # A prompt to a model on this machine goes through no proxy.
+                    trust_env=not _is_loopback(urlsplit(self.url).hostname or ""),
+                    # Reading all certificates takes longer than asking a model on this machine.
+                    verify=self.url.startswith("https:"),
+                ) as client,
+                client.stream("POST", self.url, content=content) as response,
+            ):
+                if response.headers.get("content-encoding", "identity") != "identity":
+                    raise ModelOutputError(f"{self.label} answered in an encoding that nobody asked for")
+                async for piece in response.aiter_raw():
+                    data += piece
+                    if len(data) > MOST_BYTES and response.is_success:
+                        raise ModelOutputError(f"{self.label} answered more than 4 MB and was ended")
+                    if len(data) > MOST_BYTES:
+                        break
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
+            message = f"{self.label} cannot be reached at {self.url}: {self._shorten(str(error))}"
+            raise TransientError(message, NOTHING) from error
+        except httpx.TimeoutException as error:
+            raise ModelTimeoutError(f"{self.label} gave no answer in {self._read_timeout:g} s and was ended") from error
+        except httpx.HTTPError as error:
+            raise TransientError(f"the connection to {self.label} broke: {type(error).__name__}") from error
         return response.status_code, response.headers, bytes(data)
 
     def _explain_refusal(
