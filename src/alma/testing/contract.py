@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta, timezone
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest
@@ -45,10 +44,10 @@ def capabilities(store: Store) -> dict[str, bool]:
     }
 
 
-def refused(error: type[Exception], action: Callable[[], object]) -> Exception:
+def refused(error: type[Exception], action: Callable[..., object], *args: Any, **options: Any) -> Exception:
     """The error that the action must raise."""
     try:
-        action()
+        action(*args, **options)
     except error as raised:
         return raised
     raise AssertionError(f"{error.__name__} was not raised")
@@ -135,7 +134,7 @@ class StoreContract(Room):
     def test_what_is_no_json_or_has_no_time_zone_is_refused(self) -> None:
         naive = MOMENT.replace(tzinfo=None)
         for bad in ({"body": {"x": object()}}, {"body": {"x": float("nan")}}, {"created_at": naive}):
-            refused(ValidationError, partial(self.store.put, [make_record("b"), make_record(**bad)]))
+            refused(ValidationError, self.store.put, [make_record("b"), make_record(**bad)])
         assert self._scan() == []
 
     def test_an_id_is_never_taken_for_another(self) -> None:
@@ -167,8 +166,8 @@ class StoreContract(Room):
         stale = (held, make_record(version=2), make_record(version=1), make_record(version=2, vectors=(EAST,)))
         for record in stale:
             fresh = [make_record("b", vectors=(EAST,)), record, make_record("c")]
-            assert "a" in str(refused(ConflictError, partial(self.store.put, fresh)))
-        refused(ConflictError, lambda: self.store.put([make_record("b", version=2), make_record("b", version=1)]))
+            assert "a" in str(refused(ConflictError, self.store.put, fresh))
+        refused(ConflictError, self.store.put, [make_record("b", version=2), make_record("b", version=1)])
         self.store.put([])
         assert list(self.store.scan(Where())) == [held]
         assert self._near() == []
@@ -192,14 +191,6 @@ class StoreContract(Room):
         assert self._scan(2) == ["b", "ä"]
         assert self._scan(3, kinds=["heuristic"], statuses=["active"]) == ["b", "ä", "c"]
         assert self._scan(0) == []
-
-    def test_scan_over_several_scopes_with_a_limit(self) -> None:
-        for i in range(100):
-            self._put(f"{i:03d}", agent=f"a{i % 7}", created_at=MOMENT + timedelta(seconds=i * 37 % 100))
-        wanted = sorted((i for i in range(100) if i % 7 != 3), key=lambda i: -(i * 37 % 100))
-        agents = [f"a{i}" for i in (0, 1, 2, 4, 5, 6)]
-        assert self._scan(agents=agents) == [f"{i:03d}" for i in wanted]
-        assert self._scan(10, agents=agents) == [f"{i:03d}" for i in wanted[:10]]
 
     def test_scan_tolerates_writes_while_it_is_read(self) -> None:
         ids = [f"{i:04d}" for i in range(1000)]
@@ -351,20 +342,13 @@ class StoreContract(Room):
             assert self._near() == ["b", "c", "d", "a"]
             assert self.store.delete(["b"]) == 1
             assert [hit.id for hit in other.nearest(EAST, Where(), 9)] == ["c", "d", "a"]
-            refused(ConflictError, lambda: self._put("a", version=1))
+            refused(ConflictError, self._put, "a", version=1)
 
     def test_a_closed_store_says_so(self) -> None:
         self.store.close()
         self.store.close()
-        refused(StorageError, lambda: self.store.get(["a"]))
-        refused(StorageError, lambda: self._put("a"))
-
-    def test_a_store_in_use_is_sound(self) -> None:
-        if not isinstance(self.store, Checkable):
-            raise SkipTest("cannot check itself")
-        self.store.put([full_record(), make_record(text="word", vectors=(EAST,))])
-        self.store.delete(["a"])
-        assert self.store.check() == []
+        refused(StorageError, self.store.get, ["a"])
+        refused(StorageError, self._put, "a")
 
     def test_counting_agrees_with_scanning(self) -> None:
         if not isinstance(self.store, Countable):
