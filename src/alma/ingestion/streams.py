@@ -99,8 +99,9 @@ def get_dict(values: dict[str, Any], *path: str) -> dict[str, Any]:
     return values
 
 
-def get_dicts(values: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    return as_dicts(values.get(name))
+def get_dicts(values: dict[str, Any], *names: str) -> list[dict[str, Any]]:
+    """Return the objects in the first of these members that has any."""
+    return next((dicts for name in names if (dicts := as_dicts(values.get(name)))), [])
 
 
 def get_text(values: dict[str, Any], *names: str) -> str:

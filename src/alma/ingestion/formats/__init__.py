@@ -3,8 +3,9 @@
 How to add a format
 -------------------
 1. Write `formats/NAME.py` with a function that recognises the format and one that reads it: it takes a `FileReading`
-   and yields `Chat`s or `Document`s. `chat.py` is a short example. `common.py` has what most formats need:
-   `reading.objects()` (JSON Lines), `reading.items()` (a JSON text), `reading.lines()`, `make_message`, `ChatParts`.
+   and yields `ChatStart`s with the messages that follow them, or `Document`s. `chat.py` is a short example. `common.py`
+   has what most formats need: `reading.objects()` (JSON Lines), `reading.items()` (a JSON text), `reading.lines()`,
+   `make_message`.
 2. Below, add its name to `Format` and a `FormatReader` to `FORMATS`. The first that recognises a file reads it.
 3. Add a sample conversation to `benchmarks/_chat_formats.py`: `tests/ingestion/test_format_laws.py` then checks it.
 """
@@ -12,7 +13,7 @@ How to add a format
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 from ..sources import FileHead, Source
 from ..streams import JsonStream, parse_json
 from . import agents, chat, cursor, exports, slack, texts
-from .common import FileReading, Piece
+from .common import FileReading, Items
 
 
 class Format(StrEnum):
@@ -48,7 +49,7 @@ class FormatReader:
     """Reads one format, and recognises it by one of the functions that begin with `is_`."""
 
     format: Format
-    read: Callable[[FileReading], Iterator[Piece]]
+    read: Callable[[FileReading], Items]
     is_line: Callable[[dict[str, Any]], bool] | None = None  # An object of a file of JSON lines.
     is_value: Callable[[dict[str, Any]], bool] | None = None  # An element of a JSON list, or a whole JSON object.
     is_text: Callable[[str], bool] | None = None  # The beginning of a text that is not JSON.

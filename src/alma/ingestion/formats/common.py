@@ -5,10 +5,11 @@ from __future__ import annotations
 import codecs
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ...text import digest
@@ -70,7 +71,21 @@ class Document:
     voice: Speaker = Speaker.OTHER
 
 
+@dataclass(slots=True)
+class ChatStart:
+    """A conversation begins. What is known of it may still be set while its messages are read."""
+
+    native: str = ""  # The host's id of it.
+    title: str = ""
+    session: str = ""  # Its name, where the format names it; otherwise it is made of the id, or of how it begins.
+    fallback: str | None = None  # What stands for the id when there is none; the name of the file by default.
+    first: str = ""  # A digest of its first message, and how many parts there are so far.
+    parts: int = 0
+
+
 Piece = Chat | Document
+Items = Iterator[ChatStart | ChatMessage | Piece | None]
+"""What the reader of a format yields: messages after the start of their conversation, or whole pieces."""
 
 
 @dataclass(slots=True)
@@ -97,22 +112,42 @@ class FileReading:
     def _decode(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(self.encoding)("replace")
         hasher = hashlib.sha256()
-        is_first = True
         for block in self.source.read_blocks(CHUNK):
+            text = decoder.decode(block)
+            yield text if self.bytes_read else text.removeprefix("\ufeff")
             self.bytes_read += len(block)
             hasher.update(block)
-            text = decoder.decode(block)
-            yield text.removeprefix("\ufeff") if is_first else text
-            is_first = False
         self.digest = hasher.hexdigest()
-        if last := decoder.decode(b"", True):
-            yield last
+        yield decoder.decode(b"", True)
 
     def finish(self) -> str:
         """Read what is left and return the digest of all bytes: the file may have changed since it was surveyed."""
         for _ in self.chunks:
             pass
         return self.digest
+
+    def read_pieces(self, read: Callable[[FileReading], Items]) -> Iterator[Piece]:
+        """Yield what a reader finds, with messages gathered into parts of a size that can be written at once."""
+        start, messages = ChatStart(), list[ChatMessage]()
+        for item in chain(read(self), (ChatStart(),)):
+            if item is None:
+                continue
+            if isinstance(item, ChatMessage):
+                start.first = start.first or digest(item.speaker, item.text, str(item.at))
+                messages.append(item)
+                if len(messages) < PART_MESSAGES and sum(len(one.text) for one in messages) < PART_CHARS:
+                    continue
+            if messages:
+                start.parts += 1
+                fallback = self.source.stem if start.fallback is None else start.fallback
+                session = start.session or name_session(self.format, start.native, fallback, start.first)
+                part = str(start.parts)
+                yield Chat(format=self.format, session=session, messages=messages, title=start.title, part=part)
+                messages = []
+            if isinstance(item, ChatStart):
+                start = item
+            elif not isinstance(item, ChatMessage):
+                yield item
 
     def lines(self) -> Iterator[tuple[int, str]]:
         return read_lines(self.chunks, self.damage)
@@ -143,13 +178,6 @@ class FileReading:
     def name_session(self, native: str, *otherwise: str) -> str:
         return name_session(self.format, native, *otherwise)
 
-    def split_chat(self, session: str, messages: Iterable[ChatMessage | None], title: str) -> Iterator[Chat]:
-        """Yield a conversation in parts of a size that can be written at once."""
-        parts = ChatParts(self, name=session, title=title)
-        for message in messages:
-            yield from parts.add(message)
-        yield from parts.end()
-
     def make_document(self, session: str, name: str, text: str, **fields: Any) -> Document:
         return Document(format=self.format, session=session, name=name, text=text, **{"title": name, **fields})
 
@@ -164,10 +192,8 @@ class FileReading:
 def name_session(format: str, native: object, *otherwise: str) -> str:
     """Name a conversation: by the host's id, or by a digest when there is none or it could mean a path."""
     name = native.strip() if isinstance(native, str) else ""
-    if not name:
-        return f"{format}:{digest(*otherwise)}"
     is_plain = _PLAIN_ID.fullmatch(name) and ".." not in name
-    return f"{format}:{name if is_plain else digest(name)}"
+    return f"{format}:{name if is_plain else digest(*([name] if name else otherwise))}"
 
 
 def make_message(role: object, text: str, at: datetime | None = None, id: str = "") -> ChatMessage | None:
@@ -178,35 +204,3 @@ def make_message(role: object, text: str, at: datetime | None = None, id: str = 
     is_person = speaker in PERSONS
     voice = Speaker.PERSON if is_person else Speaker.ASSISTANT
     return ChatMessage(speaker="user" if is_person else "assistant", text=text, voice=voice, at=at, id=id)
-
-
-class ChatParts:
-    """The messages of one conversation as they come. Full parts are yielded on the way."""
-
-    def __init__(self, reading: FileReading, *, name: str = "", title: str = "", fallback: str | None = None) -> None:
-        self.session = ""  # The host's id of it, once it is known.
-        self.title = title
-        self._name = name
-        self._format = reading.format
-        self._fallback = reading.source.stem if fallback is None else fallback
-        self._first = ""
-        self._messages: list[ChatMessage] = []
-        self._size = 0
-        self._part = 0
-
-    def add(self, message: ChatMessage | None) -> Iterator[Chat]:
-        if message is None or not message.text.strip():
-            return
-        self._first = self._first or digest(message.speaker, message.text, str(message.at))
-        self._messages.append(message)
-        self._size += len(message.text)
-        if len(self._messages) >= PART_MESSAGES or self._size >= PART_CHARS:
-            yield from self.end()
-
-    def end(self) -> Iterator[Chat]:
-        if not self._messages:
-            return
-        messages, self._messages, self._size = self._messages, [], 0
-        self._part += 1
-        session = self._name or name_session(self._format, self.session, self._fallback, self._first)
-        yield Chat(format=self._format, session=session, messages=messages, title=self.title, part=str(self._part))

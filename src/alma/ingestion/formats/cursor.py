@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..streams import LIMIT, as_dict, as_dicts, get_dict, get_dicts, get_text, parse_json, parse_time
-from .common import Chat, ChatMessage, FileReading, make_message
+from .common import ChatMessage, ChatStart, FileReading, Items, make_message
 
 # What a damaged database raises; its complaint may quote bytes that are no text.
 _FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -54,7 +54,7 @@ def _connect(address: str) -> sqlite3.Connection:
     return database
 
 
-def read(reading: FileReading) -> Iterator[Chat]:
+def read(reading: FileReading) -> Items:
     if reading.source.path is None:
         return
     try:
@@ -63,7 +63,8 @@ def read(reading: FileReading) -> Iterator[Chat]:
                 reader = _read_composers if table == "cursorDiskKV" else _read_items
                 for id, title, messages in reader(database, reading):
                     first = next((one.text for one in messages if one), "")
-                    yield from reading.split_chat(reading.name_session(id, first), messages, title)
+                    yield ChatStart(title=title, session=reading.name_session(id, first))
+                    yield from messages
     except _FAULTS as error:
         reading.damage("", f"the database could not be read further: {error}")
 

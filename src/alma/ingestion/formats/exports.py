@@ -7,12 +7,12 @@ Claude.ai is somebody's text, but it need not be theirs: it becomes a document o
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 from ...text import digest
 from ..streams import as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
-from .common import ChatMessage, FileReading, Piece, Speaker, make_message
+from .common import ChatMessage, ChatStart, FileReading, Items, Speaker, make_message
 
 CHATGPT_SIGN = re.compile(r'"mapping"\s*:\s*\{')
 CLAUDE_AI_SIGN = re.compile(r'"(?:chat_messages|docs)"\s*:\s*\[')
@@ -42,7 +42,7 @@ def is_chatgpt(value: dict[str, Any]) -> bool:
     return isinstance(value.get("mapping"), dict)
 
 
-def read_chatgpt(reading: FileReading) -> Iterator[Piece]:
+def read_chatgpt(reading: FileReading) -> Items:
     lists = ("conversations", "items", "data")
     instructions: set[str] = set()
     for conversation in reading.conversations(lists, is_chatgpt, "no conversation: it has no mapping"):
@@ -61,7 +61,7 @@ def read_chatgpt(reading: FileReading) -> Iterator[Piece]:
         yield from _read_branches(conversation, nodes, reading)
 
 
-def _read_branches(conversation: dict[str, Any], nodes: Nodes, reading: FileReading) -> Iterator[Piece]:
+def _read_branches(conversation: dict[str, Any], nodes: Nodes, reading: FileReading) -> Items:
     leaves = _find_leaves(nodes, "parent")
     times = {key: parse_time(get_dict(nodes[key], "message").get("create_time")) for key in leaves or nodes}
     # The end of the conversation: as it says, or its latest message that nothing follows.
@@ -85,7 +85,8 @@ def _read_branches(conversation: dict[str, Any], nodes: Nodes, reading: FileRead
         is_text = [bool(_read_node_text(get_dict(one, "message")).strip()) for one in unread]
         reading.leave_out("calls and outputs of tools, and lines of the host", sum(is_text))
         name = f"{session}~{digest(branch[-1])[:8]}" if number else session
-        yield from reading.split_chat(name, messages, title)
+        yield ChatStart(title=title, session=name)
+        yield from messages
 
 
 def _read_node(node: dict[str, Any]) -> ChatMessage | None:
@@ -116,14 +117,14 @@ def is_claude_ai(value: dict[str, Any]) -> bool:
     return isinstance(value.get("chat_messages"), list) or (isinstance(value.get("docs"), list) and "uuid" in value)
 
 
-def read_claude_ai(reading: FileReading) -> Iterator[Piece]:
+def read_claude_ai(reading: FileReading) -> Items:
     lists = ("conversations", "projects")
     for value in reading.conversations(lists, is_claude_ai, "neither a conversation nor a project"):
         is_chat = isinstance(value.get("chat_messages"), list)
         yield from _read_conversation(value, reading) if is_chat else _read_project(value, reading)
 
 
-def _read_conversation(conversation: dict[str, Any], reading: FileReading) -> Iterator[Piece]:
+def _read_conversation(conversation: dict[str, Any], reading: FileReading) -> Items:
     everything = as_dicts(conversation["chat_messages"])
     nodes = {get_text(one, "uuid"): one for one in everything}
     current = everything
@@ -144,7 +145,8 @@ def _read_conversation(conversation: dict[str, Any], reading: FileReading) -> It
     first = everything[0] if everything else {}
     opening = join_blocks(first.get("content"), separator="\n\n") or get_text(first, "text")
     session = reading.name_session(get_text(conversation, "uuid"), title, opening)
-    yield from reading.split_chat(session, messages, title)
+    yield ChatStart(title=title, session=session)
+    yield from messages
     for message in current:
         for one in get_dicts(message, "attachments"):
             name, text = get_text(one, "file_name") or "attachment", get_text(one, "extracted_content")
@@ -155,7 +157,7 @@ def _read_conversation(conversation: dict[str, Any], reading: FileReading) -> It
             yield reading.make_document(session, name, text, at=parse_time(message.get("created_at")))
 
 
-def _read_project(project: dict[str, Any], reading: FileReading) -> Iterator[Piece]:
+def _read_project(project: dict[str, Any], reading: FileReading) -> Items:
     title = get_text(project, "name") or "project"
     template = {"filename": f"{title}: instructions", "content": project.get("prompt_template")}
     for one in [template, *as_dicts(project["docs"])]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..streams import JsonStream, as_dict, as_dicts, get_dict, get_text, parse_time
-from .common import PART_CHARS, PART_MESSAGES, Chat, ChatMessage, FileReading, Speaker
+from .common import PART_CHARS, PART_MESSAGES, Chat, ChatMessage, FileReading, Items, Speaker
 
 USERS_REASON = "Slack's list of users, read together with its channels"
 USERS_BYTES = 64 * 1024 * 1024
@@ -41,7 +40,7 @@ def is_user(value: dict[str, Any]) -> bool:
     return "id" in value and "profile" in value and "team_id" in value
 
 
-def read(reading: FileReading) -> Iterator[Chat]:
+def read(reading: FileReading) -> Items:
     folders = reading.source.name.replace("\\", "/").rsplit("/", 2)
     channel, day = folders[-2] if len(folders) > 1 else "", reading.source.stem
     users = _load_users(reading)
@@ -69,7 +68,7 @@ def read(reading: FileReading) -> Iterator[Chat]:
 
 def _make_chats(
     reading: FileReading, channel: str, day: str, part: int, threads: dict[str, list[ChatMessage]]
-) -> Iterator[Chat]:
+) -> Items:
     for thread, messages in threads.items():
         about = " ".join(messages[0].text.split())[:_TITLE_CHARS] if thread else day
         yield Chat(

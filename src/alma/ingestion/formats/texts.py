@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...text import digest
 from ..streams import parse_time
-from .common import ASSISTANTS, PART_CHARS, PERSONS, Chat, ChatParts, Document, FileReading, make_message
+from .common import ASSISTANTS, PART_CHARS, PERSONS, ChatStart, FileReading, Items, make_message
 
 
 class TextTurn(NamedTuple):
@@ -61,9 +61,9 @@ def is_aider(head: str) -> bool:
     return any(_AIDER_START.fullmatch(line.rstrip("\r")) for line in head.split("\n"))
 
 
-def read_aider(reading: FileReading) -> Iterator[Chat]:
+def read_aider(reading: FileReading) -> Items:
     """Read the sessions, of which many follow each other in one file."""
-    parts = ChatParts(reading, fallback="")
+    yield ChatStart(fallback="")
     at: datetime | None = None
     for turn, lines in _split_turns(reading, _find_aider_turn):
         text = _join_lines(lines)
@@ -71,19 +71,17 @@ def read_aider(reading: FileReading) -> Iterator[Chat]:
             continue
         if turn.is_aside:
             # A session starts.
-            yield from parts.end()
-            parts = ChatParts(reading, fallback=turn.role)
+            yield ChatStart(fallback=turn.role)
             at = turn.at
         elif turn.role == "tool":
             reading.leave_out("outputs of tools")
         elif turn.role == "assistant":
-            yield from parts.add(make_message("assistant", text, at))
+            yield make_message("assistant", text, at)
         else:
             command = _COMMAND.match(text)
             spoken = text if command is None else text[command.end() :] if command[1].lower() in _SPEAKING else ""
             reading.leave_out("commands", not spoken)
-            yield from parts.add(make_message("user", spoken, at))
-    yield from parts.end()
+            yield make_message("user", spoken, at)
 
 
 def _find_aider_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
@@ -133,7 +131,7 @@ def _find_time(text: str) -> datetime | None:
     return parse_time(match[0].replace(" ", "T", 1)) if match else None
 
 
-def _read_markdown(reading: FileReading, pattern: re.Pattern[str]) -> Iterator[Chat]:
+def _read_markdown(reading: FileReading, pattern: re.Pattern[str]) -> Items:
     """Read the turns that lines of this pattern begin: its groups are who speaks, when, and a mark of a sub-agent."""
 
     def find_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
@@ -143,16 +141,17 @@ def _read_markdown(reading: FileReading, pattern: re.Pattern[str]) -> Iterator[C
         role = "user" if header[1].lower() == "user" else "assistant"
         return TextTurn(role, _find_time(header[2] or ""), bool(header[3])), None
 
-    parts = ChatParts(reading)
+    start = ChatStart()
+    yield start
     started: datetime | None = None
     for turn, lines in _split_turns(reading, find_turn):
         if turn is None:
             # What the lines before the first turn say about the conversation.
             for line in lines:
                 session, title = _SESSION.match(line), _TITLE.match(line)
-                parts.session = session[1] if session else parts.session
-                if title and not parts.title:
-                    parts.title = _TIME.sub("", title[1]).replace("()", "").strip()
+                start.native = session[1] if session else start.native
+                if title and not start.title:
+                    start.title = _TIME.sub("", title[1]).replace("()", "").strip()
                 started = (_find_time(line) if session or title else None) or started
             continue
         whole = _join_lines(lines, r"\s*(?:---)?\s*")
@@ -161,8 +160,7 @@ def _read_markdown(reading: FileReading, pattern: re.Pattern[str]) -> Iterator[C
         if turn.is_aside and text.strip():
             reading.leave_out("lines of sub-agents")
         elif not turn.is_aside:
-            yield from parts.add(make_message(turn.role, text, turn.at or started))
-    yield from parts.end()
+            yield make_message(turn.role, text, turn.at or started)
 
 
 read_specstory = partial(_read_markdown, pattern=_SPECSTORY_TURN)
@@ -185,15 +183,14 @@ def is_labelled(head: str) -> bool:
     return bool(labels and labels[0]) and bool(speakers & PERSONS) and bool(speakers & ASSISTANTS)
 
 
-def read_labelled(reading: FileReading) -> Iterator[Chat]:
+def read_labelled(reading: FileReading) -> Items:
     def find_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
         label = _LABEL.fullmatch(line)
         return (None, line) if label is None else (TextTurn(label[1]), label[2] or "")
 
-    parts = ChatParts(reading)
+    yield ChatStart()
     for turn, lines in _split_turns(reading, find_turn):
-        yield from parts.add(make_message(turn.role if turn else "", _join_lines(lines)))
-    yield from parts.end()
+        yield make_message(turn.role if turn else "", _join_lines(lines))
 
 
 # -- documents
@@ -202,7 +199,7 @@ DOCUMENT_CHARS = 64_000
 _SEARCHED = 8_000
 
 
-def read_document(reading: FileReading) -> Iterator[Document]:
+def read_document(reading: FileReading) -> Items:
     """Read one document; a very long one in parts that end with a paragraph."""
     waiting, number = "", 1
     for chunk in reading.chunks:
@@ -218,7 +215,7 @@ def read_document(reading: FileReading) -> Iterator[Document]:
     yield from _make_part(reading, waiting, number)
 
 
-def _make_part(reading: FileReading, text: str, number: int) -> Iterator[Document]:
+def _make_part(reading: FileReading, text: str, number: int) -> Items:
     if text.replace("\0", "").strip():
         session = reading.name_session(f"document:{digest(reading.known_as)}")
         fields = {"title": reading.known_as, "part": str(number), "at": reading.source.modified, "voice": reading.voice}
