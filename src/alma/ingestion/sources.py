@@ -74,6 +74,11 @@ class Source:
         return self.name.replace("\\", "/").rpartition("/")[2]
 
     @property
+    def folder(self) -> str:
+        """The name of the folder that it is in; empty when there is none."""
+        return ("/" + self.name.replace("\\", "/")).rsplit("/", 2)[-2]
+
+    @property
     def stem(self) -> str:
         return self.leaf.rpartition(".")[0] or self.leaf
 

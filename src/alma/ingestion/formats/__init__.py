@@ -52,7 +52,7 @@ class FormatReader:
     read: Callable[[FileReading], Items]
     is_line: Callable[[dict[str, Any]], bool] | None = None  # An object of a file of JSON lines.
     is_value: Callable[[dict[str, Any]], bool] | None = None  # An element of a JSON list, or a whole JSON object.
-    is_text: Callable[[str], bool] | None = None  # The beginning of a text that is not JSON.
+    is_text: Callable[[str], object] | None = None  # The beginning of a text that is not JSON.
     is_database: Callable[[Path], bool] | None = None  # An SQLite database.
     sign: re.Pattern[str] | None = None  # How a line or value begins that is too long to be looked at as a whole.
     reason: str = ""  # Why a file of this kind is not read by itself.
@@ -71,9 +71,9 @@ FORMATS = (
     FormatReader(Format.CHAT, chat.read, is_value=chat.is_message),
     FormatReader(Format.GEMINI, agents.read_gemini, is_value=agents.is_gemini_recording),
     FormatReader(Format.CURSOR, cursor.read, is_database=cursor.is_database),
-    FormatReader(Format.AIDER, texts.read_aider, is_text=texts.is_aider),
-    FormatReader(Format.SPECSTORY, texts.read_specstory, is_text=texts.is_specstory),
-    FormatReader(Format.CURSOR, texts.read_cursor, is_text=texts.is_cursor),
+    FormatReader(Format.AIDER, texts.read_aider, is_text=texts.AIDER.search),
+    FormatReader(Format.SPECSTORY, texts.read_specstory, is_text=texts.SPECSTORY.search),
+    FormatReader(Format.CURSOR, texts.read_cursor, is_text=texts.CURSOR.search),
     FormatReader(Format.CHAT, texts.read_labelled, is_text=texts.is_labelled),
 )
 MARKDOWN = FormatReader(Format.MARKDOWN, texts.read_document)
