@@ -137,7 +137,7 @@ def extract_conversation(
     messages: Sequence[Mapping[str, Any]], *, model: Model | None = None, known: Sequence[Known] = ()
 ) -> Extraction:
     """As `from_conversation`, with how it was read. `known` are stored memories that the findings may replace."""
-    return _extract(read_messages(messages), model, known, is_document=False)
+    return extract_messages(read_messages(messages), model, known)
 
 
 def extract_text(text: str, *, model: Model | None = None, name: str = "") -> Extraction:
@@ -148,7 +148,7 @@ def extract_text(text: str, *, model: Model | None = None, name: str = "") -> Ex
     cleaned = clean("".join(validate.output("text", part) or "" for part in parts))
     speaker = name or "document"
     sections = [Message(Role.USER, section, speaker, key="text") for section in _split_sections(cleaned)]
-    return _extract(sections, model, (), is_document=True)
+    return extract_messages(sections, model, is_document=True)
 
 
 def _split_sections(text: str) -> Iterator[str]:
@@ -183,7 +183,10 @@ def find_known_memories(engine: Engine, agent: str, user: str | None, texts: Seq
     return [Known(record.id, str(record.body.get("fact") or record.body.get("preference"))) for record in records]
 
 
-def _extract(messages: Sequence[Message], model: Model | None, known: Sequence[Known], is_document: bool) -> Extraction:
+def extract_messages(
+    messages: Sequence[Message], model: Model | None, known: Sequence[Known] = (), *, is_document: bool = False
+) -> Extraction:
+    """As `extract_conversation`, of messages that were read before."""
     proposals = LocalReader().find_memories(messages)
     speakers = {one.speaker for one in messages if one.role is Role.USER}
     if len(speakers) > 1 and not any(one.role is Role.ASSISTANT for one in messages):
