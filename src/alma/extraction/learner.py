@@ -97,13 +97,8 @@ class Learned(dict[str, Any]):
     `fallback`: why the local reader had to replace it; `dropped`: how many proposals were dropped, by reason.
     """
 
-    findings: tuple[Extracted, ...]
+    findings: Sequence[Extracted]
     memories: Kept
-
-    def __init__(self, values: Mapping[str, Any], findings: Sequence[Extracted], memories: Kept) -> None:
-        super().__init__(values)
-        self.findings = tuple(findings)
-        self.memories = memories
 
 
 class AutoLearner(Holder):
@@ -204,22 +199,22 @@ class AutoLearner(Holder):
             for one in extraction.found
             if one.confidence < least
         ]
-        types = [type(one).__name__ for one in (*kept.memories, *kept.work_items)]
-        values = {
-            "extracted_count": len(sure),
-            "new": kept.count,
-            "known": kept.known,
-            "kept": dict(Counter(types)),
-            "by_kind": dict(Counter(str(one.kind) for one in sure)),
-            "superseded": list(kept.superseded),
-            "skipped": [*doubted, *kept.refused],
-            "model": extraction.model or None,
-            "fallback": extraction.failed or None,
-            "dropped": dict(extraction.dropped),
-            "episode_id": options.get("episode") or None,
-            "dry_run": dry_run,
-        }
-        return Learned(values, sure, kept)
+        learned = Learned(
+            extracted_count=len(sure),
+            new=kept.count,
+            known=kept.known,
+            kept=dict(Counter(type(one).__name__ for one in (*kept.memories, *kept.work_items))),
+            by_kind=dict(Counter(str(one.kind) for one in sure)),
+            superseded=kept.superseded,
+            skipped=[*doubted, *kept.refused],
+            model=extraction.model or None,
+            fallback=extraction.failed or None,
+            dropped=dict(extraction.dropped),
+            episode_id=options.get("episode") or None,
+            dry_run=dry_run,
+        )
+        learned.findings, learned.memories = sure, kept
+        return learned
 
 
 # -- storing findings
