@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from importlib import import_module
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 from ..engine import episodes, validate
@@ -35,8 +35,10 @@ from ..types.kinds import Memory, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status
 from ..types.times import from_iso, to_iso
+from .cypher import BoltRows, KuzuRows
 from .graph import AsOf, Graph, Limit, Name, check_type
-from .memory import RecordRows
+from .memory import MemoryRows, RecordRows
+from .postgres import PostgresRows
 from .revision import remove_source
 
 operation = Group("graph")
@@ -44,12 +46,12 @@ operation = Group("graph")
 # -- graphs by name
 
 _ROWS = {
-    "memory": (".memory", "MemoryRows", {}),
-    "sqlite": (".memory", "RecordRows", {}),
-    "postgres": (".postgres", "PostgresRows", {}),
-    "neo4j": (".cypher", "BoltRows", {"flavour": "neo4j"}),
-    "memgraph": (".cypher", "BoltRows", {"flavour": "memgraph"}),
-    "kuzu": (".cypher", "KuzuRows", {}),
+    "memory": MemoryRows,
+    "sqlite": RecordRows,
+    "postgres": PostgresRows,
+    "neo4j": partial(BoltRows, "neo4j"),
+    "memgraph": partial(BoltRows, "memgraph"),
+    "kuzu": KuzuRows,
 }
 
 
@@ -64,16 +66,15 @@ def create_graph_store(
     """
     if backend not in _ROWS:
         raise ConfigError(unknown("graph backend", backend, _ROWS))
-    module, name, own = _ROWS[backend]
     try:
         if backend == "sqlite":
             return _open_in_memory(project_id, clock, **options)
         project = project_id or "default"
-        own = own if backend == "memory" else {**own, "project": project}
-        rows = getattr(import_module(module, __package__), name)(**own, **options)
+        options |= {} if backend == "memory" else {"project": project}
+        rows: Any = _ROWS[backend]
+        return Graph(rows(**options), project, clock=clock or times.now)
     except TypeError as error:
         raise ConfigError(f"graph backend {backend!r} does not take these options: {error}") from error
-    return Graph(rows, project, clock=clock or times.now)
 
 
 def _open_in_memory(project_id: str | None, clock: Clock | None, *, alma: ALMA | None = None) -> Graph:
@@ -248,26 +249,26 @@ class _Builder:
         self._engine = engine
         self._graph = graph
         self._extractor = extractor
-        self._marker = f"mrk_graph_{digest(engine.project, graph.project_id, graph.rows.place, size=12)}"
         self._is_empty = not graph.find(limit=1)  # Nothing can end that was not there when the run began.
         self._everything = everything or self._is_empty
         self._counts: Counter[str] = Counter()
 
     def run(self, kinds: Iterable[str], progress: ReportProgress | None) -> Built:
-        engine, counts = self._engine, self._counts
-        began, before = engine.clock(), self._graph.stats()
+        engine, graph, counts = self._engine, self._graph, self._counts
+        began, before = engine.clock(), graph.stats()
+        marker = f"mrk_graph_{digest(engine.project, graph.project_id, graph.rows.place, size=12)}"
         since: datetime | None = None
         versions: dict[str, int] = {}  # Of the records that were read shortly before, and are not again.
-        for marker in () if self._everything else engine.store.get([self._marker]):
-            if (last := from_iso(marker.body["value"])) is not None:
-                since, versions = last - _MARGIN, marker.body.get("versions", {})
+        for last in () if self._everything else engine.store.get([marker]):
+            since, versions = from_iso(last.body["value"]), last.body.get("versions", {})
+        least = since - _MARGIN if since else datetime.min.replace(tzinfo=UTC)
         # Oldest first, so that what was said later has the last word; without their vectors, which take room.
         where = Where(kinds=set(kinds), projects={engine.project})
         records = [replace(one, vectors=()) for one in engine.store.scan(where)]
         records.sort(key=lambda one: (one.created_at, one.id))
         waiting: list[Record] = []
         for number, record in enumerate(records, 1):
-            if (since is None or record.updated_at >= since) and versions.get(record.id) != record.version:
+            if record.updated_at >= least and versions.get(record.id) != record.version:
                 waiting.append(record)
             if len(waiting) == _BATCH or number == len(records):
                 self._add_records(waiting)
@@ -276,23 +277,18 @@ class _Builder:
                 progress(number, len(records))
         # What came from a record that was deleted goes with it.
         for stone in engine.store.scan(Where(kinds={"tombstone"}, projects={engine.project})):
-            if since is None or stone.updated_at >= since:
+            if stone.updated_at >= least:
                 self._forget(stone.body["record"])
         if not self._extractor.failure:
             # What the model could not read now is read again the next time.
             recent = [one for one in records if one.updated_at >= began - _MARGIN][-_MAX_VERSIONS:]
             body = {"value": to_iso(began), "versions": {one.id: one.version for one in recent}}
-            write(engine, lambda tx: tx.set_marker(self._marker, body))
-        after = self._graph.stats()
-        return Built(
-            records=len(records),
-            read=counts["read"],
-            # What is new is counted beside what went.
-            entities=max(0, after.entities - before.entities + counts["entities gone"]),
-            relationships=max(0, after.relationships - before.relationships + counts["relationships gone"]),
-            ended=counts["ended"],
-            reader=self._extractor.reader,
-        )
+            write(engine, lambda tx: tx.set_marker(marker, body))
+        after = graph.stats()
+        # What is new is counted beside what went.
+        entities = max(0, after.entities - before.entities + counts["entities gone"])
+        related = max(0, after.relationships - before.relationships + counts["relationships gone"])
+        return Built(len(records), counts["read"], entities, related, counts["ended"], self._extractor.reader)
 
     def _add_records(self, records: Sequence[Record]) -> None:
         """Add what some records say now, in one transaction, and then end what they no longer say.

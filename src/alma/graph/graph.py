@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
@@ -172,10 +172,10 @@ class Graph:
 
         def attempt(rows: RowReader) -> tuple[Relationship, GraphChange]:
             one = self._require_relationship(rows, id)
-            if one.valid_from is not None and moment < one.valid_from:
+            if one.valid_from and moment < one.valid_from:
                 raise ValidationError(f"{id} began at {one.valid_from.isoformat()}; it cannot end before that")
             ended = replace(one, valid_to=moment)
-            return ended, GraphChange(relationships=[ended])
+            return ended, GraphChange((), [ended])
 
         return self.rows.change(attempt)
 
@@ -371,47 +371,41 @@ def _walk(rows: RowReader, start: Entity, depth: int, where: RowFilter, limit: i
     """Walk step by step, so that the nearest are there when the limit is reached."""
     depths = {start.id: 0}
     edges: dict[str, Relationship] = {}
-    frontier: Collection[str] = [start.id]
+    frontier = [start.id]
     truncated = False
+    most = min(_EDGES * limit, _MAX_EDGES)
     for step in range(1, depth + 1):
-        most = min(_EDGES * limit, _MAX_EDGES)
-        nearby = rows.find(Relationship, where._replace(ends=frontier), most)
-        truncated |= len(nearby) == most
-        reached: dict[str, None] = {}
-        for edge in nearby:
-            for end in (edge.subject, edge.object):
-                if end not in depths and end not in reached:
-                    if len(depths) + len(reached) > limit:
-                        truncated = True
-                    else:
-                        reached[end] = None
-        depths |= dict.fromkeys(reached, step)
+        nearby = rows.find(Relationship, where._replace(ends=frontier), most) if frontier else []
+        ends = dict.fromkeys(end for edge in nearby for end in (edge.subject, edge.object) if end not in depths)
+        frontier = list(ends)[: limit + 1 - len(depths)]
+        truncated |= len(nearby) == most or len(frontier) < len(ends)
+        depths |= dict.fromkeys(frontier, step)
         edges |= {edge.id: edge for edge in nearby if edge.subject in depths and edge.object in depths}
-        frontier = list(reached)
-        if not frontier:
-            break
     entities = {one.id: one for one in rows.find(Entity, RowFilter(ids=depths))}
     order = sorted(entities, key=lambda id: (depths[id], id))
-    return Subgraph(
-        entities=tuple(entities[id] for id in order),
-        relationships=tuple(one for one in edges.values() if one.subject in entities and one.object in entities),
-        depths={id: depths[id] for id in order},
-        truncated=truncated,
-    )
+    related = tuple(one for one in edges.values() if one.subject in entities and one.object in entities)
+    return Subgraph(tuple(entities[id] for id in order), related, {id: depths[id] for id in order}, truncated)
 
 
 def _find_paths(rows: RowReader, start: Entity, end: Entity, depth: int, where: RowFilter, limit: int) -> list[Path]:
-    if start.id == end.id:
-        return [Path((start,), ())]
-    steps: dict[str, list[tuple[str, Relationship]]] = defaultdict(list)
-    for one in sorted(_find_between(rows, start.id, end.id, depth, where).values(), key=lambda edge: edge.id):
-        steps[one.subject].append((one.object, one))
-        steps[one.object].append((one.subject, one))
+    """Find the ways from one to the other, shortest first."""
+    edges: dict[str, Relationship] = {}
+    # The relationships that may lie on a way are within half of it from either end.
+    for side, steps in ((start.id, (depth + 1) // 2), (end.id, depth // 2)):
+        seen = last = {side}
+        for _ in range(steps):
+            nearby = rows.find(Relationship, where._replace(ends=last), _MAX_EDGES) if last else []
+            edges |= {one.id: one for one in nearby}
+            last = {id for one in nearby for id in (one.subject, one.object)} - seen
+            seen = seen | last
+    joined: dict[str, list[Relationship]] = defaultdict(list)
+    for _, edge in sorted(edges.items()):
+        joined[edge.subject].append(edge)
+        joined[edge.object].append(edge)
     # How far each entity is from the end: one that is too far away is not entered.
     distances = {end.id: 0}
-    reached = [end.id]
-    for id in reached:
-        for other, _ in steps[id]:
+    for id in (reached := [end.id]):
+        for other in (edge.other(id) for edge in joined[id]):
             if other not in distances:
                 distances[other] = distances[id] + 1
                 reached.append(other)
@@ -419,31 +413,15 @@ def _find_paths(rows: RowReader, start: Entity, end: Entity, depth: int, where: 
     waiting: deque[tuple[list[str], list[Relationship]]] = deque([([start.id], [])])
     tries = 0
     while waiting and len(ways) < limit:
-        nodes, edges = waiting.popleft()
+        nodes, way = waiting.popleft()
         if nodes[-1] == end.id:
-            ways.append((nodes, edges))
+            ways.append((nodes, way))
             continue
-        for other, edge in steps[nodes[-1]]:
-            is_near = len(edges) + 1 + distances.get(other, depth) <= depth
+        for edge in joined[nodes[-1]]:
+            other = edge.other(nodes[-1])
+            is_near = len(nodes) + distances.get(other, depth) <= depth
             if is_near and other not in nodes and tries < _MAX_TRIES:
                 tries += 1
-                waiting.append(([*nodes, other], [*edges, edge]))
+                waiting.append(([*nodes, other], [*way, edge]))
     entities = {one.id: one for one in rows.find(Entity, RowFilter(ids={id for nodes, _ in ways for id in nodes}))}
-    return [Path(tuple(entities[id] for id in nodes), tuple(edges)) for nodes, edges in ways]
-
-
-def _find_between(rows: RowReader, start: str, end: str, depth: int, where: RowFilter) -> dict[str, Relationship]:
-    """Return the relationships that may lie on a way, from both ends: the smaller side takes the next step."""
-    edges: dict[str, Relationship] = {}
-    sides = {start: ({start}, {start}), end: ({end}, {end})}  # Of each end: all that was seen, and what was last.
-    for _ in range(depth):
-        open_sides = [side for side, (_, last) in sides.items() if last]
-        if not open_sides or len(edges) >= _MAX_EDGES:
-            break
-        side = min(open_sides, key=lambda one: (len(sides[one][1]), one != start))
-        seen, last = sides[side]
-        nearby = rows.find(Relationship, where._replace(ends=last), _MAX_EDGES)
-        edges |= {one.id: one for one in nearby}
-        fresh = {id for one in nearby for id in (one.subject, one.object)} - seen
-        sides[side] = (seen | fresh, fresh)
-    return edges
+    return [Path(tuple(entities[id] for id in nodes), tuple(way)) for nodes, way in ways]
