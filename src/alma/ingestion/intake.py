@@ -156,9 +156,9 @@ def ingest_conversation(
         at = validate.moment(f"{label} at", given.get("at", given.get("timestamp")))
         id = validate.optional_text(f"{label} id", given.get("id")) or ""
         voice = _ROLES.get(speaker.casefold(), Speaker.PERSON)
-        messages.append(ChatMessage(speaker=speaker, text=text, voice=voice, at=at, id=id))
+        messages.append(ChatMessage(speaker, text, voice, at, id))
     session = name_session(Format.CHAT, session_id, title, messages[0].text if messages else "")
-    chat = Chat(format=Format.CHAT, session=session, messages=messages, title=title, part="1")
+    chat = Chat(Format.CHAT, session, messages, title, "1")
     with _open_memory(options.get("alma"), project_id) as alma:
         ingestion = _Ingestion(alma, agent, options)
         ingestion.result.increment("conversations", bool(messages))
@@ -411,8 +411,7 @@ def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
         for section in _HEADING.split(clean(replace_surrogates(piece.text))):
             for text in _cut_text(section.strip(), _SECTION_CHARS):
                 seen[name, text] += 1
-                id = digest("section", text, str(seen[name, text]))
-                yield ChatMessage(speaker=name, text=text, voice=voice, at=piece.at, id=id)
+                yield ChatMessage(name, text, voice, piece.at, digest("section", text, str(seen[name, text])))
         return
     for message in piece.messages:
         name, voice, words = message.speaker, message.voice, replace_surrogates(message.text)
@@ -424,8 +423,7 @@ def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
         # Without an id of its own a message is recognised by its place among equal ones.
         key = ("id", message.id) if message.id else ("said", piece.part, str(seen[name, words]))
         for number, text in enumerate(_cut_text(clean(words), _TURN_CHARS)):
-            id = digest(*key, name, words, str(number))
-            yield ChatMessage(speaker=name, text=text, voice=voice, at=message.at, id=id)
+            yield ChatMessage(name, text, voice, message.at, digest(*key, name, words, str(number)))
 
 
 def _cut_text(text: str, most: int) -> Iterator[str]:

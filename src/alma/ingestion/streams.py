@@ -19,6 +19,7 @@ from ..text import replace_surrogates
 
 LIMIT = 16 * 1024 * 1024  # The longest line or value that is read, in characters.
 Damaged = Callable[[str, str], None]  # Receives the place and the reason.
+JsonObject = dict[str, Any]
 
 _SPACE = re.compile(r"[ \t\r\n\ufeff]*")
 _SCALAR = r'(?:"(?:[^"\\]|\\.){0,2000}"|[^\s,{}\[\]":]{1,60})'
@@ -54,7 +55,7 @@ def read_lines(chunks: Iterable[str], damaged: Damaged, limit: int = LIMIT) -> I
         number, size, parts = number + 1, 0, []
 
 
-def read_objects(chunks: Iterable[str], damaged: Damaged) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_objects(chunks: Iterable[str], damaged: Damaged) -> Iterator[tuple[int, JsonObject]]:
     """Yield the JSON object of each line with its number."""
     for number, line in read_lines(chunks, damaged):
         if stripped := line.strip(" \t\r\ufeff"):
@@ -79,27 +80,27 @@ def parse_json(text: str) -> tuple[Any, str]:
 # -- values of foreign JSON
 
 
-def as_dict(value: object) -> dict[str, Any]:
+def as_dict(value: object) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def as_dicts(value: object) -> list[dict[str, Any]]:
+def as_dicts(value: object) -> list[JsonObject]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def get_dict(values: dict[str, Any], *path: str) -> dict[str, Any]:
+def get_dict(values: JsonObject, *path: str) -> JsonObject:
     """Return the object that a path of members leads to; empty when there is none."""
     for name in path:
         values = as_dict(values.get(name))
     return values
 
 
-def get_dicts(values: dict[str, Any], *names: str) -> list[dict[str, Any]]:
+def get_dicts(values: JsonObject, *names: str) -> list[JsonObject]:
     """Return the objects in the first of these members that has any."""
     return next((dicts for name in names if (dicts := as_dicts(values.get(name)))), [])
 
 
-def get_text(values: dict[str, Any], *names: str) -> str:
+def get_text(values: JsonObject, *names: str) -> str:
     """Return the first of these members that is text and not empty."""
     return next((value for name in names if isinstance(value := values.get(name), str) and value), "")
 

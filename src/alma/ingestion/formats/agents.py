@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import Any
 
 from ...coding.calls import extract_reason, is_refusal
 from ...coding.prompts import extract_spoken, parse_command, restore_typed
-from ..streams import as_dict, as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
+from ..streams import JsonObject, as_dict, as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
 from .common import ChatMessage, ChatStart, FileReading, Items, make_message
 
 # -- Claude Code: one JSON object a line
@@ -28,7 +27,7 @@ _HOST_SIGNS = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 
 
-def is_claude_code(line: dict[str, Any]) -> bool:
+def is_claude_code(line: JsonObject) -> bool:
     kind = get_text(line, "type")
     if kind in ("user", "assistant") and isinstance(line.get("message"), dict):
         return True
@@ -71,7 +70,7 @@ def read_claude_code(reading: FileReading) -> Items:
                 yield make_message("user", _find_typed(join_blocks(attached.get("prompt")), attached), at, id)
 
 
-def _find_typed(written: str, line: dict[str, Any]) -> str:
+def _find_typed(written: str, line: JsonObject) -> str:
     """Return what the person wrote; nothing when the host did."""
     if get_text(get_dict(line, "origin"), "kind") not in ("", "human"):
         return ""
@@ -81,7 +80,7 @@ def _find_typed(written: str, line: dict[str, Any]) -> str:
     return extract_spoken(written)
 
 
-def _find_refusal(line: dict[str, Any], result: dict[str, Any]) -> str:
+def _find_refusal(line: JsonObject, result: JsonObject) -> str:
     """Return what a person wrote when they did not allow a call."""
     printed = join_blocks(result.get("content"))
     denied = get_text(line, "toolDenialKind")
@@ -111,7 +110,7 @@ _REQUEST = re.compile(r"\A# Context from my IDE setup:.*?^## My request for Code
 _PROMPT = {"session_id", "ts", "text"}  # The members of a line in the history of prompts.
 
 
-def is_codex(line: dict[str, Any]) -> bool:
+def is_codex(line: JsonObject) -> bool:
     kind = line.get("type")
     if not isinstance(kind, str):
         is_header = {"id", "timestamp", "instructions"} <= line.keys()
@@ -153,7 +152,7 @@ def read_codex(reading: FileReading) -> Items:
             yield make_message(role, text, parse_time(line.get("timestamp")), id)
 
 
-def _read_codex_line(kind: str, values: dict[str, Any], reading: FileReading) -> tuple[str, str, str, str]:
+def _read_codex_line(kind: str, values: JsonObject, reading: FileReading) -> tuple[str, str, str, str]:
     """Return the channel, the role, the words and the id of a message; empty words when the line has none."""
     channel = role = text = id = ""
     item = get_dict(values, "item") if kind == "item.completed" else values
@@ -187,17 +186,17 @@ _SETUP = re.compile(r"\s*This is the Gemini CLI\. We are setting up the context 
 _REPLY = "Got it. Thanks for the context!"
 
 
-def is_gemini_element(value: dict[str, Any]) -> bool:
+def is_gemini_element(value: JsonObject) -> bool:
     """Whether it is an element of a checkpoint or of the log."""
     is_content = value.get("role") in ("user", "model") and isinstance(value.get("parts"), list)
     return is_content or {"sessionId", "messageId", "message"} <= value.keys()
 
 
-def is_gemini_recording(value: dict[str, Any]) -> bool:
+def is_gemini_recording(value: JsonObject) -> bool:
     return "history" in value or ("sessionId" in value and ("messages" in value or "projectHash" in value))
 
 
-def is_gemini_line(line: dict[str, Any]) -> bool:
+def is_gemini_line(line: JsonObject) -> bool:
     if "$set" in line or "$rewindTo" in line or {"sessionId", "projectHash"} <= line.keys():
         return True
     is_typed = line.get("type") in ("user", "gemini", "info", "error", "warning")
@@ -242,7 +241,7 @@ def read_gemini_lines(reading: FileReading) -> Items:
     yield from waiting.values()
 
 
-def _read_gemini_message(values: dict[str, Any], reading: FileReading) -> ChatMessage | None:
+def _read_gemini_message(values: JsonObject, reading: FileReading) -> ChatMessage | None:
     content = values.get("parts") if "parts" in values else values.get("content", values.get("message"))
     blocks = content if isinstance(content, list) else [content]
     called = sum("functionCall" in one or "functionResponse" in one for one in as_dicts(blocks))

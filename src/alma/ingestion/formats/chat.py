@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from ..streams import as_dict, get_dicts, get_text, join_blocks, parse_time
+from ..streams import JsonObject, as_dict, get_dicts, get_text, join_blocks, parse_time
 from .common import ChatStart, FileReading, Items, make_message
 
 SIGN = re.compile(r'\A\{\s*"(?:role|speaker)"\s*:\s*"[^"]{1,80}"\s*,')
 
 
-def is_message(value: dict[str, Any]) -> bool:
+def is_message(value: JsonObject) -> bool:
     """Whether it is a message, or a conversation that begins with one."""
     speaker, content = value.get("role") or value.get("speaker"), value.get("content") or value.get("text")
     if isinstance(speaker, str) and isinstance(content, str | list):
@@ -39,7 +38,7 @@ def read_lines(reading: FileReading) -> Items:
         yield from _read_element(line, start, number, f"line {number:,}", reading)
 
 
-def _read_element(values: dict[str, Any], start: ChatStart, number: int, place: str, reading: FileReading) -> Items:
+def _read_element(values: JsonObject, start: ChatStart, number: int, place: str, reading: FileReading) -> Items:
     """Read a conversation, or a message of the one that is collected."""
     listed = get_dicts(values, "messages", "turns")
     messages = []

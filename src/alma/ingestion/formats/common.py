@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...text import digest
 from ..sources import CHUNK, Source
-from ..streams import JsonItem, JsonStream, read_lines, read_objects
+from ..streams import JsonItem, JsonObject, JsonStream, read_lines, read_objects
 
 if TYPE_CHECKING:
     from ..types import IngestResult
@@ -37,8 +37,7 @@ class Speaker(StrEnum):
     TOOL = "tool"  # A program or a bot.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatMessage:
+class ChatMessage(NamedTuple):
     speaker: str
     text: str
     voice: Speaker
@@ -46,8 +45,7 @@ class ChatMessage:
     id: str = ""  # The host's own, if it has one.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chat:
+class Chat(NamedTuple):
     """A conversation, or a part of a long one. The parts of one have the same session."""
 
     format: Format
@@ -57,8 +55,7 @@ class Chat:
     part: str = ""  # The same part has the same name when it is read again.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(NamedTuple):
     """A text, or a part of a long one."""
 
     format: Format
@@ -141,8 +138,7 @@ class FileReading:
                 start.parts += 1
                 fallback = self.source.stem if start.fallback is None else start.fallback
                 session = start.session or name_session(self.format, start.native, fallback, start.first)
-                part = str(start.parts)
-                yield Chat(format=self.format, session=session, messages=messages, title=start.title, part=part)
+                yield Chat(self.format, session, messages, start.title, str(start.parts))
                 messages = []
             if isinstance(item, ChatStart):
                 start = item
@@ -152,7 +148,7 @@ class FileReading:
     def lines(self) -> Iterator[tuple[int, str]]:
         return read_lines(self.chunks, self.damage)
 
-    def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def objects(self) -> Iterator[tuple[int, JsonObject]]:
         """Yield the JSON object of each line with its number."""
         return read_objects(self.chunks, self.damage)
 
@@ -161,10 +157,10 @@ class FileReading:
         return JsonStream(self.chunks, self.damage).read(frozenset(lists))
 
     def conversations(
-        self, lists: Sequence[str], is_known: Callable[[dict[str, Any]], bool], complaint: str
-    ) -> Iterator[dict[str, Any]]:
+        self, lists: Sequence[str], is_known: Callable[[JsonObject], bool], complaint: str
+    ) -> Iterator[JsonObject]:
         """Yield the known objects of an export: in a list, in a list of an object, or one that stands alone."""
-        members: dict[str, Any] = {}
+        members: JsonObject = {}
         for item in self.items(*lists):
             if isinstance(item.value, dict) and is_known(item.value):
                 yield item.value
@@ -179,7 +175,7 @@ class FileReading:
         return name_session(self.format, native, *otherwise)
 
     def make_document(self, session: str, name: str, text: str, **fields: Any) -> Document:
-        return Document(format=self.format, session=session, name=name, text=text, **{"title": name, **fields})
+        return Document(self.format, session, name, text, **{"title": name, **fields})
 
     def damage(self, place: str, reason: str) -> None:
         self.result.damage(self.source.name, place, reason)
@@ -201,6 +197,6 @@ def make_message(role: object, text: str, at: datetime | None = None, id: str = 
     speaker = role.casefold() if isinstance(role, str) else ""
     if not text.strip() or speaker not in PERSONS | ASSISTANTS:
         return None
-    is_person = speaker in PERSONS
-    voice = Speaker.PERSON if is_person else Speaker.ASSISTANT
-    return ChatMessage(speaker="user" if is_person else "assistant", text=text, voice=voice, at=at, id=id)
+    if speaker in PERSONS:
+        return ChatMessage("user", text, Speaker.PERSON, at, id)
+    return ChatMessage("assistant", text, Speaker.ASSISTANT, at, id)

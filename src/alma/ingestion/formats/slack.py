@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import html
 import re
-from typing import Any
 
-from ..streams import JsonStream, as_dict, as_dicts, get_dict, get_text, parse_time
+from ..streams import JsonObject, JsonStream, as_dict, as_dicts, get_dict, get_text, parse_time
 from .common import PART_CHARS, PART_MESSAGES, Chat, ChatMessage, FileReading, Items, Speaker
 
 USERS_REASON = "Slack's list of users, read together with its channels"
@@ -21,13 +20,13 @@ _REFERENCE = re.compile(r"<([@#!]?)([^<>|]{1,500})(?:\|([^<>]{0,500}))?>")
 Users = dict[str, tuple[str, bool]]  # By id: the name, and whether it is the asked user.
 
 
-def is_message(value: dict[str, Any]) -> bool:
+def is_message(value: JsonObject) -> bool:
     if not isinstance(value.get("ts"), str):
         return False
     return value.get("type", "message") == "message" and ("text" in value or "subtype" in value or "user" in value)
 
 
-def is_user(value: dict[str, Any]) -> bool:
+def is_user(value: JsonObject) -> bool:
     """Whether it is an entry of users.json."""
     return "id" in value and "profile" in value and "team_id" in value
 
@@ -56,13 +55,8 @@ def _make_chats(reading: FileReading, threads: dict[str, list[ChatMessage]], par
     channel, day = reading.source.folder, reading.source.stem
     for thread, messages in threads.items():
         about = " ".join(messages[0].text.split())[:_TITLE_CHARS] if thread else day
-        yield Chat(
-            format=reading.format,
-            session=reading.name_session(f"{channel}:thread:{thread}" if thread else f"{channel}:{day}"),
-            messages=messages,
-            title=f"#{channel}: {about}" if channel else about,
-            part=f"{day}:{part}",
-        )
+        session = reading.name_session(f"{channel}:thread:{thread}" if thread else f"{channel}:{day}")
+        yield Chat(reading.format, session, messages, f"#{channel}: {about}" if channel else about, f"{day}:{part}")
 
 
 def _load_users(reading: FileReading) -> Users:
@@ -85,7 +79,7 @@ def _load_users(reading: FileReading) -> Users:
     return users
 
 
-def _read_message(values: dict[str, Any], reading: FileReading, users: Users) -> ChatMessage | None:
+def _read_message(values: JsonObject, reading: FileReading, users: Users) -> ChatMessage | None:
     if get_text(values, "subtype") == "message_changed":
         values = {**get_dict(values, "message"), "ts": values.get("ts")}
     subtype, user = get_text(values, "subtype"), get_text(values, "user")
@@ -105,7 +99,7 @@ def _read_message(values: dict[str, Any], reading: FileReading, users: Users) ->
         voice = Speaker.PERSON if is_own else Speaker.OTHER
     edited = get_text(get_dict(values, "edited"), "ts")
     id = get_text(values, "ts") + (f"~{edited}" if edited else "")
-    return ChatMessage(speaker=speaker, text=text, voice=voice, at=parse_time(values.get("ts")), id=id)
+    return ChatMessage(speaker, text, voice, parse_time(values.get("ts")), id)
 
 
 def _spell_out(text: str, users: Users) -> str:
