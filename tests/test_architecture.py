@@ -85,7 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "context": {*DECLARING, "engine", "types", "errors", "memory"},
     "confidence": {*DECLARING, "engine", "ports", "types", "errors", "memory"},
     "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "progress", "memory", "app"},
-    "graph": {"opening", "reading", "engine", "ports", "types", "errors", "files", "memory", "app"},
+    "graph": {*DECLARING, "opening", "reading", "engine", "ports", "types", "errors", "files", "memory", "app"},
     "ingestion": {
         "opening",
         "coding",

@@ -818,7 +818,7 @@ SHOWN: dict[str, Callable[[Output, Any], None]] = {
     "Report": show_calibration,
     "Run": lambda out, it: out.line(mark_status(it.status), (f"  {it.run_id}", "bold"), f"  of {it.workflow_id}"),
     "Subgraph": show_subgraph,
-    "EntityCard": lambda out, it: out.line(it.text),
+    "EntityProfile": lambda out, it: out.line(it.text),
     "Text": lambda out, it: out.print(it.text),
     "Why": show_why,
 }
