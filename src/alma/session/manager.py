@@ -29,14 +29,13 @@ from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ValidationError
 from ..opening import Holder
-from ..operations import About, Effect, Group, take_as_given
+from ..operations import About, Effect, Group
 from ..text import shorten
 from ..types.kinds import Heuristic, MemoryType, Outcome, quoted_why
 from ..types.query import Where, visible_users
 from ..types.record import Record, Status, Trust
 from ..types.rules import EVERYWHERE
 from ..types.scope import MemoryScope
-from ..types.times import to_iso
 from . import handoff
 from .handoff import LastOutcome, Session, SessionContext, SessionHandoff, read_handoff, read_session
 
@@ -83,8 +82,8 @@ def take_project_first(method: F) -> F:
 
 SessionId = Annotated[str, About("the session's id, as start_session gave it", check=validate.name)]
 Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about; null: none", local=True)]
-# What is noted is checked when it is read: a program may have printed it, and one text may stand for a list of them.
-Texts = Annotated[Iterable[str] | None, About("a list of short texts", check=take_as_given, json=list[str] | None)]
+Texts = Annotated[Iterable[str] | None, About("a list of short texts", check=handoff.read_lines)]
+Files = Annotated[Iterable[str] | None, About("a list of short texts", check=handoff.read_paths)]
 Tests = Annotated[Mapping[str, bool] | None, About("by name, whether each test passes")]
 Level = Annotated[float | None, About("0 to 1: how well it is going", least=0.0, most=1.0)]
 
@@ -195,26 +194,26 @@ class SessionManager(Holder):
         agent: words.Agent,
         session_id: SessionId,
         *,
-        action: Annotated[str | None, About("what was done", check=take_as_given)] = None,
+        action: Annotated[str | None, About("what was done", check=handoff.read_line)] = None,
         outcome: Annotated[LastOutcome | str | None, About("how the action went")] = None,
-        actions: Annotated[Iterable[str] | None, About("", check=take_as_given, for_python=True)] = None,
+        actions: Annotated[Iterable[str] | None, About("", check=handoff.read_lines, for_python=True)] = None,
         decisions: Annotated[
             Iterable[str | Mapping[str, Any]] | str | None,
-            About("a list of short texts", check=take_as_given, json=list[str] | None),
+            About("a list of short texts", check=handoff.read_decisions, json=list[str] | None),
         ] = None,
-        active_files: Texts = None,
+        active_files: Files = None,
         blockers: Texts = None,
         resolved: Annotated[
-            Iterable[str] | None, About("blockers and risks that are gone", check=take_as_given)
+            Iterable[str] | None, About("blockers and risks that are gone", check=handoff.read_lines)
         ] = None,
         next_steps: Annotated[
             Iterable[str] | None,
-            About("what comes next, in place of what was said before", check=take_as_given),
+            About("what comes next, in place of what was said before", check=handoff.read_lines),
         ] = None,
         risk_flags: Texts = None,
         test_status: Tests = None,
         confidence_level: Level = None,
-        goal: Annotated[str | None, About("another goal")] = None,
+        goal: Annotated[str | None, About("another goal", check=handoff.read_goal)] = None,
         project_id: words.Project = None,
     ) -> Session:
         """Note what happened in a session, so that it is known even if the session never ends.
@@ -224,16 +223,13 @@ class SessionManager(Holder):
             added, `resolved` takes blockers and risks away, tests are told anew one by one, and steps, goal and
             confidence replace what was said before. A decision may be a mapping with `text` and `importance` (0 to 1).
         """
-        given = locals()
+        noted = handoff.name_as_stored(locals())
         engine, name = self._find_engine(project_id, agent)
-        at = to_iso(engine.clock())
-        done = [{"what": one, "outcome": "", "at": at} for one in handoff.read_lines("actions", actions)]
-        if action is not None:
-            done.append({"what": handoff.read_line("action", action), "outcome": str(outcome or ""), "at": at})
-        elif outcome is not None:
+        if action is None and outcome is not None:
             raise ValidationError("outcome says how an action went: pass `action` with it")
-        taken, owner = handoff.read_decisions(decisions, engine.clock()), self._owner()
-        noted = {**handoff.read_notes(given), "actions": done, "decisions": taken}
+        noted["actions"] = [{"what": one, "outcome": ""} for one in actions or ()]
+        noted["actions"] += [{"what": action, "outcome": str(outcome or "")}] if action else []
+        owner = self._owner()
         return read_session(write(engine, lambda tx: handoff.note_session(tx, name, session_id, noted, owner)))
 
     # -- the end
@@ -266,11 +262,11 @@ class SessionManager(Holder):
         agent: words.Agent,
         session_id: SessionId,
         *,
-        last_action: Annotated[str | None, About("the last thing that was done", check=take_as_given)] = None,
+        last_action: Annotated[str | None, About("the last thing that was done", check=handoff.read_line)] = None,
         last_outcome: Annotated[LastOutcome | str | None, About("how the last thing went")] = None,
-        current_goal: Annotated[str | None, About("the goal as it stands now")] = None,
+        current_goal: Annotated[str | None, About("the goal as it stands now", check=handoff.read_goal)] = None,
         key_decisions: Texts = None,
-        active_files: Texts = None,
+        active_files: Files = None,
         blockers: Texts = None,
         next_steps: Texts = None,
         test_status: Tests = None,
@@ -284,7 +280,7 @@ class SessionManager(Holder):
         Notes:
             How the last noted or learned thing went stands for the outcome, and 'success' when nothing is known.
         """
-        closing = handoff.read_notes(locals())
+        closing = handoff.name_as_stored(locals())
         engine, name = self._find_engine(project_id, agent)
         return read_handoff(write(engine, lambda tx: handoff.end_session(tx, name, session_id, closing)))
 
