@@ -41,14 +41,13 @@ from ..types.vector import unit
 
 Body = Mapping[str, Any]
 
+# How much of each list a handoff holds.
 MAX_ITEMS = {"decisions": 10, "files": 20, "blockers": 10, "next_steps": 10, "risks": 10}
-"""How much of each list a handoff holds."""
 _MAX_ACTIONS = 20
 _ITEM_CHARS = 300
 _MAX_TESTS = 50
 _GOAL_CHARS = 1000
-_MAX_DECISIONS = 50
-"""So many decisions are kept while a session goes on; the best of them are handed over."""
+_MAX_DECISIONS = 50  # So many decisions are kept while a session goes on; the best of them are handed over.
 _KNOWN = 5
 _OPEN = 100
 _OUTCOMES = 50
@@ -68,8 +67,7 @@ class LastOutcome(StrEnum):
 class SessionState(StrEnum):
     OPEN = "open"
     ENDED = "ended"
-    INTERRUPTED = "interrupted"
-    """It was not seen any more and never ended; it may still come back."""
+    INTERRUPTED = "interrupted"  # It was not seen any more and never ended; it may still come back.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +82,8 @@ class Session:
     started_at: datetime
     last_seen: datetime
     ended_at: datetime | None = None
-    actions: list[str] = field(default_factory=list)
-    """The latest, newest last."""
-    action_count: int = 0
-    """All of them, also those too old to be kept."""
+    actions: list[str] = field(default_factory=list)  # The latest, newest last.
+    action_count: int = 0  # All of them, also those too old to be kept.
     decisions: list[str] = field(default_factory=list)
     active_files: list[str] = field(default_factory=list)
     blockers: list[str] = field(default_factory=list)
@@ -108,22 +104,19 @@ class SessionHandoff:
     last_action: str
     last_outcome: LastOutcome
     current_goal: str
-    key_decisions: list[str]
-    """The ten most important."""
+    key_decisions: list[str]  # The ten most important.
     active_files: list[str]
     blockers: list[str]
     next_steps: list[str]
     test_status: dict[str, bool]
-    confidence_level: float
-    """Between 0 and 1: how well it was going."""
+    confidence_level: float  # Between 0 and 1: how well it was going.
     risk_flags: list[str]
     session_start: datetime
     session_end: datetime
     duration_ms: int
     embedding: list[float] | None = None
     created_at: datetime
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """How many of each list there was no room for."""
+    left_out: Mapping[str, int] = field(default_factory=dict)  # How many of each list there was no room for.
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -140,15 +133,14 @@ class SessionContext:
     progress: ProgressSummary
     recent_outcomes: list[Outcome]
     relevant_heuristics: list[Heuristic]
+    # Branch, changes, recent commits, layout, how tests are run; None where there is no code.
     codebase_state: dict[str, Any] | None
-    """Branch, changes, recent commits, layout, how tests are run; None where there is no code."""
     environment_state: dict[str, Any] | None
     suggested_focus: WorkItem | None
     rules_of_engagement: list[str]
+    # Others of this agent that are still going on, as far as anybody knows.
     open_sessions: list[Session] = field(default_factory=list)
-    """Others of this agent that are still going on, as far as anybody knows."""
-    retrieval_id: str | None = None
-    """What to name when an outcome is learned with the help of these heuristics."""
+    retrieval_id: str | None = None  # What to name when an outcome is learned with the help of these heuristics.
 
 
 class Ready:
@@ -173,17 +165,14 @@ class InitializationResult(Ready):
     codebase_summary: str | None
     recent_activity: list[str]
     relevant_memories: MemorySlice
-    scope_rules: list[str]
-    """What the agent may do."""
-    constraints: list[str]
-    """What it may not."""
-    quality_gates: list[str]
-    """What must hold before something is done."""
+    scope_rules: list[str]  # What the agent may do.
+    constraints: list[str]  # What it may not.
+    quality_gates: list[str]  # What must hold before something is done.
     recommended_start: WorkItem | None
     initialized_at: datetime
     session: SessionContext
+    # Which reader made the work items: `local`, a model's name, or both when the model failed; empty without.
     planned_by: str = ""
-    """Which reader made the work items: `local`, a model's name, or both when the model failed; empty without."""
 
     def to_prompt(self, max_tokens: int = 2000) -> str:
         """All of it as Markdown for a prompt, within the budget."""
@@ -193,11 +182,11 @@ class InitializationResult(Ready):
         return write_briefing(self, max_tokens)
 
 
+# Arguments and attributes that have another name in a record.
 _STORED_AS = {
     "current_goal": "goal", "key_decisions": "decisions", "active_files": "files", "test_status": "tests",
     "risk_flags": "risks", "confidence_level": "confidence", "session_start": "started_at", "session_end": "ended_at",
 }  # fmt: skip
-"""Arguments and attributes that have another name in a record."""
 
 
 def read_session(record: Record) -> Session:

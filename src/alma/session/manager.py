@@ -22,7 +22,7 @@ from .. import words
 from ..answers import Text
 from ..engine import things, validate
 from ..engine.context import Engine
-from ..engine.evidence import believe
+from ..engine.evidence import strength
 from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
 from ..engine.transaction import write
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 ALIVE_FOR = timedelta(minutes=30)
 _RECENT = 5
 _HEURISTICS = 5
-_ORIENT_SECONDS = 0.4
-"""A session begins soon; `orient_to_codebase` has more time."""
+_ORIENT_SECONDS = 0.4  # A session begins soon; `orient_to_codebase` has more time.
 
 
 operation = Group(
@@ -410,52 +409,67 @@ class Engagement(NamedTuple):
 
 def find_engagement(engine: Engine, agent: str, scope: MemoryScope, user: str | None = None) -> Engagement:
     """Return what the agent may do, what it may not, and what must hold before something is done."""
-    everywhere = {engine.project, EVERYWHERE}
-    # What was said for one session holds in no other.
-    rules = _list_believed(engine, agent, user, MemoryType.RULE, projects=everywhere, sessions={""})
-    taught = [_describe_rule(rule) for rule in rules if not is_old_fix(rule)]
+    taught = [describe_rule(rule) for rule in rank_memories(engine, MemoryType.RULE, agent, user, _READ)]
     if user is not None:
-        wishes = _list_believed(engine, None, user, MemoryType.USER_PREFERENCE, users={user})
-        taught += [f"{wish.user} wants: {wish.body['preference']}" for wish in wishes]
-    # Ways that failed whatever the task was; those of one sort of task come when that task does.
-    failed = [one for one in _list_believed(engine, agent, user, MemoryType.ANTI_PATTERN) if not one.body["condition"]]
-    reasons = [f" ({quoted_why(one)})" if one.body["why_bad"] else "" for one in failed]
-    warnings = [f"Not: {one.body['pattern']}{why}" for one, why in zip(failed, reasons, strict=True)]
+        wishes = rank_memories(engine, MemoryType.USER_PREFERENCE, agent, user, _READ)
+        taught += [f"{user} wants: {wish.body['preference']}" for wish in wishes if _is_trusted(wish)]
     lines = [shorten(text, _CHARS) for text in taught]
-    bounds = [text for text in lines if not is_gate(text)][:_RULES]
-    bounds += [shorten(text, _CHARS) for text in warnings[:_WARNINGS]]
-    excluded = [f"{scope.agent_name} must not learn about {category}." for category in scope.cannot_learn]
-    gates = [text for text in lines if is_gate(text)][:_RULES]
-    return Engagement(_describe_scope(scope), [*excluded, *bounds], gates)
+    # Ways that failed whatever the task was; those of one sort of task come when that task does.
+    warnings = [
+        shorten(f"Not: {one.body['pattern']}{describe_reason(one)}", _CHARS)
+        for one in rank_memories(engine, MemoryType.ANTI_PATTERN, agent, user, _READ)
+        if not one.body["condition"] and _is_trusted(one)
+    ]
+    name = scope.agent_name
+    excluded = [f"{name} must not learn about {category}." for category in scope.cannot_learn]
+    bounds = [text for text in lines if not is_gate(text)]
+    allowed = [f"{name} works in the domain {scope.domain}."] if scope.domain else []
+    allowed += [f"{name} may learn about {category}." for category in scope.can_learn if scope.is_allowed(category)]
+    if not scope.can_learn:
+        allowed.append(f"{name} may learn about anything{' that is not excluded' if excluded else ''}.")
+    allowed += [f"{name} may read what {other} shares." for other in scope.inherit_from]
+    gates = [text for text in lines if is_gate(text)]
+    return Engagement(allowed, [*excluded, *bounds[:_RULES], *warnings[:_WARNINGS]], gates[:_RULES])
 
 
 def is_gate(text: str) -> bool:
     return bool(_GATE.search(text))
 
 
-def _describe_scope(scope: MemoryScope) -> list[str]:
-    name = scope.agent_name
-    lines = [f"{name} works in the domain {scope.domain}."] if scope.domain else []
-    if scope.can_learn:
-        lines += [f"{name} may learn about {category}." for category in scope.can_learn if scope.is_allowed(category)]
-    else:
-        lines.append(f"{name} may learn about anything{' that is not excluded' if scope.cannot_learn else ''}.")
-    return lines + [f"{name} may read what {other} shares." for other in scope.inherit_from]
+def _is_trusted(record: Record) -> bool:
+    """Whether a line may instruct: the text of programs and files may not."""
+    return record.provenance.trust is not Trust.UNTRUSTED
 
 
-def _describe_rule(rule: Record) -> str:
+def describe_rule(rule: Record) -> str:
     occasion = describe_occasion(rule.body["trigger"], rule.body["rule"])
     return f"{occasion}: {rule.body['rule']}" if occasion else str(rule.body["rule"])
 
 
-def _list_believed(
-    engine: Engine, agent: str | None, user: str | None, kind: MemoryType, **conditions: Any
-) -> list[Record]:
-    """Return the active memories of a kind, the best believed first."""
+def describe_reason(warning: Record) -> str:
+    return f" ({quoted_why(warning)})" if warning.body["why_bad"] else ""
+
+
+def rank_memories(engine: Engine, kind: MemoryType, agent: str, user: str | None, newest: int) -> list[Record]:
+    """Return the memories of a kind that an agent sees, perhaps as it serves a user, the strongest first.
+
+    Only so many of the newest are weighed.
+    """
     now = engine.clock()
-    agents = None if agent is None else engine.scopes.readable(agent)
-    seen = {"projects": {engine.project}, "agents": agents, "users": visible_users(user), **conditions}
-    records = engine.store.scan(Where(kinds={kind}, statuses={Status.ACTIVE}, valid_at=now, **seen), _READ)
-    # These lines are instructions, and the text of programs and files is none.
-    trusted = [one for one in records if one.provenance.trust is not Trust.UNTRUSTED or kind == MemoryType.RULE]
-    return sorted(trusted, key=lambda one: (-round(believe(one, now).mean, 6), one.id))
+    where = Where(
+        kinds={kind},
+        projects={engine.project},
+        agents=engine.scopes.readable(agent),
+        users=visible_users(user),
+        statuses={Status.ACTIVE},
+        valid_at=now,
+    )
+    if kind is MemoryType.RULE:
+        # What was said for one session holds in no other.
+        where = replace(where, projects={engine.project, EVERYWHERE}, sessions={""})
+    if kind is MemoryType.USER_PREFERENCE:
+        where = replace(where, agents=None, users={user or ""})
+    # A day is as fine as it has to be; with the very moment in it, ties would be broken another way each time.
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    records = [one for one in engine.store.scan(where, newest) if not is_old_fix(one)]
+    return sorted(records, key=lambda one: (-round(strength(one, day), 6), one.id))
