@@ -349,9 +349,9 @@ def _keep_schema(engine: Engine, schema: DomainSchema, *, project: bool = False)
     def step(tx: Transaction) -> None:
         record = tx.find(id)
         if record is None:
-            tx.put(things.made(place, things.draft(SCHEMA_KIND, body), id=id))
+            things.add(tx, SCHEMA_KIND, body, id=id)
         elif record.body != body or record.status is not Status.ACTIVE:
-            fresh = tx.put(things.altered(place, record, body, status=Status.ACTIVE))
+            fresh = things.change(tx, record, body, status=Status.ACTIVE)
             tx.add_history(fresh, "replaced", before=record.body)
 
     write(place, step)

@@ -4,6 +4,7 @@ import pytest
 
 from alma import ALMA
 from alma.engine import things
+from alma.engine.transaction import write
 from alma.errors import NotFoundError, ValidationError
 from alma.progress import ProgressTracker
 from alma.types import times
@@ -54,8 +55,7 @@ def test_a_log_counts_what_the_session_did(tracker: ProgressTracker, alma: ALMA)
 def test_a_log_begins_when_its_session_did(tracker: ProgressTracker, alma: ALMA, clock) -> None:
     begun = clock()
     body = {"goal": "", "started_at": times.to_iso(begun)}
-    session = things.made(alma.engine, things.draft("session", body, agent="Victor"))
-    alma.engine.store.put([session])
+    session = write(alma.engine, lambda tx: things.add(tx, "session", body, agent="Victor"))
     clock.pass_days(1)
     assert tracker.log_session_progress(agent="Victor", session_id=session.id).session_start == begun
 

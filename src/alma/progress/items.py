@@ -284,7 +284,7 @@ class Plan:
         id = given.get("id") or new_id(KINDS[KIND].prefix)
         if self.tx.find(id) is not None:
             raise ValidationError(f"the id {id!r} is taken; leave it out to get a fresh one")
-        self.tx.put(things.made(self.engine, things.draft(KIND, _BLANK), id=id))
+        things.add(self.tx, KIND, _BLANK, id=id)
         item = self.get(id)
         own = {name: given[name] for name in given if name in vars(item) and name not in ("id", "status", *RELATIONS)}
         own = {name: times.to_iso(value) if isinstance(value, datetime) else value for name, value in own.items()}

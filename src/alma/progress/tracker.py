@@ -533,8 +533,8 @@ class ProgressTracker(Holder):
             "outcomes": _count_matches(engine, replace(since, kinds={"outcome"})),
             "session_start": times.to_iso(start),
         }
-        record = things.made(engine, things.draft(_LOG, body, agent=who, session=session_id))
-        return decode_record(ProgressLog, write(engine, lambda tx: tx.put(record)), work.LOG_NAMES)
+        record = write(engine, lambda tx: things.add(tx, _LOG, body, agent=who, session=session_id))
+        return decode_record(ProgressLog, record, work.LOG_NAMES)
 
     # -- where and who
 

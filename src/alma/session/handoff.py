@@ -288,7 +288,7 @@ def begin_session(tx: Transaction, agent: str, goal: str, owner: Body | None, us
     body: dict[str, Any] = {name: [] for name in ("actions", *MAX_ITEMS)}
     body |= {"goal": goal, "started_at": now, "ended_at": None, "last_seen": now, "state": str(SessionState.OPEN)}
     body |= {"action_count": 0, "tests": {}, "confidence": None, "owner": owner}
-    return tx.put(things.made(tx.engine, things.draft("session", body, agent=agent, user=user or "")))
+    return things.add(tx, "session", body, agent=agent, user=user or "")
 
 
 def find_session(engine: Engine, agent: str, id: str) -> Record:
@@ -329,7 +329,7 @@ def note_session(tx: Transaction, agent: str, id: str, given: Body, owner: Body 
         "tests": sort_tests({**body["tests"], **given.get("tests", {})}),
         "confidence": given.get("confidence", body["confidence"]),
     }
-    return tx.put(things.altered(tx.engine, record, noted, status=Status.ACTIVE))
+    return things.change(tx, record, noted, status=Status.ACTIVE)
 
 
 def end_session(tx: Transaction, agent: str, id: str, closing: Body) -> Record:
@@ -384,12 +384,12 @@ def _put_handoff(
         "metadata": closing.get("metadata", {}),
     }
     over = {**notes, "state": str(state), "ended_at": body["ended_at"], "owner": None}
-    tx.put(things.altered(tx.engine, record, over, status=Status.ARCHIVED))
+    things.change(tx, record, over, status=Status.ARCHIVED)
     before = _find_handoff(tx, record.id)
     if before is not None:
-        return tx.put(things.altered(tx.engine, before, body, created_at=tx.engine.clock()))
-    draft = things.draft("handoff", body, agent=record.agent, user=record.user, session=record.id)
-    return tx.put(things.made(tx.engine, draft, links=(record.id,)))
+        return things.change(tx, before, body, created_at=tx.engine.clock())
+    place = {"agent": record.agent, "user": record.user, "session": record.id, "links": (record.id,)}
+    return things.add(tx, "handoff", body, **place)
 
 
 def _find_last(noted: Body, outcomes: Sequence[Record]) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from .. import words
 from ..answers import to_found
 from ..codec import decode_record
 from ..engine import things, validate
-from ..engine.admit import build, clean, screen
+from ..engine.admit import Draft, build, clean, screen
 from ..engine.context import Engine
 from ..engine.outcomes import learn_outcomes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
@@ -227,8 +227,8 @@ def open_run(
     if resumes or record is None:
         body |= {"status": str(RunStatus.RUNNING), "ended_at": None}
     if record is None:
-        return tx.put(things.made(tx.engine, things.draft("run", body, agent=agent, session=run), id=id))
-    return record if body == known else tx.put(things.altered(tx.engine, record, body))
+        return things.add(tx, "run", body, id=id, agent=agent, session=run)
+    return things.change(tx, record, body)
 
 
 def end_run(tx: Transaction, run: str, status: RunStatus) -> Record:
@@ -497,7 +497,7 @@ class WorkflowMemory(Holder):
         The body names the run, the node and the branch; `origin` is the checkpoint that a new branch begins at.
         """
         engine, run, branch, name = self.engine, body["run"], body["branch"], self._agent(agent)
-        draft = screen(engine, things.draft("checkpoint", {**body, "state": state.value}, agent=name, session=run))
+        draft = screen(engine, Draft(kind="checkpoint", body={**body, "state": state.value}, agent=name, session=run))
         places = find_redacted(state.value, draft.body["state"])
         if places and not redact:
             raise refuse_secrets(places)
@@ -666,10 +666,8 @@ class WorkflowMemory(Holder):
             owner = open_run(tx, run_id, agent=who, resumes=False)
             body = {**content, "workflow": owner.body["workflow"], "run": run_id, "node": node}
             if record is None:
-                draft = things.draft("artifact", body, agent=who, session=run_id)
-                return tx.put(things.made(engine, draft, id=id, links=(owner.id,)))
-            fresh = things.altered(engine, record, body)
-            return record if fresh.body == record.body else tx.put(fresh)
+                return things.add(tx, "artifact", body, id=id, agent=who, session=run_id, links=(owner.id,))
+            return things.change(tx, record, body)
 
         return decode_record(Artifact, write(engine, step), STORED_AS)
 
