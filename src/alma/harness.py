@@ -585,23 +585,11 @@ def learns(
         raise ValidationError(f"learns needs the agent's name: @alma.learns(agent='dev'), not {agent!r}")
     name = alma.engine.agent(agent)
     allow(alma.engine, name, task_type or "")
+    fields = {"agent": name, "task_type": task_type, "user_id": user_id}
 
     def decorate(function: Callable[P, R]) -> Callable[P, Any]:
         describe = _make_describer(function, {"task": task, "strategy": strategy})
-
-        def learn(words: dict[str, str], began: float, value: Any, error: Exception | None = None) -> None:
-            # A call whose arguments did not fit is a slip of the caller, and not about the task.
-            if not words:
-                return
-            try:
-                result = Result.FAILURE if error else judge_output(success or (lambda value: True), value)
-            except ValidationError as problem:
-                _LOG.warning("nothing was learned: %s", problem)
-                return
-            more = {"error_message": describe_error(error)} if error else {}
-            more |= {"agent": name, "outcome": str(result)} | words
-            took = elapsed_ms(began)
-            record_outcome(alma, task_type=task_type, user_id=user_id, duration_ms=took, **more)
+        learn = functools.partial(_learn_call, alma, fields, success)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -634,6 +622,28 @@ def learns(
         return call_async if is_async(function) else call
 
     return decorate
+
+
+def _learn_call(
+    alma: ALMA,
+    fields: Mapping[str, Any],
+    judge: Judge | None,
+    words: Mapping[str, str],
+    began: float,
+    value: Any,
+    error: Exception | None = None,
+) -> None:
+    # A call whose arguments did not fit is a slip of the caller, and not about the task.
+    if not words:
+        return
+    took = elapsed_ms(began)
+    try:
+        result = Result.FAILURE if error else judge_output(judge, value) if judge else Result.SUCCESS
+    except ValidationError as problem:
+        _LOG.warning("nothing was learned: %s", problem)
+        return
+    failed = {"error_message": describe_error(error)} if error else {}
+    record_outcome(alma, **fields, **words, **failed, outcome=str(result), duration_ms=took)
 
 
 def _make_describer(
