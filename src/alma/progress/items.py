@@ -513,6 +513,12 @@ def list_by_urgency(engine: Engine, where: Where) -> list[WorkItem]:
     return sorted(items, key=lambda item: (-item.priority, item.created_at, item.id))
 
 
+def is_free(item: WorkItem, agent: str | None, now: datetime) -> bool:
+    """Whether an agent may begin an item: nobody works on it, or the lease of who claimed it has run out."""
+    lapsed = item.claimed_until is not None and item.claimed_until <= now
+    return (item.status is Status.PENDING or lapsed) and agent in (None, item.agent or agent)
+
+
 def rank_free_items(tx: Transaction, agent: str | None, strategy: Strategy) -> list[WorkItem]:
     """Return what may be worked on now, the next one first. A parent waits until none of its parts is open."""
     now = tx.engine.clock()
@@ -535,13 +541,7 @@ def rank_free_items(tx: Transaction, agent: str | None, strategy: Strategy) -> l
         usual = sorted(minutes[item.item_type]) or [math.inf]
         return usual[len(usual) // 2] if item.estimate_minutes is None else item.estimate_minutes
 
-    free = [
-        item
-        for item in items
-        if item.id not in parents
-        and agent in (None, item.agent or agent)
-        and (item.status is Status.PENDING or (item.claimed_until is not None and item.claimed_until <= now))
-    ]
+    free = [item for item in items if item.id not in parents and is_free(item, agent, now)]
     weight = 0 if strategy is Strategy.FIFO else -1
     return sorted(free, key=lambda item: (rank(item), weight * item.priority, item.created_at, item.id))
 

@@ -23,6 +23,7 @@ from ..text import fingerprint
 from ..types import times
 from ..types.query import Where
 from ..types.record import Record
+from ..types.record import Status as Standing
 from . import items as work
 from .items import (
     LEASE_SECONDS,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LOG = "progress_log"
+_GLANCE = 8
 _MAX_LIMIT = 1_000_000
 _MAX_LEASE_SECONDS = 30 * 86_400.0
 _DEFAULTS = {"item_type": "task", "priority": 50}
@@ -207,15 +209,21 @@ class ProgressTracker(Holder):
         who = self._agent(agent)
         if claim and who is None:
             raise ValidationError("claim=True needs the agent that claims: get_next_item(agent='...', claim=True)")
+        queue: list[str] = []
         losses = -1
 
         def choose(plan: Plan) -> WorkItem | None:
+            # After a lost race only the next few are looked at, and some are skipped: all would lose again if they
+            # ran for the same item.
             nonlocal losses
             losses += 1
-            items = work.rank_free_items(plan.tx, who, Strategy(strategy))
+            near = [read_item(one) for one in plan.tx.get(queue[:_GLANCE]) if one.status is Standing.ACTIVE]
+            items = [item for item in near if work.is_free(item, who, plan.engine.clock())]
+            if not items:
+                items = work.rank_free_items(plan.tx, who, Strategy(strategy))
+                queue[:] = [item.id for item in items]
             if not items or not claim:
                 return items[0] if items else None
-            # After a lost race some are skipped: all would lose again if they ran for the same item.
             chosen = plan.get(random.choice(items[: 1 + losses]).id)
             plan.claim(chosen, lease_seconds)
             return read_item(plan.find(chosen.id))
