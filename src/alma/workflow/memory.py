@@ -780,7 +780,7 @@ class WorkflowMemory(Holder):
             engine = replace(engine, store=cast(Store, store))
         given = {"task": task, "agent": agent, "user_id": user_id, "top_k": top_k, "mode": mode, "types": types}
         request = build_request(engine, given | {"level": "session"})
-        return retrieve_memories(engine, replace(request, tags=place.find_tags(Scope(scope))))
+        return retrieve_memories(engine, request._replace(tags=place.find_tags(Scope(scope))))
 
     def tags(self, workflow_id: str = "", run_id: str = "", node_id: str = "") -> tuple[str, ...]:
         """The tags of a place: a memory that is added or learned with them is found from the scopes around it."""
