@@ -138,8 +138,10 @@ class DomainSchema:
             for end in (relation.source_type, relation.target_type):
                 if end not in known:
                     raise ValidationError(unknown(f"entity type in {relation.name!r}", end, known))
-        validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
-        validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
+        least = validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
+        days = validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
+        object.__setattr__(self, "min_occurrences_for_heuristic", least)
+        object.__setattr__(self, "confidence_decay_days", days)
 
     def allows(self, category: str) -> bool:
         """Whether something of this category may be learned; case and space around it make no difference."""

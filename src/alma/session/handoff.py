@@ -412,21 +412,19 @@ def list_open(engine: Engine, agent: str) -> list[Record]:
     return things.scan(engine, "session", _OPEN, agents={agent}, statuses={Status.ACTIVE})
 
 
-def is_alive(engine: Engine, record: Record, alive_for: timedelta) -> bool:
-    """Whether a session may still be going on: its process is not known to be gone, and it was seen lately."""
-    if is_process_gone(record.body["owner"]):
-        return False
-    return engine.clock() - _find_last_sign(record, _list_outcomes(engine, record)) <= alive_for
+def check_session(tx: Transaction, agent: str, id: str, alive_for: timedelta) -> bool:
+    """Return whether a session may still be going on; one that is not hands over what is known.
 
-
-def interrupt_session(tx: Transaction, agent: str, id: str, alive_for: timedelta) -> None:
-    """Let a session that is not alive any more hand over what is known."""
-    # Looked at again, because another process may have ended it, or heard of it, meanwhile.
+    It goes on while its process is not known to be gone, and it was seen lately; learning is a sign of life too.
+    """
     [record] = tx.see([find_session(tx.engine, agent, id)])
-    if record.status is not Status.ACTIVE or is_alive(tx.engine, record, alive_for):
-        return
     notes, outcomes = record.body, _list_outcomes(tx.engine, record)
-    ended, last = _find_last_sign(record, outcomes), _find_last(notes, outcomes)[0]
+    ended = max([from_iso(notes.get("last_seen")) or record.updated_at, *(one.created_at for one in outcomes[:1])])
+    if record.status is not Status.ACTIVE:
+        return False
+    if not is_process_gone(notes["owner"]) and tx.engine.clock() - ended <= alive_for:
+        return True
+    last, _ = _find_last(notes, outcomes)
     flags = [f"This session ended without a handoff; it was last seen {ended:%Y-%m-%d %H:%M} UTC."]
     for one in [one for one in outcomes if one.body["outcome"] == "failure"][:_FAILURES]:
         error = f": {one.body['error']}" if one.body.get("error") else ""
@@ -440,12 +438,7 @@ def interrupt_session(tx: Transaction, agent: str, id: str, alive_for: timedelta
         "risks": join_lines(flags, notes["risks"]),
     }
     _put_handoff(tx, record, closing, outcomes, ended, SessionState.INTERRUPTED)
-
-
-def _find_last_sign(record: Record, outcomes: Sequence[Record]) -> datetime:
-    """Return when a session was last seen; learning is a sign of life too."""
-    last_seen = from_iso(record.body.get("last_seen")) or record.updated_at
-    return max([last_seen, *(one.created_at for one in outcomes[:1])])
+    return False
 
 
 def _list_outcomes(engine: Engine, record: Record) -> list[Record]:

@@ -23,6 +23,8 @@ from ..answers import Text
 from ..engine import things, validate
 from ..engine.context import Engine
 from ..engine.evidence import strength
+from ..engine.retrieve.pipeline import retrieve
+from ..engine.retrieve.request import Request
 from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
 from ..engine.transaction import write
@@ -30,18 +32,19 @@ from ..engine.view import view
 from ..errors import ValidationError
 from ..opening import Holder
 from ..operations import About, Effect, Group
+from ..progress import ProgressSummary, ProgressTracker, WorkItem
 from ..text import shorten
-from ..types.kinds import Heuristic, MemoryType, Outcome, quoted_why
+from ..types.kinds import MemoryType, Outcome, quoted_why
 from ..types.query import Where, visible_users
 from ..types.record import Record, Status, Trust
 from ..types.rules import EVERYWHERE
 from ..types.scope import MemoryScope
 from . import handoff
+from .codebase import orient as look_around
 from .handoff import LastOutcome, Session, SessionContext, SessionHandoff, read_handoff, read_session
 
 if TYPE_CHECKING:
     from ..memory import ALMA
-    from ..progress import ProgressSummary, ProgressTracker, WorkItem
 
 ALIVE_FOR = timedelta(minutes=30)
 _RECENT = 5
@@ -138,22 +141,15 @@ class SessionManager(Holder):
             `workspace` is by default the manager's; `orient=False` does not look at the code.
         """
         engine, name, user = *self._find_engine(project_id, agent), user_id
-        alive = []
-        for record in handoff.list_open(engine, name):
-            if handoff.is_alive(engine, record, self.alive_for):
-                alive.append(record)
-            else:
-                write(engine, partial(handoff.interrupt_session, agent=name, id=record.id, alive_for=self.alive_for))
+        check = partial(handoff.check_session, agent=name, alive_for=self.alive_for)
+        alive = [one for one in handoff.list_open(engine, name) if write(engine, partial(check, id=one.id))]
         previous = handoff.find_latest(engine, name, user)
-        heuristics, retrieval = _find_heuristics(
-            engine, name, user, goal or (previous.current_goal if previous else "")
-        )
-        progress, code = self.tracker(engine.project).get_progress_summary(), None
-        folder = workspace or self.workspace
-        if orient and folder is not None:
-            from .codebase import orient as orient_in
-
-            code = orient_in(folder, _ORIENT_SECONDS)
+        task = goal or (previous.current_goal if previous else "")
+        types = frozenset({MemoryType.HEURISTIC})
+        request = Request(task=task, agent=name, user=user, types=types, top_k=_HEURISTICS)
+        strategies = retrieve(engine, request) if task else None
+        progress, folder = self.tracker(engine.project).get_progress_summary(), workspace or self.workspace
+        code = look_around(folder, _ORIENT_SECONDS) if orient and folder is not None else None
         focus, rules = self._find_focus(name, progress), find_engagement(engine, name, engine.scope(name), user)
         seen, now = visible_users(user), engine.clock()
         outcomes = things.scan(engine, "outcome", _RECENT, agents={name}, users=seen, statuses={Status.ACTIVE})
@@ -168,21 +164,19 @@ class SessionManager(Holder):
             previous_handoff=previous,
             progress=progress,
             recent_outcomes=[one for one in (view(each, now) for each in outcomes) if isinstance(one, Outcome)],
-            relevant_heuristics=heuristics,
+            relevant_heuristics=strategies.heuristics if strategies else [],
             codebase_state=code,
             environment_state=_describe_environment(),
             suggested_focus=focus,
             rules_of_engagement=[rule for sort in rules for rule in sort],
             open_sessions=[read_session(one) for one in alive if one.user in seen],
-            retrieval_id=retrieval,
+            retrieval_id=strategies.retrieval_id if strategies else None,
         )
 
     def tracker(self, project_id: str) -> ProgressTracker:
         """The work items of a project of this memory."""
         if self._progress is not None and self._progress.project_id == project_id:
             return self._progress
-        from ..progress import ProgressTracker
-
         return ProgressTracker(project_id, alma=self.alma)
 
     # -- along the way
@@ -354,19 +348,6 @@ class SessionManager(Holder):
             if agent in (item.agent, item.claimed_by):
                 return item
         return self.tracker(progress.project_id).get_next_item(agent=agent, strategy="priority")
-
-
-def _find_heuristics(engine: Engine, agent: str, user: str | None, goal: str) -> tuple[list[Heuristic], str | None]:
-    """Return those that bear on the goal, and the id of the retrieval; none without a goal."""
-    if not goal:
-        return [], None
-    # Loaded where there is something to look for.
-    from ..engine.retrieve.pipeline import retrieve
-    from ..engine.retrieve.request import Request
-
-    request = Request(task=goal, agent=agent, user=user, types=frozenset({MemoryType.HEURISTIC}), top_k=_HEURISTICS)
-    memories = retrieve(engine, request)
-    return memories.heuristics, memories.retrieval_id
 
 
 def _describe_environment() -> dict[str, Any]:
