@@ -82,7 +82,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "harness": {"opening", "engine", "types", "errors", "memory", "app", "domains"},
     "workflow": {*DECLARING, "codec", "opening", "engine", "ports", "types", "errors", "memory", "app"},
-    "context": {*DECLARING, "engine", "types", "errors", "memory"},
+    "context": {*DECLARING, "engine", "types", "errors", "memory", "session"},
     "confidence": {*DECLARING, "engine", "ports", "types", "errors", "memory"},
     "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "progress", "memory", "app"},
     "graph": {*DECLARING, "opening", "reading", "engine", "ports", "types", "errors", "files", "memory", "app"},
