@@ -25,7 +25,7 @@ from ..coding.transcript import find_unreported
 from ..config import Config
 from ..engine import session_reading
 from ..engine.admit import clean
-from ..engine.coding_sessions import JournalMark, StoredSession, find_mark, forget_mark, store_session
+from ..engine.coding_sessions import JournalMark, StoredSession, find_mark, mark_id, store_session
 from ..engine.context import Engine
 from ..engine.observations import adopt_old_fixes
 from ..engine.rules import Taught
@@ -351,9 +351,10 @@ def _read_session(
     if applied is not None:
         report.sessions += 1
         report.turns += len(part.heard)
-        report.taught += applied.taught
-        report.refined += applied.refined
-        report.archived += applied.archived
+        taught, refined, archived = applied
+        report.taught += taught
+        report.refined += refined
+        report.archived += archived
         report.dropped.update(reading.dropped)
     return True
 
@@ -362,7 +363,7 @@ def _ask_model(
     data_dir: DataDir, engine: Engine, part: Part, progress: Progress, timeout: float | None
 ) -> session_reading.Reading:
     if not part.heard:
-        return session_reading.Reading()
+        return session_reading.Reading([], {})
     # First of all, because a call that cannot even start must not count.
     find_program()
     settings = read_settings(data_dir)
@@ -376,7 +377,7 @@ def _ask_model(
         raise ModelOutputError(f"{ALL_DROPPED}: {describe_dropped(reading.dropped)}")
     if part.repairs and timeout is None:
         try:
-            return replace(reading, notes=session_reading.read_repairs(model, part))
+            return reading._replace(notes=session_reading.read_repairs(model, part))
         except ModelError:
             # Repaired commands are worth one call, and no second try.
             return reading
@@ -541,8 +542,8 @@ def _remove_journal(engine: Engine, path: str) -> bool:
         if os.path.exists(f"{stem}.shown"):
             os.remove(f"{stem}.shown")
         if content is not None and find_mark(engine, content.story.session).file == content.file:
-            forget_mark(engine, content.story.session)
-            session_reading.forget_progress(engine, content.story.session)
+            session = content.story.session
+            engine.store.delete([mark_id(session), session_reading.progress_id(session)])
     return True
 
 
