@@ -124,10 +124,11 @@ def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: flo
         report.busy = bool(paths)
         return report
     with lock:
+        everywhere = memory.engine(EVERYWHERE)
         for path in paths:
             # One journal that cannot be taken in must not hold up the others.
             try:
-                stored = _drain_journal(data_dir, memory, path)
+                stored = None if is_taken_in(everywhere, path) else _drain_journal(data_dir, memory, path)
             except FileNotFoundError:
                 # Cleared meanwhile.
                 continue
@@ -181,7 +182,7 @@ def is_taken_in(engine: Engine, path: str) -> bool:
 
 def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> StoredSession | None:
     """Take in one journal, and queue its session for a model where that is allowed."""
-    content = None if is_taken_in(memory.engine(EVERYWHERE), path) else read_journal(path)
+    content = read_journal(path)
     if content is None:
         return None
     project = find_moved(data_dir, content.story.project)

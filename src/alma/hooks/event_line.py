@@ -143,8 +143,8 @@ def build_line(call: HookCall, project: str, now: float, *, is_ignored: bool = F
         "event": call.name,
         "session": call.session,
         "project": project,
-        "cwd": redact_and_cut(call.cwd, _SHORT, 0, may_be_private=False),
-        "agent_id": redact_and_cut(call.agent_id, _SHORT, 0, may_be_private=False),
+        "cwd": redact_and_cut(call.cwd, _SHORT, may_be_private=False),
+        "agent_id": redact_and_cut(call.agent_id, _SHORT, may_be_private=False),
         **read_entry_point(os.environ),
         "data": data,
     }
@@ -174,7 +174,7 @@ def _read_field(call: HookCall, field: str, kind: Any) -> Any:
     if kind is None:
         return value if isinstance(value, bool | int | float) else None
     if kind is True:
-        return redact_and_cut(value, _SHORT, 0, may_be_private=call.may_be_private) if isinstance(value, str) else None
+        return redact_and_cut(value, _SHORT, may_be_private=call.may_be_private) if isinstance(value, str) else None
     return redact_and_cut(call.text(field), *kind, may_be_private=call.may_be_private)
 
 
