@@ -71,7 +71,7 @@ def ignoring(folder: Path, *lines: str) -> Path:
         ("a?c", "abc", True),
         ("[ab].txt", "a.txt", True),
         ("[!ab].txt", "a.txt", False),
-        ("[z-a]", "[z-a]", True),
+        ("[z-a]", "[z-a]", False),
         ("# comment", "# comment", False),
         ("\\#x", "#x", True),
         ("*.env", "../outside.env", False),
