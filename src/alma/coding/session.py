@@ -53,7 +53,7 @@ class SessionTurn(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """Something other than a prompt that shows what the person wants: noted, edited, denied, interrupted or rejected.
+    """Something other than a prompt that shows what the person wants: noted, edited or denied.
 
     A note without a text flags what the person had said before (`what`).
     """
@@ -143,12 +143,11 @@ class SessionBuilder:
         self._known: set[str] = set()
         self._failures = FailureTracker()
         self._reply = _Reply()
-        self._is_done = True
         self._stops: list[tuple[str, str]] = []
         self._last_prompt = ("", "", "")
         self._last_said = ""
         self._proposed: dict[str, Event] = {}
-        self._settled: set[tuple[str, bool]] = set()
+        self._refused: set[str] = set()
         self._attendance = Attendance.UNKNOWN
         self._handlers = {
             "SessionStart": self._start_session,
@@ -160,7 +159,6 @@ class SessionBuilder:
             "PermissionDenied": self._add_denial,
             "Stop": self._add_reply,
             "SubagentStop": self._add_reply,
-            "Interrupted": self._add_interruption,
             "Rejected": self._add_refusal,
             "Remarked": self._add_remark,
             "Shown": self._add_shown,
@@ -182,8 +180,6 @@ class SessionBuilder:
     def _start_session(self, event: Event) -> None:
         self.session.ended = False
         self.session.transcript_path = event.text("transcript_path") or self.session.transcript_path
-        # A run that was killed left no Stop.
-        self._is_done = True
 
     # -- what was said
 
@@ -218,7 +214,6 @@ class SessionBuilder:
             self._last_said = said
             self._failures.count_turn()
             self._reply = _Reply(self._reply.last)
-            self._is_done = False
 
     def _add_turn(
         self, event: Event, speaker: str, said: str, heard: str = "", before: str = "", is_typed: bool = True
@@ -245,7 +240,6 @@ class SessionBuilder:
                 self._known.add(reply)
                 self._add_turn(event, "subagent", said)
             return
-        self._is_done = True
         self._last_prompt = ("", "", "")
         # A call that never ended by now is none that the person could mean.
         self._reply.begun.clear()
@@ -277,8 +271,7 @@ class SessionBuilder:
 
     def _end_call(self, event: Event) -> None:
         if event.name == "PostToolUseFailure" and is_refusal(event.text("error")):
-            # The text alone says so, and any tool can fail with such a text.
-            self._refuse(event, extract_reason(event.text("error")), is_typed=False)
+            self._add_refusal(event)
             return
         call, proposed = read_call(event), self._close_call(event)
         self.session.repairs += self._failures.add_call(event, call)
@@ -289,9 +282,7 @@ class SessionBuilder:
                 self._reply.commands.append(f"`{cut_text(' '.join(call.command.split()), _SHORT_CHARS)}`{failed}")
             elif call.ok and not event.agent_id and call.command not in self._reply.files:
                 self._reply.files.append(call.command)
-        if call.is_stopped:
-            self._interrupt(event)
-        elif event.data.get("user_modified") is True:
+        if event.data.get("user_modified") is True and not call.is_stopped:
             change = diff_edit(proposed, event)
             text = f"The person changed what was proposed for {call.command or 'a file'}"
             self._add_signal("edited", event, f"{text}:\n{change}" if change else text, call.command)
@@ -304,41 +295,18 @@ class SessionBuilder:
         text = ": ".join(filter(None, (describe_call(event), event.text("reason").strip())))
         self._add_signal("denied", event, text, find_subject(event))
 
-    def _add_interruption(self, event: Event) -> None:
-        said = event.text("said").strip()
-        if said and not self._reply.said and not self._is_done:
-            self._reply.said = said
-        self._interrupt(event)
-
-    def _interrupt(self, event: Event) -> None:
-        if self._settle(event):
-            call = self._find_call(event)
-            self._add_signal("interrupted", event, describe_call(call), find_subject(call), call)
-
     def _add_refusal(self, event: Event) -> None:
-        self._refuse(event, event.text("text").strip(), is_typed=event.data.get("marked") is True)
-
-    def _refuse(self, event: Event, said: str, *, is_typed: bool) -> None:
-        if not self._settle(event):
-            return
-        call = self._find_call(event)
-        doing = describe_call(call)
-        self._add_signal("rejected", event, ": ".join(filter(None, (doing, said))), find_subject(call), call)
-        if said:
+        """Add what the person said as they refused a call: once, also if a hook and the transcript report it."""
+        # Any tool can fail with such a text: only the host marks what a person typed.
+        said = event.text("text").strip() or extract_reason(event.text("error"))
+        call_id = event.text("tool_use_id")
+        if said and call_id not in self._refused:
+            self._refused |= {call_id} if call_id else set()
+            doing = describe_call(self._find_call(event))
             self._close_call(event)
-            refused = f"[was about to {doing}, and was refused]" if doing else ""
-            before = "\n".join(filter(None, (event.text("said").strip(), refused)))
-            self._add_turn(event, "user", said, said if has_content(said) else "", before, is_typed)
-
-    def _settle(self, event: Event) -> bool:
-        """Return whether a stopped call is news: a hook and the transcript may both report it, and the first counts."""
-        call_id, is_late = event.text("tool_use_id"), event.name in ("Interrupted", "Rejected")
-        if (call_id, not is_late) in self._settled:
-            self._settled.remove((call_id, not is_late))
-            return False
-        if call_id:
-            self._settled.add((call_id, is_late))
-        return True
+            before = f"[was about to {doing}, and was refused]" if doing else ""
+            heard = said if has_content(said) else ""
+            self._add_turn(event, "user", said, heard, before, is_typed=event.data.get("marked") is True)
 
     def _add_remark(self, event: Event) -> None:
         """Add words that the person put beside a call as they let it pass.
@@ -354,8 +322,8 @@ class SessionBuilder:
         """Return the event that names the call that an event is about; the event itself if none is known."""
         return event if event.text("tool_name") else self._proposed.get(event.text("tool_use_id"), event)
 
-    def _add_signal(self, name: str, event: Event, text: str, what: str, call: Event | None = None) -> None:
-        tool = (call or event).text("tool_name")
+    def _add_signal(self, name: str, event: Event, text: str, what: str) -> None:
+        tool = event.text("tool_name")
         self.session.signals.append(Signal(name, text, event.at, event.offset, event.id, self._attendance, what, tool))
 
     def _add_shown(self, event: Event) -> None:

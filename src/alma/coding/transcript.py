@@ -1,4 +1,4 @@
-"""The host's own transcript of a session, as the events that hooks would have reported, and what no hook reports.
+"""The host's own transcript of a session, as events: what a person said, refused or changed.
 
 Its format is the host's own affair and changes: whatever is missing, new or of another type is passed over. It can be
 very long, so it is read line by line and little of it is held.
@@ -11,7 +11,6 @@ import json
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -24,11 +23,10 @@ from .prompts import cut_text, extract_spoken, restore_typed
 LINE_BYTES = 8 * 1024 * 1024
 """Longer lines are skipped: they hold images and whole files, and nothing that a person said."""
 
-UNREPORTED = frozenset({"Interrupted", "Rejected", "Remarked"})
+UNREPORTED = frozenset({"Rejected", "Remarked"})
 """What happens in a session and no hook tells."""
 
 _PROMPT_CHARS = 32_000
-_SAID_CHARS = 16_000
 _TEXT_CHARS = 4_000
 _ITEMS = 40
 _DEPTH = 6
@@ -36,12 +34,10 @@ _OPEN_CALLS = 500
 _HELD_LINES, _HELD_BYTES = 64, 256 * 1024
 _FIRST_LINES = 200
 
-_INTERRUPTED = "[Request interrupted by user"
-_SIGNS = (b"interrupted by user", b"user-rejected", b"doesn't want to", b"userFeedback", b'"permissionDecision"')
-_SOURCES = {"typed": "user", "queued": "user", "suggestion_accepted": "user", "sdk": "sdk", "system": "system"}
+_SIGNS = (b"user-rejected", b"doesn't want to", b"userFeedback", b'"permissionDecision"')
+_SOURCES = {"typed": "user", "queued": "user", "suggestion_accepted": "user"}
 _MADE_BY_HOST = ("isSidechain", "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
 _NOT_PERMITTED = ("Permission to use ", "Permission for this ")
-_NOT_RUN = ("<tool_use_error>", "[Tool call ", "[Agent call ")
 
 
 # -- files
@@ -97,7 +93,6 @@ def read_transcript(lines: Iterable[bytes]) -> Iterator[Event]:
     reader = TranscriptReader()
     for line in lines:
         yield from reader.read(line)
-    yield from reader.end_reply(reader.offset)
 
 
 def find_unreported(lines: Iterable[bytes], known: Collection[str]) -> list[Event]:
@@ -107,179 +102,97 @@ def find_unreported(lines: Iterable[bytes], known: Collection[str]) -> list[Even
     events: list[Event] = []
     for line in lines:
         if any(sign in line for sign in _SIGNS):
-            for earlier in recent:
-                # The lines before say what was being done.
-                reader.read(earlier)
-            recent.clear()
+            # The lines before say what was being done.
+            while recent:
+                reader.read(recent.popleft())
             events += reader.read(line)
         elif b'"assistant"' in line and len(line) <= _HELD_BYTES:
             recent.append(line)
-    # The few lines that were parsed do not tell for certain what was said before.
-    return [
-        replace(event, data={key: value for key, value in event.data.items() if key != "said"})
-        for event in events
-        if event.name in UNREPORTED and event.id not in known
-    ]
+    return [event for event in events if event.name in UNREPORTED and event.id not in known]
 
 
 class TranscriptReader:
     """Takes line after line and returns the events that each completes."""
 
     def __init__(self) -> None:
-        self.offset = 0
+        self._offset = 0
         self._open: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._message = ""
-        self._said: list[str] = []
-        self._said_by: Event | None = None
-        self._said_earlier = ""
-        self._refused = ""
         self._at = 0.0
         self._entry: dict[str, Any] = {}
 
     def read(self, line: bytes) -> list[Event]:
-        start, self.offset = self.offset, self.offset + len(line)
+        self._offset += len(line)
         entry = self._entry = parse_line(line) if len(line) <= LINE_BYTES else {}
-        kind = entry.get("type")
-        if kind == "assistant":
-            return self._read_assistant(get_dict(entry, "message"))
-        if kind == "user":
-            return self._read_user(start)
-        if kind == "attachment":
-            return self._read_attachment(get_dict(entry, "attachment"))
-        if kind == "system" and entry.get("subtype") == "compact_boundary":
-            return [self._event("PreCompact", {"trigger": get_text(get_dict(entry, "compactMetadata"), "trigger")})]
+        blocks = _list_blocks(get_dict(entry, "message"))
+        if entry.get("type") == "assistant":
+            for block in blocks:
+                if block.get("type") == "tool_use":
+                    if len(self._open) >= _OPEN_CALLS:
+                        del self._open[next(iter(self._open))]
+                    call = (get_text(block, "name"), _shorten(get_dict(block, "input")))
+                    self._open[get_text(block, "id")] = call
+        elif entry.get("type") == "user":
+            return self._read_user(blocks)
+        elif entry.get("type") == "attachment":
+            # A prompt that was sent while the assistant was working.
+            attached = get_dict(entry, "attachment")
+            is_prompt = attached.get("type") == "queued_command" and attached.get("commandMode", "prompt") == "prompt"
+            is_made = attached.get("isMeta") is True or entry.get("isSidechain") is True
+            if is_prompt and not is_made and _is_of_person(attached):
+                return self._read_prompt(_join_texts(_list_blocks(attached, "prompt")), "user")
         return []
 
-    def end_reply(self, offset: int) -> list[Event]:
-        """Return the end of the assistant's turn, if it was saying something."""
-        last, said = self._said_by, self._take_reply()
-        if last is None:
-            return []
-        data = {"last_assistant_message": cut_text(said, _SAID_CHARS), "stop_hook_active": False}
-        return [replace(last, data=data, offset=offset, attendance=None)]
-
-    def _take_reply(self) -> str:
-        said = "\n".join(self._said)
-        self._message, self._said, self._said_by = "", [], None
-        return said
-
-    def _read_assistant(self, message: dict[str, Any]) -> list[Event]:
-        is_subagent, is_error = (self._entry.get(name) is True for name in ("isSidechain", "isApiErrorMessage"))
-        events: list[Event] = []
-        for block in _list_blocks(message):
-            said = get_text(block, "text")
-            if block.get("type") == "tool_use":
-                if len(self._open) >= _OPEN_CALLS:
-                    del self._open[next(iter(self._open))]
-                call_id = get_text(block, "id")
-                self._open[call_id] = (get_text(block, "name"), _shorten(get_dict(block, "input")))
-                events.append(self._event("PreToolUse", self._find_call(call_id), f"begins:{call_id}"))
-                if not is_subagent:
-                    # Words before a call are not the turn's last.
-                    self._said_earlier = self._take_reply() or self._said_earlier
-            elif block.get("type") == "text" and said and not is_subagent and not is_error:
-                # One reply comes as several lines, a block each; the last reply with words is the turn's last word.
-                key = get_text(message, "id") or get_text(self._entry, "requestId", "requestRef")
-                self._said = [*self._said, said] if key and key == self._message else [said]
-                self._message = key
-                self._said_by = self._event("Stop", {})
-        return events
-
-    # -- the person, and what tools answered, which comes in the person's name
-
-    def _read_user(self, start: int) -> list[Event]:
-        entry = self._entry
-        blocks = _list_blocks(get_dict(entry, "message"))
-        said = _join_texts(blocks)
-        is_interruption = said.lstrip().startswith(_INTERRUPTED)
+    def _read_user(self, blocks: list[dict[str, Any]]) -> list[Event]:
+        """Return what the person said. What tools answered comes in the person's name, too."""
+        entry, said = self._entry, _join_texts(blocks)
         results = [block for block in blocks if block.get("type") == "tool_result"]
         if results:
             about = self._find_call(get_text(results[0], "tool_use_id"))
-            events = [event for block in results for event in self._read_result(block)]
+            events = [event for block in results if (event := self._read_result(block)) is not None]
             # Who lets a call pass may add a word; the host puts it beside the call's result.
             is_allowed = get_text(get_dict(entry, "permissionDecision"), "source").startswith("user")
-            if is_interruption:
-                events += self._read_interruption()
-            elif is_allowed and extract_spoken(said):
-                events.append(self._event("Remarked", {**about, "text": cut_text(said, _PROMPT_CHARS)}, "remark"))
+            if is_allowed and extract_spoken(said):
+                events.append(self._make_event("Remarked", {**about, "text": cut_text(said, _PROMPT_CHARS)}, "remark"))
             return events
         if any(entry.get(sign) is True for sign in _MADE_BY_HOST):
             return []
-        if is_interruption:
-            return self._read_interruption()
-        events = self.end_reply(start)
-        self._said_earlier = ""
         source = get_text(entry, "promptSource")
         source = _SOURCES.get(source, source) if _is_of_person(entry) else "system"
-        return events + self._read_prompt(restore_typed(said) or said, source)
+        return self._read_prompt(restore_typed(said) or said, source)
 
     def _read_prompt(self, prompt: str, source: str) -> list[Event]:
         data = {"prompt": cut_text(prompt, _PROMPT_CHARS), "source": source}
-        return [self._event("UserPromptSubmit", data)] if prompt.strip() else []
+        return [self._make_event("UserPromptSubmit", data)] if prompt.strip() else []
 
-    def _read_interruption(self) -> list[Event]:
-        """The person pressed Escape: at the question whether a call may run, or while something ran."""
-        call_id, self._refused = self._refused, ""
-        said, self._said_earlier = self._take_reply() or self._said_earlier, ""
-        if self._entry.get("interruptedByShutdown") is True:
-            return []
-        name = "Rejected" if call_id and not self._entry.get("interruptedMessageId") else "Interrupted"
-        data = {"text": "", "said": cut_text(said, _TEXT_CHARS), **self._find_call(call_id)}
-        self._open.pop(call_id, None)
-        return [self._event(name, data)]
-
-    def _read_attachment(self, attached: dict[str, Any]) -> list[Event]:
-        """A prompt that was sent while the assistant was working comes as an attachment."""
-        is_prompt = attached.get("type") == "queued_command" and attached.get("commandMode", "prompt") == "prompt"
-        is_made = attached.get("isMeta") is True or self._entry.get("isSidechain") is True
-        if not is_prompt or is_made or not _is_of_person(attached):
-            return []
-        return self._read_prompt(_join_texts(_list_blocks(attached, "prompt")), "user")
-
-    def _read_result(self, block: dict[str, Any]) -> list[Event]:
+    def _read_result(self, block: dict[str, Any]) -> Event | None:
+        """Return what a person changed in a call, answered to it, or said as they refused it; None for other calls."""
         call_id, answer = get_text(block, "tool_use_id"), _join_texts(_list_blocks(block))
-        call = self._find_call(call_id)
-        if block.get("is_error") is True:
-            return self._read_failure(call, answer)
+        call, part = self._find_call(call_id), f"ends:{call_id}"
         self._open.pop(call_id, None)
-        data = {**call, "output": cut_text(answer, _TEXT_CHARS, 0.75)}
-        # What the host noted about a call beside the answer that the model saw.
-        result = get_dict(self._entry, "toolUseResult")
-        if result.get("interrupted") is True:
-            data["interrupted"] = True
-        if result.get("userModified") is True:
-            data |= {"user_modified": True, "written": cut_text(get_text(result, "newString", "content"), _TEXT_CHARS)}
-        if answers := get_dict(result, "answers"):
-            data["tool_input"] = {**call["tool_input"], "answers": _shorten(answers)}
-        return [self._event("PostToolUse", data, f"ends:{call_id}")]
-
-    def _read_failure(self, call: dict[str, Any], answer: str) -> list[Event]:
-        call_id, denial = call["tool_use_id"], get_text(self._entry, "toolDenialKind")
-        data: dict[str, Any]
-        if denial == "user-rejected" or (not denial and is_refusal(answer)):
+        denial, result = get_text(self._entry, "toolDenialKind"), get_dict(self._entry, "toolUseResult")
+        is_error = block.get("is_error") is True
+        if is_error and (denial == "user-rejected" or (not denial and is_refusal(answer))):
             reason = get_text(self._entry, "userFeedback").strip() or extract_reason(answer)
-            if not reason:
-                self._refused = self._refused or call_id
-                return []
             # Only the host writes the kind of denial; the words of the result may be a tool's.
-            name = "Rejected"
-            data = {"text": cut_text(reason, _PROMPT_CHARS), "marked": denial == "user-rejected"}
-        elif denial in ("permission-rule", "automode-blocked") or (not denial and answer.startswith(_NOT_PERMITTED)):
-            name, data = "PermissionDenied", {"reason": cut_text(answer, _TEXT_CHARS)}
-        else:
-            # Where the host did not run it at all, nothing failed.
-            name = "" if denial or answer.startswith(_NOT_RUN) else "PostToolUseFailure"
-            data = {"error": cut_text(answer, _TEXT_CHARS, 0.75), "is_interrupt": False}
-        self._open.pop(call_id, None)
-        return [self._event(name, {**call, **data}, f"ends:{call_id}")] if name else []
-
-    # -- parts
+            data = {**call, "text": cut_text(reason, _PROMPT_CHARS), "marked": denial == "user-rejected"}
+            return self._make_event("Rejected", data, part) if reason else None
+        if is_error:
+            is_denied = denial in ("permission-rule", "automode-blocked") or answer.startswith(_NOT_PERMITTED)
+            data = {**call, "reason": cut_text(answer, _TEXT_CHARS)}
+            return self._make_event("PermissionDenied", data, part) if is_denied else None
+        answers = get_dict(result, "answers")
+        if answers or result.get("userModified") is True:
+            written = cut_text(get_text(result, "newString", "content"), _TEXT_CHARS)
+            final = {**call["tool_input"], "answers": _shorten(answers)}
+            changes = {"tool_input": final, "user_modified": result.get("userModified") is True, "written": written}
+            return self._make_event("PostToolUse", {**call, **changes}, part)
+        return None
 
     def _find_call(self, call_id: str) -> dict[str, Any]:
         name, arguments = self._open.get(call_id, ("", {}))
         return {"tool_use_id": call_id, "tool_name": name, "tool_input": arguments}
 
-    def _event(self, name: str, data: dict[str, Any], part: str = "") -> Event:
+    def _make_event(self, name: str, data: dict[str, Any], part: str = "") -> Event:
         entry = self._entry
         with suppress(ValueError, OverflowError, OSError):
             moment = datetime.fromisoformat(get_text(entry, "timestamp")).timestamp()
@@ -294,7 +207,7 @@ class TranscriptReader:
             cwd=get_text(entry, "cwd"),
             agent_id=(get_text(entry, "agentId") or "sidechain") if entry.get("isSidechain") is True else "",
             data=data,
-            offset=self.offset,
+            offset=self._offset,
             attendance=find_attendance(entry_point) if entry_point else None,
         )
 

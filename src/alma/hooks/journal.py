@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MB = 1_000_000
 ALWAYS_TAKEN = frozenset(
-    "SessionStart UserPromptSubmit UserPromptExpansion Stop SessionEnd Shown Interrupted Rejected".split()
+    "SessionStart UserPromptSubmit UserPromptExpansion Stop SessionEnd Shown Rejected".split()
 )
 """What a journal over its quota still takes: what people said, and what was shown to them."""
 CLEARED_SECONDS = 60.0
