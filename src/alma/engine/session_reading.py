@@ -202,7 +202,7 @@ def read_part(model: Model, part: Part) -> Reading:
             reader.dropped[READS_LIKE_AN_ATTACK] += 1
         else:
             # Two turns for each exchange; the person's has the odd index.
-            proposals.append(replace(proposal, turn=proposal.turn // 2))
+            proposals.append(proposal._replace(turn=proposal.turn // 2))
     return Reading(proposals, dict(reader.dropped))
 
 
@@ -269,7 +269,7 @@ def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts:
             # It was changed since the model was asked.
             known = None
         prefer, avoid = find_choice(proposal.rule)
-        checked = replace(proposal, is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
+        checked = proposal._replace(is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
         lesson = make_teaching(checked, heard, part.story.session)
         assert lesson is not None, "only turns of a person are read"
         lesson = replace(lesson, id=heard.id + suffix, metadata={**lesson.metadata, "reader": "model"})
