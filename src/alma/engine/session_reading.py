@@ -32,7 +32,6 @@ from .rules import (
     AGENT,
     RULE_CHARS,
     Taught,
-    Teaching,
     contradicts,
     dress_rule,
     find_similar_rules,
@@ -235,6 +234,10 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
         if held is None or (stored.file, stored.offset) != (progress.file, part.since):
             return None
         changes = _apply_proposals(tx, part, reading, local_texts)
+        # A rule that was shown in the session and that the person had to repeat was not followed.
+        shown = {rule for one in part.story.shown for rule in one.rules}
+        again = {one.record.id for one in changes[0] if one.record and one.verb in ("repeated", "promoted")}
+        count_followed(tx, dict.fromkeys(again & shown, False))
         for one in tx.get(reading.notes):
             if "note" not in one.body["metadata"]:
                 explain_observation(tx, one, reading.notes[one.id])
@@ -253,14 +256,13 @@ def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts:
     """Store what proposals teach. `local_texts` holds, by the id of the turn, what the local reader read there."""
     rules = {one.id: one for one in _find_rules(tx)}
     local, settled = _find_local_rules(tx, part, local_texts)
-    lessons: list[Teaching] = []
-    repeated: list[tuple[Record, Record]] = []
-    refinements = []
+    taught: list[Taught] = []
+    refined, archived = [], []
     proposed: set[str] = set()
-    for proposal in reading.proposals:
+    for number, proposal in enumerate(reading.proposals):
         heard = part.heard[proposal.turn]
         own = local.get(heard.id) if heard.id not in proposed else None
-        suffix = f":{len(lessons)}" if heard.id in proposed else ""
+        id = f"{heard.id}:{number}" if heard.id in proposed else heard.id
         proposed.add(heard.id)
         known = rules.get(proposal.known)
         if heard.id in settled or (proposal.known and known is None):
@@ -272,39 +274,31 @@ def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts:
         checked = proposal._replace(is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
         lesson = make_teaching(checked, heard, part.story.session)
         assert lesson is not None, "only turns of a person are read"
-        lesson = replace(lesson, id=heard.id + suffix, metadata={**lesson.metadata, "reader": "model"})
+        lesson = replace(lesson, id=id, metadata={**lesson.metadata, "reader": "model"})
+        lessons = []
         if proposal.verdict is Verdict.SAME and known is not None:
             # The known rule in its own words, said once more.
             own_words = {"rule": known.body["rule"], "trigger": known.body["trigger"], "why": ""}
             is_sure, reach = not weakens_safety(known.body["rule"]), Reach(known.body["reach"])
             lessons.append(replace(lesson, id=heard.id, **own_words, reach=reach, sure=is_sure))
-            repeated += [(own, known)] if own is not None and not known.session else []
-        elif proposal.verdict is not Verdict.SAME and own is not None:
-            refinements.append((own, checked, known))
-        elif proposal.verdict is not Verdict.SAME:
+            if own is not None and not known.session:
+                why = f"the model says that it repeats: {known.body['rule']}"
+                tx.add_history(own, "superseded", why, {"status": str(own.status)}, known.id)
+                tx.update(own, status=Status.SUPERSEDED, superseded_by=known.id)
+        elif proposal.verdict is not Verdict.SAME and own is None:
             lessons.append(replace(lesson, supersedes=(known.id,) if known else ()))
+        elif own is not None and proposal.verdict is not Verdict.SAME:
+            refined += _refine_rule(tx, part, own, checked, known)
         if proposal.general:
             wide: dict[str, Any] = {"rule": proposal.general, "trigger": "", "why": "", "prefer": (), "avoid": ()}
             wide |= {"reach": Reach.PROJECT, "source": RuleSource.MODEL, "sure": False}
             lessons.append(replace(lesson, id=f"{heard.id}:general", **wide))
-    taught = learn_rules(tx, prepare_rules(tx.engine, lessons))
-    # What was taught counts for more than what is only refined, repeated or doubted.
-    for own, known in repeated:
-        if not tx.is_changed(own.id):
-            why = f"the model says that it repeats: {known.body['rule']}"
-            tx.add_history(own, "superseded", why, {"status": str(own.status)}, known.id)
-            tx.update(own, status=Status.SUPERSEDED, superseded_by=known.id)
-    refined = [one for own, proposal, known in refinements if (one := _refine_rule(tx, part, own, proposal, known))]
-    archived = []
+        taught += learn_rules(tx, prepare_rules(tx.engine, lessons))
     # Only a complete reading says that a turn taught nothing. A person can restore these rules.
     for turn, own in local.items() if not reading.dropped else ():
         if turn not in proposed and own.status is Status.CANDIDATE and not tx.is_changed(own.id):
             tx.add_history(own, "doubted", "by the model: it is no rule")
             archived.append(tx.update(own, status=Status.ARCHIVED))
-    # A rule that was shown in the session and that the person had to repeat was not followed.
-    shown = {rule for one in part.story.shown for rule in one.rules}
-    again = {one.record.id for one in taught if one.record and one.verb in ("repeated", "promoted")}
-    count_followed(tx, dict.fromkeys(again & shown, False))
     return taught, refined, archived
 
 
@@ -335,7 +329,7 @@ def _find_local_rules(
 
 def _refine_rule(
     tx: Transaction, part: Part, local: Record, proposal: RuleProposal, known: Record | None
-) -> Record | None:
+) -> list[Record]:
     """Take the model's words for a local rule; return the rule if it changed. They never turn it round, nor widen it.
 
     A rule that only now holds takes the place of those that it contradicts, or that the model named.
@@ -343,7 +337,7 @@ def _refine_rule(
     is_active = local.status is Status.ACTIVE
     is_contrary = contradicts({**local.body, "rule": proposal.rule}, local.body)
     if tx.is_changed(local.id) or (is_active and not proposal.is_sure) or is_contrary:
-        return None
+        return []
     reach = Reach(local.body["reach"]) if is_active else proposal.reach
     # What the model writes may hold a secret that it saw.
     texts = clean({"rule": proposal.rule, "trigger": proposal.trigger, "why": proposal.reason})
@@ -361,7 +355,7 @@ def _refine_rule(
     if fresh.status is Status.ACTIVE and (not is_active or known is not None):
         similar = [one for one in find_similar_rules(tx, fresh, tx.engine.project) if not tx.is_changed(one.id)]
         supersede_rules(tx, fresh, similar, [known.id] if known and not tx.is_changed(known.id) else [])
-    return fresh
+    return [fresh]
 
 
 def _is_sound(proposal: RuleProposal, heard: SessionTurn) -> bool:
