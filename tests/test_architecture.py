@@ -54,6 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"errors"},
     "trust_register": {"errors", "git_index", "files"},
     "git_index": set(),
+    "ignore": set(),
     "stores": {"forks", "files", "ports", "types", "errors"},
     "retry": set(),
     "embedders": {"forks", "retry", "ports", "types", "errors"},
@@ -87,6 +88,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "progress", "memory", "app"},
     "graph": {*DECLARING, "opening", "reading", "engine", "ports", "types", "errors", "files", "memory", "app"},
     "ingestion": {
+        "ignore",
         "opening",
         "coding",
         "engine",
@@ -135,7 +137,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
-    "hooks": {"app", "coding", "config", "memory", "engine", "models", "ports", "types", "errors"},
+    "hooks": {"ignore", "app", "coding", "config", "memory", "engine", "models", "ports", "types", "errors"},
     "mcp": {
         *("jsonc", "files", "listening", "connections", "files", "trust_register"),
         *("operations", "schema", "callers", "projects", "app", "config", "memory", "types", "errors"),
