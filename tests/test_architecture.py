@@ -163,9 +163,9 @@ ENGINE_STEPS = (
     {"evidence", "patterns", "redact", "safety", "settings", "validate", "rule_lines", "context", "inject"},
     {"admit", "transaction", "view"},
     {"search", "things"},
-    {"episodes", "facts", "outcomes", "rules"},
-    {"erase", "predict", "retrieve"},
-    {"edit", "feedback", "observations", "rule_changes", "coding_sessions", "session_reading"},
+    {"episodes", "facts", "outcomes"},
+    {"erase", "rules", "predict", "retrieve"},
+    {"edit", "feedback", "observations", "coding_sessions", "session_reading"},
     {"upkeep"},
 )
 # Only these may look inside a memory: faces go through its operations.

@@ -13,11 +13,11 @@ from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
 from .engine import edit, episodes, feedback, transaction, validate
 from .engine import erase as erasing
-from .engine.admit import Draft, OutcomeDraft, Statement
+from .engine.admit import Draft, OutcomeDraft
 from .engine.context import Encoder, Engine
 from .engine.episodes import Conversation, Said
 from .engine.feedback import FeedbackReport
-from .engine.outcomes import learn_outcomes
+from .engine.outcomes import draft_lesson, learn_outcomes
 from .engine.retrieve.explain import Why, explain_retrieval
 from .engine.retrieve.pipeline import find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
@@ -68,7 +68,7 @@ ListOf = list[M]
 Memories = list[Memory]
 Matches = list[Match]
 Rows = Iterable[Mapping[str, Any]]
-Proposal = Draft | Statement | Teaching
+Proposal = Draft | Teaching
 
 operation = Group("memories")
 many = Group("many")
@@ -945,7 +945,7 @@ def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -
         )
     is_warning = kind is MemoryType.ANTI_PATTERN
     reasons = {name: given[name] for name in ("why_bad", "better_alternative")} if is_warning else {}
-    return Statement(
+    return draft_lesson(
         kind=kind,
         agent=agent,
         user=user,

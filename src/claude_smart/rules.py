@@ -18,9 +18,19 @@ from alma.engine.coding_sessions import find_mark, find_teachings
 from alma.engine.context import Engine
 from alma.engine.edit import list_history
 from alma.engine.observations import OBSERVATION, delete_observation
-from alma.engine.rule_changes import change_rule, erase, find_ended, find_quotes, has_quote
-from alma.engine.rule_changes import restore as restore_rule
-from alma.engine.rules import Taught, Teaching, learn_rules, prepare_rules, teach
+from alma.engine.rules import (
+    Taught,
+    Teaching,
+    change_rule,
+    erase_rule,
+    find_ended,
+    find_quotes,
+    has_quote,
+    learn_rules,
+    prepare_rules,
+    restore_rule,
+    teach,
+)
 from alma.engine.transaction import Transaction, write
 from alma.errors import NotFoundError, StorageError, ValidationError
 from alma.hooks.drain import DrainReport, ReadingReport, describe_dropped, drain, erase_from_journals, read_sessions
@@ -312,7 +322,7 @@ def forget(args: Namespace, desk: Desk) -> int:
         elif args.everything:
             quotes = find_quotes(meant)
             with desk.alone():
-                turns = erase(engine, meant)
+                turns = erase_rule(engine, meant)
                 lines = erase_from_journals(desk.place, meant.project, lambda text: has_quote(text, quotes))
                 memory.alma.vacuum()
             also = f"{count_noun(turns, 'recorded turn')} and {count_noun(lines, 'journal line')}"
@@ -360,7 +370,7 @@ def _report(desk: Desk, report: DrainReport, reading: ReadingReport | None) -> N
     fresh = {one.id: one for one in refined}
     gone = {one.id for one in archived}
     learned = [
-        one if one.record is None else replace(one, record=fresh.get(one.record.id, one.record))
+        one if one.record is None else one._replace(record=fresh.get(one.record.id, one.record))
         for one in report.taught
         if one.record is None or one.record.id not in gone
     ]
@@ -515,7 +525,7 @@ def _learn_from_history(args: Namespace, desk: Desk) -> int:
             sessions, turns = sessions + 1, turns + len(story.turns)
             project = find_project(desk.place, locate_project(one.cwd), remember=False) if one.cwd else ""
             # What was said long ago, and not to this memory, waits for a person or for its repetition.
-            lasting = [replace(given, sure=False) for given in find_teachings(story, 0) if given.reach in LASTING]
+            lasting = [given._replace(sure=False) for given in find_teachings(story, 0) if given.reach in LASTING]
             taught = teach(memory.engine(project), lasting) if project and lasting else []
             proposed += [(project, one.record) for one in taught if one.record is not None and one.verb != "known"]
     desk.say(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")

@@ -62,7 +62,7 @@ def redact_text(text: str) -> str:
         return text
     from ..engine.redact import redact
 
-    return redact(text).text
+    return redact(text)
 
 
 def redact_and_cut(text: str, head: int, tail: int = 0, *, may_be_private: bool = True) -> str:
