@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, Self, TypeVar, overload
@@ -73,6 +73,7 @@ Proposal = Draft | Statement | Teaching
 operation = Group("memories")
 many = Group("many")
 _PLAYBOOK = 200
+_CHANGE = ("verb", "why", "before")
 _BY_AGENT = {"source": words.AGENT}
 _ADD = {
     MemoryType.USER_PREFERENCE: "add_preference",
@@ -81,6 +82,15 @@ _ADD = {
     MemoryType.ANTI_PATTERN: "add_anti_pattern",
     MemoryType.RULE: "add_rule",
 }
+_RECORDED = {MemoryType.OUTCOME: "learn or learn_many", MemoryType.EPISODE: "add_episode or add_episodes"}
+_DRAFTED = {
+    "strategy_used": "strategy",
+    "outcome": "result",
+    "error_message": "error",
+    "retrieval_id": "retrieval",
+    "user_id": "user",
+}
+"""What arguments of `learn` are called in a draft."""
 
 
 def _show_deleted(nothing: None, memory_id: str) -> Deleted:
@@ -96,7 +106,7 @@ def _show_forgotten(gone: Forgotten, dry_run: bool) -> ForgottenMemories:
 
 
 def _show_history(changes: list[dict[str, Any]]) -> list[Change]:
-    return [Change(**{**one, "before": dict(one["before"] or {})}) for one in changes]
+    return [Change(**one) for one in changes]
 
 
 class ALMA:
@@ -229,8 +239,7 @@ class ALMA:
             It finds what belongs to `user_id` and what belongs to nobody in particular; without `user_id`, only the
             latter.
         """
-        given = {name: value for name, value in locals().items() if name != "self"}
-        return retrieve_memories(self.engine, build_request(self.engine, given))
+        return retrieve_memories(self.engine, build_request(self.engine, locals()))
 
     @operation(Effect.ADDS)
     def learn(
@@ -263,8 +272,7 @@ class ALMA:
             arguments is an error. With a `user_id` the outcome and what is learned from it belong to that user; with
             `shared` it counts for the strategies and warnings that all users see instead.
         """
-        given = {name: value for name, value in locals().items() if name != "self"}
-        return _views(self.engine, learn_outcomes(self.engine, [build_outcome(self.engine, given)]), Outcome)[0]
+        return _views(self.engine, learn_outcomes(self.engine, [build_outcome(self.engine, locals())]), Outcome)[0]
 
     @many(Effect.ADDS, for_models=False)
     def learn_many(
@@ -315,8 +323,7 @@ class ALMA:
             Turns are deduplicated by `id`, then by time and text, then by position and text. They may have `role` and
             `content` instead of `speaker` and `text`. A conversation belongs to its agent, its user and its session id.
         """
-        given = {name: value for name, value in locals().items() if name != "self"}
-        return self._keep([given])[0]
+        return self._keep([locals()])[0]
 
     @many(Effect.ADDS, idempotent=True, for_models=False)
     def add_episodes(
@@ -558,11 +565,9 @@ class ALMA:
     @operation(Effect.READS, answer=_show_history)
     def history(self, memory_id: words.MemoryId) -> list[dict[str, Any]]:
         """What happened to a memory since it was made, oldest first."""
-        record = edit.find_memory(self.engine, memory_id)
-        return [
-            {"at": one.created_at, "verb": one.body["verb"], "why": one.body["why"], "before": one.body["before"]}
-            for one in edit.list_history(self.engine, record.id)
-        ]
+        edit.find_memory(self.engine, memory_id)
+        changes = edit.list_history(self.engine, memory_id)
+        return [{"at": one.created_at} | {name: one.body[name] for name in _CHANGE} for one in changes]
 
     @operation(Effect.READS)
     def search(
@@ -806,43 +811,22 @@ def build_request(engine: Engine, given: Mapping[str, Any]) -> Request:
     types, since, until = given.get("types"), given.get("since"), given.get("until")
     if since is not None and until is not None and since >= until:
         raise ValidationError(f"since ({since.isoformat()}) must lie before until ({until.isoformat()})")
-    return Request(
-        task=given["task"],
-        agent=engine.agent(given["agent"]),
-        user=given.get("user_id"),
-        top_k=given.get("top_k"),
-        mode=Mode(given.get("mode") or Mode.DEFAULT),
-        types=None if types is None else frozenset(MemoryType(one) for one in types),
-        tags=given.get("tags") or (),
-        task_type=given.get("task_type") or "",
-        since=since,
-        until=until,
-        as_of=given.get("as_of"),
-        level=Level(given.get("level") or Level.SESSION),
-        progressive=bool(given.get("progressive")),
-    )
+    named: dict[str, Any] = {name: given[name] for name in Request._fields if given.get(name)}
+    named |= {"agent": engine.agent(given["agent"]), "user": given.get("user_id")}
+    named |= {"mode": Mode(given.get("mode") or Mode.DEFAULT), "level": Level(given.get("level") or Level.SESSION)}
+    return Request(**named | {"types": None if types is None else frozenset(map(MemoryType, types))})
 
 
 def build_outcome(engine: Engine, given: Mapping[str, Any]) -> OutcomeDraft:
     """Return the draft that the arguments of `learn` describe. One that a field is named after is stored in it."""
-    own = {"task", "outcome", "task_type", "duration_ms", "feedback", "metadata"}
-    further = given.keys() & set(KINDS["outcome"].fields) - own
+    values: dict[str, Any] = {
+        _DRAFTED.get(name, name): value for name, value in given.items() if value not in (None, "")
+    }
+    own = {one.name for one in fields(OutcomeDraft)}
+    values |= {"agent": engine.agent(given["agent"]), "result": Result(given["outcome"])}
     return OutcomeDraft(
-        agent=engine.agent(given["agent"]),
-        task=given["task"],
-        strategy=given["strategy_used"],
-        result=Result(given["outcome"]),
-        task_type=given["task_type"] or "",
-        duration_ms=given["duration_ms"],
-        error=given["error_message"] or None,
-        feedback=given["feedback"] or None,
-        retrieval=given["retrieval_id"] or None,
-        idempotency_key=given["idempotency_key"],
-        user=given["user_id"] or "",
-        shared=given["shared"],
-        tags=given["tags"] or (),
-        metadata=given["metadata"] or {},
-        more={name: given[name] for name in sorted(further) if given[name] is not None},
+        **{name: value for name, value in values.items() if name in own},
+        more={name: values[name] for name in KINDS["outcome"].fields if name in values and name not in own},
     )
 
 
@@ -873,18 +857,16 @@ def _read_turn(label: str, given: Any, provenance: Provenance) -> Said | None:
     for name in given:
         if name not in valid:
             raise ValidationError(unknown(f"argument of {label}, a turn,", name, valid))
-
-    def either(*names: str) -> object:
-        """The first that is filled; else the first that is given."""
-        values = [given[name] for name in names if given.get(name) is not None]
-        return next((one for one in values if one != ""), values[0] if values else None)
-
-    text = validate.output(f"{label} text", either("text", "content"))
-    if text is None:
+    speaker, text = (
+        next((given[name] for name in names if given.get(name) not in (None, "")), None)
+        for names in (("speaker", "role"), ("text", "content"))
+    )
+    said = validate.output(f"{label} text", text)
+    if said is None:
         return None
     return Said(
-        speaker=validate.name(f"{label} speaker", either("speaker", "role")),
-        text=text,
+        speaker=validate.name(f"{label} speaker", speaker),
+        text=said,
         at=validate.moment(f"{label} at", given.get("at")),
         id=validate.optional_text(f"{label} id", given.get("id")) or "",
         provenance=provenance,
@@ -896,10 +878,8 @@ def _read_row(given: Any) -> tuple[MemoryType, dict[str, Any]]:
     if not isinstance(given, Mapping):
         raise ValidationError(f"a memory to add must be a mapping of arguments, not {type(given).__name__}")
     kind = validate.choice("type", given.get("type"), MemoryType)
-    if kind is MemoryType.OUTCOME:
-        raise ValidationError("an outcome is recorded with learn or learn_many, not added")
-    if kind is MemoryType.EPISODE:
-        raise ValidationError("an episode is recorded with add_episode or add_episodes")
+    if kind in _RECORDED:
+        raise ValidationError(f"an {kind} is recorded with {_RECORDED[kind]}, not added")
     rest = {name: value for name, value in given.items() if name != "type"}
     return kind, OPERATIONS[_ADD[kind]].complete({**rest, "source": rest.get("source") or "user_stated"})
 
@@ -907,54 +887,31 @@ def _read_row(given: Any) -> tuple[MemoryType, dict[str, Any]]:
 def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -> Proposal:
     """Return the proposal that the checked arguments of an `add_` method describe."""
     provenance = validate.provenance("source", given["source"] or "user_stated")
-    metadata, tags = dict(given["metadata"] or {}), given["tags"] or ()
-    key = {name: given[name] for name in ("subject", "attribute") if given.get(name) is not None}
-    if "subject" in key and "attribute" not in key:
+    if given.get("subject") is not None and given.get("attribute") is None:
         raise ValidationError("subject needs attribute: together they are the key that a later fact replaces")
-    if kind is MemoryType.USER_PREFERENCE:
-        body = {"category": given["category"], "preference": given["preference"], **key, "metadata": metadata}
-        return Draft(kind=kind, user=given["user_id"], body=body, provenance=provenance, tags=tags)
-    agent, user = engine.agent(given["agent"]), given["user_id"] or ""
-    if kind is MemoryType.DOMAIN_KNOWLEDGE:
-        return Draft(
-            kind=kind,
-            agent=agent,
-            user=user,
-            body={"domain": given["domain"], "fact": given["fact"], **key, "metadata": metadata},
-            category=given["domain"],
-            provenance=provenance,
-            tags=tags,
-        )
+    agent = engine.agent(given["agent"]) if "agent" in given else ""
+    shared: dict[str, Any] = {
+        "agent": agent,
+        "user": given["user_id"] or "",
+        "provenance": provenance,
+        "tags": given["tags"] or (),
+    }
+    metadata = dict(given["metadata"] or {})
+    body = {name: given[name] for name in KINDS[kind].fields if given.get(name) is not None and name != "source"}
     if kind is MemoryType.RULE:
         by_person = provenance.origin is Origin.USER
-        return Teaching(
-            id=new_id("tea"),
-            provenance=provenance,
-            at=engine.clock(),
-            agent=agent,
-            user=user,
-            rule=given["rule"],
-            trigger=given["trigger"],
-            why=given["why"],
-            reach=Reach(given["reach"]),
-            source=RuleSource.NOTE if by_person else RuleSource.IMPORT,
-            # Only a person's words become a rule at once; what anybody else writes waits for a person.
-            sure=by_person,
-            tags=tags,
-            metadata=metadata,
-        )
-    is_warning = kind is MemoryType.ANTI_PATTERN
-    reasons = {name: given[name] for name in ("why_bad", "better_alternative")} if is_warning else {}
+        source = RuleSource.NOTE if by_person else RuleSource.IMPORT
+        body["reach"] = Reach(body["reach"])
+        # Only a person's words become a rule at once; what anybody else writes waits for a person.
+        shared |= {"id": new_id("tea"), "at": engine.clock(), "source": source, "sure": by_person}
+        return Teaching(**body, **shared, metadata=metadata)
+    body["metadata"] = metadata
+    if kind in (MemoryType.USER_PREFERENCE, MemoryType.DOMAIN_KNOWLEDGE):
+        return Draft(kind=kind, body=body, category=given.get("domain", ""), **shared)
+    strategy = body.pop("pattern" if kind is MemoryType.ANTI_PATTERN else "strategy")
+    category = given["category"] or ""
     return Statement(
-        kind=kind,
-        agent=agent,
-        user=user,
-        condition=given["condition"],
-        strategy=given["pattern" if is_warning else "strategy"],
-        body={**reasons, "metadata": metadata},
-        category=given["category"] or "",
-        provenance=provenance,
-        tags=tags,
+        kind=kind, condition=body.pop("condition"), strategy=strategy, body=body, category=category, **shared
     )
 
 

@@ -402,6 +402,8 @@ def _checking(operation: Operation, function: F) -> F:
     @functools.wraps(function)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         bound = operation.signature.bind(self, *args, **kwargs)
+        if call_elsewhere := getattr(self, "call_elsewhere", None):
+            return call_elsewhere(operation, bound)
         known = operation.own_parameters
         for name, value in list(bound.arguments.items()):
             if name not in known:
