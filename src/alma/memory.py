@@ -31,7 +31,7 @@ from .engine.upkeep.forget import Forgotten as Forgotten
 from .engine.upkeep.reconcile import Reconciled
 from .engine.view import Stats, render_slice, stats, view
 from .errors import StorageError, ValidationError, unknown
-from .operations import OPERATIONS, About, Effect, Group, describe_methods
+from .operations import OPERATIONS, About, Effect, Group
 from .ports import Clock, Embedder, Model, Store
 from .schema import TYPES
 from .types import times
@@ -800,9 +800,6 @@ class ALMA:
         return _views(self.engine, self.engine.store.scan(where, limit), Memory)
 
 
-describe_methods(ALMA)
-
-
 # -- from checked arguments to what the engine takes
 
 
@@ -858,7 +855,7 @@ def _read_turn(label: str, given: Any, provenance: Provenance) -> Said | None:
         if name not in valid:
             raise ValidationError(unknown(f"argument of {label}, a turn,", name, valid))
     speaker, text = (
-        next((given[name] for name in names if given.get(name) not in (None, "")), None)
+        next((given[name] for name in names if given.get(name) not in (None, "")), given.get(names[0]))
         for names in (("speaker", "role"), ("text", "content"))
     )
     said = validate.output(f"{label} text", text)

@@ -15,7 +15,7 @@ from ..callers import Roots, refuse_paths, refuse_vouching, relay_sources
 from ..errors import ConfigError, unknown
 from ..memory import ALMA
 from ..operations import PROGRESS, Effect, Operation, operations
-from ..schema import RESULT, has_prompt, is_object, plain, shorten_answer
+from ..schema import RESULT, shape_answer
 
 PREFIX = "alma_"
 ALL, CORE, DEFAULT = "all", "core", "default"
@@ -111,11 +111,7 @@ class OperationTool:
     def call(self, alma: ALMA, arguments: Mapping[str, Any], report: Report | None = None) -> types.CallToolResult:
         """Run the operation with arguments that `check` returned. `report` is for long operations."""
         progress = {} if report is None else {PROGRESS: report}
-        answer = plain(self.operation.run(alma, **arguments, **progress))
-        if has_prompt(self.operation.returns):
-            answer = shorten_answer(answer)
-        elif not is_object(self.operation.returns):
-            answer = {RESULT: answer}
+        answer = shape_answer(self.operation.returns, self.operation.run(alma, **arguments, **progress))
         content = types.TextContent(type="text", text=_render_answer(answer))
         return types.CallToolResult(content=[content], structured_content=answer)
 
