@@ -62,6 +62,7 @@ class AsyncALMA:
         as_of: words.Moment = None,
         level: Literal["session", "turn"] = "session",
         progressive: bool = False,
+        fields: words.Fields = None,
     ) -> MemorySlice: ...
     async def learn(
         self,
@@ -200,6 +201,7 @@ class AsyncALMA:
         user_id: str | None = None,
         status: words.StatusOf = "active",
         limit: int = 10,
+        fields: words.Fields = None,
     ) -> Matches: ...
     async def explain(
         self, memory_id: words.MemoryId, task: words.Task, agent: words.Agent, user_id: words.User = None
@@ -244,6 +246,7 @@ class AsyncALMA:
         status: words.StatusName | Status | None = "active",
         tag: str | None = None,
         limit: int = 50,
+        fields: Mapping[str, Any] | None = None,
     ) -> Memories: ...
     @overload
     async def list(
@@ -254,4 +257,5 @@ class AsyncALMA:
         status: words.StatusName | Status | None = "active",
         tag: str | None = None,
         limit: int = 50,
+        fields: Mapping[str, Any] | None = None,
     ) -> ListOf[M]: ...

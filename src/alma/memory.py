@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, Self, TypeVar, get_type_hints, overload
 
 from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
@@ -31,9 +31,9 @@ from .engine.upkeep.forget import Forgotten as Forgotten
 from .engine.upkeep.reconcile import Reconciled
 from .engine.view import Stats, render_slice, stats, view
 from .errors import StorageError, ValidationError, unknown
-from .operations import OPERATIONS, About, Effect, Group
+from .operations import OPERATIONS, About, Effect, Group, Parameter, read_parameter
 from .ports import Clock, Embedder, Model, Store
-from .schema import TYPES
+from .schema import CLASSES, TYPES, list_options, plain
 from .types import times
 from .types.kinds import (
     KINDS,
@@ -223,6 +223,7 @@ class ALMA:
         as_of: Annotated[words.Moment, About("what was known at this moment")] = None,
         level: Annotated[Literal["session", "turn"], About("conversations whole, or their single turns")] = "session",
         progressive: Annotated[bool, About("a prompt of summaries with ids; `get` tells more")] = False,
+        fields: words.Fields = None,
     ) -> MemorySlice:
         """Find the memories that matter for a task. Call this before starting a task.
 
@@ -580,13 +581,15 @@ class ALMA:
         ] = None,
         status: words.StatusOf = "active",
         limit: Annotated[int, About("at most so many", least=1, most=1000)] = 10,
+        fields: words.Fields = None,
     ) -> Matches:
         """Look memories up by words or meaning, best first. To prepare a task, use `retrieve` instead.
 
         It goes by relevance alone, over all agents, and is not recorded. With `user_id` it finds what that user sees:
         the user's own memories and those of nobody in particular.
         """
-        where = self._where(memory_type, agent, None if user_id is None else visible_users(user_id), status)
+        users = None if user_id is None else visible_users(user_id)
+        where = self._where(memory_type, agent, users, status, fields=fields)
         hits = find_memories(self.engine, query, where, limit)
         now = self.engine.clock()
         return [Match(view(one.record, now), round(one.score, 4), one.explanation.reason) for one in hits]
@@ -598,9 +601,12 @@ class ALMA:
         users: Iterable[str] | None,
         status: str | None,
         tag: str | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> Where:
+        kinds, values = match_fields(MEMORY_KINDS if memory_type is None else (memory_type,), fields)
         return Where(
-            kinds=MEMORY_KINDS if memory_type is None else {memory_type},
+            kinds=kinds,
+            fields=values,
             projects={self.engine.project, EVERYWHERE},
             agents=None if agent is None else {self.engine.agent(agent)},
             users=None if users is None else set(users),
@@ -766,6 +772,7 @@ class ALMA:
         status: words.StatusName | Status | None = "active",
         tag: str | None = None,
         limit: int = 50,
+        fields: Mapping[str, Any] | None = None,
     ) -> Memories: ...
     @overload
     def list(
@@ -776,6 +783,7 @@ class ALMA:
         status: words.StatusName | Status | None = "active",
         tag: str | None = None,
         limit: int = 50,
+        fields: Mapping[str, Any] | None = None,
     ) -> ListOf[M]: ...
     # A list of memories of one type is a list of memories.
     @operation(Effect.READS)  # type: ignore[misc]
@@ -789,6 +797,7 @@ class ALMA:
         status: words.StatusOf = "active",
         tag: Annotated[str | None, About("only what has this tag", check=validate.name)] = None,
         limit: Annotated[int, About("at most so many", least=1, most=1_000_000)] = 50,
+        fields: words.Fields = None,
     ) -> Memories:
         """List memories, newest first.
 
@@ -796,7 +805,7 @@ class ALMA:
             With a class of memories as `memory_type`, such as `Heuristic`, the list is typed. `status=None` lists
             memories of every status.
         """
-        where = self._where(memory_type, agent, None if user_id is None else {user_id}, status, tag)
+        where = self._where(memory_type, agent, None if user_id is None else {user_id}, status, tag, fields)
         return _views(self.engine, self.engine.store.scan(where, limit), Memory)
 
 
@@ -811,7 +820,44 @@ def build_request(engine: Engine, given: Mapping[str, Any]) -> Request:
     named: dict[str, Any] = {name: given[name] for name in Request._fields if given.get(name)}
     named |= {"agent": engine.agent(given["agent"]), "user": given.get("user_id")}
     named |= {"mode": Mode(given.get("mode") or Mode.DEFAULT), "level": Level(given.get("level") or Level.SESSION)}
-    return Request(**named | {"types": None if types is None else frozenset(map(MemoryType, types))})
+    # What conversations hold is in their turns, which have no such fields.
+    kinds = MEMORY_KINDS if types is None else tuple(types)
+    found, values = match_fields([one for one in kinds if one != MemoryType.EPISODE], given.get("fields"))
+    named["types"] = (
+        None if types is None and values is None else frozenset(map(MemoryType, found if values else kinds))
+    )
+    return Request(**named | {"fields": values})
+
+
+def match_fields(
+    kinds: Collection[str], given: Mapping[str, Any] | None
+) -> tuple[Collection[str], dict[str, Any] | None]:
+    """Return those of the kinds that declare all these fields, and the values by the names they are stored under."""
+    if not given:
+        return kinds, None
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        declared = {kind: list_fields(kind) for kind in kinds}
+        kinds = [kind for kind in kinds if name in declared[kind]]
+        if not kinds:
+            valid = dict.fromkeys(one for names in declared.values() for one in names)
+            raise ValidationError(unknown("field", name, valid))
+        stored, parameter = declared[kinds[0]][name]
+        values[stored] = plain(parameter.check(value))
+    return kinds, values
+
+
+@functools.cache
+def list_fields(kind: str) -> Mapping[str, tuple[str, Parameter]]:
+    """Return the fields of a kind that memories can be selected by: where each is stored, and what its values are."""
+    memory = CLASSES[kind]
+    hints, simple = get_type_hints(memory), {str, int, float, bool, type(None)}
+    declared = {}
+    for one in fields(memory):
+        parameter = read_parameter(one.name, hints[one.name], None) if "stored" in one.metadata else None
+        if parameter is not None and set(list_options(parameter.type)) <= simple:
+            declared[one.name] = one.metadata["stored"] or one.name, parameter
+    return declared
 
 
 def build_outcome(engine: Engine, given: Mapping[str, Any]) -> OutcomeDraft:

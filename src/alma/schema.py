@@ -31,7 +31,7 @@ TYPES: Mapping[type[Memory], str] = {
 """The type of each memory class: `UserPreference` is a user_preference. A turn is a part of an episode and no memory
 type, but it has a name."""
 
-_CLASSES = {str(name): kind for kind, name in TYPES.items()}
+CLASSES = {str(name): kind for kind, name in TYPES.items()}
 _SIMPLE: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 _SHORTENED = ("prompt", "memories", "explanations")
 
@@ -72,7 +72,7 @@ def decode(kind: Any, value: Any) -> Any:
     if not isinstance(origin, type):
         return value
     if issubclass(origin, Memory):
-        origin = _CLASSES[value["type"]]
+        origin = CLASSES[value["type"]]
     if is_dataclass(origin) or is_typeddict(origin):
         hints = _hints(origin)
         names = hints if is_typeddict(origin) else [field.name for field in fields(origin) if field.init]

@@ -78,6 +78,8 @@ def compile_where(where: Where, dialect: Dialect) -> Compiled:
         if clause.sql and clause is not NEVER:
             clause = Clause(f"r.n IN (SELECT {table}.n FROM {table} WHERE {clause.sql})", clause.params)
         record.append(clause)
+    for name, value in (where.fields or {}).items():
+        record.append(Clause(f"json_extract(r.body, {dialect.mark}) IS {dialect.mark}", (f'$."{name}"', value)))
     for moment, condition in (
         (where.created_from, "r.created_at >= {}"),
         (where.created_to, "r.created_at < {}"),
