@@ -17,7 +17,6 @@ from jsonschema import Draft202012Validator
 from tests.api.samples import BEFORE, SAMPLES, world
 
 from alma import ALMA
-from alma.callers import Roots
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ALMAError
 from alma.mcp.tools import OperationTool, select_tools
@@ -54,7 +53,7 @@ def test_its_sample_fits_what_it_takes_and_its_answer_what_it_gives(tool: Operat
         arguments = SAMPLES[name](made)
         told = {key: value for key, value in arguments.items() if value is not None}
         Draft202012Validator(tool.definition.input_schema).validate(told)
-        confined = replace(tool, roots=Roots([tmp_path]))
+        confined = replace(tool, roots=[tmp_path.resolve()])
         result = tool.call(alma, confined.check(arguments))
     answer = json.loads(json.dumps(result.structured_content, allow_nan=False))
     Draft202012Validator(tool.definition.output_schema).validate(answer)

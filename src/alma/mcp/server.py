@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -81,10 +82,9 @@ class Handlers:
 
     @cached_property
     def tools(self) -> Mapping[str, OperationTool]:
-        from ..callers import Roots
         from .tools import select_tools
 
-        roots = None if self._find_roots is None else Roots(self._find_roots())
+        roots = None if self._find_roots is None else [Path(one).resolve() for one in self._find_roots()]
         return select_tools(self._wanted, self._agent, roots=roots, may_approve=self._memory.may_approve)
 
     def get_schema(self, name: str) -> Mapping[str, Any] | None:
