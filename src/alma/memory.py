@@ -30,7 +30,7 @@ from .engine.upkeep import reindex as reindexing
 from .engine.upkeep.forget import Forgotten as Forgotten
 from .engine.upkeep.reconcile import Reconciled
 from .engine.view import Stats, render_slice, stats, view
-from .errors import StorageError, ValidationError, unknown
+from .errors import EmbedderMismatchError, StorageError, ValidationError, unknown
 from .operations import OPERATIONS, About, Effect, Group, Parameter, read_parameter
 from .ports import Clock, Embedder, Model, Store
 from .schema import CLASSES, TYPES, list_options, plain
@@ -736,12 +736,10 @@ class ALMA:
 
         problems: list[str] = []
         memories = 0
-        name = self.engine.embedder_name
         try:
             memories = self.get_stats()["total_count"]
-            held = transaction.find_embedder_marker(self.engine)
-            if held is not None and name and held.body["value"] != name:
-                problems.append(str(transaction.describe_mismatch(held.body["value"], name)))
+            if mismatch := find_mismatch(self.engine):
+                problems.append(str(mismatch))
         except StorageError as error:
             # Others may read this over the network: where the store lies is not for them.
             problems.append(f"{error.neutral or error}; `alma doctor` says more")
@@ -750,7 +748,7 @@ class ALMA:
             version=__version__,
             project_id=self.project_id,
             memories=memories,
-            embedder=name,
+            embedder=self.engine.embedder_name,
             problems=problems,
         )
 
@@ -807,6 +805,14 @@ class ALMA:
         """
         where = self._where(memory_type, agent, None if user_id is None else {user_id}, status, tag, fields)
         return _views(self.engine, self.engine.store.scan(where, limit), Memory)
+
+
+def find_mismatch(engine: Engine) -> EmbedderMismatchError | None:
+    """Return the error that names both embedders when another one than the configured made the store's vectors."""
+    marker, name = transaction.find_embedder_marker(engine), engine.embedder_name
+    if marker is None or not name or marker.body["value"] == name:
+        return None
+    return transaction.describe_mismatch(marker.body["value"], name)
 
 
 # -- from checked arguments to what the engine takes

@@ -48,7 +48,7 @@ def plain(value: object) -> Any:
     """Return a value as JSON values with stable keys."""
     if is_dataclass(value) and not isinstance(value, type):
         members = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-        return {"type": type_of(value), **members} if isinstance(value, Memory) else members
+        return {"type": str(TYPES[type(value)]), **members} if isinstance(value, Memory) else members
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, datetime):

@@ -89,10 +89,8 @@ class Handlers:
             raise MCPError(types.INVALID_PARAMS, unknown("tool", params.name, self.tools))
         report = _make_reporter(ctx) if tool.operation.is_long else None
         try:
-            arguments = tool.check(params.arguments or {})
-            return await anyio.to_thread.run_sync(
-                lambda: tool.call(self._memory.get(), arguments, report), limiter=self._limiter
-            )
+            call = partial(tool.call, self._memory.get, params.arguments or {}, report)
+            return await anyio.to_thread.run_sync(call, limiter=self._limiter)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client gets an answer
             message = types.TextContent(type="text", text=self._describe_failure(error, params.name))
             return types.CallToolResult(content=[message], is_error=True)

@@ -72,17 +72,26 @@ class OperationTool:
             ),
         )
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the operation takes them, within what this caller may do."""
-        checked = self.operation.check(arguments, self.defaults)
-        return limit_call(self.operation, checked, self.roots, self.may_approve)
+    def call(
+        self, get_memory: Callable[[], ALMA], arguments: Mapping[str, Any], report: Report | None = None
+    ) -> types.CallToolResult:
+        """Check the arguments and run the operation within what this caller may do. `report` is for long ones.
 
-    def call(self, alma: ALMA, arguments: Mapping[str, Any], report: Report | None = None) -> types.CallToolResult:
-        """Run the operation with arguments that `check` returned. `report` is for long operations."""
+        A model reads a text where the answer is one, else compact JSON.
+        """
+        checked = self.operation.check(arguments, self.defaults)
+        allowed = limit_call(self.operation, checked, self.roots, self.may_approve)
         progress = {} if report is None else {PROGRESS: report}
-        answer = shape_answer(self.operation.returns, self.operation.run(alma, **arguments, **progress))
-        content = types.TextContent(type="text", text=_render_answer(answer))
-        return types.CallToolResult(content=[content], structured_content=answer)
+        answer = shape_answer(self.operation.returns, self.operation.run(get_memory(), **allowed, **progress))
+        if answer.keys() == {"text"}:
+            text = str(answer["text"]) or "Nothing is remembered yet."
+        elif "prompt" in answer:
+            ids = [f"{name}: {answer[name]}" for name in ("session_id", "retrieval_id") if answer.get(name)]
+            text = "\n\n".join([answer["prompt"] or "Nothing relevant is remembered.", *ids])
+        else:
+            value = answer[RESULT] if answer.keys() == {RESULT} else answer
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return types.CallToolResult(content=[types.TextContent(type="text", text=text)], structured_content=answer)
 
 
 def select_tools(
@@ -114,17 +123,6 @@ def select_tools(
         if roots is not None or not listed[name].on_files
     ]
     return {tool.name: tool for tool in tools}
-
-
-def _render_answer(answer: Mapping[str, Any]) -> str:
-    """Return what a model reads: a text where there is one, else compact JSON."""
-    if answer.keys() == {"text"}:
-        return str(answer["text"]) or "Nothing is remembered yet."
-    if "prompt" in answer:
-        ids = [f"{name}: {answer[name]}" for name in ("session_id", "retrieval_id") if answer.get(name)]
-        return "\n\n".join([answer["prompt"] or "Nothing relevant is remembered.", *ids])
-    value = answer[RESULT] if answer.keys() == {RESULT} else answer
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _rename_operations(text: str) -> str:
