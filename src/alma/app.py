@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
@@ -20,6 +21,9 @@ from .ports import Clock, Model
 from .stores import registry as stores
 from .types import times
 from .types.asking import ModelSettings
+
+if TYPE_CHECKING:
+    from .models.budget import Usage
 
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 """What the servers keep beside a configuration."""
@@ -67,6 +71,13 @@ def _open_model(settings: ModelSettings, engine: Engine) -> Model | None:
     from .models.registry import open_model
 
     return open_model(settings, engine, os.environ)
+
+
+def model_usage(alma: ALMA, config: Config, *, days: int = 30) -> Usage:
+    """What models were asked for in this store, and what is left of today's budget."""
+    from .models.budget import usage
+
+    return usage(alma.engine, config.model, days=days)
 
 
 def open_default(project_id: str | None = None) -> ALMA:

@@ -13,7 +13,6 @@ from .memory import ALMA
 from .models.budget import ModelUse, by_model
 from .models.budget import usage as read_usage
 from .operations import About, Effect, Group
-from .schema import plain
 from .types.asking import ModelSettings
 from .types.record import QUOTED
 
@@ -101,8 +100,8 @@ def _learn(alma: ALMA, source: str, trusted: bool, told: Any, *args: Any, **opti
     options |= {"trusted": trusted and origin not in QUOTED, "relayed": origin != "user"}
     learn = learner.learn_from_text if isinstance(told, str) else learner.learn_from_conversation
     learned = learn(told, *args, **options)
-    names = ("kind", "text", "quote", "turn", "confidence")
-    findings = [plain({name: getattr(one, name) for name in names}) for one in learned.findings]
+    names = ("text", "quote", "turn", "confidence")
+    findings = [{"kind": str(one.kind)} | {name: getattr(one, name) for name in names} for one in learned.findings]
     return Learnt(**learned, findings=findings)
 
 

@@ -6,8 +6,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from os import PathLike
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, Self, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, get_type_hints, overload
 
 from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
@@ -31,6 +30,7 @@ from .engine.upkeep.forget import Forgotten as Forgotten
 from .engine.upkeep.reconcile import Reconciled
 from .engine.view import Stats, render_slice, stats, view
 from .errors import EmbedderMismatchError, StorageError, ValidationError, unknown
+from .opening import Closeable
 from .operations import OPERATIONS, About, Effect, Group, Parameter, read_parameter
 from .ports import Clock, Embedder, Model, Store
 from .schema import CLASSES, TYPES, list_options, plain
@@ -75,13 +75,6 @@ many = Group("many")
 _PLAYBOOK = 200
 _CHANGE = ("verb", "why", "before")
 _BY_AGENT = {"source": words.AGENT}
-_ADD = {
-    MemoryType.USER_PREFERENCE: "add_preference",
-    MemoryType.DOMAIN_KNOWLEDGE: "add_knowledge",
-    MemoryType.HEURISTIC: "add_heuristic",
-    MemoryType.ANTI_PATTERN: "add_anti_pattern",
-    MemoryType.RULE: "add_rule",
-}
 _RECORDED = {MemoryType.OUTCOME: "learn or learn_many", MemoryType.EPISODE: "add_episode or add_episodes"}
 _DRAFTED = {
     "strategy_used": "strategy",
@@ -109,7 +102,7 @@ def _show_history(changes: list[dict[str, Any]]) -> list[Change]:
     return [Change(**one) for one in changes]
 
 
-class ALMA:
+class ALMA(Closeable):
     """Memory that learns.
 
     Open one with `ALMA.from_config(path)` or `ALMA.quickstart()`; pass a store and an embedder yourself for anything
@@ -190,14 +183,6 @@ class ALMA:
         self.engine.store.close()
         if self.engine.encoder is not None:
             self.engine.encoder.embedder.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- the loop: retrieve, learn
 
@@ -930,7 +915,8 @@ def _read_row(given: Any) -> tuple[MemoryType, dict[str, Any]]:
     if kind in _RECORDED:
         raise ValidationError(f"an {kind} is recorded with {_RECORDED[kind]}, not added")
     rest = {name: value for name, value in given.items() if name != "type"}
-    return kind, OPERATIONS[_ADD[kind]].complete({**rest, "source": rest.get("source") or "user_stated"})
+    operation = OPERATIONS[f"add_{kind.removeprefix('user_').removeprefix('domain_')}"]
+    return kind, operation.complete({**rest, "source": rest.get("source") or "user_stated"})
 
 
 def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -> Proposal:
