@@ -351,7 +351,7 @@ class Group:
             if operation.name in OPERATIONS:
                 raise ValueError(f"there are two operations of the name {operation.name!r}")
             OPERATIONS[operation.name] = operation
-            if next(iter(operation.signature.parameters), "") == MEMORY:
+            if function.__code__.co_varnames[:1] == (MEMORY,):
                 return function
 
             @wraps(function)
