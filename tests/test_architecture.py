@@ -115,7 +115,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "answers": {"words", "types"},
     # `ALMA.from_config` is wired by app when it is called; nothing else of memory may reach up.
     "memory": {
-        *("operations", "words", "answers", "schema", "engine", "ports", "types", "errors"),
+        *("opening", "operations", "words", "answers", "schema", "engine", "ports", "types", "errors"),
         *("app", "harness", "remote"),
     },
     # First names of modules.
@@ -148,7 +148,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("operations", "schema", "remote", "callers", "projects"),
     },
     # What a person may ask of a memory's inside.
-    "inspection": {"memory", "engine", "ports", "types", "errors"},
+    "inspection": {"memory", "answers", "engine", "ports", "types", "errors"},
     "cli": {
         *("mcp", "http", "operations", "schema", "transfer", "app", "config", "memory", "doctor", "inspection"),
         *("files", "text", "trust_register", "types", "errors"),

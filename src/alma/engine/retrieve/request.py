@@ -49,6 +49,8 @@ class Request(NamedTuple):
     as_of: datetime | None = None
     level: Level = Level.SESSION
     progressive: bool = False
+    fields: Mapping[str, Any] | None = None
+    """Values that the bodies of what is found must have."""
 
 
 class ModeSettings(NamedTuple):
@@ -118,6 +120,7 @@ class RetrievalContext(NamedTuple):
             # Asked about last March, it finds what was replaced since.
             statuses={Status.ACTIVE} if is_current else {Status.ACTIVE, Status.SUPERSEDED},
             tagged=set(request.tags) or None,
+            fields=request.fields,
             created_from=request.since,
             created_to=until,
             valid_at=request.as_of or past or self.now,
