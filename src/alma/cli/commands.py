@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..answers import Text
 from ..errors import NotFoundError, ValidationError
 from ..types.kinds import Episode
 from . import render
-from .derive import YES, Answer, Call, command, extra
+from .derive import YES, Call, Reply, command, extra
 from .files import check_object, parse_json, read_object, read_objects, read_text, send_lines
-from .render import count, count_memories
+from .render import count, count_memories, print_exact
 
 _SIGNALS = {"up": "thumbs_up", "down": "thumbs_down", "used": "used", "ignored": "ignored"}
 _TAGS = extra("--tag", "TAG", "a tag; may be repeated", dest="tags", action="append")
@@ -55,7 +54,7 @@ def read_pairs(
     positional="",
     requires=False,
 )
-def learn(call: Call) -> Answer:
+def learn(call: Call) -> Reply:
     from ..inspection import count_results, find_lessons
 
     since, source = datetime.now(UTC), call.args.source
@@ -66,28 +65,28 @@ def learn(call: Call) -> Answer:
         outcomes = send_lines(lines, lambda batch: call.run("learn_many", outcomes=batch), call.out.progress)
         lessons = find_lessons(call.alma, outcomes, since)
         document = {"recorded": len(outcomes), "ids": [one.id for one in outcomes], "learned": lessons}
-        return Answer(document, f"recorded {count(len(outcomes), 'outcome')}", lessons or "no lesson changed")
+        return Reply(document, f"recorded {count(len(outcomes), 'outcome')}", lessons or "no lesson changed")
     outcome = call.run("learn", **given)
     lessons, tally = find_lessons(call.alma, [outcome], since), count_results(call.alma, outcome)
     forms = f"; a heuristic forms at {tally.needed} outcomes that mostly work" if tally.results < tally.needed else ""
     state = f"this strategy: {tally.successes} of {tally.results} worked{forms}"
     document = {"outcome": outcome, "learned": lessons, "strategy": tally}
-    return Answer(document, f"recorded {outcome.id}", lessons or state)
+    return Reply(document, f"recorded {outcome.id}", lessons or state)
 
 
 @command("workflow learn", "workflow_learn")
-def learn_run(call: Call) -> Answer:
+def learn_run(call: Call) -> Reply:
     from ..inspection import find_lessons
 
     since, outcomes = datetime.now(UTC), call.run_typed()
     lessons = find_lessons(call.alma, outcomes, since)
-    return Answer({"outcomes": outcomes, "learned": lessons}, "recorded", outcomes, lessons)
+    return Reply({"outcomes": outcomes, "learned": lessons}, "recorded", outcomes, lessons)
 
 
 @command(
     "retrieve", "retrieve retrieve_scoped", _PROMPT, extra("--explain", "", "show what each memory scored, by factor")
 )
-def retrieve(call: Call) -> Answer:
+def retrieve(call: Call) -> Reply:
     if "scope" in call.args:
         # A scope is a fence of tags; what it cannot also hold to must not seem to hold.
         filters = "tags task_type since until as_of level progressive"
@@ -98,8 +97,8 @@ def retrieve(call: Call) -> Answer:
         refuse_options(call, fences, "goes with --scope: node, run, workflow, agent, tenant, global")
         found = call.run_typed()
     if call.args.prompt:
-        return Answer(found, Text(found.prompt))
-    return Answer(found, found, found.explanations if call.args.explain else "")
+        return Reply(found, print_exact(found.prompt))
+    return Reply(found, found, found.explanations if call.args.explain else "")
 
 
 @command(
@@ -109,7 +108,7 @@ def retrieve(call: Call) -> Answer:
     extra("--shown", "ID", "instead: all memories that were shown", nargs="+"),
     extra("--used", "ID", "one of them that was used; may be repeated", action="append", default=[]),
 )
-def feedback(call: Call) -> Answer:
+def feedback(call: Call) -> Reply:
     """Say what a memory was worth, or which of the memories shown were used. It moves their rank."""
     args = call.args
     if args.shown:
@@ -117,14 +116,14 @@ def feedback(call: Call) -> Answer:
         if not report.recorded:
             raise NotFoundError(f"none of these memories is held: {', '.join(report.unknown)}")
         used = sum(id.startswith(tuple(args.used)) for id in report.recorded)
-        return Answer(report, f"{count_memories(used)} used, {len(report.recorded) - used} passed over")
+        return Reply(report, f"{count_memories(used)} used, {len(report.recorded) - used} passed over")
     if args.signal is None:
         call.fail_usage("needs ID and SIGNAL, or --shown")
     signal, before = _SIGNALS[args.signal], call.run("get", memory_id=args.id)
     call.run("record_feedback", memory_id=before.id, signal=signal)
     memory = call.run("get", memory_id=before.id)
     text = f"{signal} counted; confidence {before.confidence:.2f} → {memory.confidence:.2f}"
-    return Answer({"memory": memory, "signal": signal, "confidence_before": before.confidence}, text)
+    return Reply({"memory": memory, "signal": signal, "confidence_before": before.confidence}, text)
 
 
 # -- memories
@@ -135,7 +134,7 @@ def get_turns(memory: Any) -> Sequence[Any]:
 
 
 @command("show", "get")
-def show(call: Call) -> Answer:
+def show(call: Call) -> Reply:
     from ..inspection import read_background
 
     memory = call.run_typed()
@@ -149,7 +148,7 @@ def show(call: Call) -> Answer:
     }
     turns = [f"{one.speaker}, {render.format_value(one.said_at)}, {one.id}: {one.text}" for one in get_turns(memory)]
     card = {"type": render.name_type(memory), **render.list_fields(memory), "confidence": render.draw_belief(memory)}
-    return Answer(document, {**card, "conversation": turns}, {**document, "memory": "", "related": background.related})
+    return Reply(document, {**card, "conversation": turns}, {**document, "memory": "", "related": background.related})
 
 
 @command(
@@ -161,7 +160,7 @@ def show(call: Call) -> Answer:
     key="memory",
     verb="updated",
 )
-def update(call: Call) -> Answer:
+def update(call: Call) -> Reply:
     changed: dict[str, Any] = {**read_pairs(call.args.pairs, "FIELD=VALUE, such as fact='New text'", str.partition)}
     if "metadata" in changed:
         changed["metadata"] = parse_json("metadata", changed["metadata"])
@@ -174,7 +173,7 @@ def update(call: Call) -> Answer:
     extra("--user", "USER", "instead: everything of this user", dest="user_id"),
     YES,
 )
-def delete(call: Call) -> Answer:
+def delete(call: Call) -> Reply:
     """Erase a memory for good. It will not be learned again by itself. A conversation goes with all its turns."""
     id, user = call.args.id, call.args.user_id
     if (id is None) is (user is None):
@@ -182,25 +181,25 @@ def delete(call: Call) -> Answer:
     if user is not None:
         call.confirm(f"Erase everything of the user {user!r} in {call.alma.project_id} for good?")
         erased = call.run("erase_user", user_id=user)
-        return Answer(erased, f"erased everything of {user}", erased.counts or "there was nothing")
+        return Reply(erased, f"erased everything of {user}", erased.counts or "there was nothing")
     memory = call.run("get", memory_id=id)
     turns = [turn.id for turn in get_turns(memory)]
     parts = f", with its {count(len(turns), 'turn')}" if turns else ""
     call.confirm(f"Erase it for good{parts}?", memory)
     call.run("delete", memory_id=memory.id)
     gone = {"turns": turns} if isinstance(memory, Episode) else {}
-    return Answer({"deleted": memory.id, **gone}, f"erased {memory.id}{parts}")
+    return Reply({"deleted": memory.id, **gone}, f"erased {memory.id}{parts}")
 
 
 @command("archive", "forget", YES)
-def archive(call: Call) -> Answer:
+def archive(call: Call) -> Reply:
     given = call.read_arguments()
     report = call.run("forget", **given | {"dry_run": True})
     if not report.ids or given.get("dry_run"):
-        return Answer(report, [call.run("get", memory_id=id) for id in report.ids], f"to be archived: {report.count}")
+        return Reply(report, [call.run("get", memory_id=id) for id in report.ids], f"to be archived: {report.count}")
     call.confirm(f"Archive {count_memories(report.count)}?", [call.run("get", memory_id=id) for id in report.ids])
     report = call.run("forget", **given)
-    return Answer(report, f"archived: {report.count}")
+    return Reply(report, f"archived: {report.count}")
 
 
 # -- files of memories
@@ -213,7 +212,7 @@ def archive(call: Call) -> Answer:
     positional="",
     names={"turns": ""},
 )
-def add_episode(call: Call) -> Answer:
+def add_episode(call: Call) -> Reply:
     lines = read_objects(call.args.file, "a speaker and a text")
     try:
         episode = call.run_typed(turns=[turn for _, turn in lines])
@@ -223,11 +222,11 @@ def add_episode(call: Call) -> Answer:
         raise ValidationError(place.sub(lambda turn: f"{lines[int(turn[1])][0]}:", str(error))) from error
     retired = "was deleted before and stays away; nothing was recorded"
     kept = f"is kept, now of {count(episode.turn_count, 'turn')}"
-    return Answer({"memory": episode}, f"{episode.id} {retired if episode.status == 'retired' else kept}")
+    return Reply({"memory": episode}, f"{episode.id} {retired if episode.status == 'retired' else kept}")
 
 
 @command("add many", extra("file", "FILE", "JSON Lines, each with its type and what it says"), _AGENT, _TAGS)
-def add_many(call: Call) -> Answer:
+def add_many(call: Call) -> Reply:
     """Add memories of any types from a file. Added again they change nothing.
 
     Each line is an object with its type (domain_knowledge, user_preference, heuristic, anti_pattern or rule) and the
@@ -237,12 +236,12 @@ def add_many(call: Call) -> Answer:
 
 
 @command("add episodes", extra("file", "FILE", "JSON Lines, each with session_id and turns"), _AGENT, _TAGS)
-def add_episodes(call: Call) -> Answer:
+def add_episodes(call: Call) -> Reply:
     """Keep conversations from a file, or what is new of them."""
     return _send_added(call, "add_episodes", "conversations", "a session_id and turns")
 
 
-def _send_added(call: Call, operation: str, parameter: str, what: str) -> Answer:
+def _send_added(call: Call, operation: str, parameter: str, what: str) -> Reply:
     args, agent = call.args, call.find_agent()
     lines = read_objects(args.file, what, {"tags": args.tags} if args.tags else {})
     for _, given in lines:
@@ -251,7 +250,7 @@ def _send_added(call: Call, operation: str, parameter: str, what: str) -> Answer
             given.setdefault("agent", agent)
     memories = send_lines(lines, lambda batch: call.run(operation, **{parameter: batch}), call.out.progress)
     document = {"count": len(memories), "ids": [one.id for one in memories]}
-    return Answer(document, {f"kept {len(memories)} {parameter}": memories})
+    return Reply(document, {f"kept {len(memories)} {parameter}": memories})
 
 
 @command(
@@ -265,17 +264,17 @@ def _send_added(call: Call, operation: str, parameter: str, what: str) -> Answer
     requires=False,
     names={"own": "", "branches": "branches"},
 )
-def ingest(call: Call) -> Answer:
+def ingest(call: Call) -> Reply:
     args = call.args
     if args.plan:
         from ..knowledge import reading
 
         names = vars(args).keys() & {"only", "own", "max_file_bytes"}
-        return Answer(reading(args.path, **{name: getattr(args, name) for name in names}))
+        return Reply(reading(args.path, **{name: getattr(args, name) for name in names}))
     report = call.run_typed()
     hint = "what is waiting are words of others: alma list --status candidate"
     is_waiting = report.counts.get("waiting") and not report.dry_run
-    return Answer(report, report, hint if is_waiting else "", code=0 if any(report.counts.values()) else 1)
+    return Reply(report, report, hint if is_waiting else "", code=0 if any(report.counts.values()) else 1)
 
 
 @command(
@@ -287,7 +286,7 @@ def ingest(call: Call) -> Answer:
     names={"messages": "", "text": ""},
     fixed={"source": "user"},
 )
-def learn_from(call: Call) -> Answer:
+def learn_from(call: Call) -> Reply:
     args = call.args
     if args.text:
         refuse_options(call, "session_id save_episode", "belongs to a conversation and does not go with --text")
@@ -301,21 +300,21 @@ def learn_from(call: Call) -> Answer:
 
 
 @command("work show", "get_work_item")
-def show_item(call: Call) -> Answer:
+def show_item(call: Call) -> Reply:
     item = call.run_typed()
     parts = call.run("list_work_items", parent_id=item.id, archived=True, limit=200)
     below = {"parts": parts, "history": call.run("work_item_history", item_id=item.id)}
-    return Answer({"item": item, **below}, item, lambda out: out.show_card(item), below)
+    return Reply({"item": item, **below}, item, lambda out: out.show_card(item), below)
 
 
 @command("work history", "work_item_history")
-def show_item_history(call: Call) -> Answer:
+def show_item_history(call: Call) -> Reply:
     history = call.run_typed()
-    return Answer({"id": call.args.item_id, "history": history}, history)
+    return Reply({"id": call.args.item_id, "history": history}, history)
 
 
 @command("work next", "get_next_item")
-def take_next_item(call: Call) -> Answer:
+def take_next_item(call: Call) -> Reply:
     given, agent = call.read_arguments(), call.find_agent()
     if given.get("claim"):
         if agent is None:
@@ -324,18 +323,18 @@ def take_next_item(call: Call) -> Answer:
     found = call.run("get_next_item", **given)
     if found.item is None:
         others = f"; {count(found.waiting, 'item')} open, but blocked, being worked on or another agent's"
-        return Answer(found, f"nothing is free to be worked on{others if found.waiting else ''}", code=1)
+        return Reply(found, f"nothing is free to be worked on{others if found.waiting else ''}", code=1)
     who = shlex.quote(given.get("agent") or found.item.agent or "NAME")
     claim = "" if found.item.claimed_by else f"take it: alma work claim {found.item.id} --agent {who}"
-    return Answer(found, found.item, found.item.description, claim)
+    return Reply(found, found.item, found.item.description, claim)
 
 
 @command("work status", "update_progress", positional="item_id status", names={"agent": "by"})
-def move_item(call: Call) -> Answer:
+def move_item(call: Call) -> Reply:
     item = call.run_typed()
     blocked = [call.run("get_work_item", item_id=id) for id in item.blocks] if item.status == "done" else []
     freed = [one for one in blocked if one.status == "pending"]
-    return Answer({"item": item, **({"freed": freed} if freed else {})}, item, {"now free": freed})
+    return Reply({"item": item, **({"freed": freed} if freed else {})}, item, {"now free": freed})
 
 
 @command(
@@ -345,7 +344,7 @@ def move_item(call: Call) -> Answer:
     extra("--finished", "", "all that are done"),
     extra("--older-than", "DAYS", "and not touched for so long (default 30)", dest="older_than_days", type=float),
 )
-def archive_items(call: Call) -> Answer:
+def archive_items(call: Call) -> Reply:
     """Put an item away, or all that are done: it is neither listed nor counted."""
     args = call.args
     if (args.item_id is None) is not args.finished:
@@ -353,9 +352,9 @@ def archive_items(call: Call) -> Answer:
     if args.finished:
         days = 30.0 if args.older_than_days is None else args.older_than_days
         report = call.run("archive_finished", older_than_days=days)
-        return Answer(report, f"archived: {report.count}")
+        return Reply(report, f"archived: {report.count}")
     refuse_options(call, "older_than_days", "goes with --finished")
-    return Answer({"item": (item := call.run("archive_work_item", item_id=args.item_id, agent=args.by))}, item)
+    return Reply({"item": (item := call.run("archive_work_item", item_id=args.item_id, agent=args.by))}, item)
 
 
 @command(
@@ -363,12 +362,12 @@ def archive_items(call: Call) -> Answer:
     "progress_summary progress_logs",
     extra("--log", "", "how far sessions were when they noted it, newest first"),
 )
-def show_progress(call: Call) -> Answer:
+def show_progress(call: Call) -> Reply:
     if not call.args.log:
         refuse_options(call, "session_id limit", "goes with --log")
         return call.answer()
     logs = call.run_typed("progress_logs")
-    return Answer({"count": len(logs), "logs": logs}, logs or render.describe_empty("logs"))
+    return Reply({"count": len(logs), "logs": logs}, logs or render.describe_empty("logs"))
 
 
 # -- sessions
@@ -406,13 +405,13 @@ def _run_in_session(call: Call) -> Any:
     positional="",
     names={"session_id": "", "test_status": ""},
 )
-def note_session(call: Call) -> Answer:
+def note_session(call: Call) -> Reply:
     session = _run_in_session(call)
     document = {"session": session}
     if call.args.log:
         action = getattr(call.args, "action", "")
         document["log"] = call.run("log_progress", agent=session.agent, session_id=session.id, current_action=action)
-    return Answer(document, f"noted in {session.id}", session)
+    return Reply(document, f"noted in {session.id}", session)
 
 
 @command(
@@ -423,29 +422,29 @@ def note_session(call: Call) -> Answer:
     positional="",
     names={"session_id": "", "test_status": "", "last_outcome": "outcome", "current_goal": "goal"},
 )
-def end_session(call: Call) -> Answer:
+def end_session(call: Call) -> Reply:
     handoff = _run_in_session(call)
-    return Answer({"handoff": handoff}, f"ended {handoff.session_id}; the next session starts with:", handoff)
+    return Reply({"handoff": handoff}, f"ended {handoff.session_id}; the next session starts with:", handoff)
 
 
 @command("session list", "previous_sessions")
-def list_sessions(call: Call) -> Answer:
+def list_sessions(call: Call) -> Reply:
     """List an agent's open sessions and how its latest ones ended."""
     previous = call.run_typed()
     document = {"open": call.run("open_sessions", agent=call.find_agent()), "previous": previous}
-    return Answer(document, document if any(document.values()) else "no session yet")
+    return Reply(document, document if any(document.values()) else "no session yet")
 
 
 @command("session prepare", "initialize", _PROMPT, names={"user_prompt": "prompt"})
-def prepare_session(call: Call) -> Answer:
+def prepare_session(call: Call) -> Reply:
     if call.args.user_prompt == "-":
         call.args.user_prompt = read_text("-")
     plan = call.run_typed()
-    return Answer(plan, Text(plan.prompt) if call.args.prompt else plan)
+    return Reply(plan, print_exact(plan.prompt) if call.args.prompt else plan)
 
 
 @command("session wake-up", "wake_up recall_topic", positional="")
-def wake_up(call: Call) -> Answer:
+def wake_up(call: Call) -> Reply:
     if "topic" in call.args:
         return call.answer("recall_topic")
     refuse_options(call, "deep", "goes with --topic")
@@ -464,7 +463,7 @@ def wake_up(call: Call) -> Answer:
     names={"state": ""},
     key="checkpoint",
 )
-def save_checkpoint(call: Call) -> Answer:
+def save_checkpoint(call: Call) -> Reply:
     text, source = call.args.state_text, call.args.source
     if text is not None:
         return call.answer(state=check_object("--state", parse_json("--state", text), "the state"))
@@ -474,12 +473,12 @@ def save_checkpoint(call: Call) -> Answer:
 
 
 @command("workflow resume", "resume")
-def resume_run(call: Call) -> Answer:
+def resume_run(call: Call) -> Reply:
     found = call.run_typed().checkpoint
     if found is None:
         place = render.format_value(call.read_arguments())
         raise NotFoundError(f"there is no checkpoint to go on from: {place}")
-    return Answer({"checkpoint": found}, Text(render.format_json(found.state)))
+    return Reply({"checkpoint": found}, print_exact(render.format_json(found.state)))
 
 
 @command(
@@ -493,7 +492,7 @@ def resume_run(call: Call) -> Answer:
     requires=False,
     names={"run_id": "", "states": "", "reducers": "", "base": ""},
 )
-def merge(call: Call) -> Answer:
+def merge(call: Call) -> Reply:
     """Merge branches into a checkpoint, or files of states into a state that is printed.
 
     Keys are merged by append, extend, union, sum, max, min, last, first or merge_dict.
@@ -507,12 +506,12 @@ def merge(call: Call) -> Answer:
         if "branches" not in args or "node_id" not in args:
             raise ValidationError("merging branches needs --branch (once for each) and --node")
         checkpoint = call.run_typed(reducers=reducers)
-        return Answer({"checkpoint": checkpoint}, checkpoint)
+        return Reply({"checkpoint": checkpoint}, checkpoint)
     refuse_options(call, "branches node_id into agent", "goes with a RUN")
     states = [read_object(file, "the state") for file in args.state_files]
     base = None if args.base_file is None else read_object(args.base_file, "the state")
     merged = call.run_typed("merge_states", states=states, reducers=reducers, base=base)
-    return Answer(merged, Text(render.format_json(merged.state)))
+    return Reply(merged, print_exact(render.format_json(merged.state)))
 
 
 # -- domains
@@ -526,7 +525,7 @@ def merge(call: Call) -> Answer:
     extra("--relationship", "NAME:SOURCE:TARGET", "how two sorts of things are related", action="append"),
     names={"entity_types": "", "relationship_types": ""},
 )
-def create_domain(call: Call) -> Answer:
+def create_domain(call: Call) -> Reply:
     args, parts = call.args, {}
     if args.source is not None:
         what = "a schema's parts, such as entity_types and learning_categories"
@@ -547,27 +546,27 @@ def create_domain(call: Call) -> Answer:
     schema = call.run("create_domain", **parts)
     is_followed = any(one.in_use and one.name == schema.name for one in call.run("list_domains"))
     what = "this project still follows it as it was; let it follow this one" if is_followed else "let it be followed"
-    return Answer({"domain": schema}, schema, f"\n{what}: alma domains use {shlex.quote(schema.name)}")
+    return Reply({"domain": schema}, schema, f"\n{what}: alma domains use {shlex.quote(schema.name)}")
 
 
 @command("domains use", "use_domain")
-def use_domain(call: Call) -> Answer:
+def use_domain(call: Call) -> Reply:
     schema, project = call.run_typed(), call.alma.project_id
     gates = ", ".join(schema.learning_categories) or "everything"
     text = f"project {project!r} follows {schema.name!r} from now on; what may be learned: {gates}"
-    return Answer({"project_id": project, "domain": schema}, text)
+    return Reply({"project_id": project, "domain": schema}, text)
 
 
 # -- rules in files
 
 
 @command("rules export", "export_rules", positional="")
-def export_rules(call: Call) -> Answer:
+def export_rules(call: Call) -> Reply:
     report, is_check = call.run_typed(), "check" in call.args
     state = "was written" if report.written else "is not current" if report.changed else "is current"
     text = f"{report.path} {state}: {count(report.items, 'item')}, {report.size} of {report.limit}"
     is_empty = not (report.written or report.items or report.changed)
-    return Answer(
+    return Reply(
         report,
         (lambda out: render.show_diff(out, report.diff)) if is_check and report.diff else "",
         "there is nothing to write" if is_empty else text,
@@ -579,7 +578,7 @@ def export_rules(call: Call) -> Answer:
 
 
 @command("rules import", "import_rules", YES, positional="path", names={"all_items": "all"})
-def import_rules(call: Call) -> Answer:
+def import_rules(call: Call) -> Reply:
     given = call.read_arguments()
     report = call.run("import_rules", **given | {"dry_run": True})
     shown = _describe_import(report)
@@ -599,7 +598,7 @@ def import_rules(call: Call) -> Answer:
         elif report.changes or report.newer:
             text += "\n`alma rules export` brings the file up to date"
     is_open = any(one.verb == "conflict" and not one.done for one in report.changes)
-    return Answer(report, *shown, text, code=1 if is_open else 0)
+    return Reply(report, *shown, text, code=1 if is_open else 0)
 
 
 def _describe_import(report: Any) -> list[Any]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ALMAError, StorageError, install_command
 from ..types.kinds import Heuristic, Outcome
 from . import manage
-from .derive import Answer
+from .derive import Reply
 from .render import WIDTH, Output, draw_belief, name_type
 
 if TYPE_CHECKING:
@@ -120,8 +120,10 @@ def summarise(curve: list[Heuristic]) -> list[dict[str, Any]]:
 
 
 def before(stage: Stage) -> dict[str, Any]:
+    from ..inspection import read_embedders
+
     stage.begin_act("An agent without memory", f'The agent {AGENT!r} is asked: "{TASK}". What does it know?')
-    if not stage.alma.engine.embedder_name:
+    if not read_embedders(stage.alma)[1]:
         stage.say(f"(no embedder is installed: words only. For meaning too: {install_command('local')})", "yellow")
     prompt = stage.alma.retrieve(TASK, AGENT).to_prompt()
     expect(not prompt, "an empty memory gives an empty prompt")
@@ -255,8 +257,9 @@ def next_steps(stage: Stage) -> dict[str, Any]:
 ACTS = (before, outcomes, after, confidence, turn, feedback, silence, similar, next_steps)
 
 
-def play(out: Output, *, keep: str | None, fast: bool) -> Answer:
+def play(out: Output, *, keep: str | None, fast: bool) -> Reply:
     from ..app import open_config
+    from ..inspection import read_embedders
 
     try:
         if keep:
@@ -272,6 +275,6 @@ def play(out: Output, *, keep: str | None, fast: bool) -> Answer:
         with open_config(file) as alma:
             stage = Stage(alma, out, fast)
             facts = [{"act": act.__name__, **act(stage)} for act in ACTS]
-            embedder = alma.engine.embedder_name or None
+            embedder = read_embedders(alma)[1] or None
     document = {"ok": True, "embedder": embedder, "acts": facts, "kept": keep}
-    return Answer(document, f"\nThe database is kept: alma --config {file} list" if keep else "")
+    return Reply(document, f"\nThe database is kept: alma --config {file} list" if keep else "")

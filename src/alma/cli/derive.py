@@ -66,7 +66,7 @@ _RAW = argparse.RawDescriptionHelpFormatter
 _NOT_TYPED = argparse.SUPPRESS
 
 
-class Answer:
+class Reply:
     """What a command answers: a document for programs; for people the parts, by default the document itself."""
 
     def __init__(self, document: object, *parts: Any, code: int = 0) -> None:
@@ -75,7 +75,7 @@ class Answer:
         self.code = code
 
 
-Run = Callable[["Call"], "Answer | int"]
+Run = Callable[["Call"], "Reply | int"]
 """Runs a command; a number is the exit code of one that printed its answer itself."""
 
 
@@ -435,14 +435,14 @@ class Call:
             self.confirm(command.ask, self.run(command.about, **{one: given[one] for one in known}) if known else None)
         return self.run(name, **given)
 
-    def answer(self, name: str = "", /, **more: Any) -> Answer:
+    def answer(self, name: str = "", /, **more: Any) -> Reply:
         """Run an operation as `run_typed` does, and answer as the command says."""
         command, value = self.command, self.run_typed(name, **more)
         value = getattr(value, command.part) if command.part else value
         counted = {"count": len(value)} if isinstance(value, list) else {}
         document = {**counted, command.key: value} if command.key else value
         verb = f"{command.verb} {value if command.part else value.id}" if command.verb else ""
-        return Answer(document, verb, "" if command.part else value if value != [] else describe_empty(command.key))
+        return Reply(document, verb, "" if command.part else value if value != [] else describe_empty(command.key))
 
     def confirm(self, question: str, *things: Any) -> None:
         """Ask whether to do it, after showing what it is about; --yes answers."""

@@ -15,7 +15,7 @@ from typing import IO, Any
 from ..errors import ConfigError, NotFoundError, StorageError, ValidationError
 from ..files import create_private, make_private_folder
 from . import render
-from .derive import Answer, Call, command, extra, list_choices
+from .derive import Call, Reply, command, extra, list_choices
 from .render import count, count_memories, format_bytes
 
 EMBEDDINGS = ("auto", "local", "openai", "azure", "hash", "none")
@@ -55,7 +55,7 @@ def write_configuration(project: str, storage: str, embedding: str, folder: str)
     extra("--dir", "DIR", "where to write it (default .alma)", default=".alma"),
     extra("--force", "", "overwrite a configuration that is there"),
 )
-def init(call: Call) -> Answer:
+def init(call: Call) -> Reply:
     """Write a configuration file for this folder."""
     from ..config import load
     from ..trust_register import trust_folder
@@ -87,7 +87,7 @@ def init(call: Call) -> Answer:
         with suppress(StorageError, ConfigError):
             trust_folder(whole.parent, text.encode())
     alma = "alma" if file == Path(".alma") / "config.yaml" else f"alma --config {shlex.quote(str(file))}"
-    return Answer(
+    return Reply(
         {"config": file, "project_id": project, "storage": args.storage, "embedding": args.embedding},
         f"wrote {file} for project {project!r}. Next:",
         f'  {alma} learn --agent dev --task "Fix the login test" --outcome success --strategy "Clear the cache"',
@@ -96,24 +96,24 @@ def init(call: Call) -> Answer:
 
 
 @command("doctor", extra("--quick", "", "only whether the memory opens and can find things"), matching=False)
-def doctor(call: Call) -> Answer:
+def doctor(call: Call) -> Reply:
     """Check that everything works, and say how to fix what does not. Exit code 1 if something is broken."""
     if call.args.quick:
         health = call.run("health")
         well = f"well: {count_memories(health.memories)} of {health.project_id}"
         text = f"{well}, embedder: {health.embedder or _WORDS_ONLY}" if health.ok else "not well:"
-        return Answer(health, text, health.problems, code=0 if health.ok else 1)
+        return Reply(health, text, health.problems, code=0 if health.ok else 1)
     from ..doctor import FAILED, diagnose
 
     checks = diagnose(call.args.config)
     ok = all(check.state != FAILED for check in checks)
-    return Answer({"ok": ok, "checks": checks}, lambda out: render.show_checks(out, checks), code=0 if ok else 1)
+    return Reply({"ok": ok, "checks": checks}, lambda out: render.show_checks(out, checks), code=0 if ok else 1)
 
 
 @command(
     "demo", extra("--keep", "DIR", "keep the scratch database in this new folder"), extra("--fast", "", "no pauses")
 )
-def play_demo(call: Call) -> Answer:
+def play_demo(call: Call) -> Reply:
     """Watch it learn, on a scratch database."""
     from .demo import play
 
@@ -126,7 +126,7 @@ def play_demo(call: Call) -> Answer:
     extra("--list", "", "list the trusted folders", group="either"),
     extra("--remove", "", "no longer trust the folder or the memory in it", group="either"),
 )
-def trust(call: Call) -> Answer:
+def trust(call: Call) -> Reply:
     """Trust the configuration and the memory that lie in a folder, until the configuration changes."""
     from .. import trust_register as register
     from ..app import list_data_files
@@ -144,7 +144,7 @@ def trust(call: Call) -> Answer:
         for name, digest in sorted(register.read_register().folders.items()):
             is_same = register.digest_content(read_content(Path(name))) == digest
             rows.append({"folder": name, "state": "trusted" if is_same else "changed since it was trusted"})
-        return Answer({"count": len(rows), "folders": rows}, rows or render.describe_empty("folders"))
+        return Reply({"count": len(rows), "folders": rows}, rows or render.describe_empty("folders"))
     if args.path is None:
         folder = next((place for place in (here, *here.parents) if (place / DEFAULT_PATH).is_file()), here)
     else:
@@ -155,21 +155,18 @@ def trust(call: Call) -> Answer:
     if args.remove:
         if not register.remove_folder(folder):
             raise NotFoundError(f"{folder} is not trusted; `alma trust --list` lists the folders that are")
-        return Answer({"removed": folder}, f"{folder} is no longer trusted")
+        return Reply({"removed": folder}, f"{folder} is no longer trusted")
     file, content = folder / DEFAULT_PATH, read_content(folder)
     if not file.parent.is_dir():
         raise ConfigError(f"there is no {DEFAULT_PATH.parent} in {folder}, so there is nothing to trust")
     restricted = list_restricted_settings(file) if content else []
     files = list_data_files(file, load(file) if content else Config(project_id="default", storage_dir=file.parent))
-    tracked = register.trust_folder(folder, content, files)
-    return Answer(
+    tracked = [str(one.relative_to(folder)) for one in register.trust_folder(folder, content, files)]
+    return Reply(
         {"folder": folder, "config": file if content else None, "sets": restricted, "files": files},
         f"trusted {folder}, until {DEFAULT_PATH} changes",
-        {
-            "it may now set": restricted,
-            "its files are used": files,
-            "git tracks": [f"{file.relative_to(folder)}: what a pull brings is used, too" for file in tracked],
-        },
+        {"it may now set": restricted, "its files are used": files},
+        f"git tracks {', '.join(tracked)}: what a pull brings is used, too" if tracked else "",
     )
 
 
@@ -177,7 +174,7 @@ def trust(call: Call) -> Answer:
 
 
 @command("reindex", matching=False)
-def reindex(call: Call) -> Answer:
+def reindex(call: Call) -> Reply:
     """Embed everything anew with the configured embedder. It can be stopped and run again."""
     from ..inspection import read_embedders
 
@@ -186,11 +183,11 @@ def reindex(call: Call) -> Answer:
     )
     moved = call.alma.reindex(call.out.progress)
     done = f"{moved} records embedded anew" if moved else "everything is embedded already"
-    return Answer({"from": before, "to": after, "moved": moved}, f"from {before} to {after}", done)
+    return Reply({"from": before, "to": after, "moved": moved}, f"from {before} to {after}", done)
 
 
 @command("vacuum", matching=False)
-def vacuum(call: Call) -> Answer:
+def vacuum(call: Call) -> Reply:
     """Leave no trace of deleted memories in the store's files, and give unused space back."""
     from ..inspection import find_store_file
 
@@ -202,7 +199,7 @@ def vacuum(call: Call) -> Answer:
         sizes.append(sum(part.stat().st_size for part in (path, Path(f"{path}-wal")) if part.exists()))
     freed = max(0, sizes[0] - sizes[1])
     came_back = f"{format_bytes(freed)} came back; {path} takes {format_bytes(sizes[1])}"
-    return Answer(
+    return Reply(
         {"path": path, "bytes_before": sizes[0], "bytes_after": sizes[1], "bytes_freed": freed},
         came_back if freed else f"there was no unused space in {path}",
     )
@@ -222,7 +219,7 @@ def _set_exact(stream: IO[str], encoding: str) -> IO[str]:
     extra("--no-vectors", "", "leave the embeddings out; an import makes them anew"),
     matching=False,
 )
-def export(call: Call) -> Answer | int:
+def export(call: Call) -> Reply | int:
     """Write the whole memory as JSON Lines."""
     from .. import transfer
 
@@ -235,16 +232,16 @@ def export(call: Call) -> Answer | int:
     records = transfer.export_to(call.alma, target, vectors=vectors, progress=call.out.progress)
     size = target.stat().st_size
     text = f"wrote {count(records, 'record')} to {target} ({format_bytes(size)})"
-    return Answer({"path": target, "records": records, "bytes": size}, text)
+    return Reply({"path": target, "records": records, "bytes": size}, text)
 
 
 @command("backup", extra("file", "FILE", "a new file; nothing is overwritten"), matching=False)
-def backup(call: Call) -> Answer:
+def backup(call: Call) -> Reply:
     """Copy the store to a new file while it is in use."""
     from .. import transfer
 
     made = transfer.backup(call.alma, Path(call.args.file), call.out.progress)
-    return Answer(made, f"copied to {made.path} ({format_bytes(made.bytes)})")
+    return Reply(made, f"copied to {made.path} ({format_bytes(made.bytes)})")
 
 
 @command(
@@ -256,7 +253,7 @@ def backup(call: Call) -> Answer:
     extra("--untrusted", "", "somebody else's: all of it waits for you", group="either"),
     extra("--keep-project", "", "take in another project's memories as that project's"),
 )
-def import_(call: Call) -> Answer:
+def import_(call: Call) -> Reply:
     """Take in what `alma export` wrote. Imported twice it changes nothing.
 
     Whether it is your own export is asked where somebody can answer.
@@ -296,7 +293,7 @@ def import_(call: Call) -> Answer:
     numbers = {name: getattr(taken, name) for name in names}
     done = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in numbers.items() if number)
     review = f"{claims} not taken as such: rules wait for your review. --trusted takes your own export"
-    return Answer(
+    return Reply(
         {"dry_run": args.dry_run, **numbers},
         f"{'would be ' if args.dry_run else ''}{done}" if done else "there was nothing in it",
         review if claims and not can_ask else "",
@@ -365,7 +362,7 @@ def _describe_token(token: Any) -> dict[str, Any]:
     extra("--project", "P", "only this project; may be repeated", dest="projects", action="append"),
     extra("--expires", "WHEN", "such as 12h, 30d, 1y or 2031-01-31; default: never"),
 )
-def add_token(call: Call) -> Answer:
+def add_token(call: Call) -> Reply:
     """Make a token. It is shown once and not kept."""
     from ..http import tokens
 
@@ -376,25 +373,25 @@ def add_token(call: Call) -> Answer:
     where = ", ".join(about["projects"] or ["all projects"])
     what = "do everything" if args.scope == "admin" else args.scope
     text = f"{about['name']} may {what} in {where}{until}. This is the token; it is not shown again:"
-    return Answer({**about, "token": secret}, text, secret)
+    return Reply({**about, "token": secret}, text, secret)
 
 
 @command("token list")
-def list_tokens(call: Call) -> Answer:
+def list_tokens(call: Call) -> Reply:
     """List tokens. Secrets are not stored."""
     from ..http import tokens
 
     rows = [_describe_token(one) for one in tokens.list_tokens(tokens.find_file(call.config[0]))]
-    return Answer({"count": len(rows), "tokens": rows}, rows or render.describe_empty("tokens"))
+    return Reply({"count": len(rows), "tokens": rows}, rows or render.describe_empty("tokens"))
 
 
 @command("token revoke", _NAME)
-def revoke_token(call: Call) -> Answer:
+def revoke_token(call: Call) -> Reply:
     """Let a token open nothing any more, in a running server too."""
     from ..http import tokens
 
     gone = tokens.revoke(tokens.find_file(call.config[0]), call.args.name)
-    return Answer({"revoked": gone.name}, f"{gone.name} opens nothing any more")
+    return Reply({"revoked": gone.name}, f"{gone.name} opens nothing any more")
 
 
 # -- completion
@@ -427,10 +424,10 @@ complete -c alma -a '(alma __complete (commandline -opc)[2..] (commandline -ct) 
 
 
 @command("completion", extra("shell", "SHELL", "bash, zsh or fish", choices=tuple(_SCRIPTS)))
-def print_completion(call: Call) -> Answer:
+def print_completion(call: Call) -> Reply:
     """Print a script that lets your shell complete these commands."""
     script = _SCRIPTS[call.args.shell]
-    return Answer({"shell": call.args.shell, "script": script}, script.rstrip("\n"))
+    return Reply({"shell": call.args.shell, "script": script}, script.rstrip("\n"))
 
 
 def list_completions(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:

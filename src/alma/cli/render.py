@@ -251,6 +251,11 @@ def format_json(document: object) -> str:
     return json.dumps(plain(document), ensure_ascii=False, indent=2)
 
 
+def print_exact(text: str) -> Callable[[Output], None]:
+    """Return what prints a text exactly as it is."""
+    return lambda out: print(text)
+
+
 def count(number: int, noun: str, several: str = "") -> str:
     """Return `1 turn`, `2 turns`."""
     return f"{number} {noun if number == 1 else several or f'{noun}s'}"
