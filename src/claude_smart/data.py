@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,20 @@ from typing import Any
 from alma import jsonc
 from alma.engine.admit import key_of
 from alma.engine.coding_sessions import find_mark
-from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION
 from alma.engine.rules import AGENT, Teaching, teach
 from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, StorageError, ValidationError, unknown
 from alma.files import write_atomic
-from alma.hooks.drain import describe_dropped, describe_reader, drain, is_taken_in, read_journal
+from alma.hooks.drain import (
+    ProjectMemories,
+    ReaderState,
+    describe_dropped,
+    describe_reader,
+    drain,
+    is_taken_in,
+    read_journal,
+)
 from alma.hooks.paths import DEFAULTS, DataDir, check_setting, list_own_files, read_settings
 from alma.hooks.privacy import remove_private
 from alma.hooks.project import (
@@ -42,7 +51,18 @@ from alma.types.record import LIVE, Status
 from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.times import from_iso
 
-from .desk import PATIENCE, Desk, ask_yes, count_noun, find_rules, plain_rule, read_object, require_person, stop_worker
+from .desk import (
+    PATIENCE,
+    Answer,
+    Desk,
+    ask_yes,
+    count_noun,
+    find_rules,
+    plain_rule,
+    read_object,
+    require_person,
+    stop_worker,
+)
 
 _FORMAT = "claude-smart rules 1"
 _MARKDOWN = (".md", ".mdc")
@@ -52,7 +72,7 @@ _GIT_SECONDS = 5.0
 # -- project
 
 
-def project(args: Namespace, desk: Desk) -> dict[str, Any]:
+def project(args: Namespace, desk: Desk) -> Answer:
     """Show the project of this folder, let it share another one's rules, or keep the two apart for good."""
     if args.share and args.separate:
         raise ValidationError("--share and --separate exclude each other")
@@ -95,7 +115,7 @@ def _find_root(copy: WorkingCopy) -> str:
     return " ".join(sorted(done.stdout.split()))
 
 
-def _share_project(desk: Desk, copy: WorkingCopy, other: str) -> dict[str, Any]:
+def _share_project(desk: Desk, copy: WorkingCopy, other: str) -> Answer:
     """Move the rules of this project to the other one, and let its working copies belong to that from now on."""
     if other == copy.key:
         raise ValidationError(f"this folder belongs to {other} already")
@@ -123,31 +143,26 @@ def _share_project(desk: Desk, copy: WorkingCopy, other: str) -> dict[str, Any]:
 # -- status, usage
 
 
-def status(args: Namespace, desk: Desk) -> dict[str, Any]:
+def status(args: Namespace, desk: Desk) -> Answer:
     """Show what is kept for this project, and whether it is learning."""
-    place = desk.place
-    paused = read_paused(place)
+    place, paused = desk.place, read_paused(desk.place)
     files = list_own_files(place, ".jsonl")
     worker = ask_worker(place, {"op": "status"}, 0.5)
-    rules = {"active": 0, "candidate": 0, "put_away": 0}
-    counts = {"turn": 0, "episode": 0}
-    pending, state = len(files), describe_reader(place, None)
-    if os.path.exists(place.db):
-        with desk.memory() as memory:
+    counts: Counter[str] = Counter()
+    with desk.memory_if_any() as memory:
+        if memory is not None:
             engine = memory.engine(desk.project)
-            for one in find_rules(engine):
-                rules[str(one.status) if one.status in LIVE else "put_away"] += 1
-            for kind in counts:
-                counts[kind] = sum(1 for _ in engine.store.scan(Where(kinds={kind}, projects={desk.project})))
-            pending, state = len(find_pending(engine, place)), describe_reader(place, memory)
-    reading = state.plain()
-    answer: dict[str, Any] = {
+            counts.update(str(one.status) if one.status in LIVE else "put_away" for one in find_rules(engine))
+            kinds = Where(kinds={"turn", "episode"}, projects={desk.project})
+            counts.update(one.kind for one in engine.store.scan(kinds))
+        pending, state = len(find_pending(place, memory)), describe_reader(place, memory)
+    answer: Answer = {
         "project": desk.project,
         "home": place.home,
         "question": find_copy(place, locate_project(desk.folder), remember=False).asked,
         "paused": desk.project in paused["projects"],
         "paused_everywhere": bool(paused["everywhere"]),
-        "rules": rules,
+        "rules": {name: counts[name] for name in ("active", "candidate", "put_away")},
         "turns": counts["turn"],
         "sessions": counts["episode"],
         "journals": len(files),
@@ -156,41 +171,42 @@ def status(args: Namespace, desk: Desk) -> dict[str, Any]:
         "db_bytes": _measure_files([place.db, f"{place.db}-wal"]),
         "worker": f"running, pid {worker['pid']}" if worker else "not running (not needed)",
         "model": read_settings(place).text("model"),
-        "reading": reading,
+        "reading": state.plain(),
     }
-    stopped = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
-    desk.say(f"project    {desk.project} ({stopped})")
-    if answer["question"]:
-        desk.say(f"           perhaps the same as {answer['question']}: claude-smart project")
-    desk.say(
-        f"rules      {rules['active']} active, {rules['candidate']} waiting for review, {rules['put_away']} archived",
-        f"turns      {counts['turn']} from {count_noun(counts['episode'], 'session')}",
-        f"journals   {len(files)} ({answer['journal_bytes'] // 1000} kB), {pending} pending",
-        f"memory     {place.db} ({answer['db_bytes'] // 1000} kB)",
-        f"worker     {answer['worker']}",
-        f"reader     {describe_reading(reading)}",
+    learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
+    again = f"; next attempt after {state.next_try:%Y-%m-%d %H:%M} UTC" if state.next_try else ""
+    rows = (
+        ("project", f"{desk.project} ({learning})"),
+        ("", answer["question"] and f"perhaps the same as {answer['question']}: claude-smart project"),
+        ("rules", "{active} active, {candidate} waiting for review, {put_away} archived".format(**answer["rules"])),
+        ("turns", f"{counts['turn']} from {count_noun(counts['episode'], 'session')}"),
+        ("journals", f"{len(files)} ({answer['journal_bytes'] // 1000} kB), {pending} pending"),
+        ("memory", f"{place.db} ({answer['db_bytes'] // 1000} kB)"),
+        ("worker", answer["worker"]),
+        ("reader", describe_reading(state)),
+        ("", state.dropped and f"dropped by the checks: {describe_dropped(state.dropped)}"),
+        ("", state.error and f"last error: {state.error}{again}"),
     )
-    if state.dropped:
-        desk.say(f"           dropped by the checks: {describe_dropped(state.dropped)}")
-    if state.error:
-        again = f"; next attempt after {state.next_try:%Y-%m-%d %H:%M} UTC" if state.next_try else ""
-        desk.say(f"           last error: {state.error}{again}")
+    desk.say(*(f"{name:10} {text}" for name, text in rows if text))
     return answer
 
 
-def describe_reading(reading: Mapping[str, Any]) -> str:
+def describe_reading(state: ReaderState) -> str:
     """Return which reader is at work, and what it cost today, in one line."""
-    if reading["reader"] == "local":
+    if state.reader == "local":
         return "local only (claude-smart config model on lets Claude read your corrections, too)"
-    calls = f"{reading['calls_today']} of {reading['daily_calls']} calls today"
-    waiting = f"{count_noun(reading['sessions_read'], 'session')} read, {reading['sessions_waiting']} waiting"
-    return f"local + claude ({reading['model']}), {calls}, {waiting}"
+    calls = f"{state.calls_today} of {state.daily_calls} calls today"
+    waiting = f"{count_noun(state.sessions_read, 'session')} read, {state.sessions_waiting} waiting"
+    return f"local + claude ({state.model}), {calls}, {waiting}"
 
 
-def find_pending(engine: Engine, place: DataDir) -> list[str]:
+def find_pending(place: DataDir, memory: ProjectMemories | None) -> list[str]:
     """Return the journals that were not taken in yet."""
-    pending = []
-    for path in list_own_files(place, ".jsonl"):
+    files = list_own_files(place, ".jsonl")
+    if memory is None:
+        return files
+    engine, pending = memory.engine(EVERYWHERE), []
+    for path in files:
         try:
             journal = None if is_taken_in(engine, path) else read_journal(path)
         except FileNotFoundError:
@@ -205,12 +221,10 @@ def _measure_files(paths: list[str]) -> int:
     return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
 
 
-def usage(args: Namespace, desk: Desk) -> dict[str, Any]:
+def usage(args: Namespace, desk: Desk) -> Answer:
     """Show what the model was asked for, by day; nothing unless it was allowed."""
-    days = []
-    if os.path.exists(desk.place.db):
-        with desk.memory() as memory:
-            days = meter(memory.engine(EVERYWHERE))
+    with desk.memory_if_any() as memory:
+        days = meter(memory.engine(EVERYWHERE)) if memory else []
     settings = read_settings(desk.place).values
     desk.say(f"model: {settings['model']} ({settings['model_name']}), at most {settings['daily_calls']} calls a day")
     desk.say(*(map(str, days) if days else ["No model was ever called."]))
@@ -220,7 +234,7 @@ def usage(args: Namespace, desk: Desk) -> dict[str, Any]:
 # -- pause, resume, config
 
 
-def pause(args: Namespace, desk: Desk) -> dict[str, Any]:
+def pause(args: Namespace, desk: Desk) -> Answer:
     """Record and show nothing, in this project or everywhere; or go on."""
     paused, is_pause = read_paused(desk.place), args.command == "pause"
     others = [one for one in paused["projects"] if one != desk.project]
@@ -247,7 +261,7 @@ def read_paused(place: DataDir) -> dict[str, Any]:
     return paused
 
 
-def config(args: Namespace, desk: Desk) -> Mapping[str, Any]:
+def config(args: Namespace, desk: Desk) -> Answer:
     """Show the settings, or change one."""
     name, value, path = args.name, args.value, desk.place.config
     if name is not None and name not in DEFAULTS:
@@ -266,7 +280,7 @@ def config(args: Namespace, desk: Desk) -> Mapping[str, Any]:
         desk.say(*(f"{name:20} {value}" for name, value in settings.items()))
     else:
         desk.say(str(settings[name]) if value is None else f"{name} is now {settings[name]}")
-    return settings
+    return dict(settings)
 
 
 def write_text(path: str, text: str) -> None:
@@ -279,7 +293,7 @@ def write_text(path: str, text: str) -> None:
 # -- clear-all
 
 
-def clear_all(args: Namespace, desk: Desk) -> dict[str, Any]:
+def clear_all(args: Namespace, desk: Desk) -> Answer:
     """Erase what was learned and recorded: of this project, or everything, also from a store that cannot be read."""
     everything = "everything claude-smart has learned and recorded"
     what = everything if args.everywhere else f"all that was learned in {desk.project}"
@@ -311,21 +325,16 @@ def clear_all(args: Namespace, desk: Desk) -> dict[str, Any]:
 
 
 def _erase_records(desk: Desk, key: str) -> int:
-    """Erase the records of a project, or count all; return how many."""
-    try:
-        if not os.path.exists(desk.place.db):
-            return 0
-        with desk.memory() as memory:
+    """Erase the records of a project, or count all, as far as they can be read; return how many."""
+    with suppress(*([] if key else [StorageError])), desk.memory_if_any() as memory:
+        if memory is not None:
             store = memory.alma.engine.store
             ids = [record.id for record in store.scan(Where(projects={key} if key else None))]
             if key:
                 store.delete(ids)
                 memory.alma.vacuum()
             return len(ids)
-    except StorageError:
-        if key:
-            raise
-        return 0
+    return 0
 
 
 def _list_recorded(place: DataDir, key: str) -> Iterator[str]:
@@ -339,7 +348,7 @@ def _list_recorded(place: DataDir, key: str) -> Iterator[str]:
 # -- export, import
 
 
-def export(args: Namespace, desk: Desk) -> dict[str, Any]:
+def export(args: Namespace, desk: Desk) -> Answer:
     """Write the rules of this project to a file, or print them."""
     if args.file is not None and args.file.lower().endswith(_MARKDOWN):
         return _export_markdown(args, desk)
@@ -357,7 +366,7 @@ def export(args: Namespace, desk: Desk) -> dict[str, Any]:
     return {"file": args.file, "rules": len(rules)}
 
 
-def _export_markdown(args: Namespace, desk: Desk) -> dict[str, Any]:
+def _export_markdown(args: Namespace, desk: Desk) -> Answer:
     from alma.rulefiles import TARGETS
     from alma.rulefiles import export as write_rules
 
@@ -381,7 +390,7 @@ def _export_markdown(args: Namespace, desk: Desk) -> dict[str, Any]:
     return {"file": report.path, "rules": report.items, **state, "left_out": left_out}
 
 
-def import_(args: Namespace, desk: Desk) -> dict[str, Any]:
+def import_(args: Namespace, desk: Desk) -> Answer:
     """Take in the rules of a file."""
     require_person("import")
     if args.file.lower().endswith(_MARKDOWN):
@@ -413,7 +422,7 @@ def import_(args: Namespace, desk: Desk) -> dict[str, Any]:
     return {"rules": len(given), "new": new, "forgotten": forgotten}
 
 
-def _import_markdown(args: Namespace, desk: Desk) -> dict[str, Any]:
+def _import_markdown(args: Namespace, desk: Desk) -> Answer:
     from alma.rulefiles import import_ as read_rules
 
     options = {name: getattr(args, name) for name in ("all", "retire", "prefer", "dry_run")}

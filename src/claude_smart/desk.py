@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ PATIENCE = 20.0
 """So many seconds a command waits for another process that takes in what was recorded."""
 _STOP_SECONDS = 3.0
 INDENT = "    "
+Answer = dict[str, Any]
+"""What a command returns for programs; what people read it says itself."""
 
 
 @dataclass
@@ -50,6 +52,12 @@ class Desk:
         """Open the store. Something may be stored now, so the working copy is remembered."""
         find_project(self.place, locate_project(self.folder))
         return ProjectMemories(self.place)
+
+    @contextmanager
+    def memory_if_any(self) -> Iterator[ProjectMemories | None]:
+        """Open the store; None where nothing was stored yet."""
+        with self.memory() if os.path.exists(self.place.db) else nullcontext() as memory:
+            yield memory
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:
@@ -171,6 +179,10 @@ def plain_rule(record: Record) -> dict[str, Any]:
         "repeats": record.body.get("metadata", {}).get("repeats", 0),
         "created_at": record.created_at.isoformat(),
     }
+
+
+def plain_rules(records: Iterable[Record]) -> list[dict[str, Any]]:
+    return [plain_rule(one) for one in records]
 
 
 def describe_rule(record: Record) -> str:

@@ -15,7 +15,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from alma.engine.rules import AGENT
 from alma.errors import ALMAError, BusyError, ConfigError, CorruptStoreError, ModelError, NewerStoreError, StorageError
@@ -30,7 +30,7 @@ from alma.types.record import Record, Status
 
 from .cli import own_words
 from .data import describe_reading, find_pending, read_paused
-from .desk import Desk, read_object
+from .desk import Answer, Desk, read_object
 from .install import PLUGIN, find_setup, list_enabled, list_hooks, plan_install
 
 # Not imported: it is a program, and ends the process.
@@ -67,7 +67,7 @@ Finding = tuple[bool, str] | tuple[bool, str, str]
 """Whether it is well, what was found, and what to do about it."""
 
 
-def doctor(args: Namespace, desk: Desk) -> dict[str, Any]:
+def doctor(args: Namespace, desk: Desk) -> Answer:
     """Check everything, and print each step as soon as it is done."""
     steps = []
     for step in _run_steps(desk):
@@ -228,19 +228,17 @@ def _check_settings(desk: Desk) -> Finding:
 
 
 def _check_store(desk: Desk) -> Finding:
-    if not os.path.exists(desk.place.db):
-        return True, ""
-    with ProjectMemories(desk.place) as memory:
+    with desk.memory_if_any() as memory:
+        if memory is None:
+            return True, ""
         store = memory.alma.engine.store
         problems = store.check() if isinstance(store, Checkable) else []
     return (False, problems[0], _RESTORE) if problems else (True, f"{desk.place.db} is sound")
 
 
 def _check_journals(desk: Desk) -> Finding:
-    waiting = list_own_files(desk.place, ".jsonl")
-    if os.path.exists(desk.place.db):
-        with desk.engine() as engine:
-            waiting = find_pending(engine, desk.place)
+    with desk.memory_if_any() as memory:
+        waiting = find_pending(desk.place, memory)
     hour_ago = time.time() - 3600
     old = [path for path in waiting if os.path.exists(path) and os.path.getmtime(path) < hour_ago]
     if old:
@@ -251,11 +249,9 @@ def _check_journals(desk: Desk) -> Finding:
 
 def _check_reader(desk: Desk) -> Finding:
     """Say which reader is at work, and why Claude could not read what waits for it."""
-    state = describe_reader(desk.place, None)
-    if os.path.exists(desk.place.db):
-        with ProjectMemories(desk.place) as memory:
-            state = describe_reader(desk.place, memory)
-    line = describe_reading(state.plain())
+    with desk.memory_if_any() as memory:
+        state = describe_reader(desk.place, memory)
+    line = describe_reading(state)
     if state.reader == "local":
         return True, line
     if state.dropped:

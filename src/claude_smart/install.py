@@ -22,7 +22,7 @@ from alma.errors import ConfigError
 from alma.files import FileChange, apply_changes, read_content, resolve_link
 from alma.hooks.paths import DEFAULTS, DataDir, find_data_dir, list_own_files, read_settings
 
-from .desk import Desk, ask_yes, count_noun, read_object, stop_worker
+from .desk import Answer, Desk, ask_yes, count_noun, read_object, stop_worker
 
 NAME = "smart"
 """Of the plug-in: the host reserves names that begin with `claude-`."""
@@ -61,7 +61,7 @@ _TEXTS = {
 """Of each command: what it is about to do, that nothing is to be done, and that it is done."""
 
 
-def install(args: Namespace, desk: Desk) -> dict[str, Any]:
+def install(args: Namespace, desk: Desk) -> Answer:
     """Install the plug-in, update it or take it out, after showing what changes and asking."""
     setup = find_setup(os.environ)
     if args.command == "update" and not setup.receipt.is_file():
@@ -136,7 +136,7 @@ class Plan(NamedTuple):
                 yield f"{change.verb} {change.path}"
                 yield from (f"    {line}" for line in _list_differences(change)[:_SHOWN_LINES])
 
-    def plain(self, *, done: bool) -> dict[str, Any]:
+    def plain(self, *, done: bool) -> Answer:
         """Describe it for programs."""
         changes = [
             {"change": change.verb, "path": str(change.path), "difference": _list_differences(change)}

@@ -39,8 +39,8 @@ from alma.types.times import now
 from .desk import (
     INDENT,
     PATIENCE,
+    Answer,
     Desk,
-    ask_yes,
     count_noun,
     describe_rule,
     find_observations,
@@ -48,6 +48,7 @@ from .desk import (
     is_run_by_agent,
     pick_rule,
     plain_rule,
+    plain_rules,
     require_person,
     say_change,
     say_rules,
@@ -70,7 +71,7 @@ _TITLES = {
 # -- show
 
 
-def show(args: Namespace, desk: Desk) -> dict[str, Any]:
+def show(args: Namespace, desk: Desk) -> Answer:
     """Show what is known for this project, or one rule with its history."""
     if not os.path.exists(desk.place.db):
         desk.say("Nothing was learned yet. Correct the agent in a session, or say: claude-smart tag NOTE")
@@ -81,9 +82,15 @@ def show(args: Namespace, desk: Desk) -> dict[str, Any]:
             return _show_one(desk, engine, pick_rule([*known, *observed], " ".join(args.what)))
     session = args.session or desk.session
     playbook = playbook_text(desk.place, desk.project, session, desk.folder)
-    active = [one for one in known if one.status is Status.ACTIVE]
+    active, waiting = ([one for one in known if one.status is status] for status in LIVE)
     lasting = [one for one in active if not one.session]
-    waiting = [one for one in known if one.status is Status.CANDIDATE]
+    here = [one for one in active if one.session and one.session == session]
+    hidden = {
+        "Only in other sessions": [one for one in active if one.session not in ("", session)],
+        "Replaced or archived (claude-smart restore ID brings one back)": [
+            one for one in known if one.status not in LIVE
+        ],
+    }
     # A command that weakens safety is not put before an agent, which may be the one who asks.
     observed = [one for one in observed if args.all or one.status is Status.ACTIVE]
     if args.playbook:
@@ -93,59 +100,59 @@ def show(args: Namespace, desk: Desk) -> dict[str, Any]:
     else:
         desk.say(f"Project {desk.project}")
         say_rules(desk, "Rules in force", lasting)
-        say_rules(desk, "Only in this session", [one for one in active if one.session and one.session == session])
+        say_rules(desk, "Only in this session", here)
         say_rules(desk, "Waiting for your review (claude-smart review)", waiting)
         say_rules(desk, "Observed in commands (claude-smart review --accept ID turns one into a rule)", observed)
-        elsewhere = [one for one in active if one.session not in ("", session)]
-        past = [one for one in known if one.status not in LIVE]
-        how = " (claude-smart restore ID brings one back)"
-        for where, rules, hint in (("only in other sessions", elsewhere, ""), ("replaced or archived", past, how)):
+        for where, rules in hidden.items():
             if args.all:
-                say_rules(desk, where.capitalize() + hint, rules)
+                say_rules(desk, where, rules)
             elif rules:
-                desk.say(f"\n{count_noun(len(rules), 'rule')} {where}: claude-smart show --all")
+                what = where.partition(" (")[0].lower()
+                desk.say(f"\n{count_noun(len(rules), 'rule')} {what}: claude-smart show --all")
         if not (active or waiting or observed):
             desk.say(_NOTHING)
-    listed, seen = ([plain_rule(one) for one in records] for records in (known if args.all else active, observed))
+    listed, seen = plain_rules(known if args.all else active), plain_rules(observed)
     return {"project": desk.project, "playbook": playbook, "rules": listed, "observations": seen}
 
 
-def _show_one(desk: Desk, engine: Engine, record: Record) -> dict[str, Any]:
+def _show_one(desk: Desk, engine: Engine, record: Record) -> Answer:
     desk.say(f"{record.body['line']}\n{INDENT}{describe_rule(record)}")
-    parts = {"learned from": record.body.get("said"), "source": record.body.get("source")}
-    desk.say(*(f"{INDENT}{title}: {text}" for title, text in parts.items() if text))
+    for title, name in (("learned from", "said"), ("source", "source")):
+        if record.body.get(name):
+            desk.say(f"{INDENT}{title}: {record.body[name]}")
     after = {**record.body, "status": str(record.status)}
-    lines: list[str] = []
-    history: list[dict[str, Any]] = []
-    for one in reversed(list_history(engine, record.id)):
+    history, lines = list_history(engine, record.id), []
+    for one in reversed(history):
         before = {name: value for name, value in one.body["before"].items() if name in _HISTORY}
         changed = ", ".join(f"{name} {value!r}" for name, value in before.items() if value != after[name])
         step = f"{INDENT}{one.created_at:%Y-%m-%d %H:%M} {one.body['verb']} {one.body['why']}".rstrip()
-        lines.insert(0, f"{step} (before: {changed})" if changed else step)
-        history.insert(0, {"at": one.created_at.isoformat(), **{name: one.body[name] for name in _CHANGE}})
+        lines.append(f"{step} (before: {changed})" if changed else step)
         after |= before
-    desk.say(*lines)
-    return {**plain_rule(record), "history": history}
+    desk.say(*reversed(lines))
+    steps = [{"at": one.created_at.isoformat(), **{name: one.body[name] for name in _CHANGE}} for one in history]
+    return {**plain_rule(record), "history": steps}
 
 
 # -- review
 
 
-def review(args: Namespace, desk: Desk) -> dict[str, Any]:
+def review(args: Namespace, desk: Desk) -> Answer:
     """Decide about what might be a rule; at a terminal, one after the other."""
     if args.accept or args.accept_all:
         require_person("review --accept")
     with desk.engine() as engine:
         waiting = find_rules(engine, Status.CANDIDATE)
-        if args.accept or args.reject or ((args.accept_all or args.reject_all) and waiting):
-            acceptable = [*waiting, *find_observations(engine)]
-            yes = waiting if args.accept_all else [pick_rule(acceptable, name) for name in args.accept]
-            no = waiting if args.reject_all else [pick_rule(waiting, name) for name in args.reject]
-            accepted, rejected = ([one.id for one in records] for records in (yes, no))
-            if both := set(accepted) & set(rejected):
-                raise ValidationError(f"{', '.join(sorted(both))} cannot be both accepted and rejected")
-            for one in (*yes, *no):
-                _decide(desk, engine, one, "n" if one in no else "a" if args.everywhere else "y")
+        acceptable = [*waiting, *find_observations(engine)]
+        yes = waiting if args.accept_all else [pick_rule(acceptable, name) for name in args.accept]
+        no = waiting if args.reject_all else [pick_rule(waiting, name) for name in args.reject]
+        accepted, rejected = ([one.id for one in records] for records in (yes, no))
+        if both := set(accepted) & set(rejected):
+            raise ValidationError(f"{', '.join(sorted(both))} cannot be both accepted and rejected")
+        for one in yes:
+            _decide(desk, engine, one, "a" if args.everywhere else "y")
+        for one in no:
+            _decide(desk, engine, one, "n")
+        if yes or no:
             return {"accepted": accepted, "rejected": rejected}
         if waiting and not desk.as_json and os.isatty(0) and os.isatty(1):
             _ask_each(desk, engine, waiting)
@@ -153,7 +160,7 @@ def review(args: Namespace, desk: Desk) -> dict[str, Any]:
     say_rules(desk, "Waiting for your review", waiting)
     how = "\nclaude-smart review --accept ID …  or  --reject ID …; claude-smart edit ID --rule … changes it first"
     desk.say(how if waiting else "Nothing waits for review.")
-    return {"waiting": [plain_rule(one) for one in waiting]}
+    return {"waiting": plain_rules(waiting)}
 
 
 def _ask_each(desk: Desk, engine: Engine, waiting: list[Record]) -> None:
@@ -213,7 +220,7 @@ def accept(engine: Engine, record: Record, *, everywhere: bool = False) -> Recor
 # -- edit, restore, forget
 
 
-def edit(args: Namespace, desk: Desk) -> dict[str, Any]:
+def edit(args: Namespace, desk: Desk) -> Answer:
     """Change the words or the reach of a rule."""
     require_person("edit")
     given = {"rule": args.rule, "trigger": args.trigger, "why": args.reason}
@@ -229,15 +236,14 @@ def edit(args: Namespace, desk: Desk) -> dict[str, Any]:
     return {"changed": plain_rule(rule), "replaced": [one.id for one in ended]}
 
 
-def restore(args: Namespace, desk: Desk) -> dict[str, Any]:
+def restore(args: Namespace, desk: Desk) -> Answer:
     """Bring back a rule that was replaced, rejected or archived, or undo the last change of a rule in force."""
     require_person("restore")
     name = " ".join(args.what)
     end = name.strip("[]# ").lower()
     with desk.engine() as engine:
         # Words mean a rule that is gone; an id may also name one in force, whose last change is undone.
-        is_id = len(end) >= 4
-        known = [one for one in find_rules(engine) if one.status not in LIVE or (is_id and one.id.endswith(end))]
+        known = [one for one in find_rules(engine) if one.status not in LIVE or one.id.endswith(end)]
         if not known:
             raise ValidationError(
                 f"no replaced or archived rule matches {name!r}; to undo the last change of an active rule, pass its id"
@@ -246,18 +252,16 @@ def restore(args: Namespace, desk: Desk) -> dict[str, Any]:
         ended = find_ended(engine, rule) if rule.status not in LIVE else []
         wide = [one for one in ended if one.project == EVERYWHERE and rule.project != EVERYWHERE]
         if wide and not args.yes:
-            problem = f"[{short_id(wide[0].id)}] {wide[0].body['rule']!r} holds in all projects and contradicts it"
-            if desk.as_json or not (os.isatty(0) and os.isatty(1)):
-                raise ValidationError(f"{problem}; pass --yes to replace it everywhere, or forget it first")
-            if not ask_yes(f"{problem}. Replace it everywhere? [y/N] "):
-                desk.exit_code = 1
-                return {}
+            raise ValidationError(
+                f"[{short_id(wide[0].id)}] {wide[0].body['rule']!r} holds in all projects and contradicts it; "
+                "pass --yes to replace it everywhere, or forget it first"
+            )
         rule, ended = restore_rule(engine, rule.id)
     say_change(desk, "Restored", rule, ended)
     return {"restored": plain_rule(rule), "replaced": [one.id for one in ended]}
 
 
-def forget(args: Namespace, desk: Desk) -> dict[str, Any]:
+def forget(args: Namespace, desk: Desk) -> Answer:
     """Put a rule away; with --everything, erase it with the sentence that it came from."""
     if args.everything:
         require_person("forget --everything")
@@ -265,7 +269,7 @@ def forget(args: Namespace, desk: Desk) -> dict[str, Any]:
         engine = memory.engine(desk.project)
         rules = find_rules(engine, *(() if args.everything else LIVE))
         rule = pick_rule([*rules, *find_observations(engine)], " ".join(args.what))
-        answer: dict[str, Any] = {"forgotten": [plain_rule(rule)]}
+        answer: Answer = {"forgotten": [plain_rule(rule)]}
         if rule.kind == OBSERVATION:
             delete_observation(replace(engine, project=rule.project), rule)
             desk.say(f"Erased: {rule.body['line']}")
@@ -289,7 +293,7 @@ def forget(args: Namespace, desk: Desk) -> dict[str, Any]:
 # -- learn, tag
 
 
-def learn(args: Namespace, desk: Desk) -> dict[str, Any]:
+def learn(args: Namespace, desk: Desk) -> Answer:
     """Take in what was recorded; keep a note; or propose rules from old transcripts."""
     if args.from_history:
         return _learn_from_history(args, desk)
@@ -327,15 +331,12 @@ def learn(args: Namespace, desk: Desk) -> dict[str, Any]:
         desk.say(f"! {problem}")
     desk.exit_code = int(report.busy or bool(report.problems))
     return {
-        "sessions": report.sessions,
-        "turns": report.turns,
-        "busy": report.busy,
+        **{name: getattr(report, name) for name in ("sessions", "turns", "busy", "problems")},
         **_plain_learned(learned),
-        "refined": [plain_rule(one) for one in reading.refined],
-        "archived": [plain_rule(one) for one in reading.archived],
-        "observed": [plain_rule(one) for one in report.observed],
+        "refined": plain_rules(reading.refined),
+        "archived": plain_rules(reading.archived),
+        "observed": plain_rules(report.observed),
         "read": {name: getattr(reading, name) for name in ("turns", "dropped", "problem")} if is_read else None,
-        "problems": report.problems,
     }
 
 
@@ -359,14 +360,12 @@ def _say_learned(desk: Desk, taught: Sequence[Taught]) -> None:
             desk.say(f"{INDENT}It replaces [{id}]: claude-smart restore {id}")
 
 
-def _plain_learned(taught: Sequence[Taught]) -> dict[str, Any]:
-    rules = [one.record and plain_rule(one.record) for one in taught]
-    return {
-        "learned": [
-            {"verb": one.verb, "rule": rule, "replaced": list(one.replaced)}
-            for one, rule in zip(taught, rules, strict=True)
-        ]
-    }
+def _plain_learned(taught: Sequence[Taught]) -> Answer:
+    plain = [
+        {"verb": one.verb, "rule": one.record and plain_rule(one.record), "replaced": list(one.replaced)}
+        for one in taught
+    ]
+    return {"learned": plain}
 
 
 def _say_reading(desk: Desk, reading: ReadingReport, listed: set[str]) -> None:
@@ -386,7 +385,7 @@ def _say_reading(desk: Desk, reading: ReadingReport, listed: set[str]) -> None:
         desk.say("Claude had nothing to read: no turn since the last time may be a correction.")
 
 
-def tag(args: Namespace, desk: Desk) -> dict[str, Any]:
+def tag(args: Namespace, desk: Desk) -> Answer:
     """Keep a note as a rule, as written; without one, what the person said last."""
     if args.note:
         # A terminal may pass bytes that are no text.
@@ -425,7 +424,7 @@ def tag(args: Namespace, desk: Desk) -> dict[str, Any]:
     return _plain_learned(taught)
 
 
-def _learn_from_history(args: Namespace, desk: Desk) -> dict[str, Any]:
+def _learn_from_history(args: Namespace, desk: Desk) -> Answer:
     """Propose rules from the transcripts that Claude Code keeps, offline; they wait for review."""
     folder = args.folder or os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
     if not os.path.isdir(os.path.join(folder, "projects")):
@@ -465,7 +464,7 @@ def _learn_from_history(args: Namespace, desk: Desk) -> dict[str, Any]:
     for project, rules in proposed.items():
         say_rules(desk, project, rules)
     desk.say("\nNone is used until you say so: claude-smart review" if proposed else "No rule was found in them.")
-    plain = [plain_rule(one) for rules in proposed.values() for one in rules]
+    plain = [one for rules in proposed.values() for one in plain_rules(rules)]
     return {"sessions": sessions, "turns": turns, "unreadable": unreadable, "proposed": plain}
 
 
