@@ -269,8 +269,9 @@ def config(args: Namespace, desk: Desk) -> Answer:
     if value is not None:
         if (name, value) == ("model", "on"):
             require_person("letting Claude read your corrections")
-        is_number = isinstance(DEFAULTS[name], int) and value.isascii() and value.isdigit()
-        checked = int(value[:20]) if is_number else value
+        checked: object = value
+        with suppress(ValueError):
+            checked = json.loads(value) if isinstance(DEFAULTS[name], int) else value
         if problem := check_setting(name, checked):
             raise ConfigError(problem.removeprefix("config.json: ").rpartition(";")[0] or problem)
         desk.place.make()
@@ -395,31 +396,45 @@ def import_(args: Namespace, desk: Desk) -> Answer:
     require_person("import")
     if args.file.lower().endswith(_MARKDOWN):
         return _import_markdown(args, desk)
-    name = "standard input" if args.file == "-" else args.file
+    given = list(_read_rules(args.file))
+    keys = [key_of(MemoryType.RULE, AGENT, "", {"rule": one.rule}) for one in given]
+    with desk.engine() as engine:
+        rules = find_rules(engine)
+        known = {(one.key, one.body["reach"]) for one in rules if one.status is Status.ACTIVE}
+        # A file that still has a rule that was forgotten here does not bring it back.
+        gone = {*Transaction(engine).find_tombstones(keys), *(one.key for one in rules if one.body.get("put_away"))}
+        pairs = list(zip(given, keys, strict=True))
+        taught = teach(engine, [one for one, key in pairs if key not in gone and (key, one.reach) not in known])
+    new, forgotten = sum(one.verb == "made" for one in taught), [one.rule for one, key in pairs if key in gone]
+    desk.say(f"{new} of {len(given)} rules were new.")
+    for rule in forgotten:
+        desk.say(f"- left out, because it was forgotten here: {rule} (claude-smart tag keeps it anew)")
+    return {"rules": len(given), "new": new, "forgotten": forgotten}
+
+
+def _read_rules(path: str) -> Iterator[Teaching]:
+    """Yield the rules in a file of JSON lines; the line that names the format is none."""
+    name = "standard input" if path == "-" else path
     try:
-        content = sys.stdin.buffer.read() if args.file == "-" else Path(name).read_bytes()
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         lines = content.decode("utf-8").splitlines()
     except FileNotFoundError:
         raise NotFoundError(f"there is no file {name}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ValidationError(f"{name} cannot be read: {error}") from error
-    read = (_read_rule(line, f"{name}, line {number}") for number, line in enumerate(lines, 1) if line.strip())
-    given = [one for one in read if one is not None]
-    keys = {one.id: key_of(MemoryType.RULE, AGENT, "", {"rule": one.rule}) for one in given}
-    with desk.engine() as engine:
-        rules = find_rules(engine)
-        known = {(one.key, one.body["reach"]) for one in rules if one.status is Status.ACTIVE}
-        # A file that still has a rule that was forgotten here does not bring it back.
-        gone = set(Transaction(engine).find_tombstones(keys.values()))
-        gone |= {one.key for one in rules if one.body.get("put_away")}
-        fresh = [one for one in given if keys[one.id] not in gone and (keys[one.id], one.reach) not in known]
-        new = sum(one.verb == "made" for one in teach(engine, fresh))
-    forgotten = [one.rule for one in given if keys[one.id] in gone]
-    desk.say(f"{new} of {len(given)} rules were new.")
-    desk.say(
-        *(f"- left out, because it was forgotten here: {one} (claude-smart tag keeps it anew)" for one in forgotten)
-    )
-    return {"rules": len(given), "new": new, "forgotten": forgotten}
+    for number, line in enumerate(lines, 1):
+        try:
+            value = json.loads(line) if line.strip() else {"format": _FORMAT}
+            if not isinstance(value, dict):
+                raise ValidationError("a rule is a JSON object")
+            if value.get("format", _FORMAT) != _FORMAT:
+                raise ValidationError(f"this is {value['format']!r}; {_FORMAT!r} can be read")
+            if "format" not in value:
+                yield _read_rule(value)
+        except ValidationError as error:
+            raise ValidationError(f"{name}, line {number}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise ValidationError(f"{name}, line {number}: not JSON ({error})") from error
 
 
 def _import_markdown(args: Namespace, desk: Desk) -> Answer:
@@ -442,29 +457,18 @@ def _import_markdown(args: Namespace, desk: Desk) -> Answer:
     return {"file": report.path, "changes": changes, "unchanged": report.unchanged, "dry_run": report.dry_run}
 
 
-def _read_rule(line: str, where: str) -> Teaching | None:
-    """Return the rule in a line; None for the line that names the format."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValidationError(f"{where}: not JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise ValidationError(f"{where}: a rule is a JSON object")
-    if "format" in value:
-        if value["format"] != _FORMAT:
-            raise ValidationError(f"{where}: this is {value['format']!r}; {_FORMAT!r} can be read")
-        return None
-    rule = value.get("rule")
-    if not isinstance(rule, str) or not (rule := remove_private(rule)).strip():
-        raise ValidationError(f"{where}: `rule` must be a text that says what to do")
+def _read_rule(value: Answer) -> Teaching:
+    rule = remove_private(value["rule"]).strip() if isinstance(value.get("rule"), str) else ""
+    if not rule:
+        raise ValidationError("`rule` must be a text that says what to do")
     reach, status = value.get("reach", "project"), value.get("status", "active")
     for what, one, choices in (("reach", reach, LASTING), ("status", status, LIVE)):
         if one not in choices:
-            raise ValidationError(f"{where}: {unknown(what, one, choices)}")
+            raise ValidationError(unknown(what, one, choices))
     try:
         at = None if value.get("created_at") is None else from_iso(str(value["created_at"]))
     except ValueError:
-        raise ValidationError(f"{where}: created_at must be a time such as 2026-05-01T12:00:00+00:00") from None
+        raise ValidationError("created_at must be a time such as 2026-05-01T12:00:00+00:00") from None
     words: dict[str, Any] = {name: str(value.get(name) or "") for name in ("trigger", "why", "said")}
     lists = {name: value[name] for name in ("prefer", "avoid") if isinstance(value.get(name), list)}
     words |= {name: tuple(map(str, names)) for name, names in lists.items()}

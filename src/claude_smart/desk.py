@@ -48,6 +48,23 @@ class Desk:
         for line in () if self.as_json else lines:
             print(line)
 
+    def list_rules(self, heading: str, records: Sequence[Record]) -> list[Answer]:
+        """Say which rules there are; return them as JSON values."""
+        if records:
+            self.say(f"\n{heading}\n")
+        for one in records:
+            self.say(f"- {one.body['line']}\n{INDENT}{describe_rule(one)}")
+            if one.status is Status.CANDIDATE and one.body.get("said"):
+                self.say(f"{INDENT}from: {one.body['said']}")
+        return plain_rules(records)
+
+    def report_change(self, verb: str, rule: Record, ended: Sequence[Record] = ()) -> Answer:
+        """Say what was done to a rule, which rules it replaces, and how to undo it; return the same."""
+        self.say(f"{verb}: {rule.body['line']}\n{INDENT}{describe_rule(rule)}")
+        self.say(*(f"{INDENT}It replaces: {one.body['rule']} [{short_id(one.id)}]" for one in ended))
+        self.say(f"{INDENT}Undo: claude-smart restore {short_id(rule.id)}")
+        return {verb.lower(): plain_rule(rule), "replaced": [one.id for one in ended]}
+
     def memory(self) -> ProjectMemories:
         """Open the store. Something may be stored now, so the working copy is remembered."""
         find_project(self.place, locate_project(self.folder))
@@ -163,7 +180,7 @@ _RULE_FIELDS = ("rule", "trigger", "why", "reach", "source", "said", "prefer", "
 _OBSERVATION_FIELDS = ("failed", "worked", "failures", "successes", "concern")
 
 
-def plain_rule(record: Record) -> dict[str, Any]:
+def plain_rule(record: Record) -> Answer:
     """Return a rule or an observation as JSON values."""
     if record.kind == OBSERVATION:
         fields = {name: record.body[name] for name in _OBSERVATION_FIELDS}
@@ -181,7 +198,7 @@ def plain_rule(record: Record) -> dict[str, Any]:
     }
 
 
-def plain_rules(records: Iterable[Record]) -> list[dict[str, Any]]:
+def plain_rules(records: Iterable[Record]) -> list[Answer]:
     return [plain_rule(one) for one in records]
 
 
@@ -200,19 +217,3 @@ def describe_rule(record: Record) -> str:
         elif record.status not in LIVE:
             parts.append(value["status"])
     return f"[{short_id(record.id)}] {', '.join(filter(None, parts))}"
-
-
-def say_rules(desk: Desk, heading: str, records: Sequence[Record]) -> None:
-    if records:
-        desk.say(f"\n{heading}\n")
-    for one in records:
-        desk.say(f"- {one.body['line']}\n{INDENT}{describe_rule(one)}")
-        if one.status is Status.CANDIDATE and one.body.get("said"):
-            desk.say(f"{INDENT}from: {one.body['said']}")
-
-
-def say_change(desk: Desk, verb: str, rule: Record, ended: Sequence[Record] = ()) -> None:
-    """Say what was done to a rule, which rules it replaces, and how to undo it."""
-    desk.say(f"{verb}: {rule.body['line']}\n{INDENT}{describe_rule(rule)}")
-    desk.say(*(f"{INDENT}It replaces: {one.body['rule']} [{short_id(one.id)}]" for one in ended))
-    desk.say(f"{INDENT}Undo: claude-smart restore {short_id(rule.id)}")

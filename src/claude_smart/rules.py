@@ -50,8 +50,6 @@ from .desk import (
     plain_rule,
     plain_rules,
     require_person,
-    say_change,
-    say_rules,
     short_id,
 )
 
@@ -99,13 +97,13 @@ def show(args: Namespace, desk: Desk) -> Answer:
             desk.say(f"{count_noun(len(waiting), 'possible rule')} waiting: claude-smart review")
     else:
         desk.say(f"Project {desk.project}")
-        say_rules(desk, "Rules in force", lasting)
-        say_rules(desk, "Only in this session", here)
-        say_rules(desk, "Waiting for your review (claude-smart review)", waiting)
-        say_rules(desk, "Observed in commands (claude-smart review --accept ID turns one into a rule)", observed)
+        desk.list_rules("Rules in force", lasting)
+        desk.list_rules("Only in this session", here)
+        desk.list_rules("Waiting for your review (claude-smart review)", waiting)
+        desk.list_rules("Observed in commands (claude-smart review --accept ID turns one into a rule)", observed)
         for where, rules in hidden.items():
             if args.all:
-                say_rules(desk, where, rules)
+                desk.list_rules(where, rules)
             elif rules:
                 what = where.partition(" (")[0].lower()
                 desk.say(f"\n{count_noun(len(rules), 'rule')} {what}: claude-smart show --all")
@@ -157,10 +155,10 @@ def review(args: Namespace, desk: Desk) -> Answer:
         if waiting and not desk.as_json and os.isatty(0) and os.isatty(1):
             _ask_each(desk, engine, waiting)
             return {}
-    say_rules(desk, "Waiting for your review", waiting)
+    plain = desk.list_rules("Waiting for your review", waiting)
     how = "\nclaude-smart review --accept ID …  or  --reject ID …; claude-smart edit ID --rule … changes it first"
     desk.say(how if waiting else "Nothing waits for review.")
-    return {"waiting": plain_rules(waiting)}
+    return {"waiting": plain}
 
 
 def _ask_each(desk: Desk, engine: Engine, waiting: list[Record]) -> None:
@@ -182,9 +180,9 @@ def _ask_each(desk: Desk, engine: Engine, waiting: list[Record]) -> None:
 def _decide(desk: Desk, engine: Engine, record: Record, answer: str) -> None:
     """Accept a rule here (y) or always (a), or reject it (n); anything else leaves it waiting."""
     if answer in ("y", "a"):
-        say_change(desk, "Accepted", accept(engine, record, everywhere=answer == "a"))
+        desk.report_change("Accepted", accept(engine, record, everywhere=answer == "a"))
     elif answer == "n":
-        say_change(desk, "Rejected", *change_rule(engine, record.id, "rejected", status=Status.ARCHIVED))
+        desk.report_change("Rejected", *change_rule(engine, record.id, "rejected", status=Status.ARCHIVED))
 
 
 def accept(engine: Engine, record: Record, *, everywhere: bool = False) -> Record:
@@ -231,9 +229,8 @@ def edit(args: Namespace, desk: Desk) -> Answer:
         rule = pick_rule(find_rules(engine, *LIVE), " ".join(args.what))
         reach = Reach(args.reach or rule.body["reach"])
         session = args.session or desk.session
-        rule, ended = change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
-    say_change(desk, "Changed", rule, ended)
-    return {"changed": plain_rule(rule), "replaced": [one.id for one in ended]}
+        changed = change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
+    return desk.report_change("Changed", *changed)
 
 
 def restore(args: Namespace, desk: Desk) -> Answer:
@@ -256,9 +253,7 @@ def restore(args: Namespace, desk: Desk) -> Answer:
                 f"[{short_id(wide[0].id)}] {wide[0].body['rule']!r} holds in all projects and contradicts it; "
                 "pass --yes to replace it everywhere, or forget it first"
             )
-        rule, ended = restore_rule(engine, rule.id)
-    say_change(desk, "Restored", rule, ended)
-    return {"restored": plain_rule(rule), "replaced": [one.id for one in ended]}
+        return desk.report_change("Restored", *restore_rule(engine, rule.id))
 
 
 def forget(args: Namespace, desk: Desk) -> Answer:
@@ -284,7 +279,7 @@ def forget(args: Namespace, desk: Desk) -> Answer:
             desk.say(f"{INDENT}Claude Code's own transcripts are not changed.")
             answer |= {"turns": turns, "journal_lines": lines}
         else:
-            say_change(desk, "Forgotten", *change_rule(engine, rule.id, "put away", status=Status.ARCHIVED))
+            desk.report_change("Forgotten", *change_rule(engine, rule.id, "put away", status=Status.ARCHIVED))
             how = f"claude-smart forget --everything {short_id(rule.id)}"
             desk.say(f"{INDENT}Erase it, and the sentence it came from: {how}")
     return answer
@@ -318,7 +313,7 @@ def learn(args: Namespace, desk: Desk) -> Answer:
     kept = [one for one in report.taught if one.record is None or one.record.id not in archived]
     learned = [replace(one, record=one.record and refined.get(one.record.id, one.record)) for one in kept]
     learned += reading.taught
-    _say_learned(desk, learned)
+    plain = _report_learned(desk, learned)
     for one in report.observed:
         if one.status is Status.ACTIVE:
             desk.say(f"- Observed in commands: {one.body['line']} [{short_id(one.id)}]")
@@ -332,7 +327,7 @@ def learn(args: Namespace, desk: Desk) -> Answer:
     desk.exit_code = int(report.busy or bool(report.problems))
     return {
         **{name: getattr(report, name) for name in ("sessions", "turns", "busy", "problems")},
-        **_plain_learned(learned),
+        "learned": plain,
         "refined": plain_rules(reading.refined),
         "archived": plain_rules(reading.archived),
         "observed": plain_rules(report.observed),
@@ -340,7 +335,7 @@ def learn(args: Namespace, desk: Desk) -> Answer:
     }
 
 
-def _say_learned(desk: Desk, taught: Sequence[Taught]) -> None:
+def _report_learned(desk: Desk, taught: Sequence[Taught]) -> list[Answer]:
     """Say what became of the rules that were just taught, each as it is shown to the agent, and how to undo it."""
     for one in taught:
         if one.record is None:
@@ -356,16 +351,11 @@ def _say_learned(desk: Desk, taught: Sequence[Taught]) -> None:
         else:
             title, state = "Repeated, but you archived it", f"claude-smart restore {name} brings it back"
         desk.say(f"- {title}: {body['line']}\n{INDENT}[{name}] {state}")
-        for id in map(short_id, one.replaced):
-            desk.say(f"{INDENT}It replaces [{id}]: claude-smart restore {id}")
-
-
-def _plain_learned(taught: Sequence[Taught]) -> Answer:
-    plain = [
+        desk.say(*(f"{INDENT}It replaces [{id[-8:]}]: claude-smart restore {id[-8:]}" for id in one.replaced))
+    return [
         {"verb": one.verb, "rule": one.record and plain_rule(one.record), "replaced": list(one.replaced)}
         for one in taught
     ]
-    return {"learned": plain}
 
 
 def _say_reading(desk: Desk, reading: ReadingReport, listed: set[str]) -> None:
@@ -420,8 +410,7 @@ def tag(args: Namespace, desk: Desk) -> Answer:
     )
     with desk.engine() as engine:
         taught = teach(engine, [note])
-    _say_learned(desk, taught)
-    return _plain_learned(taught)
+    return {"learned": _report_learned(desk, taught)}
 
 
 def _learn_from_history(args: Namespace, desk: Desk) -> Answer:
@@ -433,39 +422,28 @@ def _learn_from_history(args: Namespace, desk: Desk) -> Answer:
         )
     oldest = 0.0 if args.days is None else time.time() - args.days * 86_400.0
     files = [one for one in list_transcripts(folder) if one.modified >= oldest]
-    sessions = turns = unreadable = 0
+    sessions = turns = 0
     proposed: dict[str, list[Record]] = {}
     with desk.memory() as memory:
         for number, one in enumerate(files, 1):
             if sys.stderr.isatty():
                 print(f"{number} of {len(files)} transcripts", end="\r", file=sys.stderr)
+            # One that was recorded as it happened has taught what it had to teach.
             if find_mark(memory.engine(EVERYWHERE), one.session).offset:
-                # It was recorded as it happened, and taught what it had to teach.
                 continue
-            try:
-                with open(one.path, "rb") as file:
-                    events = list(read_transcript(read_lines(file)))
-            except OSError:
-                events = []
-            if not events:
-                unreadable += 1
-                continue
+            with open(one.path, "rb") as file:
+                events = list(read_transcript(read_lines(file)))
             story = build_session([replace(event, data=_remove_private(event.data)) for event in events])
             sessions, turns = sessions + 1, turns + len(story.turns)
-            project = find_project(desk.place, locate_project(one.cwd), remember=False) if one.cwd else ""
+            project = find_project(desk.place, locate_project(one.cwd), remember=False)
             # What was said long ago, and not to this memory, waits for a person or for its repetition.
             lasting = [replace(given, sure=False) for given in find_teachings(story, 0) if given.reach in LASTING]
-            for taught in teach(memory.engine(project), lasting) if project and lasting else ():
-                if taught.record is not None and taught.verb != "known":
-                    proposed.setdefault(project, []).append(taught.record)
+            taught = [one for one in teach(memory.engine(project), lasting) if one.verb != "known"] if lasting else []
+            proposed.setdefault(project, []).extend(one.record for one in taught if one.record)
     desk.say(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")
-    if unreadable:
-        desk.say(f"{unreadable} transcripts held nothing that could be read.")
-    for project, rules in proposed.items():
-        say_rules(desk, project, rules)
-    desk.say("\nNone is used until you say so: claude-smart review" if proposed else "No rule was found in them.")
-    plain = [one for rules in proposed.values() for one in plain_rules(rules)]
-    return {"sessions": sessions, "turns": turns, "unreadable": unreadable, "proposed": plain}
+    plain = [one for project, rules in proposed.items() for one in desk.list_rules(project, rules)]
+    desk.say("\nNone is used until you say so: claude-smart review" if plain else "No rule was found in them.")
+    return {"sessions": sessions, "turns": turns, "proposed": plain}
 
 
 def _remove_private(value: Any) -> Any:
