@@ -240,7 +240,8 @@ def restore(args: Namespace, desk: Desk) -> Answer:
     end = name.strip("[]# ").lower()
     with desk.engine() as engine:
         # Words mean a rule that is gone; an id may also name one in force, whose last change is undone.
-        known = [one for one in find_rules(engine) if one.status not in LIVE or one.id.endswith(end)]
+        is_id = len(end) >= 4
+        known = [one for one in find_rules(engine) if one.status not in LIVE or (is_id and one.id.endswith(end))]
         if not known:
             raise ValidationError(
                 f"no replaced or archived rule matches {name!r}; to undo the last change of an active rule, pass its id"
