@@ -217,12 +217,12 @@ class Comparison:
         self._by_words = {one.digest: one for one in active.values()}
         agents = Counter(self.known[item.id].record.agent for item in items if item.id in self.known)
         self.agent = agent or next((one for one, _ in agents.most_common(1)), AGENT)
+        rules = [one for one in self.known.values() if one.record.kind == MemoryType.RULE and not one.record.session]
         self._keys = {
             one.record.key: one
             for status in (Status.ARCHIVED, Status.CANDIDATE, Status.ACTIVE)
-            for one in self.known.values()
-            if (one.record.kind, one.record.status, one.record.agent) == (MemoryType.RULE, status, self.agent)
-            and not one.record.session
+            for one in rules
+            if (one.record.status, one.record.agent) == (status, self.agent)
         }
         self.differences: list[Difference] = []
         self.unchanged = self.newer = 0
@@ -244,12 +244,17 @@ class Comparison:
             seen.add(item.id)
         for item in (*fresh, *beside):
             self._compare_new(item)
-        wanted, done = Wanted(frozenset(KINDS), everywhere=True), retire and is_trusted
-        for id in self.last if block else ():
+        if block is not None:
+            self._note_removed(tx.engine, active, done=retire and is_trusted)
+
+    def _note_removed(self, engine: Engine, active: Mapping[str, Entry], *, done: bool) -> None:
+        """Note what stood in the file and does not any more."""
+        wanted = Wanted(frozenset(KINDS), everywhere=True)
+        for id, digest in self.last.items():
             one = active.get(id)
-            if one is not None and one.record.id not in self.present and wanted.why_not(tx.engine, one) is None:
+            if one is not None and one.record.id not in self.present and wanted.why_not(engine, one) is None:
                 if not done:
-                    self.standing[id] = self.last[id]
+                    self.standing[id] = digest
                 self._note(Verb.REMOVED, entry=one, done=done, why="" if done else "it stays in the memory")
 
     def _compare_known(self, item: Item, one: Entry) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from os import PathLike
 from pathlib import PurePosixPath
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from ..engine import validate
 from ..engine.admit import clean, key_of, reword
@@ -42,7 +42,19 @@ from .entries import (
     list_changes,
     read_item_words,
 )
-from .targets import NAME, TARGETS, Host, Limit, change_file, check_name, find_file, is_rule_file, make_front, read_file
+from .targets import (
+    NAME,
+    TARGETS,
+    Host,
+    Limit,
+    RuleFile,
+    change_file,
+    check_name,
+    find_file,
+    is_rule_file,
+    make_front,
+    read_file,
+)
 
 operation = Group("rules")
 Root = Annotated[
@@ -143,40 +155,79 @@ def export(
     if host is Host.SKILL and file.real.name == "SKILL.md":
         # A skill is called what its folder is called.
         name = check_name(file.real.parent.name)
-    front, before = make_front(host, file.name, name), read_file(file)
-    block = find_block(before or "", file.name)
     with open_engine(alma, project_id) as engine:
         wanted = Wanted(frozenset(kinds), find_agent(engine, agent), everywhere)
-        comparison = Comparison(Transaction(engine), file.name, block, kinds=kinds)
-        page = _compose_page(comparison, engine, before, block, front, wanted, most)
-        if remove:
-            # The file goes too when nothing else is in it.
-            rest = remove_block(before or "", file.name)
-            page = page._replace(after="" if rest.strip() == front.strip() else rest, standing={})
-        is_changed = page.after != before
-        if page.hand_edits and is_changed and not (check or force):
-            raise _refuse_edits(file.name, page.hand_edits)
-        if not check and page.after is not None:
-            if is_changed:
-                change_file(file, page.after or None, before)
-            if page.standing != comparison.last:
-                write(engine, lambda tx: tx.set_marker(comparison.ledger_id, {"value": page.standing}))
-    old, new = (
-        [row.removesuffix("\r") for row in (text or "").split("\n")] if text else [] for text in (before, page.after)
-    )
+        front = make_front(host, file.name, name)
+        return _write_block(engine, host, file, front, wanted, most, check=check, force=force, remove=remove)
+
+
+def _write_block(
+    engine: Engine,
+    host: Host,
+    file: RuleFile,
+    front: str,
+    wanted: Wanted,
+    most: Limit,
+    *,
+    check: bool,
+    force: bool,
+    remove: bool,
+) -> ExportReport:
+    before = read_file(file)
+    text = before or ""
+    block = find_block(text, file.name)
+    comparison = Comparison(Transaction(engine), file.name, block, kinds=wanted.kinds)
+    by_hand = {read_item_words(one).digest for one in list_items_outside(text, block)}
+    fitting, left_out = _choose_entries(engine, comparison, wanted, by_hand)
+    after, standing = before, dict[str, str]()
+    if remove:
+        # The file goes too when nothing else is in it.
+        rest = remove_block(text, file.name)
+        after = "" if rest.strip() == front.strip() else rest
+    elif block or fitting:
+        after, standing = _fill_block(engine, text, block, front, fitting, most)
+        cut_off = [one for one in fitting if one.id not in standing]
+        left_out += [LeftOut(one.record.id, one.words.text, f"the file has room for {most}") for one in cut_off]
+    edits = _list_hand_edits(block, comparison, fitting) if block else []
+    is_changed = after != before
+    if edits and is_changed and not (check or force):
+        raise _refuse_edits(file.name, edits)
+    if not check and after is not None:
+        if is_changed:
+            change_file(file, after or None, before)
+        if standing != comparison.last:
+            write(engine, lambda tx: tx.set_marker(comparison.ledger_id, {"value": standing}))
+    old, new = ([row.removesuffix("\r") for row in one.split("\n")] if one else [] for one in (text, after))
     return ExportReport(
         to=host,
         path=file.name,
         root=str(file.root),
-        items=len(page.standing),
-        changed=(before or "") != (page.after or ""),
+        items=len(standing),
+        changed=text != (after or ""),
         written=not check and is_changed,
         diff="\n".join(difflib.unified_diff(old, new, f"a/{file.name}", f"b/{file.name}", n=2, lineterm="")),
-        left_out=page.left_out,
-        hand_edits=page.hand_edits,
-        size=str(most._replace(most=most.unit.of(page.after or ""))),
+        left_out=tuple(left_out),
+        hand_edits=tuple(edits),
+        size=str(most._replace(most=most.unit.of(after or ""))),
         limit=str(most),
     )
+
+
+def _choose_entries(
+    engine: Engine, comparison: Comparison, wanted: Wanted, by_hand: Collection[str]
+) -> tuple[list[Entry], list[LeftOut]]:
+    """Return the memories that are to stand in the file, and those that are left out for a reason."""
+    fitting: list[Entry] = []
+    left_out: list[LeftOut] = []
+    for one in comparison.known.values():
+        why = wanted.why_not(engine, one)
+        if why is None and one.digest in by_hand:
+            why = "it stands in the file already, written by hand"
+        if why:
+            left_out.append(LeftOut(one.record.id, one.words.text, why))
+        elif why is None and one.words.text:
+            fitting.append(one)
+    return fitting, left_out
 
 
 def _refuse_edits(name: str, edits: Sequence[str]) -> ValidationError:
@@ -188,53 +239,16 @@ def _refuse_edits(name: str, edits: Sequence[str]) -> ValidationError:
     )
 
 
-class _Page(NamedTuple):
-    """A file as it should be."""
-
-    after: str | None
-    """None: there is nothing to write, and no file."""
-    standing: Mapping[str, str]
-    left_out: tuple[LeftOut, ...] = ()
-    hand_edits: tuple[str, ...] = ()
-
-
-def _compose_page(
-    comparison: Comparison,
-    engine: Engine,
-    before: str | None,
-    block: Block | None,
-    front: str,
-    wanted: Wanted,
-    most: Limit,
-) -> _Page:
-    by_hand = {read_item_words(one).digest for one in list_items_outside(before or "", block)}
-    fitting: list[Entry] = []
-    left_out: list[LeftOut] = []
-    for one in comparison.known.values():
-        why = wanted.why_not(engine, one)
-        if why is None and one.digest in by_hand:
-            why = "it stands in the file already, written by hand"
-        if why:
-            left_out.append(LeftOut(one.record.id, one.words.text, why))
-        elif why is None and one.words.text:
-            fitting.append(one)
-    if block is None and not fitting:
-        return _Page(before, {}, tuple(left_out))
-    edits = (
-        [f"line {number}: {shorten(text, _SAMPLE)} (no item of a list)" for number, text in block.other]
-        if block
-        else []
-    )
+def _list_hand_edits(block: Block, comparison: Comparison, fitting: Sequence[Entry]) -> list[str]:
+    """Return what an export would take away although nobody imported it."""
+    edits = [f"line {number}: {shorten(line, _SAMPLE)} (no item of a list)" for number, line in block.other]
     for change, item, _, entry in comparison.differences:
         if item is not None:
             what = "changed" if item.id in comparison.known else "new"
             edits.append(f"line {change.line}: {shorten(item.said, _SAMPLE)} ({what})")
-        elif entry in fitting:
+        elif entry is not None and entry in fitting:
             edits.append(f"{shorten(entry.words.text, _SAMPLE)} (removed)")
-    after, standing = _fill_block(engine, before or "", block, front, fitting, most)
-    cut_off = [one for one in fitting if one.id not in standing]
-    left_out += [LeftOut(one.record.id, one.words.text, f"the file has room for {most}") for one in cut_off]
-    return _Page(after, standing, tuple(left_out), tuple(edits))
+    return edits
 
 
 def _fill_block(
