@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import sqlite3
 import stat
@@ -39,7 +40,7 @@ from .errors import (
 )
 from .inspection import count_records, read_embedders
 from .memory import ALMA
-from .ports import Checkable, Embedder
+from .ports import Checkable, Embedder, Store
 from .stores import registry as stores
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
@@ -95,7 +96,7 @@ def _run_checks(config_path: str | PathLike[str] | None) -> Iterator[Check]:
     yield Check("sharing", OK, f"{len(config.agents)} agents declared" if config.agents else "any agent may learn")
     yield from _guard("permissions", _check_permissions(config))
     yield from _guard("tokens", _check_tokens(path.resolve().parent))
-    yield from _guard("disk space", _check_space(config))
+    yield from _guard("disk space", check_space(config.storage_dir))
     yield from _guard("model", _check_model(config))
     embedder, is_usable = None, True
     try:
@@ -132,11 +133,13 @@ def _fail(name: str, error: BaseException) -> Check:
 # -- around the store
 
 
-def _check_modes(state: str, fix: str, files: Iterable[Path]) -> list[Finding]:
-    modes = {file: stat.S_IMODE(file.stat().st_mode) for file in files if os.name == "posix"}
-    readable = {file: mode for file, mode in modes.items() if mode & 0o077}
+def check_modes(state: str, fix: str, files: Iterable[Path]) -> list[Finding]:
+    """Find the files that others can read. `fix` is the command that ends it, with `{}` for the file."""
+    modes = {file: stat.S_IMODE(file.stat().st_mode) for file in files if os.name == "posix" and file.exists()}
     return [
-        (state, f"{file} can be read by others (mode {mode:04o})", fix.format(file)) for file, mode in readable.items()
+        (state, f"{file} can be read by others (mode {mode:04o})", fix.format(shlex.quote(str(file))))
+        for file, mode in modes.items()
+        if mode & 0o077
     ]
 
 
@@ -147,8 +150,8 @@ def _check_permissions(config: Config) -> Iterator[Finding]:
     elif os.name != "posix" or not folder.exists():
         yield OK, f"{folder} will be made when something is stored"
     else:
-        problems = _check_modes(WARNING, "chmod 700 {}", [folder])
-        problems += _check_modes(FAILED, "chmod 600 {}", sorted(folder.glob(f"{config.db_name}*")))
+        problems = check_modes(WARNING, "chmod 700 {}", [folder])
+        problems += check_modes(FAILED, "chmod 600 {}", sorted(folder.glob(f"{config.db_name}*")))
         yield from problems or [(OK, f"{folder} is private")]
 
 
@@ -156,12 +159,12 @@ def _check_tokens(folder: Path) -> Iterator[Finding]:
     """Check the token files; skipped where there are none."""
     files = [folder / name for name in TOKEN_FILES if (folder / name).is_file()]
     if files:
-        problems = _check_modes(FAILED, "chmod 600 {}, and better make new tokens: alma token add", files)
+        problems = check_modes(FAILED, "chmod 600 {}, and better make new tokens: alma token add", files)
         yield from problems or [(OK, f"{', '.join(file.name for file in files)}: private")]
 
 
-def _check_space(config: Config) -> Iterator[Finding]:
-    folder = next(place for place in (config.storage_dir, *config.storage_dir.parents) if place.exists())
+def check_space(folder: Path) -> Iterator[Finding]:
+    folder = next(place for place in (folder, *folder.parents) if place.exists())
     free = shutil.disk_usage(folder).free
     state = FAILED if free < _NO_ROOM else WARNING if free < _LITTLE_ROOM else OK
     yield state, f"{free / 2**30:.1f} GiB free at {folder}", "" if state == OK else "free some space"
@@ -219,7 +222,7 @@ def _check_store(config: Config, embedder: Embedder | None, *, is_usable: bool) 
     alma = ALMA(store, embedder if is_usable else None, project_id=config.project_id)
     try:
         yield from _guard("store", _check_figures(config, alma))
-        yield from _guard("integrity", _check_integrity(alma))
+        yield from _guard("integrity", check_integrity(store))
         if is_usable:
             yield from _guard("vectors", _check_vectors(alma))
         yield from _guard("graph", _check_graph(alma))
@@ -234,8 +237,7 @@ def _check_figures(config: Config, alma: ALMA) -> Iterator[Finding]:
     yield OK, f"{config.storage} at {config.path}{version}: {total} memories in use"
 
 
-def _check_integrity(alma: ALMA) -> Iterator[Finding]:
-    store = alma.engine.store
+def check_integrity(store: Store) -> Iterator[Finding]:
     if not isinstance(store, Checkable):
         yield OK, "all of it could be read"
         return

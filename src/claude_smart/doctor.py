@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -17,13 +15,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from alma.doctor import FAILED, OK, Finding, check_integrity, check_modes, check_space
 from alma.engine.rules import AGENT
 from alma.errors import ALMAError, BusyError, ConfigError, CorruptStoreError, ModelError, NewerStoreError, StorageError
 from alma.files import read_content
 from alma.hooks.drain import SPENT, ProjectMemories, describe_dropped, describe_reader, drain, find_program
 from alma.hooks.paths import DataDir, list_own_files, read_settings
 from alma.hooks.project import identify_project
-from alma.ports import Checkable
 from alma.types.kinds import MemoryType
 from alma.types.query import Where
 from alma.types.record import Record, Status
@@ -37,7 +35,6 @@ from .install import PLUGIN, find_setup, list_enabled, list_hooks, plan_install
 _HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook.py")
 _RECENT_SECONDS = 7 * 86_400.0
 _HOOK_SECONDS = 20.0
-_ROOM = 10_000_000
 _RESTORE = "restore a backup of memory.db, or: claude-smart clear-all --everywhere"
 _FIXES: tuple[tuple[type[Exception], str], ...] = (
     (NewerStoreError, "an older claude-smart is used than the one that wrote it: update this one"),
@@ -61,10 +58,6 @@ class Step(NamedTuple):
     detail: str
     fix: str = ""
     """What to do about it; empty when nothing is wrong."""
-
-
-Finding = tuple[bool, str] | tuple[bool, str, str]
-"""Whether it is well, what was found, and what to do about it."""
 
 
 def doctor(args: Namespace, desk: Desk) -> Answer:
@@ -104,7 +97,8 @@ def _run_steps(desk: Desk) -> Iterator[Step]:
     for check in checks:
         name = check.__name__.removeprefix("_check_")
         try:
-            step = Step(name, *check(desk))
+            state, *rest = check(desk)
+            step = Step(name, state != FAILED, *rest)
         except (ALMAError, OSError) as error:
             step = Step(name, False, own_words(error), next(fix for kind, fix in _FIXES if isinstance(error, kind)))
         if step.detail:
@@ -199,41 +193,32 @@ def _fire_hook(place: DataDir, event: dict[str, object]) -> str:
 def _check_home(desk: Desk) -> Finding:
     place = desk.place
     if not os.path.isdir(place.home):
-        return True, f"{place.home} does not exist yet; the first session makes it"
+        return OK, f"{place.home} does not exist yet; the first session makes it"
     # Those that tell what was said. The folder of journals may be elsewhere, and others may use it too.
-    files = [Path(path) for path in list_own_files(place)]
-    files += [path for path in Path(place.home).rglob("*") if path.is_file() and "marketplace" not in path.parts]
-    for path in files if os.name == "posix" else ():
-        if path.exists() and path.lstat().st_mode & 0o077:
-            return False, f"others can read {path}", f"chmod go= {shlex.quote(str(path))}"
+    files = [path for path in Path(place.home).rglob("*") if path.is_file() and "marketplace" not in path.parts]
+    problems = check_modes(FAILED, "chmod go= {}", [*map(Path, list_own_files(place)), *files])
     for folder in (place.home, place.sessions):
         if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
-            return False, f"{folder} cannot be written", "check its owner and mode"
-    return True, f"{place.home}, for you alone"
+            problems.append((FAILED, f"{folder} cannot be written", "check its owner and mode"))
+    return problems[0] if problems else (OK, f"{place.home}, for you alone")
 
 
 def _check_disk(desk: Desk) -> Finding:
-    """Say nothing unless something is wrong, as the settings do."""
-    folder = next(one for one in (Path(desk.place.home), *Path(desk.place.home).parents) if one.is_dir())
-    free = shutil.disk_usage(folder).free
-    if free > _ROOM:
-        return True, ""
-    return False, f"{free // 1_000_000} MB free", "make room: nothing can be recorded on a full disk"
+    [found] = check_space(Path(desk.place.home))
+    return found if found[0] == FAILED else (OK, "")
 
 
 def _check_settings(desk: Desk) -> Finding:
     read_paused(desk.place)
     problems = read_settings(desk.place).problems
-    return not problems, "; ".join(problems), f"mend {desk.place.config}: claude-smart config NAME VALUE"
+    state = FAILED if problems else OK
+    return state, "; ".join(problems), f"mend {desk.place.config}: claude-smart config NAME VALUE"
 
 
 def _check_store(desk: Desk) -> Finding:
     with desk.memory_if_any() as memory:
-        if memory is None:
-            return True, ""
-        store = memory.alma.engine.store
-        problems = store.check() if isinstance(store, Checkable) else []
-    return (False, problems[0], _RESTORE) if problems else (True, f"{desk.place.db} is sound")
+        [found] = check_integrity(memory.alma.engine.store) if memory else [(OK, "")]
+    return (FAILED, found[1], _RESTORE) if found[0] == FAILED else found
 
 
 def _check_journals(desk: Desk) -> Finding:
@@ -243,8 +228,8 @@ def _check_journals(desk: Desk) -> Finding:
     old = [path for path in waiting if os.path.exists(path) and os.path.getmtime(path) < hour_ago]
     if old:
         fix = "claude-smart learn takes them in, or says why it cannot"
-        return False, f"{len(old)} were not taken in for more than an hour", fix
-    return True, f"{len(waiting)} wait to be taken in"
+        return FAILED, f"{len(old)} were not taken in for more than an hour", fix
+    return OK, f"{len(waiting)} wait to be taken in"
 
 
 def _check_reader(desk: Desk) -> Finding:
@@ -253,29 +238,29 @@ def _check_reader(desk: Desk) -> Finding:
         state = describe_reader(desk.place, memory)
     line = describe_reading(state)
     if state.reader == "local":
-        return True, line
+        return OK, line
     if state.dropped:
         line += f"; dropped by the checks: {describe_dropped(state.dropped)}"
     if state.error == SPENT:
         fix = "claude-smart config daily_calls N raises the limit"
-        return True, f"{line}; {SPENT}, so that the rest is read tomorrow", fix
+        return OK, f"{line}; {SPENT}, so that the rest is read tomorrow", fix
     if state.error:
         again = f"next attempt after {state.next_try:%Y-%m-%d %H:%M} UTC" if state.next_try else "given up"
-        return False, f"{line}; last error: {state.error}; {again}", "claude-smart learn tries it now"
+        return FAILED, f"{line}; last error: {state.error}; {again}", "claude-smart learn tries it now"
     try:
         find_program()
     except ModelError as error:
-        return False, f"{line}; {error}", "install Claude Code, or: claude-smart config model off"
-    return True, line
+        return FAILED, f"{line}; {error}", "install Claude Code, or: claude-smart config model off"
+    return OK, line
 
 
 def _check_log(desk: Desk) -> Finding:
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - _RECENT_SECONDS))
     recent = [line for line in _read_log(desk.place) if line >= since]
     if not recent:
-        return True, "no trouble in the last seven days"
+        return OK, "no trouble in the last seven days"
     detail = f"{len(recent)} lines in the last seven days; the last: {recent[-1]}"
-    return False, detail, f"see {desk.place.log}"
+    return FAILED, detail, f"see {desk.place.log}"
 
 
 def _read_log(place: DataDir) -> list[str]:
