@@ -8,7 +8,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ from alma.engine.coding_sessions import find_mark
 from alma.engine.observations import OBSERVATION
 from alma.engine.rules import AGENT, Teaching, teach
 from alma.engine.transaction import Transaction, write
-from alma.errors import ConfigError, NotFoundError, StorageError, ValidationError, unknown
+from alma.errors import ConfigError, NotFoundError, ValidationError, unknown
 from alma.files import write_atomic
 from alma.hooks.drain import (
     ProjectMemories,
@@ -74,8 +74,6 @@ _GIT_SECONDS = 5.0
 
 def project(args: Namespace, desk: Desk) -> Answer:
     """Show the project of this folder, let it share another one's rules, or keep the two apart for good."""
-    if args.share and args.separate:
-        raise ValidationError("--share and --separate exclude each other")
     copy = find_copy(desk.place, locate_project(desk.folder), remember=bool(args.share or args.separate))
     if args.share:
         require_person("project --share")
@@ -295,7 +293,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def clear_all(args: Namespace, desk: Desk) -> Answer:
-    """Erase what was learned and recorded: of this project, or everything, also from a store that cannot be read."""
+    """Erase what was learned and recorded: of this project, or everything, also where the store cannot be read."""
     everything = "everything claude-smart has learned and recorded"
     what = everything if args.everywhere else f"all that was learned in {desk.project}"
     if not args.yes:
@@ -306,44 +304,43 @@ def clear_all(args: Namespace, desk: Desk) -> Answer:
             desk.say("Nothing was erased.")
             desk.exit_code = 1
             return {"erased": 0}
-    place, key = desk.place, "" if args.everywhere else desk.project
-    if not key:
+    place, erased = desk.place, 0
+    if args.everywhere:
         # It has the store open that is about to go.
         stop_worker(place)
-    erased = 0
     if os.path.isdir(place.home):
         with desk.lock_drain():
-            erased = _erase_records(desk, key)
-            # The folder of journals may hold other things: they stay.
-            store = [place.db + ending for ending in ("", "-wal", "-shm", "-journal")]
-            ours = _list_recorded(place, key) if key else [*store, place.cleared, *list_own_files(place)]
-            for path in filter(os.path.exists, ours):
-                os.remove(path)
-                erased = erased or int(not key)
-            forget_copies(place, key)
-    desk.say(f"Erased {count_noun(erased, 'record')}." if erased else "There was nothing to erase.")
+            if args.everywhere:
+                # The folder of journals may hold other things: they stay.
+                store = [place.db + ending for ending in ("", "-wal", "-shm", "-journal")]
+                erased = _remove_files([*store, place.cleared, *list_own_files(place)])
+            else:
+                erased = _erase_project(desk)
+            forget_copies(place, "" if args.everywhere else desk.project)
+    what = "file" if args.everywhere else "record"
+    desk.say(f"Erased {count_noun(erased, what)}." if erased else "There was nothing to erase.")
     return {"erased": erased}
 
 
-def _erase_records(desk: Desk, key: str) -> int:
-    """Erase the records of a project, or count all, as far as they can be read; return how many."""
-    with suppress(*([] if key else [StorageError])), desk.memory_if_any() as memory:
-        if memory is not None:
-            store = memory.alma.engine.store
-            ids = [record.id for record in store.scan(Where(projects={key} if key else None))]
-            if key:
-                store.delete(ids)
-                memory.alma.vacuum()
-            return len(ids)
-    return 0
-
-
-def _list_recorded(place: DataDir, key: str) -> Iterator[str]:
-    """Yield the journals of a project, and what was noted as shown in those sessions."""
-    for path in list_own_files(place, ".jsonl", ".done"):
+def _erase_project(desk: Desk) -> int:
+    for path in list_own_files(desk.place, ".jsonl", ".done"):
         journal = read_journal(path)
-        if journal is not None and journal.story.project == key:
-            yield from (path, os.path.splitext(path)[0] + ".shown")
+        if journal is not None and journal.story.project == desk.project:
+            _remove_files([path, os.path.splitext(path)[0] + ".shown"])
+    with desk.memory_if_any() as memory:
+        if memory is None:
+            return 0
+        store = memory.alma.engine.store
+        erased = store.delete([record.id for record in store.scan(Where(projects={desk.project}))])
+        memory.alma.vacuum()
+        return erased
+
+
+def _remove_files(paths: Iterable[str]) -> int:
+    there = [path for path in paths if os.path.exists(path)]
+    for path in there:
+        os.remove(path)
+    return len(there)
 
 
 # -- export, import

@@ -66,7 +66,8 @@ def install(args: Namespace, desk: Desk) -> Answer:
     setup = find_setup(os.environ)
     if args.command == "update" and not setup.receipt.is_file():
         raise ConfigError(f"claude-smart is not installed in {setup.claude}; run claude-smart install")
-    model = _choose_model(args, setup) if args.command == "install" else None
+    is_asked = not (args.yes or args.dry_run or args.json) and sys.stdin.isatty()
+    model = _choose_model(args.model, setup.place, is_asked) if args.command == "install" else None
 
     def make_plan() -> Plan:
         is_end = args.command == "uninstall"
@@ -78,7 +79,6 @@ def install(args: Namespace, desk: Desk) -> Answer:
         desk.say(nothing)
         return Plan().plain(done=True)
     desk.say(title, *(f"  {line}" for line in plan.lines(Path(desk.place.home))))
-    is_asked = not (args.yes or args.dry_run or args.json) and sys.stdin.isatty()
     if not (args.yes or is_asked) or args.dry_run or (is_asked and not ask_yes("\nGo ahead? [y/N] ")):
         if not is_asked and not args.dry_run:
             desk.say("\nNothing was changed: nobody is there to ask. With --yes it is done.")
@@ -98,16 +98,13 @@ def install(args: Namespace, desk: Desk) -> Answer:
     return plan.plain(done=True)
 
 
-def _choose_model(args: Namespace, setup: Setup) -> str | None:
+def _choose_model(given: bool | None, place: DataDir, is_asked: bool) -> str | None:
     """Return "on" or "off" for the model; None where it was answered before or nobody can answer."""
-    if args.model is not None:
-        return "on" if args.model else "off"
-    current = read_settings(setup.place)
-    is_answered = current.text("model") != DEFAULTS["model"]
-    if args.yes or args.dry_run or args.json or is_answered or not sys.stdin.isatty():
-        return None
-    answer = input(_MODEL_QUESTION.format(calls=current.number("daily_calls")))
-    return "on" if answer.strip().lower() in ("", "y", "yes") else "off"
+    current = read_settings(place)
+    if given is None and is_asked and current.text("model") == DEFAULTS["model"]:
+        answer = input(_MODEL_QUESTION.format(calls=current.number("daily_calls")))
+        given = answer.strip().lower() in ("", "y", "yes")
+    return None if given is None else "on" if given else "off"
 
 
 # -- the plan
