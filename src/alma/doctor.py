@@ -249,10 +249,10 @@ def check_integrity(store: Store) -> Iterator[Finding]:
 
 
 def _check_vectors(alma: ALMA) -> Iterator[Finding]:
-    held, configured = read_embedders(alma)
+    stored, configured = read_embedders(alma)
     waiting = len(reindex.pending(alma.engine))
-    if held and configured and held != configured:
-        detail = f"the store was embedded by {held!r}, but {configured!r} is configured"
+    if stored and configured and stored != configured:
+        detail = f"the store was embedded by {stored!r}, but {configured!r} is configured"
         yield FAILED, detail, "alma reindex, or set the embedder back"
     elif waiting:
         what = "are not embedded by" if configured else "still have vectors, without"

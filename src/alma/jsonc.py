@@ -165,8 +165,8 @@ def _format(value: Any, text: str, outer: _Object, indent: str) -> str:
 
 def _find_unit(text: str) -> str:
     """Return what one level is indented by."""
-    found = re.match(r"[ \t\r\n\ufeff]*\{[ \t]*\r?\n([ \t]+)\"", text)
-    return found[1] if found else "  "
+    match = re.match(r"[ \t\r\n\ufeff]*\{[ \t]*\r?\n([ \t]+)\"", text)
+    return match[1] if match else "  "
 
 
 def _find_newline(text: str) -> str:

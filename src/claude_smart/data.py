@@ -393,20 +393,20 @@ def import_(args: Namespace, desk: Desk) -> Answer:
     require_person("import")
     if args.file.lower().endswith(_MARKDOWN):
         return _import_markdown(args, desk)
-    given = list(_read_rules(args.file))
-    keys = [key_of(MemoryType.RULE, AGENT, "", {"rule": one.rule}) for one in given]
+    teachings = list(_read_rules(args.file))
+    keys = [key_of(MemoryType.RULE, AGENT, "", {"rule": one.rule}) for one in teachings]
     with desk.engine() as engine:
         rules = find_rules(engine)
         known = {(one.key, one.body["reach"]) for one in rules if one.status is Status.ACTIVE}
         # A file that still has a rule that was forgotten here does not bring it back.
         gone = {*Transaction(engine).find_tombstones(keys), *(one.key for one in rules if one.body.get("put_away"))}
-        pairs = list(zip(given, keys, strict=True))
+        pairs = list(zip(teachings, keys, strict=True))
         taught = teach(engine, [one for one, key in pairs if key not in gone and (key, one.reach) not in known])
     new, forgotten = sum(one.verb == "made" for one in taught), [one.rule for one, key in pairs if key in gone]
-    desk.say(f"{new} of {len(given)} rules were new.")
+    desk.say(f"{new} of {len(teachings)} rules were new.")
     for rule in forgotten:
         desk.say(f"- left out, because it was forgotten here: {rule} (claude-smart tag keeps it anew)")
-    return {"rules": len(given), "new": new, "forgotten": forgotten}
+    return {"rules": len(teachings), "new": new, "forgotten": forgotten}
 
 
 def _read_rules(path: str) -> Iterator[Teaching]:

@@ -178,8 +178,8 @@ def _fire_hook(place: DataDir, event: dict[str, object]) -> str:
     """Run the hook as the host does, and return what it answers."""
     # Somebody is said to be draining already: a process of its own would outlive this folder.
     Path(place.sessions, "wanted").touch()
-    kept = ("PATH", "SYSTEMROOT", "HOME", "USERPROFILE", "TEMP", "TMP")
-    environ = {name: value for name, value in os.environ.items() if name.upper() in kept}
+    names = ("PATH", "SYSTEMROOT", "HOME", "USERPROFILE", "TEMP", "TMP")
+    environ = {name: value for name, value in os.environ.items() if name.upper() in names}
     environ |= {"CLAUDE_SMART_HOME": place.home, "CLAUDE_SMART_BACKEND_AUTOSTART": "0", "CLAUDE_SMART_ATTENDED": "1"}
     command = [sys.executable, "-I", "-S", _HOOK]
     content = json.dumps(event).encode()

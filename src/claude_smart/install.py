@@ -98,13 +98,13 @@ def install(args: Namespace, desk: Desk) -> Answer:
     return plan.plain(done=True)
 
 
-def _choose_model(given: bool | None, place: DataDir, is_asked: bool) -> str | None:
+def _choose_model(is_allowed: bool | None, place: DataDir, is_asked: bool) -> str | None:
     """Return "on" or "off" for the model; None where it was answered before or nobody can answer."""
     current = read_settings(place)
-    if given is None and is_asked and current.text("model") == DEFAULTS["model"]:
+    if is_allowed is None and is_asked and current.text("model") == DEFAULTS["model"]:
         answer = input(_MODEL_QUESTION.format(calls=current.number("daily_calls")))
-        given = answer.strip().lower() in ("", "y", "yes")
-    return None if given is None else "on" if given else "off"
+        is_allowed = answer.strip().lower() in ("", "y", "yes")
+    return None if is_allowed is None else "on" if is_allowed else "off"
 
 
 # -- the plan

@@ -221,8 +221,8 @@ def accept(engine: Engine, record: Record, *, everywhere: bool = False) -> Recor
 def edit(args: Namespace, desk: Desk) -> Answer:
     """Change the words or the reach of a rule."""
     require_person("edit")
-    given = {"rule": args.rule, "trigger": args.trigger, "why": args.reason}
-    words = {name: value for name, value in given.items() if value is not None}
+    values = {"rule": args.rule, "trigger": args.trigger, "why": args.reason}
+    words = {name: text for name, text in values.items() if text is not None}
     if not words and args.reach is None:
         raise ValidationError("nothing to change: pass --rule, --trigger, --reason or --reach")
     with desk.engine() as engine:
@@ -311,8 +311,8 @@ def learn(args: Namespace, desk: Desk) -> Answer:
         desk.say(f"Imported {count_noun(report.turns, 'turn')} from {count_noun(report.sessions, 'session')}.")
     # What both readers learned, each rule as it is now.
     refined, archived = ({one.id: one for one in records} for records in (reading.refined, reading.archived))
-    kept = [one for one in report.taught if one.record is None or one.record.id not in archived]
-    learned = [replace(one, record=one.record and refined.get(one.record.id, one.record)) for one in kept]
+    current = [one for one in report.taught if one.record is None or one.record.id not in archived]
+    learned = [replace(one, record=one.record and refined.get(one.record.id, one.record)) for one in current]
     learned += reading.taught
     plain = _report_learned(desk, learned)
     for one in report.observed:
@@ -426,19 +426,19 @@ def _learn_from_history(args: Namespace, desk: Desk) -> Answer:
     sessions = turns = 0
     proposed: dict[str, list[Record]] = {}
     with desk.memory() as memory:
-        for number, one in enumerate(files, 1):
+        for number, file in enumerate(files, 1):
             if sys.stderr.isatty():
                 print(f"{number} of {len(files)} transcripts", end="\r", file=sys.stderr)
             # One that was recorded as it happened has taught what it had to teach.
-            if find_mark(memory.engine(EVERYWHERE), one.session).offset:
+            if find_mark(memory.engine(EVERYWHERE), file.session).offset:
                 continue
-            with open(one.path, "rb") as file:
-                events = list(read_transcript(read_lines(file)))
+            with open(file.path, "rb") as lines:
+                events = list(read_transcript(read_lines(lines)))
             story = build_session([replace(event, data=_remove_private(event.data)) for event in events])
             sessions, turns = sessions + 1, turns + len(story.turns)
-            project = find_project(desk.place, locate_project(one.cwd), remember=False)
+            project = find_project(desk.place, locate_project(file.cwd), remember=False)
             # What was said long ago, and not to this memory, waits for a person or for its repetition.
-            lasting = [replace(given, sure=False) for given in find_teachings(story, 0) if given.reach in LASTING]
+            lasting = [replace(one, sure=False) for one in find_teachings(story, 0) if one.reach in LASTING]
             taught = [one for one in teach(memory.engine(project), lasting) if one.verb != "known"] if lasting else []
             proposed.setdefault(project, []).extend(one.record for one in taught if one.record)
     desk.say(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")

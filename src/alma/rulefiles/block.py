@@ -132,10 +132,10 @@ def read_item(said: str, number: int) -> Item:
 def read_words(said: str, parts: Collection[str]) -> Words:
     """Return the words of an item whose kind has these `parts` (head, why, instead); anything else is text."""
     # As long as the line, with what only looks like a mark blotted out.
-    blot = _WRITTEN.sub(lambda found: "\0" * len(found[0]), said)
+    blot = _WRITTEN.sub(lambda match: "\0" * len(match[0]), said)
     start, head = 0, ""
-    if "head" in parts and (found := _HEAD.match(blot)):
-        head, start = said[slice(*found.span("head"))], found.end()
+    if "head" in parts and (match := _HEAD.match(blot)):
+        head, start = said[slice(*match.span("head"))], match.end()
     labels = [one for one in _LABELS.finditer(blot, start) if one["name"].lower() in parts]
     ends = [*(one.start() for one in labels), len(said)]
     values = {"why": "", "instead": ""}

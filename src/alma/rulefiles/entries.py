@@ -66,8 +66,8 @@ def make_entry(record: Record) -> Entry:
     elif record.kind == MemoryType.RULE:
         why = "" if words.why.lower() in words.text.lower() else words.why
         words = words._replace(head=describe_occasion(words.head, words.text), why=why)
-    kept = record.body.get("metadata", {}).get(FILE_ID)
-    id = kept if isinstance(kept, str) and len(kept) == 8 else make_digest(record.id, 8)
+    file_id = record.body.get("metadata", {}).get(FILE_ID)
+    id = file_id if isinstance(file_id, str) and len(file_id) == 8 else make_digest(record.id, 8)
     return Entry(id, record, words, words.digest)
 
 

@@ -408,10 +408,10 @@ def _make_changes(tx: Transaction, comparison: Comparison, name: str) -> list[st
             teachings.append(_teach_rule(words, name, comparison.agent, ids, must_wait=change.waits))
         elif change.done and entry:
             _edit_memory(tx, entry, words, name)
-    made = add_records(tx, [one.draft for one in prepare_rules(tx.engine, teachings)])
+    rules = add_records(tx, [one.draft for one in prepare_rules(tx.engine, teachings)])
     there = comparison.present | {record.id for record in tx.changed}
     replaced: list[str] = []
-    for rule in (record for record in made if record.status is Status.ACTIVE):
+    for rule in (record for record in rules if record.status is Status.ACTIVE):
         similar = [one for one in find_similar_rules(tx, rule, tx.engine.project) if one.id not in there]
         replaced += supersede_rules(tx, rule, similar)
     # Put in any case with something new: of two who read the same file at once, one comes second and looks again,
