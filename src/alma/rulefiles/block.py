@@ -29,14 +29,16 @@ _UNSEEN = ("Cc", "Cf", "Cs", "Co")
 _JOINERS = "\u200c\u200d"
 """Persian and Indic spelling and emoji need these."""
 _OPENS = re.compile(r"#|~~~|>|[-+*](?:\s|$)|[-*_](?:\s*[-*_]){2,}\s*$|\[[^\]]*\]:|(\*\*|__)(?=.*:\1)")
+_CODE = r"(?P<ticks>`++){0}(?:(?!(?P=ticks)(?!`))`++{0})*+(?P=ticks)(?!`)"
+"""A code span; `{0}` is what may stand between two runs of backticks."""
 _STRUCTURE = (
-    r"(?P<code>(?P<ticks>`+)(?!`)(?:(?!<!--|-->).)+?(?<!`)(?P=ticks)(?!`))"
+    rf"(?P<code>{_CODE.format(r'(?:[^`<-]++|<(?!!--)|-(?!->))++')})"
     rf"|(?P<slashes>\\\\+|\\(?=[{_MEANT}]))|\\"
     r"|(?P<mark>`+|(?<![\w.+-])@|<(?=[A-Za-z/!?])|(?<=<)!(?=--)|(?<=--)>|(?P<label>[*_])(?=(?:Why|Instead):(?P=label))"
 )
 _TEXT = re.compile(f"{_STRUCTURE})")
 _HEAD_TEXT = re.compile(rf"{_STRUCTURE}|(?<=:)(?:\*(?=\*)|_(?=_)))")
-_WRITTEN = re.compile(rf"(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)|`+|\\(?P<meant>[{_MEANT}])")
+_WRITTEN = re.compile(rf"{_CODE.format('[^`]++')}|`+|\\(?P<meant>[{_MEANT}])")
 
 
 def fold(text: str) -> str:
@@ -231,7 +233,10 @@ def list_items_outside(text: str, block: Block | None) -> list[Item]:
     if block is not None:
         text = text[: block.start] + _blank(text[block.start : block.end]) + text[block.end :]
     text = _FRONT.sub(lambda found: _blank(found[0]), text, 1) if _FRONT.match(text) else text
-    text = _COMMENT.sub(lambda found: found[0] if _MARK.fullmatch(found[0]) else _blank(found[0]), text)
+    # Beyond the last end there is no comment, and looking for one would take long.
+    last = text.rfind("-->") + len("-->")
+    bare = _COMMENT.sub(lambda found: found[0] if _MARK.fullmatch(found[0]) else _blank(found[0]), text[:last])
+    text = bare + text[last:]
     return list(_read_lines(_hide_code(text).split("\n"), 1, signs="-*+.)")[0])
 
 
