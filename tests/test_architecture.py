@@ -343,6 +343,7 @@ def test_the_plugin_uses_hooks_and_what_is_below_them() -> None:
         "rulefiles",
         "types",
         "app",
+        "doctor",
         "jsonc",
     } | BASE
     for file in sorted((SOURCE.parent / "claude_smart").glob("*.py")):
