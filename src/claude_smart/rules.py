@@ -25,6 +25,7 @@ from alma.engine.rules import (
     Taught,
     Teaching,
     change_rule,
+    erase_rule,
     find_ended,
     find_quotes,
     has_quote,
