@@ -89,7 +89,7 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
     drafts = {id: [embedded.get(turn.key, turn) for turn in turns] for id, turns in prepared.items()}
 
     def step(tx: Transaction) -> dict[str, Record]:
-        # Read before the search: whoever adds a turn in between also changes the episode, and this step runs again.
+        # Read first: whoever adds turns in between changes the episode, and this step begins again.
         tx.get(drafts)
         known = {turn.key for turn in tx.scan(held)} | set(tx.find_tombstones([*keys, *drafts]))
         return {id: _grow_episode(tx, id, joined[id], drafts[id], known) for id in drafts}

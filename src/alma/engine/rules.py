@@ -185,16 +185,20 @@ def _apply_elsewhere(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return bool(first and second) and not first & second
 
 
-def find_similar_rules(tx: Transaction, rule: Draft | Record, project: str) -> list[Record]:
-    """Return the rules of the same agent and user that might be the same or contradict it, likeliest first."""
-    engine, body = tx.engine, rule.body
-    where = Where(
+def _describe_similar(rule: Draft | Record, project: str) -> Where:
+    return Where(
         kinds={MemoryType.RULE},
         projects={project, EVERYWHERE},
         agents={rule.agent},
         users={rule.user},
         statuses={*LIVE, Status.ARCHIVED},
     )
+
+
+def find_similar_rules(tx: Transaction, rule: Draft | Record, project: str) -> list[Record]:
+    """Return the rules of the same agent and user that might be the same or contradict it, likeliest first."""
+    engine, body = tx.engine, rule.body
+    where = _describe_similar(rule, project)
     ids = dict.fromkeys(record.id for record in tx.see(engine.store.scan(replace(where, keys={rule.key}))))
     for text in (f"{body['trigger']} {body['rule']}", *body["prefer"], *body["avoid"]):
         ids |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
@@ -212,7 +216,13 @@ def learn_rules(tx: Transaction, prepared: Sequence[tuple[Teaching, Draft]]) -> 
 
 
 def _learn_rule(tx: Transaction, given: Teaching, draft: Draft) -> Taught:
-    similar = find_similar_rules(tx, draft, tx.engine.project)
+    project = tx.engine.project
+    exact = tx.scan(replace(_describe_similar(draft, project), keys={draft.key}))
+    joined = next((held for held in exact if held.session in ("", draft.session)), None)
+    if joined is not None:
+        # It is known in these very words: nothing like it needs to be looked for.
+        return _repeat_rule(tx, given, draft, joined, None)
+    similar = find_similar_rules(tx, draft, project)
     same = [held for held in similar if held.key == draft.key or same_rule(draft.body, held.body)]
     joined = _pick_joined(given, draft, same)
     if joined is not None:
@@ -248,7 +258,9 @@ def _pick_joined(given: Teaching, draft: Draft, same: Sequence[Record]) -> Recor
     return same[0] if (given.prefer and given.avoid) or is_self_contained(given.rule) else None
 
 
-def _repeat_rule(tx: Transaction, given: Teaching, draft: Draft, held: Record, similar: Sequence[Record]) -> Taught:
+def _repeat_rule(
+    tx: Transaction, given: Teaching, draft: Draft, held: Record, similar: Sequence[Record] | None
+) -> Taught:
     """Count a rule as taught once more, which may activate it or make it reach further."""
     metadata = dict(held.body.get("metadata", {}))
     sources = list(metadata.get("sources", ()))
@@ -288,8 +300,10 @@ def _repeat_rule(tx: Transaction, given: Teaching, draft: Draft, held: Record, s
     reaches_further = (held.session, held.project) != (fresh.session, fresh.project)
     is_ending = held.status is not Status.ACTIVE or reaches_further or given.supersedes
     is_active = fresh.status is Status.ACTIVE
-    replaced = supersede_rules(tx, fresh, similar, given.supersedes) if is_active and is_ending else ()
-    return Taught(given, fresh, verb, replaced)
+    if not is_active or not is_ending:
+        return Taught(given, fresh, verb)
+    similar = find_similar_rules(tx, fresh, tx.engine.project) if similar is None else similar
+    return Taught(given, fresh, verb, supersede_rules(tx, fresh, similar, given.supersedes))
 
 
 def find_ended_rules(
