@@ -101,7 +101,7 @@ def link_key(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> tuple
 def allow(engine: Engine, agent: str, category: str) -> None:
     """Raise ScopeError unless the agent may learn something of this category."""
     scope = engine.scopes.of(agent)
-    if not category or scope.is_allowed(category):
+    if not category or not (scope.can_learn or scope.cannot_learn) or scope.is_allowed(category):
         return
     if scope.can_learn:
         learnable = ", ".join(filter(scope.is_allowed, scope.can_learn)) or "nothing that has a category"
@@ -135,7 +135,9 @@ def prepare(engine: Engine, drafts: Iterable[Draft]) -> list[Draft]:
 
 def embed_drafts(engine: Engine, drafts: Sequence[Draft]) -> list[Draft]:
     """Return screened drafts with their vectors."""
-    vectors = engine.encode([KINDS[draft.kind].passages(draft.body) for draft in drafts])
+    if engine.encoder is None:
+        return list(drafts)
+    vectors = engine.encoder.encode([KINDS[draft.kind].passages(draft.body) for draft in drafts])
     return [draft._replace(vectors=own) for draft, own in zip(drafts, vectors, strict=True)]
 
 

@@ -10,7 +10,7 @@ from ..errors import NotFoundError, ScopeError, ValidationError, unknown
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
-from .admit import Draft, allow, clean, key_of, prepare, reword
+from .admit import Draft, allow, clean, embed_drafts, key_of, reword, screen
 from .context import Engine
 from .episodes import find_turns
 from .erase import erase_memory
@@ -28,7 +28,7 @@ def add_memories(engine: Engine, proposals: Sequence[Draft | Teaching], *, compa
     teachings = [one for one in proposals if isinstance(one, Teaching)]
     stated = [one for one in proposals if isinstance(one, Draft) and one.kind in LESSONS]
     others = [one for one in proposals if isinstance(one, Draft) and one.kind not in LESSONS]
-    facts = prepare(engine, others) if others else []
+    facts = embed_drafts(engine, [screen(engine, one) for one in others])
     lessons = prepare_lessons(engine, stated) if stated else []
     rules = prepare_rules(engine, teachings) if teachings else []
 

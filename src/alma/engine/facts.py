@@ -79,7 +79,7 @@ def add_facts(
     """
     added = add_records(tx, drafts)
     replaced = {record.id: id for record, id in zip(added, replaces, strict=False) if id}
-    fresh = {record.id: record for record in added if record.kind in _WORDS and tx.is_new(record)}
+    fresh = {record.id: record for record in added if record.kind in _WORDS and record.version == 1}
     later = set(fresh)
     repeated: dict[str, str] = {}
     for id, record in fresh.items():

@@ -184,9 +184,9 @@ class Transaction:
         wanted = {key: key for key in keys if key}
         if not wanted:
             return {}
-        marker = self.find(SALT_MARKER)
-        for salt in marker.body["value"] if marker else ():
-            wanted |= {hash_key(salt, key): key for key in set(wanted.values())}
+        for marker in self.get([SALT_MARKER]):
+            for salt in marker.body["value"]:
+                wanted |= {hash_key(salt, key): key for key in set(wanted.values())}
         projects = {self.engine.project, EVERYWHERE}
         where = Where(kinds={"tombstone"}, projects=projects, keys=set(wanted), statuses={Status.ACTIVE})
         return {wanted[stone.key]: stone for stone in self.scan(where)}
@@ -246,14 +246,16 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
             _refuse_promotion(tx)
         # The first vectors decide which embedder a store speaks; later ones must agree.
         embedder = next((record.embedder for record in records if record.vectors), "")
-        held = tx.find(EMBEDDER_MARKER) if embedder else None
-        if held is not None and held.body["value"] != embedder:
-            raise describe_mismatch(held.body["value"], embedder)
-        marker = [make_embedder_marker(engine, embedder)] if embedder and held is None else []
+        if embedder:
+            held = tx.get([EMBEDDER_MARKER])
+            if not held:
+                records.append(make_embedder_marker(engine, embedder))
+            elif held[0].body["value"] != embedder:
+                raise describe_mismatch(held[0].body["value"], embedder)
         notes = engine.notes.take(engine.project) if engine.notes.waiting else []
         stored = False
         try:
-            engine.store.put([*notes, *records, *marker])
+            engine.store.put([*notes, *records])
             stored = True
             return result
         except ConflictError as conflict:
