@@ -392,35 +392,28 @@ def calibration(
         good += value
         if progress is not None:
             progress(at + 1, len(records))
+    (brier, error, bins), (running_brier, running_error, _) = _score(pairs), _score(running)
+    hits = sum((chance >= 0.5) == (value >= 0.5) for chance, value in pairs)
     return Report(
         count=len(pairs),
-        brier=_mean_square(pairs),
-        calibration_error=_measure_error(pairs),
-        accuracy=_mean([float((chance >= 0.5) == (value >= 0.5)) for chance, value in pairs]),
-        running_rate_brier=_mean_square(running),
-        running_rate_calibration_error=_measure_error(running),
-        bins=_fill_bins(pairs),
+        brier=brier,
+        calibration_error=error,
+        accuracy=hits / len(pairs) if pairs else 0.0,
+        running_rate_brier=running_brier,
+        running_rate_calibration_error=running_error,
+        bins=bins,
     )
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
-
-
-def _mean_square(pairs: Sequence[Pair]) -> float:
-    return _mean([(chance - value) ** 2 for chance, value in pairs])
-
-
-def _fill_bins(pairs: Sequence[Pair]) -> tuple[Bin, ...]:
+def _score(pairs: Sequence[Pair]) -> tuple[float, float, tuple[Bin, ...]]:
+    """Return the mean square of the error, how far predictions lie from what happened, and the bins."""
     bins = []
     for at in range(_BINS):
         inside = [pair for pair in pairs if min(_BINS - 1, int(pair[0] * _BINS)) == at]
         if inside:
-            predicted, observed = (_mean(values) for values in zip(*inside, strict=True))
+            predicted, observed = (sum(values) / len(inside) for values in zip(*inside, strict=True))
             bins.append(Bin(at / _BINS, (at + 1) / _BINS, len(inside), predicted, observed))
-    return tuple(bins)
-
-
-def _measure_error(pairs: Sequence[Pair]) -> float:
-    gaps = (one.count * abs(one.predicted - one.observed) for one in _fill_bins(pairs))
-    return sum(gaps) / len(pairs) if pairs else 0.0
+    count = len(pairs) or 1
+    square = sum((chance - value) ** 2 for chance, value in pairs)
+    gap = sum(one.count * abs(one.predicted - one.observed) for one in bins)
+    return square / count, gap / count, tuple(bins)

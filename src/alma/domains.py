@@ -475,16 +475,10 @@ class DomainMemoryFactory:
             raise
         return alma
 
-    def open_alma(
-        self,
-        project_id: str,
-        storage: Store | str | PathLike[str] | None = None,
-        *,
-        embedder: Embedder | None = None,
-        agents: Iterable[MemoryScope] | None = None,
-    ) -> ALMA:
-        """The memory of a project that was created with a schema, following it again."""
-        alma = self._open(project_id, storage, embedder, agents)
+    def open_alma(self, project_id: str, storage: Store | str | PathLike[str] | None = None, **options: Any) -> ALMA:
+        """The memory of a project that was created with a schema, following it again. `options` are those of
+        `create_alma`."""
+        alma = self._open(project_id, storage, **options)
         if schema_of(alma) is None:
             self._drop(alma)
             raise NotFoundError(
@@ -496,8 +490,8 @@ class DomainMemoryFactory:
         self,
         project_id: str,
         storage: Store | str | PathLike[str] | None,
-        embedder: Embedder | None,
-        agents: Iterable[MemoryScope] | None,
+        embedder: Embedder | None = None,
+        agents: Iterable[MemoryScope] | None = None,
     ) -> ALMA:
         from .app import open_default, open_quickstart
         from .memory import ALMA

@@ -66,17 +66,14 @@ def take_project_first(method: F) -> F:
 
     It counts as the project only where nothing else can be meant: one argument too many, or a text for a number.
     """
-    names = [
-        name for name, one in inspect.signature(method).parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD
-    ]
-    most = len(names) - 1
+    parameters = inspect.signature(method).parameters.values()
+    names = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD][1:]
 
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        is_text_for_number = len(args) == most and names[-1] == "limit" and isinstance(args[-1], str)
-        if "project_id" not in kwargs and (len(args) == most + 1 or is_text_for_number):
-            project, *args = args  # type: ignore[assignment]
-            kwargs["project_id"] = project
+        is_text_for_number = args[1:] and names[len(args) - 1 :] == ["limit"] and isinstance(args[-1], str)
+        if "project_id" not in kwargs and (len(args) > len(names) or is_text_for_number):
+            return method(self, *args[1:], project_id=args[0], **kwargs)
         return method(self, *args, **kwargs)
 
     return cast(F, call)
