@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from .. import words
 from ..answers import copy_fields
@@ -18,10 +18,10 @@ from ..engine import validate
 from ..engine.admit import clean
 from ..engine.retrieve.pipeline import retrieve
 from ..errors import ALMAError, ModelOutputError, ValidationError
-from ..memory import build_request
+from ..memory import ALMA, build_request
 from ..operations import About, Effect, Group, take_as_given
 from ..ports import Model
-from ..progress import WorkItem
+from ..progress import ProgressTracker, WorkItem
 from ..reading.local import LocalReader
 from ..reading.port import Plan, Task, ask_in_time
 from ..text import normalise, shorten
@@ -31,10 +31,6 @@ from ..types.scope import MemoryScope
 from . import codebase
 from .handoff import InitializationResult, Ready, SessionContext, SessionHandoff
 from .manager import Engagement, Folder, SessionManager, find_engagement
-
-if TYPE_CHECKING:
-    from ..memory import ALMA
-    from ..progress import ProgressTracker
 
 _LOG = logging.getLogger("alma")
 _ACTIVITY = 10

@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import partial, wraps
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 from .. import words
 from ..answers import Text
@@ -30,6 +30,7 @@ from ..engine.rules import is_old_fix
 from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ValidationError
+from ..memory import ALMA
 from ..opening import Holder
 from ..operations import About, Effect, Group
 from ..progress import ProgressSummary, ProgressTracker, WorkItem
@@ -42,9 +43,6 @@ from ..types.scope import MemoryScope
 from . import handoff
 from .codebase import orient as look_around
 from .handoff import LastOutcome, Session, SessionContext, SessionHandoff, read_handoff, read_session
-
-if TYPE_CHECKING:
-    from ..memory import ALMA
 
 ALIVE_FOR = timedelta(minutes=30)
 _RECENT = 5

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 from .. import words
 from ..answers import to_found
@@ -34,7 +34,7 @@ from ..engine.search import by_words, read_snapshot
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
 from ..errors import NotFoundError, ScopeError, ValidationError
-from ..memory import build_outcome, build_request
+from ..memory import ALMA, build_outcome, build_request
 from ..opening import Holder
 from ..operations import OPERATIONS, About, Effect, Group, take_as_given
 from ..ports import Store
@@ -46,9 +46,6 @@ from ..types.slice import MemorySlice
 from ..types.times import to_iso
 from ..types.vector import Vector
 from .states import MAX_STATE_BYTES, UNLIMITED, Reducer, State, find_redacted, merge_states, read_state, refuse_secrets
-
-if TYPE_CHECKING:
-    from ..memory import ALMA
 
 MAIN = "main"
 _MOST = 100_000
