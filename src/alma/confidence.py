@@ -21,15 +21,7 @@ from .types.query import Where
 from .types.record import Status
 from .types.speech import quote_output
 
-__all__ = [
-    "Bin",
-    "ConfidenceEngine",
-    "ConfidenceSignal",
-    "OpportunitySignal",
-    "Report",
-    "RiskSignal",
-    "calibration",
-]
+__all__ = ["Bin", "ConfidenceEngine", "ConfidenceSignal", "OpportunitySignal", "Report", "RiskSignal", "calibration"]
 
 _LEAN = 0.15  # Of two equal predictions the surer one comes first.
 _SURELY_WORKS, _SURE = 0.75, 0.5

@@ -195,8 +195,7 @@ class SessionManager(Holder):
             Iterable[str] | None, About("blockers and risks that are gone", check=handoff.read_lines)
         ] = None,
         next_steps: Annotated[
-            Iterable[str] | None,
-            About("what comes next, in place of what was said before", check=handoff.read_lines),
+            Iterable[str] | None, About("what comes next, in place of what was said before", check=handoff.read_lines)
         ] = None,
         risk_flags: Texts = None,
         test_status: Tests = None,
