@@ -137,7 +137,10 @@ class DomainSchema:
         for relation in self.relationship_types:
             for end in (relation.source_type, relation.target_type):
                 if end not in known:
-                    raise ValidationError(unknown(f"entity type in {relation.name!r}", end, known))
+                    valid = ", ".join(known) or "none, since the schema has no entity types"
+                    raise ValidationError(
+                        f"unknown entity type {end!r} in the relationship {relation.name!r}. Valid: {valid}."
+                    )
         least = validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
         days = validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
         object.__setattr__(self, "min_occurrences_for_heuristic", least)
