@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from random import Random
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from . import words
 from .engine import validate
@@ -14,6 +14,7 @@ from .engine.context import Engine
 from .engine.evidence import FAILS, WORKS
 from .engine.predict import TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
 from .errors import ValidationError
+from .memory import ALMA
 from .operations import About, Effect, Group, take_as_given
 from .text import shorten
 from .types.kinds import Heuristic, MemoryType, Result
@@ -89,13 +90,6 @@ class ConfidenceSignal:
     sources: list[str] = field(default_factory=list)  # The ids of the memories that weighed most.
 
 
-class Memory(Protocol):
-    """What is needed of an `ALMA`."""
-
-    @property
-    def engine(self) -> Engine: ...
-
-
 operation = Group("confidence", lambda alma: ConfidenceEngine(alma))
 Strategy = Annotated[str, About("what one thinks of doing")]
 Context = Annotated[str, About("the task or situation at hand")]
@@ -122,7 +116,7 @@ class ConfidenceEngine:
     `seed` makes repeatable how `explore` decides between equals.
     """
 
-    def __init__(self, alma: Memory, seed: int | None = None) -> None:
+    def __init__(self, alma: ALMA, seed: int | None = None) -> None:
         self._engine = alma.engine
         self._random = Random(seed)
 
