@@ -513,7 +513,7 @@ class WorkflowMemory(Holder):
             moment = max([engine.clock(), *([newest.created_at + _TICK] if newest else [])])
             place = {"id": make_id("chk", engine.project, run, branch, str(number)), "links": (owner.id,)}
             marks = {"key": make_id("branch", run, branch), "tags": (f"node:{body['node']}",)}
-            fresh = replace(draft, body=whole)
+            fresh = draft._replace(body=whole)
             record = build(engine, fresh, (), **place, **marks, created_at=moment, updated_at=moment)
             return decode_record(Checkpoint, tx.put(record), STORED_AS)
 
@@ -723,7 +723,7 @@ class WorkflowMemory(Holder):
             for one in strategy_used
         ]
         tags = tuple(place.make_tags().values())
-        outcomes = learn_outcomes(self.engine, [replace(one, session=run_id, tags=tags) for one in drafts])
+        outcomes = learn_outcomes(self.engine, [one._replace(session=run_id, tags=tags) for one in drafts])
 
         def end(tx: Transaction) -> None:
             open_run(tx, run_id, place.workflow, resumes=False)
