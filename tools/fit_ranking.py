@@ -18,7 +18,7 @@ import pickle
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +154,7 @@ def blends(tries: int, seed: int = 5) -> list[Blend]:
     made = [BLEND]
     for number in range(tries):
         names = list(STEPS) if number % 2 else draw.sample(list(STEPS), 3)
-        made.append(replace(BLEND, **{name: draw.choice(STEPS[name]) for name in names}))
+        made.append(BLEND._replace(**{name: draw.choice(STEPS[name]) for name in names}))
     return made
 
 
@@ -298,8 +298,8 @@ def main() -> int:
     cases = _cases_of(options)
     if options.tries:
         best = fit_blend(cases, options.tries)
-        changed = [field.name for field in fields(Blend) if getattr(best, field.name) != getattr(BLEND, field.name)]
-        print("\nbest:", asdict(best), "changed:", changed)
+        changed = [name for name in Blend._fields if getattr(best, name) != getattr(BLEND, name)]
+        print("\nbest:", best._asdict(), "changed:", changed)
     fit_floor(cases, options.most_false_speech)
     return 0
 

@@ -34,14 +34,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum
 from functools import cached_property
 from importlib import import_module
 from itertools import chain
 from os import PathLike
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .engine import validate
 from .errors import ValidationError, unknown
@@ -93,8 +93,7 @@ class Effect(StrEnum):
     """Takes something away that cannot be had back."""
 
 
-@dataclass(frozen=True, slots=True)
-class About:
+class About(NamedTuple):
     """What a parameter means, and which values are valid."""
 
     text: str
@@ -134,8 +133,7 @@ def take_as_given(label: str, value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     name: str
     type: Any
     """As JSON callers see it: lists, objects, strings, numbers."""
@@ -240,8 +238,7 @@ class Operation:
         own = self.own_parameters
         more = {} if self.answer is None else _read_parameters(self.answer)
         shown = [
-            replace(
-                one,
+            one._replace(
                 name=one.about.shown_as or name,
                 default=self.defaults.get(name, one.default),
                 needed=name not in self.defaults and (one.needed or one.about.is_required),
@@ -454,7 +451,7 @@ def _read_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
         found[name] = Parameter(
             name=name,
             type=Union[tuple(options)],  # noqa: UP007 - made from a list
-            about=replace(about, choices=about.choices or choices, check=check, raw=about.raw or first.name == MEMORY),
+            about=about._replace(choices=about.choices or choices, check=check, raw=about.raw or first.name == MEMORY),
             needed=needed,
             default=None if needed else one.default,
         )

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from os import PathLike
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from .types.asking import Answer, Prompt
+if TYPE_CHECKING:
+    from .types.asking import Answer, Prompt
 from .types.query import Hit, Where
 from .types.record import Record
 from .types.vector import Vector

@@ -201,3 +201,8 @@ def index_unspaced(text: str) -> str:
     """Return a text to be searched by words: with the pairs of characters of its Chinese and Japanese."""
     runs = _UNSPACED.findall(text)
     return f"{text}\n{' '.join(split_unspaced(' '.join(runs)).split())}" if runs else text
+
+
+def name_key(name: str) -> str:
+    """Return a name as it is compared: case, width and white space make no difference."""
+    return " ".join((name if name.isascii() else _make_compatible(name)).split()).casefold()

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 from ..ports import Vacuumable
 from ..text import fingerprint
 from ..types.evidence import Evidence
-from ..types.graph import end_tags
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Origin, Record, Status
@@ -288,6 +287,8 @@ def _find_named_in_turn(tx: Transaction, turn: Record) -> list[str]:
 
 def _without_spoken_of(tx: Transaction, lone: Sequence[Record]) -> list[str]:
     """Return the ids of these relations, and of those entities that no other relation speaks of."""
+    from ..types.graph import end_tags  # the values of the graph are loaded where there is a graph
+
     gone = {one.id for one in lone if one.kind == "relation"}
     for entity in (one for one in lone if one.kind == "entity"):
         where = Where(kinds={"relation"}, projects={tx.engine.project}, tagged=set(end_tags(entity.body["entity"])))

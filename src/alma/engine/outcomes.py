@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime
 from difflib import SequenceMatcher
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import NotFoundError, ValidationError
 from ..reading.local import are_opposites
@@ -195,8 +195,7 @@ def _pick_same(tx: Transaction, approach: Draft, groups: Iterable[Record]) -> Re
 # -- outcomes
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedOutcome:
+class PreparedOutcome(NamedTuple):
     """An outcome that was screened and embedded."""
 
     draft: Draft

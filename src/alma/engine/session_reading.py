@@ -375,7 +375,7 @@ def _find_settled_turns(
 
 def _teach_rule(part: Part, proposal: RuleProposal, heard: SessionTurn, known: Record | None) -> Teaching:
     prefer, avoid = find_choice(proposal.rule)
-    checked = replace(proposal, is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
+    checked = proposal._replace(is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
     lesson = make_teaching(checked, heard, part.story.session)
     assert lesson is not None, "only turns of a person are read"
     supersedes = (known.id,) if known is not None else ()

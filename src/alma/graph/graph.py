@@ -16,6 +16,7 @@ from ..engine.admit import clean
 from ..errors import NotFoundError, ValidationError
 from ..operations import About, Effect, Group
 from ..ports import Clock
+from ..text import name_key
 from ..types import times
 from ..types.graph import (
     Direction,
@@ -26,7 +27,6 @@ from ..types.graph import (
     Relationship,
     Subgraph,
     Suggestion,
-    name_key,
     relationship_id,
 )
 from .revision import MAX_LIMIT, Revision, merge_entities, remove_source, resolve_entities, suggest_merges

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import zip_longest
+from typing import NamedTuple
 
 from .port import (
     UNSURE,
@@ -47,8 +47,7 @@ _OPENING, _CLOSING = "([{'‘", ".,;:!?…'’)]}"
 _BREAKS = frozenset(",;:.!?…–—")
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     """A word with the forms it may be an inflection of, or a literal without forms, which matches only itself."""
 
     surface: str

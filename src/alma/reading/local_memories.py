@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from ..types.kinds import Result
@@ -170,7 +170,7 @@ def _load_file() -> Mapping[str, Any]:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = files(__package__).joinpath("memory_forms.yaml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("memory_forms.yaml").read_text(encoding="utf-8")
     loaded: Mapping[str, Any] = yaml.load(text, Loader=loader)
     return loaded
 
@@ -193,7 +193,7 @@ def _load_forms() -> _Forms:
 @lru_cache(maxsize=1)
 def _load_name_slots() -> Mapping[str, str]:
     """Return the slot of a known place, and the condition that a name is not known as something else."""
-    names = json.loads(files(__package__).joinpath("entities.json").read_text(encoding="utf-8"))
+    names = json.loads(Path(__file__).with_name("entities.json").read_text(encoding="utf-8"))
     places = "|".join(re.escape(one) for one in sorted(names["places"], key=len, reverse=True))
     words = {*names["products"], *names["organisations"], *names["not_names"]} - _PLACE_OPENERS
     others = "|".join(re.escape(one) for one in sorted(words, key=len, reverse=True))

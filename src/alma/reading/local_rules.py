@@ -1,18 +1,19 @@
 """Finds the rules that a person states in an explicit form, in eight languages. The forms are in rule_forms.toml.
 
 A rule is sure when the person typed one plain line of at most two sentences that is nothing but a lead-in ("no,",
-"please"), an explicit form ("use X instead of Y", "never push to main", "we use X, not Y", "stop adding comments
-because …", "from now on …") and perhaps a reason, without a hedge. A form inside a longer text, or a turn that rejects
-what the assistant did without such a form, gives a candidate.
+"please"), an explicit form and perhaps a reason, without a hedge. "Never", "always", "we use X, not Y" and "from now
+on" are enough by themselves; "use X instead of Y", "don't …" and "stop adding …" need a reason, "we" or "in this repo"
+beside them. A sentence of the first sort is sure inside a longer message, too. Any other form, or a turn that rejects
+what the assistant did, gives a candidate.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from ..types.rules import Reach
@@ -27,6 +28,8 @@ _NAME_WORDS = 3
 _SHORT_WORDS = 2
 _SHORT_CHARS = 3
 _FORMS = ("lasting", "habit", "choice", "plain")
+_EXPLICIT = ("lasting", "order", "policy")
+"""The forms that say themselves that they hold beyond one case."""
 _SCOPES = {"always": Reach.ALWAYS, "session": Reach.SESSION, "once": Reach.ONCE, "project": Reach.PROJECT}
 _SENTENCE = re.compile(r"(?<=[.!;])\s+|(?<=[。！；])\s*|\n+")
 _SPACE = re.compile(r"\s+")
@@ -47,6 +50,8 @@ class _Statement:
     prefer: str = ""
     other: str = ""
     is_rejection: bool = False
+    is_explained: bool = False
+    """Whether it says "because", "we", "always" or "in this repo", or gives a reason and rejects or names a thing."""
     is_complete: bool = True
     """Whether the line is nothing but the rule and its reason."""
 
@@ -116,7 +121,7 @@ class _Language:
 def _load_languages() -> tuple[Mapping[str, re.Pattern[str]], tuple[_Language, ...]]:
     import tomllib
 
-    loaded = tomllib.loads(files(__package__).joinpath("rule_forms.toml").read_text(encoding="utf-8"))
+    loaded = tomllib.loads(Path(__file__).with_name("rule_forms.toml").read_text(encoding="utf-8"))
     shared = {name: re.compile(pattern) for name, pattern in loaded.pop("shared").items()}
     return shared, tuple(_Language(data) for data in loaded.values())
 
@@ -130,7 +135,7 @@ def find_rules(turns: Sequence[Turn], known: Sequence[Known], comparer: Comparer
             continue
         relations = comparer.compare([Pair(one.text, proposal.rule) for one in known])
         same = next((one.id for one, relation in zip(known, relations, strict=True) if relation.is_same), "")
-        proposals.append(replace(proposal, known=same, verdict=Verdict.SAME if same else Verdict.UNRELATED))
+        proposals.append(proposal._replace(known=same, verdict=Verdict.SAME if same else Verdict.UNRELATED))
     return proposals
 
 
@@ -140,13 +145,15 @@ def read_turn(text: str, turn: int = 0) -> RuleProposal | None:
     is_line = 0 < len(line) <= _LINE_CHARS and "\n" not in line
     statement = _read_line(line) if is_line else None
     if statement and statement.form and statement.is_complete and _is_typed_plainly(line):
-        is_sure = is_self_contained(statement.rule)
-        return _make_proposal(statement, turn, line, is_sure)
+        return _make_proposal(statement, turn, line, is_self_contained(statement.rule) and _is_meant_to_last(statement))
+    proposals = []
     for sentence in _split_own_sentences(text):
         statement = _read_line(sentence)
         if statement is not None:
-            return _make_proposal(statement, turn, sentence, is_sure=False)
-    return None
+            is_explicit = "\n" not in text.strip() and statement.form in ("lasting", "policy") and statement.is_complete
+            is_sure = is_explicit and _is_typed_plainly(sentence)
+            proposals.append(_make_proposal(statement, turn, sentence, is_sure and is_self_contained(statement.rule)))
+    return max(proposals, key=lambda one: one.is_sure, default=None)
 
 
 def word_rule(text: str) -> str:
@@ -216,6 +223,11 @@ def _is_typed_plainly(line: str) -> bool:
     return not any(language.find("doubt", "<b><><b>", line.replace("’", "'")) for language in languages)
 
 
+def _is_meant_to_last(statement: _Statement) -> bool:
+    """Return whether a whole line of the form says in words that it goes beyond one case, or gives a reason."""
+    return statement.form in _EXPLICIT or statement.is_explained or statement.reach is Reach.ONCE
+
+
 def _split_own_sentences(text: str) -> Iterator[str]:
     """Yield the first sentences of the person's own words that are no questions."""
     own = remove_pasted(text)[:_OWN_CHARS]
@@ -265,6 +277,9 @@ def _read_in(language: _Language, text: str) -> _Statement | None:
         prefer=prefer,
         other=other,
         is_rejection=is_rejection,
+        is_explained=here is not None
+        or any(language.find(name, "<b><><b>", text) for name in ("because", "general"))
+        or (bool(reason) and (is_rejection if form == "choice" else language.find("literal", "<>", core) is not None)),
         is_complete=sum(map(bool, _SENTENCE.split(f"{core} {reason}"))) <= _SURE_SENTENCES,
     )
 

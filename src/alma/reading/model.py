@@ -13,8 +13,8 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from importlib.resources import files
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ..ports import Model
@@ -57,7 +57,7 @@ _LITERAL = re.compile(r"`([^`]+)`|(?<!\w)(--?\w[\w-]*|[\w.-]*[./_@\\]\w[\w./@-]*
 @lru_cache(maxsize=8)
 def load_prompt(name: str) -> Mapping[str, Any]:
     """Return a prompt file: its version, system text, schema and answer length."""
-    text = files(__package__).joinpath("prompts").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("prompts").joinpath(f"{name}.toml").read_text(encoding="utf-8")
     loaded = tomllib.loads(text)
     return {**loaded, "schema": json.loads(loaded["schema"])}
 

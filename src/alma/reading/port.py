@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from ..errors import ModelTimeoutError
 from ..types.kinds import Result
@@ -31,8 +31,7 @@ class About(StrEnum):
     FACT = "fact"
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """Two texts to compare. `second` is the newer one."""
 
     first: str
@@ -40,8 +39,7 @@ class Pair:
     about: About = About.ACTION
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(NamedTuple):
     """How the second text of a pair relates to the first.
 
     `probability` is how likely the verdict is true. An unsure reader gives 0: callers keep both texts apart.
@@ -74,16 +72,14 @@ class Turn:
     at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A rule or memory that is stored already."""
 
     id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleProposal:
+class RuleProposal(NamedTuple):
     """A rule that a person taught, with the words that show it.
 
     `turn` is the index of the user's turn. `known` is the stored rule that it repeats, replaces or contradicts, as
@@ -116,8 +112,7 @@ class Topic(StrEnum):
     RULE = "rule"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryProposal:
+class MemoryProposal(NamedTuple):
     """What a turn of a conversation tells. `subject` and `attribute` together are a key: a later value replaces."""
 
     turn: int
@@ -136,8 +131,7 @@ class MemoryProposal:
     replaces: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(NamedTuple):
     """A command that failed, what it printed, and a later command that worked."""
 
     failed: str
@@ -145,30 +139,26 @@ class Repair:
     worked: str
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """What a repair shows. Without a note, the change of the command is not what made it work."""
 
     repair: Repair
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     title: str
     description: str = ""
     after: tuple[int, ...] = ()
     """The indexes of the tasks that must be done before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     tasks: tuple[Task, ...]
     constraints: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Entities:
+class Entities(NamedTuple):
     """The names in a text with their types, and (subject, relation, object) for what it says about them."""
 
     names: tuple[tuple[str, str], ...] = ()

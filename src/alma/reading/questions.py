@@ -6,9 +6,8 @@ The words are in `questions.json`. `make gate` scores this reader.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from .times import NAMES_OF_TIMES
 from .words import load_file, remove_pasted
@@ -48,8 +47,7 @@ _PROPER = rf"(?<!\w)(?:(?:Dr|Mrs?|St)\. )?{_CAPITAL}(?: (?:(?:of|of the|de|van) 
 _NAME = re.compile(rf"(?P<quote>{_QUOTE})|(?P<code>{_CODE})|(?P<proper>{_PROPER})")
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     text: str
     """The words to search for."""
     several: bool

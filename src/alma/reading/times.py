@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from calendar import isleap, monthrange
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from .words import load_file
 
@@ -39,8 +38,7 @@ def _compile_forms() -> list[re.Pattern[str]]:
     return [re.compile(ends % form.format(**_PIECES), re.I) for form in _DATA["forms"]]
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """A period from `start` until before `end`, and where in the question it is named."""
 
     start: datetime
@@ -56,7 +54,7 @@ def find_windows(question: str, now: datetime) -> list[Window]:
     """Return the past times that a question names, in UTC and in the order of the text."""
     zone, found = now.tzinfo, _find_local(question, now.replace(tzinfo=None))
     ends = [[edge.replace(tzinfo=zone).astimezone(UTC) for edge in (one.start, one.end)] for one in found]
-    return [replace(one, start=start, end=end) for one, (start, end) in zip(found, ends, strict=True)]
+    return [one._replace(start=start, end=end) for one, (start, end) in zip(found, ends, strict=True)]
 
 
 def remove_times(question: str) -> str:
@@ -168,7 +166,7 @@ def _join_ranges(text: str, windows: list[Window]) -> list[Window]:
             start = before.start
             while start > window.start and start.year >= window.start.year:
                 start = _shift_date(start, "year", -1)
-            joined[-1] = replace(before, start=start, end=window.end, place=(before.place[0], window.place[1]))
+            joined[-1] = before._replace(start=start, end=window.end, place=(before.place[0], window.place[1]))
         else:
             joined.append(window)
     return joined

@@ -6,14 +6,14 @@ import json
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 
 @lru_cache(maxsize=8)
 def load_file(file: str) -> Any:
     """Return the content of a JSON file of this package."""
-    return json.loads(files(__package__).joinpath(file).read_text(encoding="utf-8"))
+    return json.loads(Path(__file__).with_name(file).read_text(encoding="utf-8"))
 
 
 @lru_cache(maxsize=128)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from .times import from_micros, to_micros
 
@@ -72,8 +72,7 @@ _COUNTS = ("successes", "partials", "failures", "uses", "skips", "ups", "downs")
 NONE = Evidence()
 
 
-@dataclass(frozen=True, slots=True)
-class Belief:
+class Belief(NamedTuple):
     """How much is believed: the mean of a posterior and the interval that holds nine tenths of it."""
 
     mean: float

@@ -8,22 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from ..text import digest
+from ..text import digest, name_key
 from .times import to_iso
 
 THING = "thing"  # The type of what is not known better.
 _ID_CHARS = 200
 Span = tuple[int, int]
-
-
-def name_key(name: str) -> str:
-    """Case, width and white space make no difference to whom a name names."""
-    if name.isascii():
-        return " ".join(name.split()).casefold()
-    # Loaded here because most names do without it.
-    import unicodedata
-
-    return " ".join(unicodedata.normalize("NFKC", name).split()).casefold()
 
 
 class Direction(StrEnum):

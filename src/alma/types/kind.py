@@ -8,9 +8,9 @@ is searched, what is embedded, and which fields may be edited follow from that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..text import index_unspaced
 
@@ -23,8 +23,7 @@ Body = Mapping[str, Any]
 Decode = Callable[["Record", "Belief"], "Memory"]
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """`text` is what is searched, `passages` what is embedded, `decode` gives what is shown."""
 
     name: str

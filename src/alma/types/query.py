@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import NamedTuple
 
 from .record import Record
 
@@ -70,8 +71,7 @@ class Where:
         return begun and (record.valid_to is None or self.valid_at < record.valid_to)
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     id: str
     score: float
     """Higher is better. For `nearest` the cosine; for `match` comparable only within one answer."""

@@ -555,7 +555,7 @@ class WorkflowMemory(Holder):
             )
         given = {"task": task, "agent": agent, "user_id": user_id, "top_k": top_k, "mode": mode, "types": types}
         request = build_request(engine, given | {"level": "session"})
-        return retrieve_memories(engine, replace(request, tags=place.find_tags(Scope(scope))))
+        return retrieve_memories(engine, request._replace(tags=place.find_tags(Scope(scope))))
 
     def tags(
         self, workflow_id: str | None = None, run_id: str | None = None, node_id: str | None = None

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,5 +84,5 @@ def test_only_ratios_of_the_blend_matter() -> None:
         {turn_id(EPISODES[0], 0): 0.5}, {turn_id(EPISODES[1], 0): 1.0}, {EPISODES[2]: 1.0}, has_name=True
     )
     names = ("meaning", "turn_words", "whole_words", "inside", "near", "after")
-    doubled = replace(BLEND, **{name: 2 * getattr(BLEND, name) for name in names})
+    doubled = BLEND._replace(**{name: 2 * getattr(BLEND, name) for name in names})
     assert [one.id for one in rank_conversations(found, doubled)] == order(found)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,25 +20,25 @@ evidences = st.builds(
 @given(evidences, share)
 def test_more_words_never_silence(evidence: RelevanceEvidence, more: float) -> None:
     if FLOOR.passes(evidence):
-        assert FLOOR.passes(replace(evidence, words=max(evidence.words, more)))
+        assert FLOOR.passes(evidence._replace(words=max(evidence.words, more)))
 
 
 @given(evidences, st.floats(-1.0, 1.0))
 def test_nearer_never_silences(evidence: RelevanceEvidence, nearer: float) -> None:
     if evidence.cosine is not None and FLOOR.passes(evidence):
-        assert FLOOR.passes(replace(evidence, cosine=max(evidence.cosine, nearer)))
+        assert FLOOR.passes(evidence._replace(cosine=max(evidence.cosine, nearer)))
 
 
 @given(evidences)
 def test_a_name_that_is_nowhere_only_makes_it_stricter(evidence: RelevanceEvidence) -> None:
-    if FLOOR.passes(replace(evidence, has_unknown_name=True)):
-        assert FLOOR.passes(replace(evidence, has_unknown_name=False))
+    if FLOOR.passes(evidence._replace(has_unknown_name=True)):
+        assert FLOOR.passes(evidence._replace(has_unknown_name=False))
 
 
 @given(evidences)
 def test_a_question_about_oneself_is_answered_more_readily(evidence: RelevanceEvidence) -> None:
-    if FLOOR.passes(replace(evidence, is_personal=False)):
-        assert FLOOR.passes(replace(evidence, is_personal=True))
+    if FLOOR.passes(evidence._replace(is_personal=False)):
+        assert FLOOR.passes(evidence._replace(is_personal=True))
 
 
 @given(evidences, share)

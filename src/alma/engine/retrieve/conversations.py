@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
+from typing import NamedTuple
 
 from ...reading.times import remove_times
 from ...text import STOP, agreement, content_words, is_common, stems, words
@@ -35,8 +36,7 @@ from .request import Level, RetrievalContext
 # --- when to stay silent ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RelevanceEvidence:
+class RelevanceEvidence(NamedTuple):
     """What speaks for a conversation."""
 
     cosine: float | None
@@ -58,8 +58,7 @@ class RelevanceEvidence:
 
 # What people said in passing is near to many a task, so more is asked of it than of what was kept on purpose: that
 # something else near the task was said as well. Fitted by `tools/fit_ranking.py`.
-@dataclass(frozen=True, slots=True)
-class RelevanceFloor:
+class RelevanceFloor(NamedTuple):
     least: float = 0.60
     small: float = 0.52
     """Where little has been said, less is near by chance, and nothing follows from nothing else being near."""
@@ -209,8 +208,7 @@ def _merge_scores(scores: dict[str, float], more: Mapping[str, float], limit: in
 # --- ranking ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Blend:
+class Blend(NamedTuple):
     """What counts how much; fitted by `tools/fit_ranking.py`."""
 
     meaning: float = 1.0
@@ -239,8 +237,7 @@ _MEANING = Prior(0.35, 0.12)
 _WORDS = Prior(0.30, 0.25)
 
 
-@dataclass(frozen=True, slots=True)
-class RankedHit:
+class RankedHit(NamedTuple):
     """A conversation that was found, or a turn of one."""
 
     id: str
@@ -255,7 +252,7 @@ def rank_conversations(hits: SearchHits, blend: Blend = BLEND) -> list[RankedHit
     scant = 0.0 if hits.has_name else 1.0 - hits.measure_fullness()
     less = 1.0 / (1.0 + (blend.scant - 1.0) * scant)
     names = ("turn_words", "whole_words", "inside", "near", "after", "part")
-    blend = replace(blend, **{name: less * getattr(blend, name) for name in names})
+    blend = blend._replace(**{name: less * getattr(blend, name) for name in names})
     worth = (0.0, blend.after, blend.near, blend.inside)
     closest = {id: max(scores) for id, scores in _group_by_episode(hits.meaning).items()}
     scores = _blend_scores(hits, ids, blend)
@@ -341,8 +338,7 @@ _FALL, _FAINT = 0.45, 0.10
 """Once it is clear that something relevant was said, what is so much less relevant may be shown too, if not faint."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationHit:
+class ConversationHit(NamedTuple):
     """A conversation or turn with what is needed to show it."""
 
     ranked: RankedHit
@@ -474,7 +470,7 @@ def _prefer_recent(context: RetrievalContext, ranked: Sequence[RankedHit]) -> li
     gained = []
     for record in context.engine.store.get(list(among)):
         gain = _measure_recency(context, from_iso(record.body["ended_at"]) or record.created_at)
-        gained.append(replace(among[record.id], score=among[record.id].score + gain))
+        gained.append(among[record.id]._replace(score=among[record.id].score + gain))
     return sorted(gained, key=lambda one: (-one.score, one.id))[: context.top_k]
 
 

@@ -30,9 +30,9 @@ class Why:
 
 def explain_retrieval(engine: Engine, record: Record, request: Request) -> Why:
     """Return whether and why a memory, which is not a turn, is retrieved for a request."""
-    request = replace(request, types=frozenset({MemoryType(record.kind)}))
+    request = request._replace(types=frozenset({MemoryType(record.kind)}))
     context = prepare(engine, request)
-    broad = prepare(engine, replace(request, top_k=_MAX_PLACES, mode=Mode.BROAD))
+    broad = prepare(engine, request._replace(top_k=_MAX_PLACES, mode=Mode.BROAD))
     # Nothing is embedded inside a snapshot: a fork waits for it, and would wait for the embedder's lock, too.
     with read_snapshot(engine.store):
         place = _find_place(choose_memories(context), record.id)

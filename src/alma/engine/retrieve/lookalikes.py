@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 from ...text import content_words, stem, words
 from ...types.kinds import MemoryType, last_stated
@@ -46,8 +46,7 @@ _SCOPES = tuple(
 """Names of which a statement is about one at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Likeness:
+class Likeness(NamedTuple):
     """How alike two memories must be: their vectors, or where those say nothing, the pieces of their words."""
 
     cosine: float
@@ -61,8 +60,7 @@ NEAR = Likeness(0.4, 0.2, is_careful=False)
 """Near enough to ask somebody who can tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lookalike:
+class Lookalike(NamedTuple):
     older: Record
     newer: Record
     likeness: float

@@ -12,8 +12,7 @@ from typing import Any
 
 from ...errors import BusyError, ReadOnlyError, StorageFullError
 from ...reading.questions import find_names
-from ...text import content_words, shorten, stem, stems, words
-from ...types.graph import name_key
+from ...text import content_words, name_key, shorten, stem, stems, words
 from ...types.kinds import Heuristic, MemoryType, Similar, last_stated
 from ...types.query import Hit, Where
 from ...types.record import Origin, Provenance, Record, Status
@@ -80,7 +79,7 @@ def find_memories(engine: Engine, query: str, where: Where, limit: int) -> list[
     """
     pool = _find_pool(engine, query, embed_query(engine, query), where, max(2 * limit, _MIN_POOL))
     scored = [
-        replace(score_candidate(one, similarity, query, engine.clock(), engine.settings), score=similarity)
+        score_candidate(one, similarity, query, engine.clock(), engine.settings)._replace(score=similarity)
         for one, similarity in zip(pool, measure_similarity(pool), strict=True)
     ]
     return sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]
@@ -105,7 +104,7 @@ def find_rules(engine: Engine, session: str, prompt: str, limit: int) -> list[Re
     scored = []
     for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
         is_known = candidate.is_known and is_readable and candidate.record.text.isascii()
-        if PROMPTED.passes(replace(candidate, is_known=is_known)):
+        if PROMPTED.passes(candidate._replace(is_known=is_known)):
             scored.append(score_candidate(candidate, similarity, prompt, engine.clock(), engine.settings))
     return [one.record for one in sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]]
 
@@ -189,7 +188,7 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
             # What was replaced leads to its successor: asked in the words of the old fact, one gets the new fact.
             cosines = [one.cosine for one in (pool[new.id], pool[old.id]) if one.cosine is not None]
             shared = max(pool[new.id].words, pool[old.id].words)
-            pool[new.id] = replace(pool[new.id], cosine=max(cosines, default=None), words=shared)
+            pool[new.id] = pool[new.id]._replace(cosine=max(cosines, default=None), words=shared)
     return [pool[id] for id in records]
 
 
@@ -307,7 +306,7 @@ def _order_lookalikes(
         ahead = [newest[item.record.id].id] if item.record.id in newest else []
         for id in (*ahead, item.record.id):
             if id not in ordered:
-                ordered[id] = replace(by_id[id], newer=newest[id].id if id in newest else "")
+                ordered[id] = by_id[id]._replace(newer=newest[id].id if id in newest else "")
     return list(ordered.values())[:limit]
 
 
@@ -396,7 +395,7 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
         candidate = Candidate(record, near, 0.0)
         [similarity] = measure_similarity([candidate])
         scored = score_candidate(candidate, similarity, context.question.text, context.now, context.settings)
-        linked.append(replace(scored, explanation=replace(scored.explanation, reason=reason)))
+        linked.append(scored._replace(explanation=replace(scored.explanation, reason=reason)))
     return linked
 
 

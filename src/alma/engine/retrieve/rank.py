@@ -15,9 +15,9 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 from ...text import content_words, stem, words
 from ...types.kinds import MemoryType
@@ -78,8 +78,7 @@ def list_shared_words(query: str, text: str) -> tuple[str, ...]:
 # --- relevance -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     record: Record
     cosine: float | None
     """None: there is no vector to compare."""
@@ -89,8 +88,7 @@ class Candidate:
     """Whether the embedder understands the query and the record, so that the cosine stands for their meaning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(NamedTuple):
     """How near a memory must be to be shown: its cosine, and so much of the share of words, reach a floor.
 
     Where the embedder does not understand the language, the words must reach a floor of their own, and the cosine helps
@@ -126,8 +124,7 @@ PROMPTED = Gate(floor=0.50, word_share=0.3, words_floor=0.34)
 a plain cosine of 0.45, and right more often."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prior:
+class Prior(NamedTuple):
     mean: float
     deviation: float
     weight: float = 10.0
@@ -183,8 +180,7 @@ def squash(z: float) -> float:
 # --- score -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(NamedTuple):
     record: Record
     score: float
     explanation: Explanation

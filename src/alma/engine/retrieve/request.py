@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...reading.questions import Question, read_question
 from ...reading.times import Window, find_windows
@@ -35,8 +35,7 @@ class Level(StrEnum):
     TURN = "turn"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     task: str
     agent: str
     user: str | None = None
@@ -52,8 +51,7 @@ class Request:
     progressive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ModeSettings:
+class ModeSettings(NamedTuple):
     top_k: int = 5
     several: int = 20
     """`top_k` for a question that wants several memories."""
@@ -86,8 +84,7 @@ MODES: Mapping[Mode, ModeSettings] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievalContext:
+class RetrievalContext(NamedTuple):
     """A request with its question read and embedded."""
 
     engine: Engine
