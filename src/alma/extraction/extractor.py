@@ -22,6 +22,7 @@ from ..engine.search import by_meaning, by_words
 from ..errors import ModelError, ValidationError
 from ..ports import Model
 from ..reading.local import LocalReader
+from ..reading.model import ModelReader
 from ..reading.port import Known, MemoryProposal, Role, Topic, Turn, ask_in_time
 from ..text import digest, normalise, passages
 from ..types.kinds import MemoryType, Result
@@ -252,8 +253,6 @@ def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool,
 
 def _ask_model(model: Model, turns: Sequence[Turn], known: Sequence[Known]) -> _Reading:
     """Return the proposals of a model and why others were dropped. The same content is asked about once."""
-    from ..reading.model import ModelReader
-
     try:
         readings = _readings.setdefault(model, {})
     except TypeError:  # It cannot be hashed or referenced weakly.

@@ -24,6 +24,7 @@ from ..engine.view import view
 from ..errors import ValidationError
 from ..opening import Holder
 from ..ports import Model
+from ..progress import ProgressTracker
 from ..reading.port import Role
 from ..text import digest, fingerprint, shorten
 from ..types import kinds
@@ -478,8 +479,6 @@ class _Keeper:
 
     def create_work(self, items: Sequence[_Item]) -> None:
         """Open work items. The tasks of others are refused: an agent would do them."""
-        from ..progress import ProgressTracker
-
         tracker, store = ProgressTracker(alma=self._alma), self._engine.store
         marked = {record.id for record in store.get([item.mark for item in items])}
         for item in items:

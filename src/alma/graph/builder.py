@@ -26,6 +26,7 @@ from ..opening import Holder
 from ..operations import About, Effect, Group
 from ..ports import Clock, Model
 from ..reading.local import LocalReader
+from ..reading.model import ModelReader
 from ..reading.port import Entities
 from ..text import digest
 from ..text import words as split_words
@@ -101,8 +102,6 @@ class EntityExtractor:
     """
 
     def __init__(self, model: Model | None = None) -> None:
-        from ..reading.model import ModelReader
-
         self._model = None if model is None else ModelReader(model)
         self._answers: dict[tuple[str, str], Entities] = {}
         self.failure = ""
