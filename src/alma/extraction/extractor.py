@@ -92,7 +92,7 @@ class Message(Turn):
 
 
 # Roles whose text is neither a person's nor an assistant's own.
-_TOOLS = frozenset({"system", "developer", "tool", "function", "tool_result"})
+_TOOLS = frozenset("system developer tool function tool_result".split())
 _TEXT_BLOCKS = ("text", "input_text", "output_text")
 _SECTION_CHARS = 1_900  # A model reader looks at no more of one turn.
 _CONFIDENCE = {Voice.PERSON: 0.9, Voice.DOCUMENT: 0.85, Voice.ASSISTANT: 0.6}

@@ -182,7 +182,7 @@ _BATCH = 100
 _MARGIN = timedelta(minutes=5)  # Clocks of several machines differ; what is read twice is not doubled.
 _MAX_VERSIONS = 1_000
 ReportProgress = Callable[[int, int], None]  # Receives how many records were looked at, of how many.
-_NAMELESS = frozenset({"user", "human", "me", "customer", "person", "speaker", "you", "somebody else"})
+_NAMELESS = frozenset("user,human,me,customer,person,speaker,you,somebody else".split(","))
 
 
 @dataclass(frozen=True, slots=True)

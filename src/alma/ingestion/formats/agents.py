@@ -92,7 +92,7 @@ def _find_refusal(line: JsonObject, result: JsonObject) -> str:
 
 # -- Codex: rollouts of all ages, the stream of `codex exec --json`, and the history of prompts
 
-_ENVELOPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
+_ENVELOPES = frozenset("session_meta response_item event_msg turn_context compacted".split())
 _ITEMS = frozenset(
     "message reasoning function_call function_call_output custom_tool_call local_shell_call custom_tool_call_output "
     "web_search_call ghost_snapshot compaction tool_search_call tool_search_output image_generation_call "
