@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -11,12 +12,15 @@ from alma import ALMA
 from alma.errors import StorageError
 from alma.graph import Graph, create_graph_store
 from alma.graph.cypher import SCHEMAS, KuzuEngine, KuzuRows
+from alma.graph.memory import MemoryRows
 from alma.ports import Clock
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
-from alma.testing.fakes import FrozenClock
+from alma.testing import FrozenClock
 from alma.testing.graphs import GraphContract, near
+from alma.testing.strategies import agree_on_graph
+from alma.types.graph import Direction
 
 from ._bolt import BoltServer
 
@@ -27,6 +31,33 @@ class TestMemory(GraphContract):
 
     def make_graph(self, project_id: str, clock: Clock) -> Graph:
         return create_graph_store("memory", project_id=project_id, clock=clock)
+
+
+class IgnoresTime(MemoryRows):
+    def find_relationships(self, where, limit=None):
+        return super().find_relationships(replace(where, at=None), limit)
+
+
+class IgnoresDirection(MemoryRows):
+    def find_relationships(self, where, limit=None):
+        return super().find_relationships(replace(where, direction=Direction.BOTH), limit)
+
+
+class OldestFirst(MemoryRows):
+    def find_entities(self, where, limit=None):
+        return super().find_entities(where)[::-1][:limit]
+
+
+class IgnoresSources(MemoryRows):
+    def find_relationships(self, where, limit=None):
+        return super().find_relationships(replace(where, source=None), limit)
+
+
+@pytest.mark.parametrize("broken", [IgnoresTime, IgnoresDirection, OldestFirst, IgnoresSources])
+def test_random_histories_find_a_broken_backend(broken: type[MemoryRows]) -> None:
+    clock = FrozenClock()
+    with pytest.raises(AssertionError):
+        agree_on_graph(lambda: Graph(broken(), "p", clock=clock), clock, 30)
 
 
 class InAStore(GraphContract):

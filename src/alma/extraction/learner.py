@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine import facts, outcomes, rules, validate
-from ..engine.admit import Draft, OutcomeDraft, Statement, prepare
+from ..engine.admit import Draft, OutcomeDraft, prepare
 from ..engine.inject.escape import suspicious
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
@@ -374,11 +374,11 @@ class _Keeper:
         drafts = []
         for item, draft in zip(items, prepare(tx.engine, map(self._make_draft, items)), strict=True):
             if item.kind is Kind.OUTCOME:
-                draft = replace(draft, key=fingerprint("heard", item.mark))
+                draft = draft._replace(key=fingerprint("heard", item.mark))
             elif item.kind not in _FACTS:
                 words = (str(draft.body["condition"]), str(draft.body.get("strategy") or draft.body.get("pattern")))
                 owner = [draft.user] if draft.user else []
-                draft = replace(draft, key=fingerprint("heard", draft.kind, draft.agent, *owner, *words))
+                draft = draft._replace(key=fingerprint("heard", draft.kind, draft.agent, *owner, *words))
             drafts.append(draft)
         stones = tx.find_tombstones([one.key for one in drafts])
         wanted = []
@@ -394,10 +394,10 @@ class _Keeper:
 
     def _make_draft(self, item: _Item) -> Draft:
         if item.kind is Kind.OUTCOME:
-            return replace(outcomes.draft_outcome(self._draft_outcome(item)), provenance=item.provenance)
+            return outcomes.draft_outcome(self._draft_outcome(item))._replace(provenance=item.provenance)
         if item.kind not in _FACTS:
             # A rule of others waits as a lesson, too.
-            return outcomes.draft_lesson(self._make_statement(item))
+            return self._draft_lesson(item)
         domain = item.field("domain", "decisions" if item.kind is Kind.DECISION else "project")
         kind, body = MemoryType.DOMAIN_KNOWLEDGE, {"domain": domain, "fact": item.field("fact", item.text)}
         place: dict[str, Any] = {
@@ -411,15 +411,15 @@ class _Keeper:
             place = {"user": item.user}
         body |= {name: item.field(name) for name in ("subject", "attribute") if item.field(name)}
         draft = Draft(kind=kind, body={**body, "metadata": item.metadata}, provenance=item.provenance, tags=item.tags)
-        return replace(draft, valid_from=self._find_time(item), **place)
+        return draft._replace(valid_from=self._find_time(item), **place)
 
-    def _make_statement(self, item: _Item) -> Statement:
+    def _draft_lesson(self, item: _Item) -> Draft:
         is_warning = item.kind is Kind.ANTI_PATTERN or (item.kind is Kind.CORRECTION and FORBIDS.match(item.text))
         body: dict[str, Any] = {"metadata": item.metadata}
         if is_warning:
             body["why_bad"] = item.field("why_bad", item.field("why"))
             body["better_alternative"] = item.field("better_alternative")
-        return Statement(
+        return outcomes.draft_lesson(
             kind=MemoryType.ANTI_PATTERN if is_warning else MemoryType.HEURISTIC,
             agent=self._agent,
             condition=item.field("condition"),
@@ -431,7 +431,7 @@ class _Keeper:
         )
 
     def _write_lessons(self, tx: Transaction, items: Sequence[_Item]) -> Written:
-        drafts = outcomes.prepare_lessons(tx.engine, [self._make_statement(one) for one in items])
+        drafts = outcomes.prepare_lessons(tx.engine, [self._draft_lesson(one) for one in items])
         return outcomes.state_lessons(tx, drafts)
 
     def _write_rules(self, tx: Transaction, items: Sequence[_Item]) -> Written:
@@ -471,11 +471,12 @@ class _Keeper:
             session=self._session,
             tags=item.tags,
             metadata={**item.metadata, "source": self._source},
+            at=self._find_time(item),
         )
 
     def _write_outcomes(self, tx: Transaction, items: Sequence[_Item]) -> Written:
-        drafts, times = [self._draft_outcome(one) for one in items], [self._find_time(one) for one in items]
-        return outcomes.record_outcomes(tx, outcomes.prepare_outcomes(tx.engine, drafts, times))
+        drafts = [self._draft_outcome(one) for one in items]
+        return outcomes.record_outcomes(tx, outcomes.prepare_outcomes(tx.engine, drafts))
 
     def create_work(self, items: Sequence[_Item]) -> None:
         """Open work items. The tasks of others are refused: an agent would do them."""
