@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from ..coding.events import Event
 
 MB = 1_000_000
-ALWAYS_TAKEN = frozenset(
-    "SessionStart UserPromptSubmit UserPromptExpansion Stop SessionEnd Shown Rejected".split()
-)
+ALWAYS_TAKEN = frozenset("SessionStart UserPromptSubmit UserPromptExpansion Stop SessionEnd Shown Rejected".split())
 """What a journal over its quota still takes: what people said, and what was shown to them."""
 CLEARED_SECONDS = 60.0
 _FLAGS = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 
-from .paths import digest, read_object, read_text, write_private
+from .paths import digest, read_object, read_text, redact_text, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,8 +94,6 @@ def _list_above(path: str) -> list[str]:
 
 def _shorten_key(key: str) -> str:
     """A folder's name or an address may hold a secret: then what is left of it, and a digest that tells it apart."""
-    from .privacy import redact_text
-
     safe = redact_text(key)
     return key if safe == key and len(key) <= _LONGEST_KEY else f"{safe[:_KEY_HEAD]}#{digest(key)}"
 
