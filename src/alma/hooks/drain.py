@@ -12,7 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
@@ -139,11 +139,8 @@ def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: flo
                 continue
             if stored is not None:
                 report.sessions += 1
-                report.turns += stored.turns
-                report.followed += stored.followed
-                report.violated += stored.violated
-                report.taught += stored.taught
-                report.observed += stored.observed
+                for name, more in stored._asdict().items():
+                    setattr(report, name, getattr(report, name) + more)
     return report
 
 
@@ -311,13 +308,11 @@ def _read_session(
         report.problem = _note_failure(memory.engine(EVERYWHERE), progress, error)
         return isinstance(error, ModelOutputError)
     if changes := session_reading.apply_reading(engine, part, reading, progress):
-        taught, refined, archived = changes
         report.sessions += 1
         report.turns += len(part.heard)
-        report.taught += taught
-        report.refined += refined
-        report.archived += archived
         report.dropped.update(reading.dropped)
+        for name, more in changes._asdict().items():
+            setattr(report, name, getattr(report, name) + more)
     return True
 
 
@@ -393,8 +388,7 @@ def _note_failure(engine: Engine, progress: Progress, error: ModelError) -> str:
     return str(failure["error"])
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderState:
+class ReaderState(NamedTuple):
     """Which reader is at work, what it cost today, and what it has to do."""
 
     reader: str
@@ -410,7 +404,7 @@ class ReaderState:
 
     def plain(self) -> dict[str, Any]:
         """Return the state as JSON values."""
-        return {**asdict(self), "next_try": self.next_try.isoformat() if self.next_try else None}
+        return {**self._asdict(), "next_try": self.next_try.isoformat() if self.next_try else None}
 
 
 def describe_reader(data_dir: DataDir, memory: ProjectMemories | None) -> ReaderState:
