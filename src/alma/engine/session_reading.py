@@ -278,25 +278,25 @@ def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts:
         checked = proposal._replace(is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
         lesson = make_teaching(checked, heard, part.story.session)
         assert lesson is not None, "only turns of a person are read"
-        lesson = replace(lesson, id=id, metadata={**lesson.metadata, "reader": "model"})
+        lesson = lesson._replace(id=id, metadata={**lesson.metadata, "reader": "model"})
         lessons = []
         if proposal.verdict is Verdict.SAME and known is not None:
             # The known rule in its own words, said once more.
             own_words = {"rule": known.body["rule"], "trigger": known.body["trigger"], "why": ""}
             is_sure, reach = not weakens_safety(known.body["rule"]), Reach(known.body["reach"])
-            lessons.append(replace(lesson, id=heard.id, **own_words, reach=reach, sure=is_sure))
+            lessons.append(lesson._replace(id=heard.id, **own_words, reach=reach, sure=is_sure))
             if own is not None and not known.session:
                 why = f"the model says that it repeats: {known.body['rule']}"
                 tx.add_history(own, "superseded", why, {"status": str(own.status)}, known.id)
                 tx.update(own, status=Status.SUPERSEDED, superseded_by=known.id)
         elif proposal.verdict is not Verdict.SAME and own is None:
-            lessons.append(replace(lesson, supersedes=(known.id,) if known else ()))
+            lessons.append(lesson._replace(supersedes=(known.id,) if known else ()))
         elif own is not None and proposal.verdict is not Verdict.SAME:
             refined += _refine_rule(tx, part, own, checked, known)
         if proposal.general:
             wide: dict[str, Any] = {"rule": proposal.general, "trigger": "", "why": "", "prefer": (), "avoid": ()}
             wide |= {"reach": Reach.PROJECT, "source": RuleSource.MODEL, "sure": False}
-            lessons.append(replace(lesson, id=f"{heard.id}:general", **wide))
+            lessons.append(lesson._replace(id=f"{heard.id}:general", **wide))
         taught += learn_rules(tx, prepare_rules(tx.engine, lessons))
     # Only a complete reading says that a turn taught nothing. A person can restore these rules.
     for turn, own in local.items() if not reading.dropped else ():

@@ -107,7 +107,7 @@ def redact_text(text: str) -> str:
         return text
     from ..engine.redact import redact
 
-    return redact(text).text
+    return redact(text)
 
 
 def write_private(path: str, data: bytes) -> None:
