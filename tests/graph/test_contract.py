@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -34,23 +33,23 @@ class TestMemory(GraphContract):
 
 
 class IgnoresTime(MemoryRows):
-    def find_relationships(self, where, limit=None):
-        return super().find_relationships(replace(where, at=None), limit)
+    def find(self, kind, where, limit=None):
+        return super().find(kind, where._replace(at=None), limit)
 
 
 class IgnoresDirection(MemoryRows):
-    def find_relationships(self, where, limit=None):
-        return super().find_relationships(replace(where, direction=Direction.BOTH), limit)
+    def find(self, kind, where, limit=None):
+        return super().find(kind, where._replace(direction=Direction.BOTH), limit)
 
 
 class OldestFirst(MemoryRows):
-    def find_entities(self, where, limit=None):
-        return super().find_entities(where)[::-1][:limit]
+    def find(self, kind, where, limit=None):
+        return super().find(kind, where)[::-1][:limit]
 
 
 class IgnoresSources(MemoryRows):
-    def find_relationships(self, where, limit=None):
-        return super().find_relationships(replace(where, source=None), limit)
+    def find(self, kind, where, limit=None):
+        return super().find(kind, where._replace(source=None), limit)
 
 
 @pytest.mark.parametrize("broken", [IgnoresTime, IgnoresDirection, OldestFirst, IgnoresSources])
