@@ -11,7 +11,7 @@ import pytest
 from alma.hooks.drain import ProjectMemories, drain
 from alma.types.query import Where
 
-CORRECTION = "no, use pnpm instead of npm in this repo"
+CORRECTION = "no, use pnpm instead of npm"
 TRACEBACK = """
 Traceback (most recent call last):
   File "/w/app/load.py", line 3, in <module>
@@ -153,7 +153,7 @@ def test_in_doubt_it_holds_no_more_by_being_pasted_again(host: Any) -> None:
 
 
 def test_a_correction_above_a_pasted_traceback_is_read_and_the_traceback_is_not(host: Any) -> None:
-    found = learned(host, f"no, use polars instead of pandas in this repo\n{TRACEBACK}")
+    found = learned(host, f"no, use polars instead of pandas\n{TRACEBACK}")
     assert list(found.values()) == ["active"]
     assert "polars" in next(iter(found))
     assert "numpy" not in str(found)

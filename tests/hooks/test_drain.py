@@ -103,7 +103,7 @@ class TestOnce:
         assert {one.project for one in turns} == {PROJECT}
 
     def test_a_second_drain_finds_nothing(self, place: DataDir, person: Person) -> None:
-        person.says("no, use pnpm instead of npm in this repo")
+        person.says("no, use pnpm instead of npm")
         drain(place)
         before = held(place, "rule"), held(place, "turn")
         report = drain(place)
@@ -131,7 +131,7 @@ class TestOnce:
     def test_killed_between_turns_and_rules_nothing_is_lost_or_doubled(
         self, place: DataDir, person: Person, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        person.says("no, use pnpm instead of npm in this repo")
+        person.says("no, use pnpm instead of npm")
 
         def killed(*_: object) -> None:
             raise StorageError("killed here")
@@ -146,7 +146,7 @@ class TestOnce:
         assert len(active(place)) == 1
 
     def test_two_at_once_count_once(self, place: DataDir, person: Person) -> None:
-        person.says("no, use pnpm instead of npm in this repo")
+        person.says("no, use pnpm instead of npm")
         reports: list[DrainReport] = []
         threads = [threading.Thread(target=lambda: reports.append(drain(place, wait=10))) for _ in range(4)]
         for thread in threads:
@@ -159,7 +159,7 @@ class TestOnce:
 
     def test_a_mark_that_moved_meanwhile_stops_the_second(self, place: DataDir, person: Person) -> None:
         """Even without the lock: the store itself lets one of them through."""
-        person.says("no, use pnpm instead of npm in this repo")
+        person.says("no, use pnpm instead of npm")
         found = read_journal(place.journal("s1"))
         assert found is not None
         with ProjectMemories(place) as memory:
@@ -191,11 +191,11 @@ class TestOnce:
 class TestLearning:
     def test_a_correction_becomes_a_rule(self, place: DataDir, person: Person) -> None:
         person.says("install the packages", "I ran npm install.")
-        person.says("no, use pnpm instead of npm in this repo")
+        person.says("no, use pnpm instead of npm")
         drain(place)
         [rule] = held(place, "rule", statuses={Status.ACTIVE})
         assert (rule.body["prefer"], rule.body["avoid"]) == (["pnpm"], ["npm"])
-        assert rule.body["said"] == "no, use pnpm instead of npm in this repo"
+        assert rule.body["said"] == "no, use pnpm instead of npm"
 
     def test_a_note_becomes_a_rule_as_written(self, place: DataDir, person: Person) -> None:
         person.event("UserPromptExpansion", command_name="claude-smart:tag", command_args="Run make check!", prompt="")
@@ -219,9 +219,9 @@ class TestLearning:
         assert active(place) == []
 
     def test_projects_are_kept_apart(self, place: DataDir, person: Person) -> None:
-        person.says("no, use pnpm instead of npm in this repo")
+        person.says("no, use pnpm instead of npm")
         other = Person(place, "s2", "git:example.org/other/app")
-        other.says("no, use yarn instead of npm in this repo")
+        other.says("no, use yarn instead of npm")
         drain(place)
         assert {(one.project, one.body["prefer"][0]) for one in held(place, "rule")} == {
             (PROJECT, "pnpm"),
@@ -232,7 +232,7 @@ class TestLearning:
 class TestJudging:
     @pytest.fixture
     def rule(self, place: DataDir, person: Person) -> str:
-        person.says("no, use pnpm instead of npm in this repo")
+        person.says("no, use pnpm instead of npm")
         person.ends()
         drain(place)
         [rule] = held(place, "rule")
@@ -263,7 +263,7 @@ class TestJudging:
         assert found.evidence.results == 0
 
     def test_repeated_by_its_person_it_counts_as_violated(self, place: DataDir, rule: str) -> None:
-        found = self.follow(place, rule, said="no, use pnpm instead of npm in this repo")
+        found = self.follow(place, rule, said="no, use pnpm instead of npm")
         assert (found.evidence.failures, found.body["metadata"]["repeats"]) == (1, 1)
 
     def test_what_was_shown_is_a_retrieval(self, place: DataDir, rule: str) -> None:
@@ -304,7 +304,7 @@ class TestUpkeep:
 
 
 def test_recall_by_meaning_and_words(place: DataDir, person: Person) -> None:
-    person.says("no, use pnpm instead of npm in this repo")
+    person.says("no, use pnpm instead of npm")
     drain(place)
     with ProjectMemories(place) as memory:
         assert recall_rules(memory, PROJECT, "s9", "how do I bake bread", 5) == []

@@ -189,7 +189,7 @@ def test_sessions_that_began_before_the_answer_teach_the_shared_project(
     shutil.copytree(taught, copy)
     desk.works(copy, "early")
     desk.types(copy, "project", "--share", f"path:{taught}")
-    desk.host.send("UserPromptSubmit", f"early-{copy.name}", prompt="no, use pnpm instead of npm in this repo", prompt_id="p1")
+    desk.host.send("UserPromptSubmit", f"early-{copy.name}", prompt="no, use pnpm instead of npm", prompt_id="p1")
     desk.host.send("Stop", f"early-{copy.name}", last_assistant_message="ok", prompt_id="p1")
     desk.types(copy, "learn")
     assert "pnpm" in desk.works(taught)

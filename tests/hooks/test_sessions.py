@@ -217,7 +217,7 @@ class TestFollowing:
     def results(self, place: DataDir, *commands: str) -> tuple[int, int]:
         """Of a rule that is shown as the first command starts."""
         first = Sitting(place, f"{HOST}/app", "s1", START)
-        first.play("P", "no, use pnpm instead of npm in this repo")
+        first.play("P", "no, use pnpm instead of npm")
         first.play("<", "Done.")
         drain(place)
         [rule] = self.rules(place)
