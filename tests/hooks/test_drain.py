@@ -287,9 +287,6 @@ class TestUpkeep:
     def test_an_old_journal_that_was_taken_in_goes(self, place: DataDir, opened: ProjectMemories) -> None:
         self.age(place, "s1.jsonl", 31)
         tidy(place, opened)
-        assert not os.path.exists(place.journal("s1"))
-        self.age(place, "s1.done", 1)
-        tidy(place, opened)
         assert os.listdir(place.sessions) == []
         assert find_mark(opened.engine(PROJECT), "s1") == JournalMark()
 

@@ -150,7 +150,6 @@ class SessionBuilder:
         self._refused: set[str] = set()
         self._attendance = Attendance.UNKNOWN
         self._handlers = {
-            "SessionStart": self._start_session,
             "UserPromptSubmit": self._add_prompt,
             "UserPromptExpansion": self._add_prompt,
             "PreToolUse": self._begin_call,
@@ -172,14 +171,11 @@ class SessionBuilder:
         self.session.project = self.session.project or event.project
         # A session may be begun by a program and taken up by a person; what is added from a transcript does not say.
         self._attendance = event.attendance or self._attendance
-        if event.name == "SessionEnd":
-            self.session.ended = True
+        if event.name in ("SessionStart", "SessionEnd"):
+            self.session.ended = event.name == "SessionEnd"
+            self.session.transcript_path = event.text("transcript_path") or self.session.transcript_path
         elif handle := self._handlers.get(event.name):
             handle(event)
-
-    def _start_session(self, event: Event) -> None:
-        self.session.ended = False
-        self.session.transcript_path = event.text("transcript_path") or self.session.transcript_path
 
     # -- what was said
 

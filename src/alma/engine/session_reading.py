@@ -220,8 +220,12 @@ def read_repairs(model: Model, part: Part) -> dict[str, str]:
 # -- what it changes
 
 
-Changes = tuple[list[Taught], list[Record], list[Record]]
-"""What was taught, and the rules that a reading refined and archived."""
+class Changes(NamedTuple):
+    """What a reading taught, and the rules that it refined and archived."""
+
+    taught: list[Taught]
+    refined: list[Record]
+    archived: list[Record]
 
 
 def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progress) -> Changes | None:
@@ -236,7 +240,7 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
         changes = _apply_proposals(tx, part, reading, local_texts)
         # A rule that was shown in the session and that the person had to repeat was not followed.
         shown = {rule for one in part.story.shown for rule in one.rules}
-        again = {one.record.id for one in changes[0] if one.record and one.verb in ("repeated", "promoted")}
+        again = {one.record.id for one in changes.taught if one.record and one.verb in ("repeated", "promoted")}
         count_followed(tx, dict.fromkeys(again & shown, False))
         for one in tx.get(reading.notes):
             if "note" not in one.body["metadata"]:
@@ -299,7 +303,7 @@ def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts:
         if turn not in proposed and own.status is Status.CANDIDATE and not tx.is_changed(own.id):
             tx.add_history(own, "doubted", "by the model: it is no rule")
             archived.append(tx.update(own, status=Status.ARCHIVED))
-    return taught, refined, archived
+    return Changes(taught, refined, archived)
 
 
 def _find_local_rules(

@@ -12,7 +12,8 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
@@ -49,6 +50,7 @@ from .paths import DataDir, describe_error, is_model_allowed, list_own_files, re
 from .project import find_moved
 
 DONE = ".done"
+"""The ending that earlier versions gave journals before they removed them."""
 IDLE_SECONDS = 300.0
 """A session in which nothing was recorded for so long is read although it has not ended."""
 FIRST_PAUSE = 15 * 60.0
@@ -59,7 +61,6 @@ _HEADER_BYTES = 64 * 1024
 _TRANSCRIPT_BYTES = 64 * 1024 * 1024
 _JOURNALS_BYTES = 256 * 1024 * 1024
 _DAY = 86_400.0
-_REMOVAL_SECONDS = 60.0
 _BATCH = 500
 
 
@@ -139,11 +140,8 @@ def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: flo
                 continue
             if stored is not None:
                 report.sessions += 1
-                report.turns += stored.turns
-                report.followed += stored.followed
-                report.violated += stored.violated
-                report.taught += stored.taught
-                report.observed += stored.observed
+                for name, more in stored._asdict().items():
+                    setattr(report, name, getattr(report, name) + more)
     return report
 
 
@@ -311,13 +309,11 @@ def _read_session(
         report.problem = _note_failure(memory.engine(EVERYWHERE), progress, error)
         return isinstance(error, ModelOutputError)
     if changes := session_reading.apply_reading(engine, part, reading, progress):
-        taught, refined, archived = changes
         report.sessions += 1
         report.turns += len(part.heard)
-        report.taught += taught
-        report.refined += refined
-        report.archived += archived
         report.dropped.update(reading.dropped)
+        for name, more in changes._asdict().items():
+            setattr(report, name, getattr(report, name) + more)
     return True
 
 
@@ -393,8 +389,7 @@ def _note_failure(engine: Engine, progress: Progress, error: ModelError) -> str:
     return str(failure["error"])
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderState:
+class ReaderState(NamedTuple):
     """Which reader is at work, what it cost today, and what it has to do."""
 
     reader: str
@@ -410,7 +405,7 @@ class ReaderState:
 
     def plain(self) -> dict[str, Any]:
         """Return the state as JSON values."""
-        return {**asdict(self), "next_try": self.next_try.isoformat() if self.next_try else None}
+        return {**self._asdict(), "next_try": self.next_try.isoformat() if self.next_try else None}
 
 
 def describe_reader(data_dir: DataDir, memory: ProjectMemories | None) -> ReaderState:
@@ -437,8 +432,7 @@ def describe_dropped(dropped: Mapping[str, int]) -> str:
     return ", ".join(f"{count} × {reason}" for reason, count in sorted(dropped.items()))
 
 
-# -- removing what is no longer needed. A journal leaves in two steps, because a hook may have it open: it is renamed,
-# and removed a while later if nothing was added meanwhile. One that was not taken in is never removed.
+# -- removing what is no longer needed. A journal that was not taken in is never removed.
 
 
 def tidy_daily(data_dir: DataDir, memory: ProjectMemories) -> None:
@@ -461,18 +455,12 @@ def tidy(data_dir: DataDir, memory: ProjectMemories) -> None:
     """
     engine, settings, now = memory.engine(EVERYWHERE), read_settings(data_dir), time.time()
     days, total = settings.number("journal_days"), 0
-    for path in list_own_files(data_dir, DONE):
-        if now - os.path.getmtime(path) > _REMOVAL_SECONDS:
-            _remove_journal(engine, path)
     # Newest first: what goes beyond the quota is the oldest.
-    for path in sorted(list_own_files(data_dir, ".jsonl"), key=os.path.getmtime, reverse=True):
+    for path in sorted(list_own_files(data_dir, ".jsonl", DONE), key=os.path.getmtime, reverse=True):
         total += os.path.getsize(path)
         age = now - os.path.getmtime(path)
-        is_old = age > days * _DAY or (total > _JOURNALS_BYTES and age > _DAY)
-        if is_old and _may_go(engine, read_journal(path)):
-            done = path.removesuffix(".jsonl") + DONE
-            os.replace(path, done)
-            os.utime(done, (now, now))
+        if age > days * _DAY or (total > _JOURNALS_BYTES and age > _DAY):
+            _remove_journal(engine, path)
     # Turns, conversations and notes of what was shown, past their time; what they taught stays.
     before = engine.clock() - timedelta(days=settings.number("episode_days"))
     gone = [one.id for one in engine.store.scan(Where(kinds={"turn", "episode", "retrieval"}, created_to=before))]
@@ -491,24 +479,18 @@ def tidy(data_dir: DataDir, memory: ProjectMemories) -> None:
     write(engine, archive)
 
 
-def _may_go(engine: Engine, content: Journal | None) -> bool:
-    mark = find_mark(engine, content.story.session) if content else JournalMark()
-    # Another journal of the session has begun: this one was taken in before that.
-    return content is None or mark.file != content.file or mark.offset >= content.size
-
-
 def _remove_journal(engine: Engine, path: str) -> None:
-    content, stem = read_journal(path), path.removesuffix(DONE)
-    if not _may_go(engine, content):
-        return
-    os.remove(path)
-    if os.path.exists(f"{stem}.jsonl"):
-        return
-    if os.path.exists(f"{stem}.shown"):
-        os.remove(f"{stem}.shown")
+    content = read_journal(path)
     session = content.story.session if content else ""
-    if content and find_mark(engine, session).file == content.file:
+    mark = find_mark(engine, session)
+    # Where another journal of the session has begun, this one was taken in before that.
+    if content and mark.file == content.file:
+        if mark.offset < content.size:
+            return
         engine.store.delete([mark_id(session), session_reading.progress_id(session)])
+    for one in (path, f"{os.path.splitext(path)[0]}.shown"):
+        with suppress(FileNotFoundError):
+            os.remove(one)
 
 
 def erase_from_journals(data_dir: DataDir, project: str, is_meant: Callable[[str], bool]) -> int:

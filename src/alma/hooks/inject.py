@@ -11,7 +11,7 @@ import os
 from . import journal
 from .paths import log_problem, read_settings
 from .privacy import cut_redacted
-from .rules_reader import HostRules, ReadOnlyRules, StoredRule, UnreadableStoreError
+from .rules_reader import ReadOnlyRules, StoredRule, UnreadableStoreError, normalise_item, read_host_rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def rank_rule(rule: StoredRule) -> tuple[int, int, int, str]:
     return (rule.body.get("source") != "note", doubt, -rule.created_at, rule.id)
 
 
-def build_playbook(rules: ReadOnlyRules, settings: Settings, sessions: list[str], known: HostRules) -> Injection:
+def build_playbook(rules: ReadOnlyRules, settings: Settings, sessions: list[str], known: set[str]) -> Injection:
     """Return the rules of the project and of all projects; and of these sessions, where their context was lost.
 
     Rules that the host reads from CLAUDE.md (`known`) are part of the context without being told.
@@ -95,7 +95,8 @@ def build_playbook(rules: ReadOnlyRules, settings: Settings, sessions: list[str]
     room = min(MOST_CHARS, settings.number("playbook_tokens") * CHARS_A_TOKEN)
     entries = sorted(rules.list_newest(), key=rank_rule)
     taught = [rule for rule in entries if not rule.is_observation]
-    injection.add_section(_PLAYBOOK, (rule for rule in taught if rule not in known), room)
+    repeated = [rule for rule in taught if known and normalise_item(rule.text("rule")) in known]
+    injection.add_section(_PLAYBOOK, (rule for rule in taught if rule not in repeated), room)
     observations = [rule for rule in entries if rule.is_observation][:MOST_OBSERVATIONS]
     injection.add_section(_OBSERVED, observations, room - len(injection.text))
     if sessions:
@@ -104,7 +105,7 @@ def build_playbook(rules: ReadOnlyRules, settings: Settings, sessions: list[str]
         fitting = Injection()
         fitting.add_section(_PROFILE, rules.list_of_sessions(sessions), room)
         injection.add_section(_PROFILE, fitting.rules[::-1], room)
-    injection.rules += [rule for rule in taught if rule in known]
+    injection.rules += repeated
     return injection
 
 
@@ -122,7 +123,7 @@ def playbook_text(data_dir: DataDir, project: str, session: str, folder: str = "
     """Return the text that a session in this folder starts with, including the rules of `session` if one is named."""
     sessions = [session, *journal.list_parents(data_dir, session)] if session else []
     with ReadOnlyRules(data_dir, project) as rules:
-        return build_playbook(rules, read_settings(data_dir), sessions, HostRules(folder)).text
+        return build_playbook(rules, read_settings(data_dir), sessions, read_host_rules(folder)).text
 
 
 def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Settings) -> str:
@@ -172,7 +173,7 @@ def _choose_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], se
             if call.name == "SessionStart":
                 is_lost = call.text("source") in _LOST_CONTEXT
                 sessions = [call.session, *journal.list_parents(data_dir, call.session)] if is_lost else []
-                return build_playbook(rules, settings, sessions, HostRules(call.cwd))
+                return build_playbook(rules, settings, sessions, read_host_rules(call.cwd))
             return build_reminder(_find_relevant(call, data_dir, line, rules), settings)
     except UnreadableStoreError as error:
         log_problem(data_dir, call.name, str(error))

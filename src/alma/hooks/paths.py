@@ -102,6 +102,14 @@ def digest(*parts: str) -> str:
     return str(sha256("\x1f".join(parts).encode("utf-8", "replace")).hexdigest())[:32]
 
 
+def redact_text(text: str) -> str:
+    if not text:
+        return text
+    from ..engine.redact import redact
+
+    return redact(text)
+
+
 def write_private(path: str, data: bytes) -> None:
     """Replace a file by this content as a whole; only its owner can read it. Raises OSError."""
     part = f"{path}.{os.getpid()}"
@@ -145,11 +153,9 @@ _LINE = 500
 
 def log_problem(data_dir: DataDir, event: str, message: str) -> None:
     """Add a line to the log. Where not even that can be written, there is nobody to tell."""
-    from .privacy import redact_and_cut
-
-    # A path or a message of the system may hold a secret too.
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    line = redact_and_cut(f"{moment} {event or '-'} {message}", 8 * _LINE)
+    # A path or a message of the system may hold a secret too.
+    line = redact_text(f"{moment} {event or '-'} {message}"[: 8 * _LINE])
     try:
         data_dir.make()
         rest = b""

@@ -11,7 +11,7 @@ import json
 import os
 import re
 
-from .paths import MOST_CHARS, log_problem
+from .paths import MOST_CHARS, log_problem, redact_text
 from .project import clean_path, read_own_file
 
 TYPE_CHECKING = False
@@ -55,14 +55,6 @@ _MARK = "[REDACTED:"
 _DEEPEST = 8
 _ITEMS = 200
 _NAME = 100
-
-
-def redact_text(text: str) -> str:
-    if not text:
-        return text
-    from ..engine.redact import redact
-
-    return redact(text)
 
 
 def redact_and_cut(text: str, head: int, tail: int = 0, *, may_be_private: bool = True) -> str:

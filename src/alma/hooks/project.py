@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 
-from .paths import digest, read_object, read_text, write_private
+from .paths import digest, read_object, read_text, redact_text, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,8 +94,6 @@ def _list_above(path: str) -> list[str]:
 
 def _shorten_key(key: str) -> str:
     """A folder's name or an address may hold a secret: then what is left of it, and a digest that tells it apart."""
-    from .privacy import redact_text
-
     safe = redact_text(key)
     return key if safe == key and len(key) <= _LONGEST_KEY else f"{safe[:_KEY_HEAD]}#{digest(key)}"
 
@@ -247,7 +245,10 @@ def find_copy(data_dir: DataDir, project: Project, *, remember: bool = True) -> 
     stored = read_copy(data_dir, id or digest("path", path))
     if stored is not None and (stored.path, stored.remote) == (path, project.remote):
         return stored
-    copy = WorkingCopy(id, project.key, path, project.remote, _read_root(path) if project.is_git else "")
+    # The first commit of a repository that was begun here, as its log of HEAD has it; a clone has none.
+    commits, _, action = _first_line(read_text(os.path.join(path, "logs", "HEAD"))).partition("\t")
+    root = commits.split()[1] if action.startswith("commit (initial)") and len(commits.split()) > 1 else ""
+    copy = WorkingCopy(id, project.key, path, project.remote, root if project.is_git else "")
     _settle(data_dir, copy, stored)
     if remember:
         remember_copy(data_dir, project, copy)
@@ -256,10 +257,18 @@ def find_copy(data_dir: DataDir, project: Project, *, remember: bool = True) -> 
 
 def remember_copy(data_dir: DataDir, project: Project, copy: WorkingCopy) -> None:
     """Write down a working copy that is new or has changed."""
-    if not copy.is_stored:
-        copy.id = copy.id or (_write_id(copy.path) if project.is_git else digest("path", copy.path))
-        write_copy(data_dir, copy)
-        copy.is_stored = True
+    if copy.is_stored:
+        return
+    if not copy.id:
+        # Without git, or where nothing can be written into its folder, the digest of the path.
+        copy.id = os.urandom(_ID_CHARS // 2).hex() if project.is_git else digest("path", copy.path)
+        try:
+            if project.is_git:
+                write_private(os.path.join(copy.path, ID_FILE), copy.id.encode() + b"\n")
+        except OSError:
+            copy.id = digest("path", copy.path)
+    write_copy(data_dir, copy)
+    copy.is_stored = True
 
 
 def _settle(data_dir: DataDir, copy: WorkingCopy, stored: WorkingCopy | None) -> None:
@@ -350,22 +359,6 @@ def read_id(git: str) -> str:
     path = os.path.join(git, ID_FILE)
     id = "" if os.path.islink(path) else read_text(path).strip()
     return id if len(id) == _ID_CHARS and not id.strip("0123456789abcdef") else ""
-
-
-def _write_id(git: str) -> str:
-    """Give a working copy an id; the digest of its path, where nothing can be written."""
-    id = os.urandom(_ID_CHARS // 2).hex()
-    try:
-        write_private(os.path.join(git, ID_FILE), id.encode() + b"\n")
-    except OSError:
-        return digest("path", git)
-    return id
-
-
-def _read_root(git: str) -> str:
-    """Return the first commit of a repository that was begun here, as its log of HEAD has it; empty for a clone."""
-    commits, _, action = _first_line(read_text(os.path.join(git, "logs", "HEAD"))).partition("\t")
-    return commits.split()[1] if action.startswith("commit (initial)") and len(commits.split()) > 1 else ""
 
 
 def read_copy(data_dir: DataDir, id: str) -> WorkingCopy | None:

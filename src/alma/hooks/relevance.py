@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
     from .rules_reader import ReadOnlyRules, StoredRule
 
-WORDS = 24
+WORDS = 32
 """So many words of a text are looked up."""
-_PLAIN_WORDS = 8
 _READ = 6000
 _LEAST_WORDS = 2
 _SHARE = 0.4
@@ -133,9 +132,8 @@ def _stem_words(words: Iterable[str]) -> frozenset[str]:
 
 def find_relevant(rules: ReadOnlyRules, occasion: Occasion, seen: set[str], most: int) -> list[StoredRule]:
     """Return at most so many rules that fit and were not seen yet, the best first."""
-    # All words that tell, a few plain ones, which a trigger may consist of, and names in what is to be written.
-    plain = [word for word in occasion.words if stem(word) in _PLAIN]
-    asked = [word for word in occasion.words if word not in plain][:WORDS] + plain[:_PLAIN_WORDS]
+    asked = occasion.words[:WORDS]
+    # Names in what is to be written.
     asked += [word for word in _list_words(occasion.content[:_READ]) if len(word) > 2][:WORDS]
     hits = {word: rules.find_numbers(word) for word in dict.fromkeys(asked)}
     total = max(rules.count(), 1)

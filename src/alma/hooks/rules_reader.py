@@ -216,25 +216,19 @@ def _connect(path: str) -> sqlite3.Connection:
 _NAMES = ("CLAUDE.md", os.path.join(".claude", "CLAUDE.md"), "CLAUDE.local.md")
 
 
-class HostRules:
-    """The items of the lists in CLAUDE.md, of a folder and those above it, for comparison with rules."""
-
-    __slots__ = ("_texts",)
-
-    def __init__(self, folder: str) -> None:
-        self._texts: set[str] = set()
-        while folder:
-            for name in _NAMES:
-                path = os.path.join(folder, name)
-                text = read_text(path)
-                if "@AGENTS.md" in text:
-                    text += "\n" + read_text(os.path.join(os.path.dirname(path), "AGENTS.md"))
-                self._texts |= {_normalise_item(item) for item in _list_items(text)}
-            above = os.path.dirname(folder)
-            folder = "" if above == folder or os.path.lexists(os.path.join(folder, ".git")) else above
-
-    def __contains__(self, rule: StoredRule) -> bool:
-        return bool(self._texts) and _normalise_item(rule.text("rule")) in self._texts
+def read_host_rules(folder: str) -> set[str]:
+    """Return the items of the lists in CLAUDE.md, of a folder and those above it, for comparison with rules."""
+    items: set[str] = set()
+    while folder:
+        for name in _NAMES:
+            path = os.path.join(folder, name)
+            text = read_text(path)
+            if "@AGENTS.md" in text:
+                text += "\n" + read_text(os.path.join(os.path.dirname(path), "AGENTS.md"))
+            items.update(map(normalise_item, _list_items(text)))
+        above = os.path.dirname(folder)
+        folder = "" if above == folder or os.path.lexists(os.path.join(folder, ".git")) else above
+    return items
 
 
 def _list_items(text: str) -> list[str]:
@@ -257,7 +251,7 @@ def _list_items(text: str) -> list[str]:
     return items
 
 
-def _normalise_item(item: str) -> str:
+def normalise_item(item: str) -> str:
     """Return what an item tells to do, without its occasion, its reason and its Markdown."""
     text = item.strip()
     for mark in ("**", "__"):

@@ -7,15 +7,14 @@ failing hook for a failing session. What went wrong is in the log.
 from __future__ import annotations
 
 import _thread
+import json
 import os
 import sys
 import time
 
-from .paths import DataDir, NoHomeError, describe_error, find_data_dir, log_problem
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .event_line import HookCall
+from . import journal, privacy, project
+from .event_line import EVENTS, TOOL_EVENTS, HookCall, build_line, expand_own_command
+from .paths import DataDir, NoHomeError, describe_error, find_data_dir, load_settings, log_problem
 
 SECONDS = 5.0
 """A hook that takes longer gives up."""
@@ -65,8 +64,6 @@ def _give_up(data_dir: DataDir, event: str, seconds: float) -> None:
 
 def answer_event(raw: bytes, data_dir: DataDir, event: str = "") -> tuple[str, str]:
     """Write down one event; return what is said to it on stdout and why the drainer is woken. Both may be empty."""
-    from .event_line import expand_own_command
-
     call = _read_call(raw, event)
     if isinstance(call, str):
         log_problem(data_dir, event, call)
@@ -79,10 +76,6 @@ def answer_event(raw: bytes, data_dir: DataDir, event: str = "") -> tuple[str, s
 
 def _read_call(raw: bytes, event: str) -> HookCall | str:
     """Return the event on stdin; or why it is none that we know."""
-    import json
-
-    from .event_line import EVENTS, HookCall
-
     if len(raw) > MOST_BYTES:
         return f"more than {MOST_BYTES >> 20} MB on stdin"
     try:
@@ -106,10 +99,6 @@ def _read_call(raw: bytes, event: str) -> HookCall | str:
 
 
 def _record(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
-    from . import journal, privacy, project
-    from .event_line import TOOL_EVENTS, build_line
-    from .paths import load_settings
-
     call.cwd = call.cwd or os.getcwd()
     located = project.locate_project(call.cwd, os.environ.get("CLAUDE_PROJECT_DIR", ""))
     ignored = privacy.IgnoreRules(located, call.cwd)

@@ -33,7 +33,7 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -176,7 +176,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._draining = threading.Lock()
         self._recalling = threading.Lock()
         self._drain_thread = threading.Thread(target=self._drain_when_due, daemon=True)
-        self._read_thread = threading.Thread(target=self._read_sessions, daemon=True)
+        self._read_thread = threading.Thread()
         self._next_round = time.monotonic() + ROUND_SECONDS
         self._used_at = time.monotonic()
         """When a hook last asked for something. The worker's own drains do not count, or it would never end."""
@@ -258,26 +258,21 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 self._drain()
 
     def _drain(self) -> None:
-        """The worker outlives a drain that fails: the journals are still there."""
-        try:
-            drain_while_requested(self._data_dir, self._memory)
-        except Exception as error:  # noqa: BLE001
-            self._log_failure("drain", error)
-            return
-        if not self._read_thread.is_alive() and not self._is_over.is_set():
+        is_drained = self._attempt("drain", drain_while_requested)
+        if is_drained and not self._read_thread.is_alive() and not self._is_over.is_set():
             # In a thread of its own: a model may take minutes, and what is said meanwhile is drained.
-            self._read_thread = threading.Thread(target=self._read_sessions, daemon=True)
+            self._read_thread = threading.Thread(target=self._attempt, args=("model", read_sessions), daemon=True)
             self._read_thread.start()
 
-    def _read_sessions(self) -> None:
+    def _attempt(self, what: str, action: Callable[[DataDir, ProjectMemories], object]) -> bool:
+        """The worker outlives a drain or a model that fails: the journals are still there."""
         try:
-            read_sessions(self._data_dir, self._memory)
-        except Exception as error:  # noqa: BLE001 - the worker outlives a model that fails
-            self._log_failure("model", error)
-
-    def _log_failure(self, what: str, error: Exception) -> None:
-        message = str(error) if isinstance(error, ALMAError) else describe_error(error)
-        log_problem(self._data_dir, EVENT, f"{what}: {message}")
+            action(self._data_dir, self._memory)
+        except Exception as error:  # noqa: BLE001
+            message = str(error) if isinstance(error, ALMAError) else describe_error(error)
+            log_problem(self._data_dir, EVENT, f"{what}: {message}")
+            return False
+        return True
 
     # -- answering
 
