@@ -119,7 +119,7 @@ class Command:
     about: str = ""
     """The operation that reads what the question is about; it is shown before."""
     positional: str | None = None
-    """The parameters told by their place; without it the first that is needed."""
+    """The parameters told by their place, `?` after one that may be left out; without it the first that is needed."""
     requires: bool = True
     """Whether the parser asks for what the operation needs; otherwise the command does."""
     names: Mapping[str, str] = field(default_factory=dict)
@@ -167,10 +167,9 @@ class Parser(argparse.ArgumentParser):
 
 def rename_command(words: Sequence[str]) -> tuple[list[str], str]:
     """Return the words with the current name of the command, and a hint where they had an old one."""
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] == "--config" else 1
-    old = words[at] if at < len(words) else ""
+    is_value = [word == "--config" for word in ["", *words]]
+    at = next((at for at, word in enumerate(words) if not word.startswith("-") and not is_value[at]), 0)
+    old = "".join(words[at : at + 1])
     if old not in RENAMED:
         return list(words), ""
     return [*words[:at], *RENAMED[old].split(), *words[at + 1 :]], f"hint: `alma {old}` is now `alma {RENAMED[old]}`"
@@ -261,13 +260,15 @@ def add_arguments(parser: argparse.ArgumentParser, command: Command, operations:
     done: set[str] = set()
     for operation in operations:
         needed = (one.name for one in operation.parameters if one.needed and one.name not in ("agent", "user_id"))
-        places = [next(needed, "")] if command.positional is None else command.positional.split()
+        positional = next(needed, "") if command.positional is None else command.positional
+        places = positional.replace("?", "").split()
         # Arguments told by their place must be added in their order.
         for one in sorted(operation.parameters, key=lambda one: places.index(one.name) if one.name in places else -1):
             if one.name not in done and spell_parameter(command, one):
                 done.add(one.name)
                 is_required = command.requires and operation is operations[0]
-                _add_parameter(parser, command, one, one.name in places, is_required)
+                nargs = "?" if f"{one.name}?" in positional or not one.needed else None
+                _add_parameter(parser, command, one, is_required, (nargs,) if one.name in places else ())
     groups: dict[str, Any] = {"": parser}
     for argument in (*command.extras, *([YES] if command.ask else [])):
         if argument.group not in groups:
@@ -277,13 +278,14 @@ def add_arguments(parser: argparse.ArgumentParser, command: Command, operations:
 
 
 def _add_parameter(
-    parser: argparse.ArgumentParser, command: Command, one: Parameter, by_place: bool, required: bool
+    parser: argparse.ArgumentParser, command: Command, one: Parameter, required: bool, place: tuple[str | None, ...]
 ) -> None:
+    """Add a parameter as an option, or in its `place`, which says whether it is needed there."""
     base, is_list, is_optional = read_type(one)
     spelled, default = spell_parameter(command, one), command.fixed.get(one.name, one.default)
     values = (*one.about.choices, "all") if takes_all(one) else one.about.choices
     about = one.about.text + (f": {', '.join(values[:-1])} or {values[-1]}" if values else "")
-    about += "; may be repeated" if is_list and not by_place else ""
+    about += "; may be repeated" if is_list and not place else ""
     about += f" (default {default})" if default not in (None, "", False, True) else ""
     metavar = "ID" if one.name in IDS else "TIME" if one.name in MOMENTS else spelled.upper()
     metavar = "JSON" if base is dict else "N" if base in (int, float) else "PATH" if one.about.local else metavar
@@ -292,8 +294,8 @@ def _add_parameter(
         options["action"] = "store_false" if one.default is True else "store_true"
     else:
         options |= {"metavar": metavar, "type": base if base in (int, float) else str}
-    if by_place:
-        action = parser.add_argument(one.name, **options, nargs="+" if is_list else None if one.needed else "?")
+    if place:
+        action = parser.add_argument(one.name, **options, nargs="+" if is_list else place[0])
     else:
         options |= {"action": "append"} if is_list else {}
         # Who it is may come from the environment or the configuration.

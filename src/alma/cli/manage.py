@@ -145,13 +145,8 @@ def trust(call: Call) -> Reply:
             is_same = register.digest_content(read_content(Path(name))) == digest
             rows.append({"folder": name, "state": "trusted" if is_same else "changed since it was trusted"})
         return Reply({"count": len(rows), "folders": rows}, rows or render.describe_empty("folders"))
-    if args.path is None:
-        folder = next((place for place in (here, *here.parents) if (place / DEFAULT_PATH).is_file()), here)
-    else:
-        folder = Path(args.path).expanduser().absolute()
-        # The configuration or its folder may be named as well.
-        for part in (DEFAULT_PATH.name, DEFAULT_PATH.parent.name):
-            folder = folder.parent if folder.name == part else folder
+    found = next((place for place in (here, *here.parents) if (place / DEFAULT_PATH).is_file()), here)
+    folder = found if args.path is None else Path(args.path).expanduser().absolute()
     if args.remove:
         if not register.remove_folder(folder):
             raise NotFoundError(f"{folder} is not trusted; `alma trust --list` lists the folders that are")
