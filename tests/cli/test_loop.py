@@ -136,7 +136,7 @@ def test_prompt_is_exactly_the_prompt(project: Path, deployed: dict[str, str], r
 def test_explain_shows_factors_that_add_up(project: Path, deployed: dict[str, str], run: Run) -> None:
     ran = run("retrieve", "Deploy the auth service", "--agent", "ops", "--explain")
     for name in ("similarity", "recency", "success", "confidence"):
-        assert f"\n{name}" in ran.out.partition("factors")[2]
+        assert f"\n{name}" in ran.out.partition("weight")[2]
     document = run("retrieve", "Deploy the auth service", "--agent", "ops", "--json").json
     why = document["explanations"][0]
     similar = why["factors"]["similarity"]["value"]

@@ -220,8 +220,8 @@ def _add_command(below: Any, name: str, command: Command | None, about: str, exa
         parser.set_defaults(command=command, parser=parser)
         add_arguments(parser, command, operations)
     words = command.words if command else name
-    lines = [line for line in examples.splitlines() if f"alma {words} " in f"{line} "]
-    own = [line for line in lines if command is None or find_command(line) == words]
+    owners = [(find_command(line), line) for line in examples.splitlines()]
+    own = [line for one, line in owners if one == words or (not command and one.startswith(f"{words} "))]
     parser.epilog = "\n  ".join(["examples:", *own[:6]])
     return parser
 

@@ -352,6 +352,12 @@ def show_retrieval(out: Output, found: Any) -> None:
         out.line(f"retrieval {found.retrieval_id}", "dim")
 
 
+def show_explanation(out: Output, why: Any) -> None:
+    out.line(f"\n{why.memory_type.replace('_', ' ')} {why.memory_id}: {why.score:.3f}", "bold")
+    out.show(why.factors)
+    out.line(why.reason, "dim")
+
+
 def show_why(out: Output, why: Any) -> None:
     out.line(f"{f'retrieved, in place {why.rank}' if why.retrieved else 'not retrieved'}: {why.reason}")
     out.show_parts(why.explanation)
@@ -423,6 +429,7 @@ def show_diff(out: Output, text: str) -> None:
 
 SHOWN: dict[str, Callable[[Output, Any], None]] = {
     "Checkpoint": show_checkpoint,
+    "Explanation": show_explanation,
     "Found": show_retrieval,
     "Lesson": show_lesson,
     "Path": show_path,
