@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import NotFoundError, ValidationError
 from ..types.kinds import Episode
 from . import render
-from .derive import YES, Call, Reply, command, extra
+from .derive import YES, Call, Reply, command, extra, reply_value
 from .files import check_object, parse_json, read_object, read_objects, read_text, send_lines
 from .render import count, count_memories, print_exact
 
@@ -347,8 +347,7 @@ def archive_items(call: Call) -> Reply:
         report = call.run_typed("archive_finished")
         return Reply(report, f"archived: {report.count}")
     refuse_options(call, "older_than_days", "goes with --finished")
-    item = call.run_typed()
-    return Reply({"item": item}, item)
+    return reply_value(call.run_typed(), "item")
 
 
 @command(
@@ -360,8 +359,7 @@ def show_progress(call: Call) -> Reply:
     if not call.args.log:
         refuse_options(call, "session_id limit", "goes with --log")
         return call.answer()
-    logs = call.run_typed("progress_logs")
-    return Reply({"count": len(logs), "logs": logs}, logs or render.describe_empty("logs"))
+    return reply_value(call.run_typed("progress_logs"), "logs")
 
 
 # -- sessions
@@ -416,7 +414,7 @@ def note_session(call: Call) -> Reply:
 )
 def end_session(call: Call) -> Reply:
     handoff = _run_in_session(call)
-    return Reply({"handoff": handoff}, f"ended {handoff.session_id}; the next session starts with:", handoff)
+    return reply_value(handoff, "handoff", f"ended {handoff.session_id}; the next session starts with:")
 
 
 @command("session list", "previous_sessions")
@@ -496,8 +494,7 @@ def merge(call: Call) -> Reply:
         refuse_options(call, "base_file", "goes with --state")
         if "branches" not in args or "node_id" not in args:
             raise ValidationError("merging branches needs --branch (once for each) and --node")
-        checkpoint = call.run_typed(reducers=reducers)
-        return Reply({"checkpoint": checkpoint}, checkpoint)
+        return reply_value(call.run_typed(reducers=reducers), "checkpoint")
     refuse_options(call, "branches node_id into agent", "goes with a RUN")
     states = [read_object(file, "the state") for file in args.state_files]
     base = None if args.base_file is None else read_object(args.base_file, "the state")

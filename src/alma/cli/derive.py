@@ -6,7 +6,7 @@ import argparse
 import difflib
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,10 +14,7 @@ from functools import cached_property
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from textwrap import dedent, fill
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin
-
-from alma import __version__
 
 from ..errors import ALMAError, ValidationError
 from .files import parse_json
@@ -62,7 +59,6 @@ RENAMED = {
 _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
 _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
 _DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
-_RAW = argparse.RawDescriptionHelpFormatter
 _NOT_TYPED = argparse.SUPPRESS
 
 
@@ -73,6 +69,12 @@ class Reply:
         self.document = document
         self.parts = parts or (document,)
         self.code = code
+
+
+def reply_value(value: Any, key: str, text: str = "") -> Reply:
+    """Reply with a value, which programs get under its key; a list also with its count."""
+    counted = {"count": len(value)} if isinstance(value, list) else {}
+    return Reply({**counted, key: value} if key else value, text, describe_empty(key) if value == [] else value)
 
 
 Run = Callable[["Call"], "Reply | int"]
@@ -175,64 +177,7 @@ def rename_command(words: Sequence[str]) -> tuple[list[str], str]:
     return [*words[:at], *RENAMED[old].split(), *words[at + 1 :]], f"hint: `alma {old}` is now `alma {RENAMED[old]}`"
 
 
-def build_parser(
-    groups: Mapping[str, Mapping[str, str]], examples: str, epilog: str, words: Collection[str] | None
-) -> argparse.ArgumentParser:
-    """Build the parser of all commands; with words, only of the commands among them."""
-    listing = ""
-    for title, names in groups.items():
-        listing += "\n".join([f"{title}:", *(f"  {name:<12} {about}" for name, about in names.items()), "", ""])
-    top = Parser(
-        prog="alma",
-        usage="alma [--version] [--config FILE] [--json] [--no-color] COMMAND ...",
-        description="Memory that learns: record what worked, get it back when it matters.",
-        epilog=listing + epilog,
-        formatter_class=_RAW,
-    )
-    top.add_argument("--version", action="version", version=f"alma {__version__}")
-    _add_shared(top, None, False)
-    top.set_defaults(command=None, parser=top)
-    below = top.add_subparsers(prog="alma", metavar="COMMAND", help=argparse.SUPPRESS)
-    for name, about in chain.from_iterable(names.items() for names in groups.values()):
-        if words is not None and name not in words:
-            below.add_parser(name, add_help=False)
-            continue
-        family = sorted((one for one in COMMANDS if one.words.split()[0] == name), key=lambda one: one.words)
-        own = family.pop(0) if family[0].words == name else None
-        parser = _add_command(below, name, own, about, examples)
-        if family:
-            inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=own is None)
-            for child in family:
-                _add_command(inner, child.words.split()[1], child, "", examples)
-    return top
-
-
-def _add_command(below: Any, name: str, command: Command | None, about: str, examples: str) -> Parser:
-    operations = [find_operation(one) for one in command.operation.split()] if command else []
-    own_text = command.run.__doc__ if command and command.run else ""
-    text = own_text or (operations[0].description if operations else about)
-    about = about or re.split(r"[.:;] |\.$", text.partition("\n")[0])[0]
-    text = "\n\n".join(fill(part, 79) for part in dedent(f"{text[0].upper()}{text[1:]}").split("\n\n"))
-    help = f"{about[0].lower()}{about[1:]}"
-    parser: Parser = below.add_parser(name, help=help, description=text, formatter_class=_RAW)
-    _add_shared(parser, _NOT_TYPED, _NOT_TYPED)
-    if command is not None:
-        parser.set_defaults(command=command, parser=parser)
-        add_arguments(parser, command, operations)
-    words = command.words if command else name
-    owners = [(find_command(line), line) for line in examples.splitlines()]
-    own = [line for one, line in owners if one == words or (not command and one.startswith(f"{words} "))]
-    parser.epilog = "\n  ".join(["examples:", *own[:6]])
-    return parser
-
-
-def find_command(line: str) -> str:
-    """Return the words of the command in an example."""
-    typed = line.partition("alma ")[2]
-    return max((one.words for one in COMMANDS if f"{typed} ".startswith(f"{one.words} ")), key=len, default="")
-
-
-def _add_shared(parser: argparse.ArgumentParser, config: Any, switch: Any) -> None:
+def add_shared(parser: argparse.ArgumentParser, config: Any, switch: Any) -> None:
     """Add what every command takes, before it or after it: what is typed before must not be reset after it."""
     group = parser.add_argument_group("shared options")
     group.add_argument("--config", metavar="FILE", default=config, help="the configuration file")
@@ -440,11 +385,10 @@ class Call:
     def answer(self, name: str = "", /, **more: Any) -> Reply:
         """Run an operation as `run_typed` does, and answer as the command says."""
         command, value = self.command, self.run_typed(name, **more)
-        value = getattr(value, command.part) if command.part else value
-        counted = {"count": len(value)} if isinstance(value, list) else {}
-        document = {**counted, command.key: value} if command.key else value
-        verb = f"{command.verb} {value if command.part else value.id}" if command.verb else ""
-        return Reply(document, verb, "" if command.part else value if value != [] else describe_empty(command.key))
+        if command.part:
+            value = getattr(value, command.part)
+            return Reply({command.key: value}, f"{command.verb} {value}")
+        return reply_value(value, command.key, f"{command.verb} {value.id}" if command.verb else "")
 
     def confirm(self, question: str, *things: Any) -> None:
         """Ask whether to do it, after showing what it is about; --yes answers."""
