@@ -61,7 +61,7 @@ _COLUMNS = {
 """What a table shows of each; of others, all that is short."""
 _LEFT_OUT = {"prompt", "embedding", "turns", "confidence_interval", "project_id"}
 _TEXTS = {
-    "EntityCard": "{text}",
+    "EntityProfile": "{text}",
     "Erased": "checkpoints erased: {count}",
     "Run": "{status}  {run_id}  of {workflow_id}",
 }

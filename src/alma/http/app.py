@@ -29,7 +29,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from alma import __version__
 
-from ..callers import refuse_paths, refuse_vouching, relay_sources
+from ..callers import limit_call
 from ..errors import (
     ALMAError,
     BusyError,
@@ -217,9 +217,7 @@ class Service:
 
     async def answer_call(self, request: Request, operation: Operation) -> Response:
         call: Call = request.scope[CALL]
-        arguments = refuse_paths(operation, operation.check(await self._read_body(request)))
-        if not call.may_approve:
-            arguments = refuse_vouching(operation, relay_sources(operation, arguments))
+        arguments = limit_call(operation, operation.check(await self._read_body(request)), None, call.may_approve)
         project = _read_project(request)
 
         def run() -> bytes:

@@ -33,21 +33,17 @@ _MEGABYTE = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(listening.ListenOptions):
-    port: int = PORT
-    max_megabytes: float = 4.0
-    rate: float = 200.0
-    log_file: str | None = None
-    """Without one, the lines go to standard error."""
+    port: int = listening.option(PORT, f"default: {PORT}; 0: any that is free")
+    max_megabytes: float = listening.option(4.0, "the largest request; default: 4")
+    rate: float = listening.option(200.0, "requests a second for each token; 0: any number")
+    log_file: str | None = listening.option(
+        None, "where a line for each request goes; default: standard error", metavar="FILE"
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the service, but for `--config`."""
-    listening.add_arguments(parser, PORT)
-    parser.add_argument("--max-megabytes", type=float, default=4.0, help="the largest request; default: 4")
-    parser.add_argument("--rate", type=float, default=200.0, help="requests a second for each token; 0: any number")
-    parser.add_argument(
-        "--log-file", metavar="FILE", help="where a line for each request goes; default: standard error"
-    )
+    listening.add_arguments(parser, Options)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
