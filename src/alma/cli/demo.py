@@ -91,8 +91,9 @@ class Stage:
         lessons = find_lessons(self.alma, [outcome], since)
         self.lessons += lessons
         stars = [f"  ★ {name_type(one.memory).replace('_', '-')} {one.verb}" for one in lessons]
-        curve = self.find_blue_green() if task_type == "deployment" else []
-        belief = [f"{strategy.partition(',')[0]:<21}", *(draw_belief(one, 16) for one in curve)]
+        belief = [strategy]
+        if task_type == "deployment":
+            belief = [f"{strategy.split()[0]:<10}", *(draw_belief(one, 16) for one in self.find_blue_green())]
         went = f"✗ {error}" if error else "✓ success"
         self.say(f"  {'  '.join(belief)}  {went}{''.join(stars)}", "red" if error else "green")
         return outcome
@@ -162,7 +163,7 @@ def turn(stage: Stage) -> dict[str, Any]:
         # Failures until there is a warning of blue-green; in between, three canary releases that work.
         attempts = [] if stage.has_lesson("formed", "anti_pattern") else [BLUE_GREEN]
         for strategy in [*attempts, CANARY] if number in (1, 3, 5) else attempts:
-            stage.learn(TASK, strategy, "migration not compatible" if strategy == BLUE_GREEN else "")
+            stage.learn(TASK, strategy, "database migration not compatible" if strategy == BLUE_GREEN else "")
             curve += stage.find_blue_green()
     expect(stage.has_lesson("faded", "heuristic"), "a heuristic that stopped working fades")
     expect(stage.has_lesson("formed", "anti_pattern"), "what fails again and again becomes an anti-pattern")
