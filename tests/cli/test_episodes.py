@@ -114,7 +114,7 @@ class TestAdding:
 class TestSeeing:
     def test_list_and_stats_count_it(self, talked: str, run: Run) -> None:
         out = run("list", "--type", "episode").out
-        assert all(part in out for part in (talked[:14], "episode", "Two regions", "3 turns, 2026-05-07"))
+        assert all(part in out for part in (talked[:14], "episode", "Two regions"))
         assert run("stats", "--json").json["by_type"]["episode"] == 1
         assert "episode" in run("stats").out
 
@@ -142,7 +142,6 @@ class TestFinding:
         for part in (
             "Two regions",
             "Ana: We move the billing",
-            "3 turns, 2026-05-07",
             talked[:14],
         ):
             assert part in out
@@ -155,7 +154,7 @@ class TestFinding:
         assert {memory["type"] for memory in memories} == {"turn"}
         assert memories[0]["text"] == TURNS[1]["content"]
         out = run("retrieve", *ASK, "--user", "ana", "--level", "turn", "--explain").out
-        assert all(part in out for part in ("turn", memories[0]["id"][:14], "similarity"))
+        assert all(part in out for part in ("turn", memories[0]["id"], "similarity"))
 
     def test_progressive_is_a_prompt_of_summaries(self, talked: str, run: Run) -> None:
         full = run("retrieve", *ASK, "--user", "ana", "--prompt").out

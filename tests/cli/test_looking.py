@@ -34,7 +34,7 @@ def test_explain_says_why_or_why_not(project: Path, deployed: dict[str, str], ru
     ask = ("explain", deployed["heuristic"], "--agent", "ops", "--task")
     out = run(*ask, "Deploy the auth service").out
     assert out.startswith("retrieved, in place 1: ")
-    assert "factor" in out
+    assert "similarity" in out
     assert run(*ask, "Bake a cake").out.startswith("not retrieved: it is not near enough")
     why = run(*ask, "Deploy the auth service", "--json").json
     assert (why["retrieved"], why["memory_id"]) == (True, deployed["heuristic"])

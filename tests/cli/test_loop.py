@@ -135,13 +135,8 @@ def test_prompt_is_exactly_the_prompt(project: Path, deployed: dict[str, str], r
 
 def test_explain_shows_factors_that_add_up(project: Path, deployed: dict[str, str], run: Run) -> None:
     ran = run("retrieve", "Deploy the auth service", "--agent", "ops", "--explain")
-    rows = [line.split() for line in ran.out.partition("factor")[2].splitlines()]
-    gives = {
-        row[0]: float(row[3]) for row in rows if row and row[0] in ("similarity", "recency", "success", "confidence")
-    }
-    [score] = {float(row[1]) for row in rows[:9] if row and row[0] == "score"}
-    first = dict(list(gives.items())[:4])
-    assert set(first) == {"similarity", "recency", "success", "confidence"}
+    for name in ("similarity", "recency", "success", "confidence"):
+        assert f"\n{name}" in ran.out.partition("weight")[2]
     document = run("retrieve", "Deploy the auth service", "--agent", "ops", "--json").json
     why = document["explanations"][0]
     similar = why["factors"]["similarity"]["value"]
@@ -150,7 +145,7 @@ def test_explain_shows_factors_that_add_up(project: Path, deployed: dict[str, st
         for name, part in why["factors"].items()
     )
     assert total == pytest.approx(why["score"])
-    assert score == pytest.approx(why["score"], abs=0.002)
+    assert f"{why['score']:.3f}" in ran.out
 
 
 def test_nothing_relevant_is_said_so(project: Path, deployed: dict[str, str], run: Run) -> None:

@@ -47,7 +47,7 @@ def test_list_shows_the_most_urgent_first_and_what_waits_for_what(added: dict[st
     out = run("work", "list").out
     assert out.index("Fix the login bug") < out.index("Write notes")
     assert "⊘ blocked" in out
-    assert f"waits for {added['bug'][:14]}" in out
+    assert added["bug"] in out.partition("Write notes")[2]
     assert added["notes"][:14] in out
 
 
@@ -84,8 +84,8 @@ def test_show_tells_all_with_parts_and_history(added: dict[str, str], run: Run) 
     out = run("work", "show", added["bug"]).out
     for part in ("◐ in progress", "Fix the login bug", "test_login no", "A part", added["notes"], "looking"):
         assert part in out
-    assert "status pending → status in_progress" in out
-    assert "(by victor)" in out
+    assert "status pending" in out
+    assert "status in_progress" in out
     document = run("work", "show", added["bug"], "--json").json
     assert [one["verb"] for one in document["history"]] == ["created", "tested", "status"]
     assert [part["title"] for part in document["parts"]] == ["A part"]
@@ -94,8 +94,7 @@ def test_show_tells_all_with_parts_and_history(added: dict[str, str], run: Run) 
 def test_history_alone(added: dict[str, str], run: Run) -> None:
     run("work", "edit", added["bug"], "--priority", "10", "--owner", "", "--by", "ana")
     out = run("work", "history", added["bug"]).out
-    assert "priority 80, agent victor → priority 10" in out
-    assert "(by ana)" in out
+    assert "edited   ana  priority 80, agent victor  priority 10" in out
     assert len(run("work", "history", added["bug"], "--json").json["history"]) == 2
 
 
@@ -125,8 +124,8 @@ def test_next_with_claim_takes_it(added: dict[str, str], run: Run) -> None:
 
 
 def test_claim_renew_and_release(added: dict[str, str], run: Run) -> None:
-    assert "claimed by victor until" in run("work", "claim", added["bug"], "--agent", "victor").out
-    assert "claimed by victor until" in run("work", "claim", added["bug"], "--agent", "victor", "--lease", "3700").out
+    assert "claimed until" in run("work", "claim", added["bug"], "--agent", "victor").out
+    assert run("work", "claim", added["bug"], "--agent", "victor", "--lease", "3700").code == 0
     released = run("work", "release", added["bug"], "--agent", "victor", "--note", "no time", "--json").json["item"]
     assert (released["status"], released["claimed_by"]) == ("pending", None)
     assert "no time" in run("work", "history", added["bug"]).out
@@ -141,7 +140,7 @@ def test_block_and_unblock(added: dict[str, str], run: Run) -> None:
 def test_tests_are_recorded(added: dict[str, str], run: Run) -> None:
     run("work", "test", added["bug"], "test_a", "--pass")
     out = run("work", "test", added["bug"], "test_b", "--fail").out
-    assert "1 of 2 tests passing" in out
+    assert "test_a yes, test_b no" in out
     results = run("work", "show", added["bug"], "--json").json["item"]["test_results"]
     assert results == {"test_a": True, "test_b": False}
 
@@ -186,7 +185,7 @@ def test_progress_counts_and_says_what_holds_up(added: dict[str, str], run: Run)
     assert "items total  3\n" in out
     for part in ("done 1", "in_progress 1", "blocked 1"):
         assert part in " ".join(out.split())
-    assert f"waits for {added['bug'][:14]}" in out.partition("\nblocked\n")[2]
+    assert added["bug"] in out.partition("\nblocked\n")[2]
     assert "items total  0\n" in run("work", "progress", "--agent", "ana").out
     summary = run("work", "progress", "--json").json
     assert (summary["items_total"], summary["by_status"]["done"]) == (3, 1)

@@ -13,14 +13,13 @@ from typing import Any
 from ..errors import NotFoundError, ValidationError
 from ..types.kinds import Episode
 from . import render
-from .derive import YES, Call, Reply, command, extra
+from .derive import YES, Call, Reply, command, extra, reply_value
 from .files import check_object, parse_json, read_object, read_objects, read_text, send_lines
 from .render import count, count_memories, print_exact
 
 _SIGNALS = {"up": "thumbs_up", "down": "thumbs_down", "used": "used", "ignored": "ignored"}
 _TAGS = extra("--tag", "TAG", "a tag; may be repeated", dest="tags", action="append")
 _AGENT = extra("--agent", "AGENT", "whose it is, where a line does not say it")
-_SESSION = extra("session_id", "ID", "the session; not needed when the agent has exactly one open", nargs="?")
 _TEST = extra("--test", "NAME=pass|fail", "how a test went; may be repeated", dest="tests", action="append")
 _PROMPT = extra("--prompt", "", "print exactly the text for a prompt")
 
@@ -98,7 +97,7 @@ def retrieve(call: Call) -> Reply:
         found = call.run_typed()
     if call.args.prompt:
         return Reply(found, print_exact(found.prompt))
-    return Reply(found, found, found.explanations if call.args.explain else "")
+    return Reply(found, found, *(found.explanations if call.args.explain else ()))
 
 
 @command(
@@ -167,22 +166,17 @@ def update(call: Call) -> Reply:
     return call.answer(fields=changed)
 
 
-@command(
-    "delete",
-    extra("id", "ID", "the memory", nargs="?"),
-    extra("--user", "USER", "instead: everything of this user", dest="user_id"),
-    YES,
-)
+@command("delete", "delete erase_user", YES, positional="memory_id?", requires=False)
 def delete(call: Call) -> Reply:
     """Erase a memory for good. It will not be learned again by itself. A conversation goes with all its turns."""
-    id, user = call.args.id, call.args.user_id
-    if (id is None) is (user is None):
+    user = getattr(call.args, "user_id", None)
+    if ("memory_id" in call.args) is (user is not None):
         call.fail_usage("needs ID, or --user for everything of a user")
     if user is not None:
         call.confirm(f"Erase everything of the user {user!r} in {call.alma.project_id} for good?")
-        erased = call.run("erase_user", user_id=user)
+        erased = call.run_typed("erase_user")
         return Reply(erased, f"erased everything of {user}", erased.counts or "there was nothing")
-    memory = call.run("get", memory_id=id)
+    memory = call.run_typed("get")
     turns = [turn.id for turn in get_turns(memory)]
     parts = f", with its {count(len(turns), 'turn')}" if turns else ""
     call.confirm(f"Erase it for good{parts}?", memory)
@@ -339,22 +333,21 @@ def move_item(call: Call) -> Reply:
 
 @command(
     "work archive",
-    extra("item_id", "ID", "the work item", nargs="?"),
-    extra("--by", "AGENT", "who makes the change"),
+    "archive_work_item archive_finished",
     extra("--finished", "", "all that are done"),
-    extra("--older-than", "DAYS", "and not touched for so long (default 30)", dest="older_than_days", type=float),
+    positional="item_id?",
+    requires=False,
+    names={"agent": "by", "older_than_days": "older-than"},
 )
 def archive_items(call: Call) -> Reply:
     """Put an item away, or all that are done: it is neither listed nor counted."""
-    args = call.args
-    if (args.item_id is None) is not args.finished:
+    if ("item_id" in call.args) is call.args.finished:
         raise ValidationError("archive wants the ID of an item, or --finished for all that are done; not both")
-    if args.finished:
-        days = 30.0 if args.older_than_days is None else args.older_than_days
-        report = call.run("archive_finished", older_than_days=days)
+    if call.args.finished:
+        report = call.run_typed("archive_finished")
         return Reply(report, f"archived: {report.count}")
     refuse_options(call, "older_than_days", "goes with --finished")
-    return Reply({"item": (item := call.run("archive_work_item", item_id=args.item_id, agent=args.by))}, item)
+    return reply_value(call.run_typed(), "item")
 
 
 @command(
@@ -366,8 +359,7 @@ def show_progress(call: Call) -> Reply:
     if not call.args.log:
         refuse_options(call, "session_id limit", "goes with --log")
         return call.answer()
-    logs = call.run_typed("progress_logs")
-    return Reply({"count": len(logs), "logs": logs}, logs or render.describe_empty("logs"))
+    return reply_value(call.run_typed("progress_logs"), "logs")
 
 
 # -- sessions
@@ -383,7 +375,7 @@ def _run_in_session(call: Call) -> Any:
         given["test_status"] = {test: result == "pass" for test, result in results.items()}
     if not given.keys() - {"agent", "session_id"} and not getattr(call.args, "log", True):
         raise ValidationError("there is nothing to note: pass --action, --decision, --file, --blocker, --next, …")
-    if call.args.session_id is None:
+    if "session_id" not in given:
         agent = given["agent"]
         sessions = call.run("open_sessions", agent=agent)
         if not sessions:
@@ -399,11 +391,10 @@ def _run_in_session(call: Call) -> Any:
 @command(
     "session note",
     "update_session",
-    _SESSION,
     _TEST,
     extra("--log", "", "also keep how far the work is, for `alma work progress --log`"),
-    positional="",
-    names={"session_id": "", "test_status": ""},
+    positional="session_id?",
+    names={"test_status": ""},
 )
 def note_session(call: Call) -> Reply:
     session = _run_in_session(call)
@@ -417,14 +408,13 @@ def note_session(call: Call) -> Reply:
 @command(
     "session end",
     "end_session",
-    _SESSION,
     _TEST,
-    positional="",
-    names={"session_id": "", "test_status": "", "last_outcome": "outcome", "current_goal": "goal"},
+    positional="session_id?",
+    names={"test_status": "", "last_outcome": "outcome", "current_goal": "goal"},
 )
 def end_session(call: Call) -> Reply:
     handoff = _run_in_session(call)
-    return Reply({"handoff": handoff}, f"ended {handoff.session_id}; the next session starts with:", handoff)
+    return reply_value(handoff, "handoff", f"ended {handoff.session_id}; the next session starts with:")
 
 
 @command("session list", "previous_sessions")
@@ -484,29 +474,27 @@ def resume_run(call: Call) -> Reply:
 @command(
     "workflow merge",
     "merge_branches merge_states",
-    extra("run_id", "RUN", "the run whose branches are merged", nargs="?"),
     extra("--state", "FILE", "a state; may be repeated", dest="state_files", action="append"),
     extra("--base", "FILE", "the state that all the files began at", dest="base_file"),
     extra("--reducer", "KEY=HOW", "how a key is merged; may be repeated", dest="reducer_pairs", action="append"),
-    positional="",
+    positional="run_id?",
     requires=False,
-    names={"run_id": "", "states": "", "reducers": "", "base": ""},
+    names={"states": "", "reducers": "", "base": ""},
 )
 def merge(call: Call) -> Reply:
     """Merge branches into a checkpoint, or files of states into a state that is printed.
 
     Keys are merged by append, extend, union, sum, max, min, last, first or merge_dict.
     """
-    args = call.args
-    if (args.run_id is None) is (args.state_files is None):
+    args, is_run = call.args, "run_id" in call.args
+    if is_run is (args.state_files is not None):
         raise ValidationError("merge wants a RUN with its branches, or files of states (--state FILE); not both")
     reducers = read_pairs(args.reducer_pairs, "KEY=HOW, such as done=union")
-    if args.run_id is not None:
+    if is_run:
         refuse_options(call, "base_file", "goes with --state")
         if "branches" not in args or "node_id" not in args:
             raise ValidationError("merging branches needs --branch (once for each) and --node")
-        checkpoint = call.run_typed(reducers=reducers)
-        return Reply({"checkpoint": checkpoint}, checkpoint)
+        return reply_value(call.run_typed(reducers=reducers), "checkpoint")
     refuse_options(call, "branches node_id into agent", "goes with a RUN")
     states = [read_object(file, "the state") for file in args.state_files]
     base = None if args.base_file is None else read_object(args.base_file, "the state")

@@ -6,7 +6,7 @@ import argparse
 import difflib
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,10 +14,7 @@ from functools import cached_property
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from textwrap import dedent, fill
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin
-
-from alma import __version__
 
 from ..errors import ALMAError, ValidationError
 from .files import parse_json
@@ -62,7 +59,6 @@ RENAMED = {
 _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
 _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
 _DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
-_RAW = argparse.RawDescriptionHelpFormatter
 _NOT_TYPED = argparse.SUPPRESS
 
 
@@ -73,6 +69,12 @@ class Reply:
         self.document = document
         self.parts = parts or (document,)
         self.code = code
+
+
+def reply_value(value: Any, key: str, text: str = "") -> Reply:
+    """Reply with a value, which programs get under its key; a list also with its count."""
+    counted = {"count": len(value)} if isinstance(value, list) else {}
+    return Reply({**counted, key: value} if key else value, text, describe_empty(key) if value == [] else value)
 
 
 Run = Callable[["Call"], "Reply | int"]
@@ -119,7 +121,7 @@ class Command:
     about: str = ""
     """The operation that reads what the question is about; it is shown before."""
     positional: str | None = None
-    """The parameters told by their place; without it the first that is needed."""
+    """The parameters told by their place, `?` after one that may be left out; without it the first that is needed."""
     requires: bool = True
     """Whether the parser asks for what the operation needs; otherwise the command does."""
     names: Mapping[str, str] = field(default_factory=dict)
@@ -167,73 +169,15 @@ class Parser(argparse.ArgumentParser):
 
 def rename_command(words: Sequence[str]) -> tuple[list[str], str]:
     """Return the words with the current name of the command, and a hint where they had an old one."""
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] == "--config" else 1
-    old = words[at] if at < len(words) else ""
+    is_value = [word == "--config" for word in ["", *words]]
+    at = next((at for at, word in enumerate(words) if not word.startswith("-") and not is_value[at]), 0)
+    old = "".join(words[at : at + 1])
     if old not in RENAMED:
         return list(words), ""
     return [*words[:at], *RENAMED[old].split(), *words[at + 1 :]], f"hint: `alma {old}` is now `alma {RENAMED[old]}`"
 
 
-def build_parser(
-    groups: Mapping[str, Mapping[str, str]], examples: str, epilog: str, words: Collection[str] | None
-) -> argparse.ArgumentParser:
-    """Build the parser of all commands; with words, only of the commands among them."""
-    listing = ""
-    for title, names in groups.items():
-        listing += "\n".join([f"{title}:", *(f"  {name:<12} {about}" for name, about in names.items()), "", ""])
-    top = Parser(
-        prog="alma",
-        usage="alma [--version] [--config FILE] [--json] [--no-color] COMMAND ...",
-        description="Memory that learns: record what worked, get it back when it matters.",
-        epilog=listing + epilog,
-        formatter_class=_RAW,
-    )
-    top.add_argument("--version", action="version", version=f"alma {__version__}")
-    _add_shared(top, None, False)
-    top.set_defaults(command=None, parser=top)
-    below = top.add_subparsers(prog="alma", metavar="COMMAND", help=argparse.SUPPRESS)
-    for name, about in chain.from_iterable(names.items() for names in groups.values()):
-        if words is not None and name not in words:
-            below.add_parser(name, add_help=False)
-            continue
-        family = sorted((one for one in COMMANDS if one.words.split()[0] == name), key=lambda one: one.words)
-        own = family.pop(0) if family[0].words == name else None
-        parser = _add_command(below, name, own, about, examples)
-        if family:
-            inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=own is None)
-            for child in family:
-                _add_command(inner, child.words.split()[1], child, "", examples)
-    return top
-
-
-def _add_command(below: Any, name: str, command: Command | None, about: str, examples: str) -> Parser:
-    operations = [find_operation(one) for one in command.operation.split()] if command else []
-    own_text = command.run.__doc__ if command and command.run else ""
-    text = own_text or (operations[0].description if operations else about)
-    about = about or re.split(r"[.:;] |\.$", text.partition("\n")[0])[0]
-    text = "\n\n".join(fill(part, 79) for part in dedent(f"{text[0].upper()}{text[1:]}").split("\n\n"))
-    help = f"{about[0].lower()}{about[1:]}"
-    parser: Parser = below.add_parser(name, help=help, description=text, formatter_class=_RAW)
-    _add_shared(parser, _NOT_TYPED, _NOT_TYPED)
-    if command is not None:
-        parser.set_defaults(command=command, parser=parser)
-        add_arguments(parser, command, operations)
-    words = command.words if command else name
-    lines = [line for line in examples.splitlines() if f"alma {words} " in f"{line} "]
-    own = [line for line in lines if command is None or find_command(line) == words]
-    parser.epilog = "\n  ".join(["examples:", *own[:6]])
-    return parser
-
-
-def find_command(line: str) -> str:
-    """Return the words of the command in an example."""
-    typed = line.partition("alma ")[2]
-    return max((one.words for one in COMMANDS if f"{typed} ".startswith(f"{one.words} ")), key=len, default="")
-
-
-def _add_shared(parser: argparse.ArgumentParser, config: Any, switch: Any) -> None:
+def add_shared(parser: argparse.ArgumentParser, config: Any, switch: Any) -> None:
     """Add what every command takes, before it or after it: what is typed before must not be reset after it."""
     group = parser.add_argument_group("shared options")
     group.add_argument("--config", metavar="FILE", default=config, help="the configuration file")
@@ -261,13 +205,15 @@ def add_arguments(parser: argparse.ArgumentParser, command: Command, operations:
     done: set[str] = set()
     for operation in operations:
         needed = (one.name for one in operation.parameters if one.needed and one.name not in ("agent", "user_id"))
-        places = [next(needed, "")] if command.positional is None else command.positional.split()
+        positional = next(needed, "") if command.positional is None else command.positional
+        places = positional.replace("?", "").split()
         # Arguments told by their place must be added in their order.
         for one in sorted(operation.parameters, key=lambda one: places.index(one.name) if one.name in places else -1):
             if one.name not in done and spell_parameter(command, one):
                 done.add(one.name)
                 is_required = command.requires and operation is operations[0]
-                _add_parameter(parser, command, one, one.name in places, is_required)
+                nargs = "?" if f"{one.name}?" in positional or not one.needed else None
+                _add_parameter(parser, command, one, is_required, (nargs,) if one.name in places else ())
     groups: dict[str, Any] = {"": parser}
     for argument in (*command.extras, *([YES] if command.ask else [])):
         if argument.group not in groups:
@@ -277,13 +223,14 @@ def add_arguments(parser: argparse.ArgumentParser, command: Command, operations:
 
 
 def _add_parameter(
-    parser: argparse.ArgumentParser, command: Command, one: Parameter, by_place: bool, required: bool
+    parser: argparse.ArgumentParser, command: Command, one: Parameter, required: bool, place: tuple[str | None, ...]
 ) -> None:
+    """Add a parameter as an option, or in its `place`, which says whether it is needed there."""
     base, is_list, is_optional = read_type(one)
     spelled, default = spell_parameter(command, one), command.fixed.get(one.name, one.default)
     values = (*one.about.choices, "all") if takes_all(one) else one.about.choices
     about = one.about.text + (f": {', '.join(values[:-1])} or {values[-1]}" if values else "")
-    about += "; may be repeated" if is_list and not by_place else ""
+    about += "; may be repeated" if is_list and not place else ""
     about += f" (default {default})" if default not in (None, "", False, True) else ""
     metavar = "ID" if one.name in IDS else "TIME" if one.name in MOMENTS else spelled.upper()
     metavar = "JSON" if base is dict else "N" if base in (int, float) else "PATH" if one.about.local else metavar
@@ -292,8 +239,8 @@ def _add_parameter(
         options["action"] = "store_false" if one.default is True else "store_true"
     else:
         options |= {"metavar": metavar, "type": base if base in (int, float) else str}
-    if by_place:
-        action = parser.add_argument(one.name, **options, nargs="+" if is_list else None if one.needed else "?")
+    if place:
+        action = parser.add_argument(one.name, **options, nargs="+" if is_list else place[0])
     else:
         options |= {"action": "append"} if is_list else {}
         # Who it is may come from the environment or the configuration.
@@ -438,11 +385,10 @@ class Call:
     def answer(self, name: str = "", /, **more: Any) -> Reply:
         """Run an operation as `run_typed` does, and answer as the command says."""
         command, value = self.command, self.run_typed(name, **more)
-        value = getattr(value, command.part) if command.part else value
-        counted = {"count": len(value)} if isinstance(value, list) else {}
-        document = {**counted, command.key: value} if command.key else value
-        verb = f"{command.verb} {value if command.part else value.id}" if command.verb else ""
-        return Reply(document, verb, "" if command.part else value if value != [] else describe_empty(command.key))
+        if command.part:
+            value = getattr(value, command.part)
+            return Reply({command.key: value}, f"{command.verb} {value}")
+        return reply_value(value, command.key, f"{command.verb} {value.id}" if command.verb else "")
 
     def confirm(self, question: str, *things: Any) -> None:
         """Ask whether to do it, after showing what it is about; --yes answers."""

@@ -15,7 +15,7 @@ from typing import IO, Any
 from ..errors import ConfigError, NotFoundError, StorageError, ValidationError
 from ..files import create_private, make_private_folder
 from . import render
-from .derive import Call, Reply, command, extra, list_choices
+from .derive import Call, Reply, command, extra, list_choices, reply_value
 from .render import count, count_memories, format_bytes
 
 EMBEDDINGS = ("auto", "local", "openai", "azure", "hash", "none")
@@ -144,14 +144,12 @@ def trust(call: Call) -> Reply:
         for name, digest in sorted(register.read_register().folders.items()):
             is_same = register.digest_content(read_content(Path(name))) == digest
             rows.append({"folder": name, "state": "trusted" if is_same else "changed since it was trusted"})
-        return Reply({"count": len(rows), "folders": rows}, rows or render.describe_empty("folders"))
-    if args.path is None:
-        folder = next((place for place in (here, *here.parents) if (place / DEFAULT_PATH).is_file()), here)
-    else:
-        folder = Path(args.path).expanduser().absolute()
-        # The configuration or its folder may be named as well.
-        for part in (DEFAULT_PATH.name, DEFAULT_PATH.parent.name):
-            folder = folder.parent if folder.name == part else folder
+        return reply_value(rows, "folders")
+    found = next((place for place in (here, *here.parents) if (place / DEFAULT_PATH).is_file()), here)
+    folder = found if args.path is None else Path(args.path).expanduser().absolute()
+    # The configuration or its folder may be named as well.
+    for part in (DEFAULT_PATH.name, DEFAULT_PATH.parent.name):
+        folder = folder.parent if folder.name == part else folder
     if args.remove:
         if not register.remove_folder(folder):
             raise NotFoundError(f"{folder} is not trusted; `alma trust --list` lists the folders that are")
@@ -381,8 +379,8 @@ def list_tokens(call: Call) -> Reply:
     """List tokens. Secrets are not stored."""
     from ..http import tokens
 
-    rows = [_describe_token(one) for one in tokens.list_tokens(tokens.find_file(call.config[0]))]
-    return Reply({"count": len(rows), "tokens": rows}, rows or render.describe_empty("tokens"))
+    file = tokens.find_file(call.config[0])
+    return reply_value([_describe_token(one) for one in tokens.list_tokens(file)], "tokens")
 
 
 @command("token revoke", _NAME)

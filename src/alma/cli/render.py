@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
+from operator import attrgetter
 from textwrap import wrap
 from typing import Any
 
@@ -29,6 +30,7 @@ Row = Mapping[str, Any]
 WIDTH = 100
 """Where output is no terminal."""
 _LONGEST = 300
+_NOTHING: tuple[Any, ...] = (None, "", [], (), {})
 _SECTION = 20
 _BAR = 30
 # What others wrote, such as the name of a branch, must not move the cursor, colour the screen or turn letters around.
@@ -43,19 +45,27 @@ MARKS = {
 """The sign and the colour of a status, and the colour of a type of memory."""
 _COLUMNS = {
     "Artifact": "name kind size location run_id node_id",
+    "Change": "at verb why before",
     "Checkpoint": "number branch_id node_id created_at size state",
     "ConfidenceSignal": "recommendation predicted_success interval strategy occurrence_count historical_success_rate",
     "Domain": "name in_use preset description",
     "Entity": "name type aliases id",
+    "ItemChange": "at verb by why before after",
     "ProgressLog": "created_at agent items_done items_total current_action current_item_id session_id",
     "Run": "status run_id workflow_id agent started_at ended_at",
     "Session": "state id goal last_seen",
     "SessionHandoff": "last_outcome session_id current_goal session_end",
     "Suggestion": "score keep.name other.name why",
+    "WorkItem": "id status priority title agent claimed_by claimed_until waiting_for test_results archived",
 }
 """What a table shows of each; of others, all that is short."""
 _LEFT_OUT = {"prompt", "embedding", "turns", "confidence_interval", "project_id"}
-_QUIET = ("_at", "_ms", "_until", "_since", "attempt_count", "held", "notes", "tests_passing")
+_TEXTS = {
+    "EntityProfile": "{text}",
+    "Erased": "checkpoints erased: {count}",
+    "Run": "{status}  {run_id}  of {workflow_id}",
+}
+"""What is said in a sentence."""
 _EMPTY = {
     "items": "no work items",
     "logs": "no session has noted how far it is; `alma session note --log` does",
@@ -116,13 +126,12 @@ class Output:
 
     def table(self, rows: Sequence[Row]) -> None:
         """Print aligned columns, one line a row; on a terminal the widest column gives way."""
-        names = [*rows[0]]
+        names = [name for name in rows[0] if any(row.get(name) not in (*_NOTHING, False) for row in rows)]
         ids = shorten_ids([row["id"] for row in rows if "id" in row])
         lines = [[(re.sub(r"_id$|\.name$", "", name).replace("_", " "), "dim") for name in names]]
-        lines += [
-            [format_cell(name, ids[row["id"]] if name == "id" and name in row else row.get(name)) for name in names]
-            for row in rows
-        ]
+        for row in rows:
+            row = {**row, "id": ids[row["id"]]} if "id" in row else row
+            lines.append([format_cell(name, row.get(name)) for name in names])
         widths = [max(len(line[at][0]) for line in lines) for at in range(len(names))]
         if self.is_terminal:
             widest = widths.index(max(widths))
@@ -138,7 +147,7 @@ class Output:
 
     def card(self, items: Iterable[tuple[str, Any]]) -> None:
         """Print names and values; several values of a name below each other, and empty ones not at all."""
-        kept = [(name.replace("_", " "), value) for name, value in items if value not in (None, "", [], (), {})]
+        kept = [(name.replace("_", " "), value) for name, value in items if value not in _NOTHING]
         width = max((len(name) for name, _ in kept), default=0)
         for name, value in kept:
             for one in value if isinstance(value, list | tuple) else [value]:
@@ -172,6 +181,8 @@ class Output:
             self.table([list_cells(value)])
         elif name in SHOWN:
             SHOWN[name](self, value)
+        elif name in _TEXTS:
+            self.line(_TEXTS[name].format_map(list_fields(value)))
         elif not isinstance(value, list | tuple):
             self.show_card(value)
         elif has_parts(value) and type(value[0]).__name__ not in SHOWN.keys() - _COLUMNS.keys():
@@ -182,7 +193,10 @@ class Output:
 
     def show_card(self, value: Any) -> None:
         """Show the fields of an object: first what is short, then what has parts of its own."""
-        items = {name: item for name, item in list_fields(value).items() if name not in _LEFT_OUT}
+        items = list_fields(value)
+        if items and all(is_dataclass(item) for item in items.values()):
+            self.table([{"": name, **list_cells(item)} for name, item in items.items()])
+            return
         self.card((name, item) for name, item in items.items() if not has_parts(item))
         for name, item in items.items():
             if has_parts(item):
@@ -192,7 +206,7 @@ class Output:
 def list_fields(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
-    values = {one.name: getattr(value, one.name) for one in fields(value)}
+    values = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in _LEFT_OUT}
     if isinstance(value, Outcome) and value.error_message:
         # What a program printed must not read like our own words.
         values["error_message"] = quote_output(value.error_message)
@@ -201,10 +215,10 @@ def list_fields(value: Any) -> dict[str, Any]:
 
 def has_parts(value: object) -> bool:
     """Tell whether a value has parts of its own; a few figures have none."""
+    if isinstance(value, Mapping):
+        return any((isinstance(one, Mapping | list | tuple) and one) or is_dataclass(one) for one in value.values())
     if isinstance(value, list | tuple):
         return bool(value) and (is_dataclass(value[0]) or isinstance(value[0], Mapping))
-    if isinstance(value, Mapping):
-        return any(isinstance(one, Mapping | list | tuple) and one for one in value.values())
     return is_dataclass(value) and (len(fields(value)) > 3 or type(value).__name__ in _COLUMNS)
 
 
@@ -212,27 +226,18 @@ def list_cells(value: Any) -> Row:
     """Return what a table shows of a value."""
     name = type(value).__name__
     if isinstance(value, Memory):
-        text, support = describe_memory(value), describe_support(value)
-        return {"id": value.id, "type": name_type(value), "confidence": value.confidence, "memory": text, "": support}
+        shown = {"id": value.id, "type": name_type(value), "status": value.status, "confidence": value.confidence}
+        return {**shown, "memory": describe_memory(value)}
     if name == "Match":
         return {"score": value.score, **list_cells(value.memory)}
-    if name == "WorkItem":
-        cells = {one: getattr(value, one) for one in ("id", "status", "priority", "title")}
-        return {**cells, "": describe_item(value)}
-    if name not in _COLUMNS:
-        items = {name: one for name, one in list_fields(value).items() if name not in _LEFT_OUT}
-        return {name: one for name, one in items.items() if isinstance(one, list | tuple) or not has_parts(one)}
-    cells = {}
-    for path in _COLUMNS[name].split():
-        first, _, inner = path.partition(".")
-        cells[path] = getattr(getattr(value, first), inner) if inner else getattr(value, first)
-    return cells
+    if name in _COLUMNS:
+        return {path: attrgetter(path)(value) for path in _COLUMNS[name].split()}
+    items = list_fields(value).items()
+    return {name: one for name, one in items if isinstance(one, list | tuple) or not has_parts(one)}
 
 
 def format_cell(name: str, value: Any) -> tuple[str, str]:
     """Return what a cell of a table says, and its style."""
-    if name == "state" and isinstance(value, Mapping):
-        return shorten(", ".join(value), 60), ""
     text = format_value(value, "").translate(_UNSEEN)
     if name in ("status", "state", "last_outcome", "type"):
         mark, _, style = MARKS.get(text, " ").partition(" ")
@@ -275,9 +280,7 @@ def format_value(value: object, nothing: str = "none") -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(format_value, value))
     if isinstance(value, Mapping) or is_dataclass(value):
-        texts = [
-            f"{name} {format_value(one)}" for name, one in list_fields(value).items() if one not in (None, "", [], {})
-        ]
+        texts = [f"{name} {format_value(one)}" for name, one in list_fields(value).items() if one not in _NOTHING]
         return ", ".join(texts[:_SECTION]) + (f" and {len(texts) - _SECTION} more" if len(texts) > _SECTION else "")
     return nothing if value in (None, "") else str(value)
 
@@ -309,19 +312,15 @@ def draw_belief(memory: Memory, width: int = 24) -> str:
 # -- memories
 
 _SENTENCES = {
-    "heuristic": ("{condition}: {strategy}", "worked {success_count} of {occurrence_count}"),
-    "anti_pattern": (
-        "{condition}: not {pattern} ({why_bad}). Instead: {better_alternative}",
-        "failed {occurrence_count} times",
-    ),
-    "outcome": ("{task_description}: {strategy_used} → {outcome} ({error_message})", ""),
-    "user_preference": ("{user_id}, {category}: {preference}", "{source}"),
-    "domain_knowledge": ("{domain}: {fact}", "{source}"),
-    "rule": ("{trigger}: {rule} ({why})", "{source}, {reach}; followed {followed}, violated {violated}"),
-    "episode": ("{title}", "{turn_count} turns, {started_at:%Y-%m-%d}"),
-    "turn": ("{speaker}: {text}", "{said_at:%Y-%m-%d}"),
+    "heuristic": "{condition}: {strategy}",
+    "anti_pattern": "{condition}: not {pattern} ({why_bad}). Instead: {better_alternative}",
+    "outcome": "{task_description}: {strategy_used} → {outcome} ({error_message})",
+    "user_preference": "{user_id}, {category}: {preference}",
+    "domain_knowledge": "{domain}: {fact}",
+    "rule": "{trigger}: {rule} ({why})",
+    "episode": "{title}",
+    "turn": "{speaker}: {text}",
 }
-"""What a memory of each type says, and what speaks for it."""
 
 
 def name_type(memory: Memory) -> str:
@@ -333,28 +332,9 @@ def name_type(memory: Memory) -> str:
 def describe_memory(memory: Memory) -> str:
     """Return what a memory says, in a sentence."""
     values = {name: value or "" for name, value in list_fields(memory).items()}
-    text = _SENTENCES[name_type(memory)][0].format_map(values)
+    text = _SENTENCES[name_type(memory)].format_map(values)
     # What is empty leaves its marks behind.
     return re.sub(r"^: | \(\)$| Instead: $", "", text) or f"session {values['session_id']}"
-
-
-def describe_support(memory: Memory) -> str:
-    """Return what speaks for a memory, in a few words."""
-    notes = ["" if memory.status == "active" else memory.status, "there is a newer one" if memory.newer else ""]
-    if getattr(memory, "occurrence_count", 1):
-        values = list_fields(memory)
-        dates = {name: value.astimezone() for name, value in values.items() if isinstance(value, datetime)}
-        notes.append(_SENTENCES[name_type(memory)][1].format_map(values | dates))
-    return "; ".join(filter(None, notes))
-
-
-def show_change(out: Output, change: Any) -> None:
-    """Show a line of a history: what was done, why, and what it was before and after."""
-    values = [getattr(change, "before", {}), getattr(change, "after", {})]
-    texts = [format_value({name: one for name, one in value.items() if not name.endswith(_QUIET)}) for value in values]
-    by = f"(by {change.by})" if getattr(change, "by", "") else ""
-    parts = (format_value(change.at), change.verb, change.why, " → ".join(filter(None, texts)), by)
-    out.line("  " + "  ".join(filter(None, parts)))
 
 
 def show_retrieval(out: Output, found: Any) -> None:
@@ -372,21 +352,15 @@ def show_retrieval(out: Output, found: Any) -> None:
         out.line(f"retrieval {found.retrieval_id}", "dim")
 
 
-def show_factors(out: Output, why: Any) -> None:
-    """Show what each factor gave. All but similarity count only as far as the memory is similar."""
-    rows: list[Row] = []
-    for name, part in why.factors.items():
-        gives = part.value * part.weight * (1 if name == "similarity" else why.factors["similarity"].value)
-        rows.append({"factor": name, "value": part.value, "weight": part.weight, "gives": f"{gives:.3f}"})
-    out.line(f"\n{why.memory_type.replace('_', ' ')} {why.memory_id}", "bold")
-    out.table([*rows, {"factor": "score", "gives": f"{why.score:.3f}"}])
+def show_explanation(out: Output, why: Any) -> None:
+    out.line(f"\n{why.memory_type.replace('_', ' ')} {why.memory_id}: {why.score:.3f}", "bold")
+    out.show(why.factors)
     out.line(why.reason, "dim")
 
 
 def show_why(out: Output, why: Any) -> None:
     out.line(f"{f'retrieved, in place {why.rank}' if why.retrieved else 'not retrieved'}: {why.reason}")
-    if why.explanation is not None:
-        show_factors(out, why.explanation)
+    out.show_parts(why.explanation)
 
 
 def show_lesson(out: Output, lesson: Any) -> None:
@@ -409,20 +383,6 @@ def show_checks(out: Output, checks: Sequence[Any]) -> None:
 # -- other types
 
 
-def describe_item(item: Any) -> str:
-    """Return what one would want to know of a work item at a glance."""
-    passing = sum(item.test_results.get(name, False) for name in item.tests)
-    notes = (
-        "archived" if item.archived else "",
-        item.item_type.replace("_", " ") if item.item_type != "task" else "",
-        f"claimed by {item.claimed_by} until {format_value(item.claimed_until)}" if item.claimed_by else item.agent,
-        f"waits for {', '.join(shorten_ids(item.waiting_for).values())}" if item.waiting_for else "",
-        f"{passing} of {count(len(item.tests), 'test')} passing" if item.tests else "",
-        *(f"#{tag}" for tag in item.tags),
-    )
-    return "; ".join(filter(None, notes))
-
-
 def show_calibration(out: Output, report: Any) -> None:
     """Show how predictions came true, and what that is worth."""
     if report.count:
@@ -435,16 +395,15 @@ def show_calibration(out: Output, report: Any) -> None:
 
 
 def show_subgraph(out: Output, found: Any) -> None:
-    """Show how many steps away each relation is: `1  Tom ──works_at──▶ Globex  since 2026-03-01`."""
+    """Show relations, the nearest first: `1  Tom ──works_at──▶ Globex  since 2026-03-01`."""
     names = {one.id: shorten(one.name, 80) for one in found.entities}
-    lines = [f"{', '.join(names.values())}: no relations"] if not found.relationships else []
+    lines = []
     for one in found.relationships:
         step = max(found.depths.get(end, 0) for end in (one.subject, one.object))
-        since = f"  since {one.valid_from:%Y-%m-%d}" if one.valid_from else ""
-        until = f"  until {one.valid_to:%Y-%m-%d}" if one.valid_to else ""
-        ends = [names.get(end, end) for end in (one.subject, one.object)]
-        lines.append(f"{step}  {ends[0]} ──{one.type}──▶ {ends[1]}{since}{until}")
-    out.line("\n".join(sorted(lines, key=lambda line: line.partition(" ")[0])))
+        times = {"since": one.valid_from, "until": one.valid_to}
+        when = "".join(f"  {word} {time:%Y-%m-%d}" for word, time in times.items() if time)
+        lines.append(f"{step}  {names.get(one.subject)} ──{one.type}──▶ {names.get(one.object)}{when}")
+    out.line("\n".join(sorted(lines)) or f"{', '.join(names.values())}: no relations")
     if found.truncated:
         out.line("there is more; --limit shows it", "dim")
 
@@ -469,19 +428,14 @@ def show_diff(out: Output, text: str) -> None:
 
 
 SHOWN: dict[str, Callable[[Output, Any], None]] = {
-    "Change": show_change,
     "Checkpoint": show_checkpoint,
-    "EntityProfile": lambda out, it: out.line(it.text),
-    "Erased": lambda out, it: out.line(f"erased {count(it.count, 'checkpoint')}"),
-    "Explanation": show_factors,
+    "Explanation": show_explanation,
     "Found": show_retrieval,
-    "ItemChange": show_change,
     "Lesson": show_lesson,
     "Path": show_path,
-    "Ranked": lambda out, it: out.show(it.strategies),
+    "Ranked": lambda out, ranked: out.show(ranked.strategies),
     "Report": show_calibration,
-    "Run": lambda out, it: out.line(f"{format_cell('status', it.status)[0]}  {it.run_id}  of {it.workflow_id}"),
     "Subgraph": show_subgraph,
-    "Text": lambda out, it: print(it.text),
+    "Text": lambda out, answer: print(answer.text),
     "Why": show_why,
 }

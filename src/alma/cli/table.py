@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Collection
+from itertools import chain
 from pathlib import Path
+from textwrap import dedent, fill
+from typing import Any
+
+from alma import __version__
 
 from . import commands, manage
-from .derive import COMMANDS, Command, extra
-from .derive import build_parser as derive_parser
+from .derive import COMMANDS, Command, Parser, add_arguments, add_shared, extra, find_operation
 
 GROUPS = {
     "start": {
@@ -85,6 +90,7 @@ _ADDS = [
 ]
 _PASS = extra("--pass", "", "it passed", group="needed", dest="passing")
 _FAIL = extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false")
+_RAW = argparse.RawDescriptionHelpFormatter
 COMMANDS += [
     Command(
         f"add {name}",
@@ -171,8 +177,58 @@ COMMANDS += [
 
 def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
     """Build the parser of all commands; with words, only of the commands among them."""
-    examples = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8")
-    return derive_parser(GROUPS, examples, EPILOG, words)
+    examples = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8").splitlines()
+    listing = ""
+    for title, names in GROUPS.items():
+        listing += "\n".join([f"{title}:", *(f"  {name:<12} {about}" for name, about in names.items()), "", ""])
+    top = Parser(
+        prog="alma",
+        usage="alma [--version] [--config FILE] [--json] [--no-color] COMMAND ...",
+        description="Memory that learns: record what worked, get it back when it matters.",
+        epilog=listing + EPILOG,
+        formatter_class=_RAW,
+    )
+    top.add_argument("--version", action="version", version=f"alma {__version__}")
+    add_shared(top, None, False)
+    top.set_defaults(command=None, parser=top)
+    below = top.add_subparsers(prog="alma", metavar="COMMAND", help=argparse.SUPPRESS)
+    for name, about in chain.from_iterable(names.items() for names in GROUPS.values()):
+        if words is not None and name not in words:
+            below.add_parser(name, add_help=False)
+            continue
+        family = sorted((one for one in COMMANDS if one.words.split()[0] == name), key=lambda one: one.words)
+        own = family.pop(0) if family[0].words == name else None
+        parser = _add_command(below, name, own, about, examples)
+        if family:
+            inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=own is None)
+            for child in family:
+                _add_command(inner, child.words.split()[1], child, "", examples)
+    return top
+
+
+def _add_command(below: Any, name: str, command: Command | None, about: str, examples: list[str]) -> Parser:
+    operations = [find_operation(one) for one in command.operation.split()] if command else []
+    own_text = command.run.__doc__ if command and command.run else ""
+    text = own_text or (operations[0].description if operations else about)
+    about = about or re.split(r"[.:;] |\.$", text.partition("\n")[0])[0]
+    text = "\n\n".join(fill(part, 79) for part in dedent(f"{text[0].upper()}{text[1:]}").split("\n\n"))
+    help = f"{about[0].lower()}{about[1:]}"
+    parser: Parser = below.add_parser(name, help=help, description=text, formatter_class=_RAW)
+    add_shared(parser, argparse.SUPPRESS, argparse.SUPPRESS)
+    if command is not None:
+        parser.set_defaults(command=command, parser=parser)
+        add_arguments(parser, command, operations)
+    words = command.words if command else name
+    owners = [(find_command(line), line) for line in examples]
+    own = [line for one, line in owners if one == words or (not command and one.startswith(f"{words} "))]
+    parser.epilog = "\n  ".join(["examples:", *own[:6]])
+    return parser
+
+
+def find_command(line: str) -> str:
+    """Return the words of the command in an example."""
+    typed = line.partition("alma ")[2]
+    return max((one.words for one in COMMANDS if f"{typed} ".startswith(f"{one.words} ")), key=len, default="")
 
 
 __all__ = ["COMMANDS", "GROUPS", "build_parser", "commands", "manage"]

@@ -7,26 +7,23 @@ operation itself, as in every other face.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import re
-import types
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import is_dataclass
-from enum import Enum
 from functools import cache, partial
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 from urllib.parse import unquote
 
 import anyio
 import anyio.to_thread
-from fastapi import FastAPI, Header, Request, Response, Security
+from fastapi import FastAPI, Request, Response, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, Field, create_model
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse
 
@@ -42,7 +39,7 @@ from ..errors import (
     ScopeError,
     ValidationError,
 )
-from ..operations import DEEPEST, About, Effect, Operation, Parameter, operations
+from ..operations import DEEPEST, Effect, Operation, operations
 from ..projects import Projects
 from ..schema import RESULT, is_object, plain
 from .gate import CALL, PROBLEM, PROJECT, App, Call, Gate, Refusal, Rules, Watcher
@@ -161,14 +158,6 @@ class Metrics:
         for kind, count in memories.items():
             gauge.labels(project, kind).set(count)
         return generate_latest(self.registry) + generate_latest(counted)
-
-
-class _Route(APIRoute):
-    """A route that FastAPI describes by the signature of its endpoint; `endpoint.handle` answers the whole request."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle: Handler = self.endpoint.handle  # type: ignore[attr-defined]
-        return partial(_answer, handle)
 
 
 class _Application(FastAPI):
@@ -308,49 +297,31 @@ class Service:
 
 # -- descriptions
 
-Project = Annotated[
-    str | None,
-    Header(
-        alias="Alma-Project",
-        pattern=f"^{_PROJECT_NAME}$",
-        description="The project, percent-encoded. Default: the token's only one, else the configured one.",
-    ),
-]
+_PROJECT_HEADER = {
+    "name": "Alma-Project",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "pattern": f"^{_PROJECT_NAME}$"},
+    "description": "The project, percent-encoded. Default: the token's only one, else the configured one.",
+}
 
 
 @cache
 def list_routes() -> list[APIRoute]:
     """Return the routes of every service: described once, because that takes a while."""
     token = [Security(HTTPBearer(auto_error=False, scheme_name="token"))]
-
-    def describe(path: str, handle: Handler, result: Any, parameters: Mapping[str, Any], **more: Any) -> APIRoute:
-        async def endpoint() -> None: ...
-
-        # FastAPI describes these parameters; requests are answered by `handle`.
-        endpoint.handle = handle  # type: ignore[attr-defined]
-        endpoint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [
-                inspect.Parameter(
-                    name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    annotation=kind,
-                    default=None if kind is Project else inspect.Parameter.empty,
-                )
-                for name, kind in parameters.items()
-            ]
-        )
-        dependencies = [] if path in _OPEN else token
-        return _Route(path, endpoint, response_model=result, dependencies=dependencies, responses=_REFUSED, **more)
-
     routes = [
-        describe(
+        APIRoute(
             path,
-            handle,
-            result,
-            {"project": Project} if result is None else {},
+            partial(_answer, handle),
             operation_id="health_check" if path == "/health" else path.rpartition("/")[2],
             summary=summary,
+            description=summary,
+            response_model=result,
             response_class=PlainTextResponse if result is None else JSONResponse,
+            dependencies=[] if path in _OPEN else token,
+            responses=_REFUSED,
+            openapi_extra={"parameters": [_PROJECT_HEADER]} if result is None else {},
         )
         for path, handle, result, summary in (
             ("/health", Service.answer_health, Status, "Whether the service runs. Needs no token."),
@@ -360,21 +331,26 @@ def list_routes() -> list[APIRoute]:
         )
     ]
     routes += [
-        describe(
+        APIRoute(
             _PREFIX + one.name,
-            partial(Service.answer_call, operation=one),
-            describe_result(one),
-            {"body": describe_arguments(one), "project": Project},
+            partial(_answer, partial(Service.answer_call, operation=one)),
             methods=["POST"],
             operation_id=one.name,
             tags=[one.group],
             summary=one.summary,
             description=f"{one.description}\n\nNeeds a token that may {NEEDED[one.effect]}.",
+            response_model=describe_result(one),
             response_description="Done.",
+            dependencies=token,
+            responses=_REFUSED,
             openapi_extra={
                 "x-effect": str(one.effect),
                 "x-idempotent": one.idempotent,
-                "requestBody": {"required": any(parameter.needed for parameter in one.parameters)},
+                "parameters": [_PROJECT_HEADER],
+                "requestBody": {
+                    "required": any(parameter.needed for parameter in one.parameters),
+                    "content": {"application/json": {"schema": describe_arguments(one)}},
+                },
             },
         )
         for one in list_offered().values()
@@ -382,38 +358,22 @@ def list_routes() -> list[APIRoute]:
     return routes
 
 
-def describe_arguments(operation: Operation) -> Any:
-    """Return the model of a request's body, for the OpenAPI document."""
-    fields: dict[str, Any] = {one.name: _describe_parameter(one) for one in operation.parameters}
-    name = f"{operation.name.title().replace('_', '')}Arguments"
-    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
-
-
-def _describe_parameter(parameter: Parameter) -> tuple[Any, Any]:
-    about = parameter.about
-    if about.local and not about.uri:
-        return None, Field(None, description=f"{about.text}. Not over the network.")
-    kind = _limit_type(parameter.type, about)
-    pattern = r"^(https?|s3|gs)://[!-~]+$" if about.local else None
-    examples = None if about.example is None else [about.example]
-    if parameter.needed:
-        return kind, Field(description=about.text, pattern=pattern, examples=examples)
-    # What has a default may be null as well, which means the default.
-    default = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default
-    return kind | None, Field(
-        None if about.local else default, description=about.text, pattern=pattern, examples=examples
-    )
-
-
-def _limit_type(kind: Any, about: About) -> Any:
-    """Return the type with its strings limited to the choices of a parameter, and its numbers to its limits."""
-    if kind is str and about.choices:
-        return Literal[tuple(str(one) for one in about.choices)]
-    if kind in (int, float):
-        return Annotated[kind, Field(ge=about.least, le=about.most)]
-    if get_origin(kind) in (Union, types.UnionType):
-        return Union[tuple(_limit_type(one, about) for one in get_args(kind))]  # noqa: UP007 - made from a list
-    return list[_limit_type(get_args(kind)[0], about)] if get_origin(kind) is list else kind  # type: ignore[misc]
+def describe_arguments(operation: Operation) -> dict[str, Any]:
+    """Return the schema of a request's body. What has a default may be null as well, which means the default."""
+    schema = operation.input_schema()
+    for one in operation.parameters:
+        about, member = one.about, schema["properties"][one.name]
+        member.pop("description", None)
+        outer = {"description": about.text, **({} if about.example is None else {"examples": [about.example]})}
+        if "default" in member and not about.local:
+            outer["default"] = member.pop("default")
+        if about.local:
+            member = {"type": "string", "pattern": r"^(https?|s3|gs)://[!-~]+$"} if about.uri else {"type": "null"}
+        if member.get("type") in ("integer", "number"):
+            limits = {"minimum": about.least, "maximum": about.most}
+            member |= {name: limit for name, limit in limits.items() if limit is not None}
+        schema["properties"][one.name] = (member if one.needed else {"anyOf": [member, {"type": "null"}]}) | outer
+    return schema
 
 
 def describe_result(operation: Operation) -> Any:

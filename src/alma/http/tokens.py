@@ -87,7 +87,16 @@ def find_file(config: str | os.PathLike[str]) -> Path:
 
 def list_tokens(path: Path) -> list[Token]:
     """Return all tokens, oldest first; none when there is no file."""
-    return _read(path) if path.exists() else []
+    try:
+        if os.name == "posix" and path.stat().st_mode & 0o077:
+            raise ConfigError(f"{path} can be read or changed by others: chmod 600 {path}, and better make new tokens")
+        return [decode(Token, one) for one in json.loads(path.read_text(encoding="utf-8"))["tokens"]]
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the token file {path} cannot be read: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is not a file of tokens ({error}); remove it, and new ones are made") from error
 
 
 beside, listed = find_file, list_tokens
@@ -194,36 +203,15 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp: tuple[int, int, int] | None = None
-        self._tokens: list[Token] = []
 
     def find(self, secret: str) -> Token | None:
         """Return the token with this secret. All are compared, each in constant time: the duration says nothing."""
-        try:
-            state = self._path.stat()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ConfigError(f"the token file {self._path} cannot be read: {error}") from error
-        stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
-        if stamp != self._stamp:
-            self._tokens, self._stamp = _read(self._path), stamp
         digest = _digest(secret)
-        return next(iter([one for one in self._tokens if hmac.compare_digest(one.sha256, digest)]), None)
+        matches = [one for one in list_tokens(self._path) if hmac.compare_digest(one.sha256, digest)]
+        return matches[-1] if matches else None
 
 
 # -- the file
-
-
-def _read(path: Path) -> list[Token]:
-    try:
-        if os.name == "posix" and path.stat().st_mode & 0o077:
-            raise ConfigError(f"{path} can be read or changed by others: chmod 600 {path}, and better make new tokens")
-        return [decode(Token, one) for one in json.loads(path.read_text(encoding="utf-8"))["tokens"]]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the token file {path} cannot be read: {error}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is not a file of tokens ({error}); remove it, and new ones are made") from error
 
 
 def _write(path: Path, tokens: Iterable[Token]) -> None:
