@@ -147,11 +147,13 @@ def read_turn(text: str, turn: int = 0) -> RuleProposal | None:
     if statement and statement.form and statement.is_complete and _is_typed_plainly(line):
         return _make_proposal(statement, turn, line, is_self_contained(statement.rule) and _is_meant_to_last(statement))
     proposals = []
+    shared = _load_languages()[0]
+    is_message = bool(shared["plain_chars"].fullmatch(text.strip())) and not shared["no_message"].search(text)
     for sentence in _split_own_sentences(text):
         statement = _read_line(sentence)
         if statement is not None:
-            is_explicit = "\n" not in text.strip() and statement.form in ("lasting", "policy") and statement.is_complete
-            is_sure = is_explicit and _is_typed_plainly(sentence)
+            is_explicit = statement.form in ("lasting", "policy") and statement.is_complete
+            is_sure = is_explicit and is_message and _is_typed_plainly(sentence)
             proposals.append(_make_proposal(statement, turn, sentence, is_sure and is_self_contained(statement.rule)))
     return max(proposals, key=lambda one: one.is_sure, default=None)
 
