@@ -811,13 +811,13 @@ def build_request(engine: Engine, given: Mapping[str, Any]) -> Request:
     named: dict[str, Any] = {name: given[name] for name in Request._fields if given.get(name)}
     named |= {"agent": engine.agent(given["agent"]), "user": given.get("user_id")}
     named |= {"mode": Mode(given.get("mode") or Mode.DEFAULT), "level": Level(given.get("level") or Level.SESSION)}
-    # What conversations hold is in their turns, which have no such fields.
-    kinds = MEMORY_KINDS if types is None else tuple(types)
-    found, values = match_fields([one for one in kinds if one != MemoryType.EPISODE], given.get("fields"))
-    named["types"] = (
-        None if types is None and values is None else frozenset(map(MemoryType, found if values else kinds))
-    )
-    return Request(**named | {"fields": values})
+    values = None
+    if given.get("fields"):
+        # What conversations hold is in their turns, which have no such fields.
+        asked = [one for one in (MEMORY_KINDS if types is None else types) if one != MemoryType.EPISODE]
+        types, values = match_fields(asked, given["fields"])
+    named |= {"types": None if types is None else frozenset(map(MemoryType, types)), "fields": values}
+    return Request(**named)
 
 
 def match_fields(
@@ -924,13 +924,9 @@ def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -
     provenance = validate.provenance("source", given["source"] or "user_stated")
     if given.get("subject") is not None and given.get("attribute") is None:
         raise ValidationError("subject needs attribute: together they are the key that a later fact replaces")
-    agent = engine.agent(given["agent"]) if "agent" in given else ""
-    shared: dict[str, Any] = {
-        "agent": agent,
-        "user": given["user_id"] or "",
-        "provenance": provenance,
-        "tags": given["tags"] or (),
-    }
+    shared: dict[str, Any] = {"user": given["user_id"] or "", "provenance": provenance, "tags": given["tags"] or ()}
+    if "agent" in given:
+        shared["agent"] = engine.agent(given["agent"])
     metadata = dict(given["metadata"] or {})
     body = {name: given[name] for name in KINDS[kind].fields if given.get(name) is not None and name != "source"}
     if kind is MemoryType.RULE:
@@ -943,11 +939,9 @@ def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -
     body["metadata"] = metadata
     if kind in (MemoryType.USER_PREFERENCE, MemoryType.DOMAIN_KNOWLEDGE):
         return Draft(kind=kind, body=body, category=given.get("domain", ""), **shared)
+    shared |= {"condition": body.pop("condition"), "category": given["category"] or ""}
     strategy = body.pop("pattern" if kind is MemoryType.ANTI_PATTERN else "strategy")
-    category = given["category"] or ""
-    return Statement(
-        kind=kind, condition=body.pop("condition"), strategy=strategy, body=body, category=category, **shared
-    )
+    return Statement(kind=kind, strategy=strategy, body=body, **shared)
 
 
 def _views(engine: Engine, records: Iterable[Record], kind: type[M]) -> list[M]:
