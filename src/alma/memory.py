@@ -939,9 +939,11 @@ def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -
     body["metadata"] = metadata
     if kind in (MemoryType.USER_PREFERENCE, MemoryType.DOMAIN_KNOWLEDGE):
         return Draft(kind=kind, body=body, category=given.get("domain", ""), **shared)
-    shared |= {"condition": body.pop("condition"), "category": given["category"] or ""}
     strategy = body.pop("pattern" if kind is MemoryType.ANTI_PATTERN else "strategy")
-    return Statement(kind=kind, strategy=strategy, body=body, **shared)
+    category = given["category"] or ""
+    return Statement(
+        kind=kind, condition=body.pop("condition"), strategy=strategy, body=body, category=category, **shared
+    )
 
 
 def _views(engine: Engine, records: Iterable[Record], kind: type[M]) -> list[M]:
