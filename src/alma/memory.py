@@ -12,11 +12,11 @@ from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
 from .engine import edit, episodes, feedback, transaction, validate
 from .engine import erase as erasing
-from .engine.admit import Draft, OutcomeDraft, Statement
+from .engine.admit import Draft, OutcomeDraft
 from .engine.context import Encoder, Engine
 from .engine.episodes import Conversation, Said
 from .engine.feedback import FeedbackReport
-from .engine.outcomes import learn_outcomes
+from .engine.outcomes import draft_lesson, learn_outcomes
 from .engine.retrieve.explain import Why, explain_retrieval
 from .engine.retrieve.pipeline import find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
@@ -68,7 +68,7 @@ ListOf = list[M]
 Memories = list[Memory]
 Matches = list[Match]
 Rows = Iterable[Mapping[str, Any]]
-Proposal = Draft | Statement | Teaching
+Proposal = Draft | Teaching
 
 operation = Group("memories")
 many = Group("many")
@@ -856,7 +856,7 @@ def build_outcome(engine: Engine, given: Mapping[str, Any]) -> OutcomeDraft:
     values: dict[str, Any] = {
         _DRAFTED.get(name, name): value for name, value in given.items() if value not in (None, "")
     }
-    own = {one.name for one in fields(OutcomeDraft)}
+    own = OutcomeDraft._fields
     values |= {"agent": engine.agent(given["agent"]), "result": Result(given["outcome"])}
     return OutcomeDraft(
         **{name: value for name, value in values.items() if name in own},
@@ -941,7 +941,7 @@ def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -
         return Draft(kind=kind, body=body, category=given.get("domain", ""), **shared)
     strategy = body.pop("pattern" if kind is MemoryType.ANTI_PATTERN else "strategy")
     category = given["category"] or ""
-    return Statement(
+    return draft_lesson(
         kind=kind, condition=body.pop("condition"), strategy=strategy, body=body, category=category, **shared
     )
 

@@ -56,7 +56,7 @@ MODULES = {
     "domains": ("alma.domains",),
     "confidence": ("alma.confidence",),
     "knowledge": ("alma.knowledge",),
-    "graph": ("alma.graph.operations",),
+    "graph": ("alma.graph.builder",),
     "rules": ("alma.rulefiles",),
 }
 """The groups, in the order in which people meet them, and the modules that declare the operations of each."""

@@ -1,4 +1,4 @@
-"""Calling a service again after a pause: for the clients of models and embedders."""
+"""What the clients of models and embedders share: calling again after a pause, and keys that are not shown."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ E = TypeVar("E", bound=Exception)
 
 BACKOFF, LONGEST_WAIT = 0.5, 30.0
 """Seconds: the first pause, which doubles each time, and the longest."""
+
+
+class Secret(str):
+    """A key. Its representation, which may end up in a log, does not show it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
 
 
 def call_with_retries(

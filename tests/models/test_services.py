@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+import threading
 import time
 from dataclasses import replace
 from email.utils import formatdate
@@ -142,6 +144,13 @@ def test_a_text_cannot_draw_the_line_that_ends_it(opened, service, prompt):
     assert told.endswith("---------\n")
 
 
+def test_it_may_be_asked_inside_an_event_loop(opened, prompt):
+    async def ask():
+        return opened().ask(prompt)
+
+    assert asyncio.run(ask()).value == {"rules": ["use pnpm"]}
+
+
 def test_azure_has_its_own_address_and_header(service, engine, prompt):
     made = ModelSettings(provider="azure", model="my deployment", base_url=service.url, api_key_env="K")
     open_model(made, engine, {"K": KEY}).ask(prompt)
@@ -218,16 +227,14 @@ def test_one_that_never_takes_the_call_is_given_up(opened, prompt):
 
 
 def test_no_thread_is_left(opened, service, prompt, reply):
-    import threading
-
     service.script = [reply(delay=1.0), reply()]
-    model = opened(timeout=0.2)
-    timed(lambda: model.ask(prompt))
+    before = threading.active_count()
+    timed(lambda: opened(timeout=0.2).ask(prompt))
     opened().ask(prompt)
-    for thread in threading.enumerate():
-        if isinstance(thread, threading.Timer):
-            thread.join(5)
-            assert not thread.is_alive()
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert threading.active_count() <= before
 
 
 # -- again

@@ -102,7 +102,7 @@ def test_a_key_that_a_service_repeats_is_not_shown(opened, service, prompt, repl
     service.always = reply(f"your key {KEY} is bad {KEY}".encode(), status=status)
     model = opened(retries=1)
     error, _ = timed(lambda: model.ask(prompt))
-    shown = f"{error} {error!r} {model!r} {vars(model)!r} {caplog.text}"
+    shown = f"{error} {error!r} {model!r} {vars(model)!r} {vars(model.model)!r} {caplog.text}"
     while (cause := error.__cause__ or error.__context__) is not None:
         shown, error = f"{shown} {cause}", cause
     assert KEY not in shown

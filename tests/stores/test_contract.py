@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 
 from alma.ports import Store
-from alma.stores import sql
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
-from alma.stores.sqlite import SQLiteStore, cache, store, vectors, words
+from alma.stores.sqlite import SQLiteStore, cache, filters, store, vectors, words
 from alma.testing import StoreContract, capabilities
 
 
@@ -55,8 +54,8 @@ class TestSQLiteStoreWithLittleRoom(TestSQLiteStore):
         self._patch.setattr(store, "_FEW_CELLS", 1)
         self._patch.setattr(store, "_MANY_SCOPES", 1)
         self._patch.setattr(cache, "_FIRST_BATCH", 1)
-        self._patch.setattr(cache, "_TRIES", 1)
-        self._patch.setattr(sql, "FEW", 1)
+        self._patch.setattr(cache, "_GROWTH", 2)
+        self._patch.setattr(filters, "FEW", 1)
         super().setup_method()
 
     def teardown_method(self) -> None:

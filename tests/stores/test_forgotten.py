@@ -16,7 +16,7 @@ from alma.types.query import Where
 
 def test_it_is_closed_when_it_is_gone(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "a.db")
-    connection = store._db._connection
+    connection = store._db._open_files["first"][0]
     assert connection is not None
     del store
     gc.collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -103,7 +104,9 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path, kind):
     expected: set[str] = set()
     for turn in range(5):
         process = start(ENDLESS, kind, path, turn)
-        process.stdout.readline()
+        # Not by readline, which may read more than a line; `communicate` would not see that.
+        while os.read(process.stdout.fileno(), 1) != b"\n":
+            pass
         time.sleep(rng.uniform(0.05, 0.25))
         process.send_signal(signal.SIGKILL)
         output, _ = process.communicate()

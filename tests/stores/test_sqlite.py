@@ -432,6 +432,7 @@ def test_without_numpy_only_nearest_is_missing(store, monkeypatch):
     store.put([make_record(text="word", vectors=(vector(1),))])
     assert store.match("word", Where(), 1)
     monkeypatch.setitem(sys.modules, "numpy", None)
+    monkeypatch.delitem(sys.modules, "alma.stores.sqlite.cache", raising=False)
     with pytest.raises(MissingExtraError, match=r"'\.\[local\]"):
         store.nearest(vector(1), Where(), 1)
     monkeypatch.undo()

@@ -10,6 +10,8 @@ from alma.stores.sqlite import SQLiteStore, filters
 from alma.testing import make_record
 from alma.testing.fakes import MOMENT
 from alma.types.query import Where
+from alma.types.record import Status
+from alma.types.times import to_micros
 
 
 @pytest.fixture
@@ -81,3 +83,18 @@ def test_a_shortcut_may_list_more_but_never_less(store):
             }
         assert exactly <= about
         assert held == {record.id for record in made if where.accepts(record)}
+
+
+def test_what_seldom_changes_and_the_rest_are_told_apart():
+    where = Where(kinds=["a"], agents=("x", ""), statuses={Status.ACTIVE}, created_to=MOMENT)
+    asked = filters.compile_filter(where)
+    assert asked.scope == ("s.kind = ? AND s.agent IN (?, ?)", ("a", "x", ""))
+    assert asked.record == ("r.status = ? AND r.created_at < ?", ("active", to_micros(MOMENT)))
+    assert type(asked.record.params[0]) is str
+    nothing = filters.compile_filter(Where())
+    assert (nothing.scope, nothing.record, nothing.whole) == (filters.Clause(), filters.Clause(), filters.Clause())
+
+
+def test_many_names_are_one_parameter():
+    asked = filters.compile_filter(Where(projects=[f"n{i}" for i in range(filters.FEW + 1)]))
+    assert len(asked.scope.params) == 1

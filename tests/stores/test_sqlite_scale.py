@@ -27,7 +27,7 @@ class TestSQLiteStoreBySign(StoreContract):
     def setup_method(self) -> None:
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr(vectors, "BLOCK", 4)
-        for name, value in {"SEGMENT": 8, "EXACT": 1, "_LONG": 2, "_ROWS": 3, "_SMALLEST": 1, "_TELLING": -1}.items():
+        for name, value in {"SEGMENT": 8, "EXACT": 1, "_ROWS": 3, "_TELLING": -1}.items():
             self._patch.setattr(cache, name, value)
         self._patch.setattr(cache, "count_candidates", lambda limit: 0)
         self._patch.setattr(cache, "_FIRST_BATCH", 1)
@@ -182,24 +182,6 @@ def test_when_all_the_nearest_have_gone_the_rest_is_found(store, by_sign):
     found, right = store.nearest(query, Where(), 10), model.nearest(query, Where(), 10)
     assert len(set(found) & set(right)) >= 8
     assert not set(gone) & {hit.id for hit in found}
-
-
-def test_what_is_asked_for_together_lies_together(store, monkeypatch):
-    monkeypatch.setattr(cache, "SEGMENT", 1024)
-    chance = random.Random(1)
-    made = [
-        make_record(f"{i:05d}", kind=chance.choice(("heuristic", "outcome")), agent=f"a{i % 5}", vectors=(vector,))
-        for i, vector in enumerate(clustered(2100))
-    ]
-    store.put(made)
-    store.nearest(made[0].vectors[0], Where(), 1)
-    (shelf,) = store._cache._shelves.values()
-    with store._db.read() as db:
-        wanted = [id for (id,) in db.execute("SELECT id FROM scope WHERE kind = 'outcome'")]
-    parts = shelf.select(wanted)
-    assert cache.count_rows(parts) == sum(record.kind == "outcome" for record in made)
-    assert len([part for part in parts if isinstance(part.rows, slice)]) == 2
-    assert cache.count_rows([part for part in parts if not isinstance(part.rows, slice)]) < 100
 
 
 def test_a_store_put_back_in_place_is_noticed(store, tmp_path):

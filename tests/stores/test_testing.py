@@ -66,11 +66,11 @@ class LosesTags(MemoryStore):
 
 
 BROKEN = {
-    WritesInPart: "test_a_conflict_leaves_nothing_of_the_whole_put",
-    TakesAnyVersion: "test_another_record_of_the_same_or_a_lower_version_conflicts",
+    WritesInPart: "test_a_version_that_is_no_greater_conflicts_and_leaves_nothing_of_the_whole_put",
+    TakesAnyVersion: "test_a_version_that_is_no_greater_conflicts_and_leaves_nothing_of_the_whole_put",
     FiltersAfterRanking: "test_the_filter_comes_before_the_ranking",
-    TakesAnEmptyCollectionForNone: "test_an_empty_collection_matches_nothing",
-    LooksAtTheFirstVectorOnly: "test_of_several_vectors_the_best_counts",
+    TakesAnEmptyCollectionForNone: "test_each_condition_filters",
+    LooksAtTheFirstVectorOnly: "test_nearest_ranks_by_the_cosine_of_the_best_vector",
     OldestFirst: "test_scan_gives_the_newest_first_and_among_equals_the_greatest_id",
     LosesTags: "test_every_record_comes_back",
 }

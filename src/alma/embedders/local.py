@@ -15,9 +15,8 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import EmbeddingError, MissingExtraError
 from ..forks import hold_at_fork
@@ -46,8 +45,7 @@ _left_to_parents: list[Run | None] = []
 """Models that came through a fork while they were running: not even freed."""
 
 
-@dataclass(frozen=True)
-class Shipped:
+class Shipped(NamedTuple):
     """What a file must hold. The CRC is checked on every load; the sha256, which takes longer, by `verify`."""
 
     name: str
@@ -57,22 +55,13 @@ class Shipped:
 
 
 MODEL = Shipped(
-    "model.onnx",
-    size=23_142_831,
-    crc32=0x69534573,
-    sha256="be906d33b3eba32474fd451dc2659cffef1487f5ba163e56a2f77d873f38f255",
+    "model.onnx", 23_142_831, 0x69534573, "be906d33b3eba32474fd451dc2659cffef1487f5ba163e56a2f77d873f38f255"
 )
 VOCABULARY = Shipped(
-    "vocabulary.txt",
-    size=231_508,
-    crc32=0xE3084609,
-    sha256="07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+    "vocabulary.txt", 231_508, 0xE3084609, "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 )
 CHARACTERS = Shipped(
-    "characters.txt",
-    size=18_245,
-    crc32=0xCB58BC2D,
-    sha256="f5e9e009d047fdabd5b9d64ada5d078e5c15601d09409ca3e9a7ae187bf65940",
+    "characters.txt", 18_245, 0xCB58BC2D, "f5e9e009d047fdabd5b9d64ada5d078e5c15601d09409ca3e9a7ae187bf65940"
 )
 SHIPPED = (MODEL, VOCABULARY, CHARACTERS)
 

@@ -73,14 +73,14 @@ def _check_options(provider: str, options: Options) -> None:
             raise ConfigError(f"the embedder {provider!r} takes no options, so remove {option!r}")
         if option not in valid:
             raise ConfigError(unknown(f"option of the embedder {provider!r}", option, valid))
-        number = value if isinstance(value, int | float) and not isinstance(value, bool) else -1
+        # Not quoted: it may be a key.
+        expected, is_fit = f"a text, not {type(value).__name__}", isinstance(value, str | None)
         if option == "timeout":
-            expected = "" if number > 0 else f"a number above 0, not {value!r}"
+            is_fit = type(value) in (int, float) and value > 0  # type: ignore[operator]
+            expected = f"a number above 0, not {value!r}"
         elif option == "retries":
-            expected = "" if number >= 0 and isinstance(value, int) else f"a whole number from 0, not {value!r}"
-        else:
-            expected = "" if isinstance(value, str | None) else f"a text, not {type(value).__name__}"
-        if expected:
+            expected, is_fit = f"a whole number from 0, not {value!r}", type(value) is int and value >= 0
+        if not is_fit:
             raise ConfigError(f"the embedder's option `{option}` must be {expected}")
     for option, variable in REQUIRED.get(provider, {}).items():
         if not options.get(option):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..errors import ConfigError, EmbeddingError, MissingExtraError
-from ..retry import BACKOFF, LONGEST_WAIT, call_with_retries, read_retry_after
+from ..retry import BACKOFF, LONGEST_WAIT, Secret, call_with_retries, read_retry_after
 from ..types.vector import Vector, quantize
 
 if TYPE_CHECKING:
@@ -25,24 +24,6 @@ TIMEOUT, RETRIES = 30.0, 4
 TRANSIENT = frozenset({408, 409, 429, *range(500, 600)})
 
 
-@dataclass(frozen=True)
-class Service:
-    """Where the vectors come from, and how its settings are called in messages."""
-
-    kind: str
-    url: str
-    model: str
-    model_setting: str
-    url_setting: str
-    headers: Mapping[str, str] = field(repr=False)
-    secret: str = field(repr=False)
-    body: Mapping[str, object]
-
-    def quote_reply(self, response: httpx.Response) -> str:
-        text = " ".join(response.text.replace(self.secret, "***").split())[:300]
-        return f"; it said: {text}" if text else ""
-
-
 class TransientError(EmbeddingError):
     """A failure that is worth a retry; `after` is the number of seconds that the service asked for."""
 
@@ -52,19 +33,38 @@ class TransientError(EmbeddingError):
 
 
 class RemoteEmbedder:
+    """Asks `url` for vectors. `native` is the length that they have unless another is asked for."""
+
     passage_chars = 8_000
+    kind: str
+    model_setting: str
+    """How the configuration calls the model."""
+    url_setting: str
+    key_header, key_prefix = "Authorization", "Bearer "
 
     def __init__(
-        self, service: Service, native: int, dim: int | None, timeout: float, retries: int, backoff: float
+        self,
+        url: str,
+        model: str,
+        api_key: str,
+        native: int,
+        dim: int | None,
+        *,
+        body: Mapping[str, object],
+        timeout: float,
+        retries: int,
+        backoff: float,
     ) -> None:
         self.dim = dim or native
-        self.name = f"{service.kind}:{service.model}:{self.dim}"
-        self._service = service
+        self.name = f"{self.kind}:{model}:{self.dim}"
+        self._url, self._model = url, model
         # Older models refuse the parameter, so it is sent only when it changes something.
-        self._body = service.body if self.dim == native else {**service.body, "dimensions": self.dim}
-        self._timeout = timeout
-        self._retries = retries
-        self._backoff = backoff
+        self._body = body if self.dim == native else {**body, "dimensions": self.dim}
+        self._key = Secret(api_key.strip())
+        # httpx quotes a header that it cannot send, so a bad key is refused before it can be shown.
+        if not self._key or not self._key.isascii() or not self._key.isprintable():
+            raise ConfigError("the embedder's `api_key` is empty or holds characters that no key has")
+        self._timeout, self._retries, self._backoff = timeout, retries, backoff
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
 
@@ -73,8 +73,13 @@ class RemoteEmbedder:
         for start in range(0, len(texts), BATCH):
             # An empty text is refused by the service.
             batch = [text or " " for text in texts[start : start + BATCH]]
-            response = self._post({**self._body, "input": batch})
-            vectors += [self._read_vector(row) for row in _read_rows(self._service, response, len(batch))]
+            response = call_with_retries(
+                lambda batch=batch: self._post(batch),  # type: ignore[misc]
+                TransientError,
+                self._retries,
+                lambda attempt, error: choose_pause(self._backoff, attempt, error.after),
+            )
+            vectors += self._read_vectors(response, len(batch))
         return vectors
 
     def close(self) -> None:
@@ -83,36 +88,73 @@ class RemoteEmbedder:
         if client:
             client.close()
 
-    def _post(self, body: Mapping[str, object]) -> httpx.Response:
+    def _post(self, texts: list[str]) -> httpx.Response:
         try:
             import httpx
         except ModuleNotFoundError as error:
-            raise MissingExtraError("httpx", self._service.kind, f"The {self._service.kind} embedder") from error
+            raise MissingExtraError("httpx", self.kind, f"The {self.kind} embedder") from error
         with self._lock:
             if self._client is None:
-                self._client = httpx.Client(headers=dict(self._service.headers), timeout=self._timeout)
+                headers = {self.key_header: self.key_prefix + self._key}
+                self._client = httpx.Client(headers=headers, timeout=self._timeout)
             client = self._client
-        return call_with_retries(
-            lambda: _send(client, self._service, body),
-            TransientError,
-            self._retries,
-            lambda attempt, error: choose_pause(self._backoff, attempt, error.after),
-        )
-
-    def _read_vector(self, row: list[float]) -> Vector:
-        if len(row) != self.dim:
-            raise EmbeddingError(
-                f"{self._service.model} returned {len(row)} dimensions but {self.dim} are configured: "
-                f"set the embedder's `dim` to {len(row)}, or choose another `{self._service.model_setting}`"
-            )
         try:
-            return quantize(row)
+            response = client.post(self._url, json={**self._body, "input": texts})
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise EmbeddingError(f"{self._url} is not a usable address: correct `{self.url_setting}`") from error
+        except httpx.TimeoutException as error:
+            problem = f"did not answer in time at {self._url}: raise the embedder's `timeout`"
+            raise TransientError(f"{self.kind} {problem}") from error
+        except httpx.TransportError as error:
+            problem = f"cannot be reached at {self._url} ({error}): check `{self.url_setting}` and the network"
+            raise TransientError(f"{self.kind} {problem}") from error
+        if response.is_success:
+            return response
+        status, detail = response.status_code, self._quote_reply(response)
+        problem = f"answered with {status}{detail}"
+        if status in (401, 403):
+            problem = f"refused the key ({status}): correct the embedder's `api_key`"
+        elif status == 404 or response.is_redirect:
+            settings = f"`{self.model_setting}` ({self._model}) and `{self.url_setting}`"
+            problem = f"found nothing at {self._url} ({status}): check {settings}{detail}"
+        elif status == 429:
+            problem = f"is limiting requests (429): try later, or check the account's quota{detail}"
+        if status in TRANSIENT:
+            raise TransientError(f"{self.kind} {problem}", read_retry_after(response.headers))
+        raise EmbeddingError(f"{self.kind} {problem}")
+
+    def _quote_reply(self, response: httpx.Response) -> str:
+        text = " ".join(response.text.replace(self._key, "***").split())[:300]
+        return f"; it said: {text}" if text else ""
+
+    def _read_vectors(self, response: httpx.Response, count: int) -> list[Vector]:
+        """The vectors in the order of the texts; the service may answer in another order."""
+        try:
+            data: list[dict[str, Any]] = response.json()["data"]
+            rows = {int(entry.get("index", at)): list(entry["embedding"]) for at, entry in enumerate(data)}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise EmbeddingError(
+                f"{self._url} did not answer with embeddings: check that `{self.url_setting}` is an embeddings "
+                f"service{self._quote_reply(response)}"
+            ) from error
+        if sorted(rows) != list(range(count)):
+            raise EmbeddingError(f"{self.kind} returned {len(rows)} vectors for {count} texts: try again")
+        for row in rows.values():
+            if len(row) != self.dim:
+                raise EmbeddingError(
+                    f"{self._model} returned {len(row)} dimensions but {self.dim} are configured: "
+                    f"set the embedder's `dim` to {len(row)}, or choose another `{self.model_setting}`"
+                )
+        try:
+            return [quantize(rows[at]) for at in range(count)]
         except (ValueError, TypeError) as error:
-            raise EmbeddingError(f"{self._service.model} returned a vector that is not made of numbers") from error
+            raise EmbeddingError(f"{self._model} returned a vector that is not made of numbers") from error
 
 
 class OpenAIEmbedder(RemoteEmbedder):
     """Any service with OpenAI's `/embeddings`; `dim` is needed when the model is not one of OpenAI's."""
+
+    kind, model_setting, url_setting = "openai", "model", "base_url"
 
     def __init__(
         self,
@@ -124,25 +166,18 @@ class OpenAIEmbedder(RemoteEmbedder):
         retries: int = RETRIES,
         backoff: float = BACKOFF,
     ) -> None:
-        native = NATIVE_DIMS.get(model, dim)
+        native, limits = NATIVE_DIMS.get(model, dim), {"timeout": timeout, "backoff": backoff}
         if native is None:
             raise ConfigError(f"the size of the vectors of {model!r} is not known: set the embedder's `dim`")
-        key = _check_key(api_key)
-        service = Service(
-            kind="openai",
-            url=f"{base_url.rstrip('/')}/embeddings",
-            model=model,
-            model_setting="model",
-            url_setting="base_url",
-            headers={"Authorization": f"Bearer {key}"},
-            secret=key,
-            body={"model": model},
-        )
-        super().__init__(service, native, dim, timeout, retries, backoff)
+        url, body = f"{base_url.rstrip('/')}/embeddings", {"model": model}
+        super().__init__(url, model, api_key, native, dim, body=body, retries=retries, **limits)
 
 
 class AzureEmbedder(RemoteEmbedder):
     """A deployment of an embedding model in Azure OpenAI."""
+
+    kind, model_setting, url_setting = "azure", "deployment", "endpoint"
+    key_header, key_prefix = "api-key", ""
 
     def __init__(
         self,
@@ -155,80 +190,12 @@ class AzureEmbedder(RemoteEmbedder):
         retries: int = RETRIES,
         backoff: float = BACKOFF,
     ) -> None:
-        key = _check_key(api_key)
         path = f"openai/deployments/{quote(deployment, safe='')}/embeddings?api-version={quote(api_version, safe='')}"
-        service = Service(
-            kind="azure",
-            url=f"{endpoint.rstrip('/')}/{path}",
-            model=deployment,
-            model_setting="deployment",
-            url_setting="endpoint",
-            headers={"api-key": key},
-            secret=key,
-            body={},
-        )
-        super().__init__(service, AZURE_DIM, dim, timeout, retries, backoff)
-
-
-def _check_key(api_key: str) -> str:
-    """httpx quotes a header that it cannot send, so a bad key is refused before it can be shown."""
-    key = api_key.strip()
-    if not key or not key.isascii() or not key.isprintable():
-        raise ConfigError("the embedder's `api_key` is empty or holds characters that no key has")
-    return key
+        url, limits = f"{endpoint.rstrip('/')}/{path}", {"timeout": timeout, "backoff": backoff}
+        super().__init__(url, deployment, api_key, AZURE_DIM, dim, body={}, retries=retries, **limits)
 
 
 def choose_pause(backoff: float, attempt: int, after: float | None) -> float:
     """Return what the service asked for, or twice as long each time, with jitter."""
     pause = backoff * 2**attempt * random.uniform(0.5, 1.0) if after is None else after
     return min(LONGEST_WAIT, pause)
-
-
-def _send(client: httpx.Client, service: Service, body: Mapping[str, object]) -> httpx.Response:
-    import httpx
-
-    try:
-        response = client.post(service.url, json=body)
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        raise EmbeddingError(f"{service.url} is not a usable address: correct `{service.url_setting}`") from error
-    except httpx.TimeoutException as error:
-        raise TransientError(
-            f"{service.kind} did not answer in time at {service.url}: raise the embedder's `timeout`"
-        ) from error
-    except httpx.TransportError as error:
-        raise TransientError(
-            f"{service.kind} cannot be reached at {service.url} ({error}): "
-            f"check `{service.url_setting}` and the network"
-        ) from error
-    if response.status_code in TRANSIENT:
-        raise TransientError(_explain_refusal(service, response), read_retry_after(response.headers))
-    if not response.is_success:
-        raise EmbeddingError(_explain_refusal(service, response))
-    return response
-
-
-def _explain_refusal(service: Service, response: httpx.Response) -> str:
-    status, detail = response.status_code, service.quote_reply(response)
-    if status in (401, 403):
-        return f"{service.kind} refused the key ({status}): correct the embedder's `api_key`"
-    if status == 404 or response.is_redirect:
-        settings = f"`{service.model_setting}` ({service.model}) and `{service.url_setting}`"
-        return f"{service.kind} found nothing at {service.url} ({status}): check {settings}{detail}"
-    if status == 429:
-        return f"{service.kind} is limiting requests (429): try later, or check the account's quota{detail}"
-    return f"{service.kind} answered with {status}{detail}"
-
-
-def _read_rows(service: Service, response: httpx.Response, count: int) -> list[list[float]]:
-    """The vectors in the order of the texts; the service may answer in another order."""
-    try:
-        data: list[dict[str, Any]] = response.json()["data"]
-        rows = {int(entry.get("index", at)): list(entry["embedding"]) for at, entry in enumerate(data)}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise EmbeddingError(
-            f"{service.url} did not answer with embeddings: check that `{service.url_setting}` is an embeddings "
-            f"service{service.quote_reply(response)}"
-        ) from error
-    if sorted(rows) != list(range(count)):
-        raise EmbeddingError(f"{service.kind} returned {len(rows)} vectors for {count} texts: try again")
-    return [rows[at] for at in range(count)]

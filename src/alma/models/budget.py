@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TypeVar
+from typing import NamedTuple
 
 from ..engine.context import Engine
 from ..engine.transaction import Transaction, write
@@ -21,7 +21,6 @@ from ..types.asking import Limits as Limits
 from ..types.query import Where
 from ..types.record import Record
 
-T = TypeVar("T")
 Spent = tuple[int, int, float]
 """Tokens in, tokens out, US dollars."""
 NOTHING: Spent = (0, 0, 0.0)
@@ -53,23 +52,20 @@ class Day:
         return self.tokens_in + self.tokens_out
 
     def __str__(self) -> str:
-        dropped = f", {self.dropped} of them answered uselessly" if self.dropped else ""
-        failed = f" ({self.failed} failed{dropped})" if self.failed else ""
+        failed = f" ({self.failed} failed, {self.dropped} of them answered uselessly)" if self.failed else ""
         used = f"{self.tokens_in:,} tokens in, {self.tokens_out:,} out, ${self.cost:.4f}"
         models = ", ".join(f"{name} {calls}" for name, calls in sorted(self.models.items()))
         return f"{self.day}  {self.calls} calls{failed}  {used}  {models}"
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
+class Reserved(NamedTuple):
     day: str
+    model: str
     tokens: int
     cost: float
-    model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(NamedTuple):
     engine: Engine
     limits: Limits
     prices: Prices | None = None
@@ -103,28 +99,25 @@ class Budgeted:
 
 def most_tokens(prompt: Prompt) -> int:
     """Return an upper bound: no text has more tokens than bytes, and a schema may be sent twice."""
-    shape = json.dumps(prompt.schema, ensure_ascii=False)
-    size = sum(len(text.encode("utf-8", "replace")) for text in (prompt.system, prompt.text, shape, shape))
-    return size + _OVERHEAD + prompt.max_tokens
+    text = prompt.system + prompt.text + 2 * json.dumps(prompt.schema, ensure_ascii=False)
+    return len(text.encode("utf-8", "replace")) + _OVERHEAD + prompt.max_tokens
 
 
 def reserve(engine: Engine, limits: Limits, model: str, tokens: int, cost: float | None = None) -> Reserved:
     """Set aside what one call may take; OverBudgetError when that would exceed a limit."""
     aside = 0.0 if limits.cost is None else limits.cost_of_a_call if cost is None else cost
 
-    def take(now: Day) -> tuple[Reserved, Day]:
-        used_tokens, used_cost = now.tokens + now.aside_tokens, now.cost + now.aside_cost
-        over = ""
-        if limits.calls is not None and now.calls + 1 > limits.calls:
-            over = f"{now.calls} of {limits.calls} model calls"
-        elif limits.tokens is not None and used_tokens + tokens > limits.tokens:
-            over = f"{used_tokens} of {limits.tokens} tokens, and this call may take {tokens}"
-        elif limits.cost is not None and used_cost + aside > limits.cost:
-            over = f"${used_cost:.4f} of ${limits.cost:.2f}, and this call may take ${aside:.4f}"
-        if over:
-            message = f"the budget of {now.day} (UTC) is used up: {over}; raise the limit, or wait"
-            raise OverBudgetError(message, NOTHING)
-        return Reserved(now.day, tokens, aside, model), replace(
+    def add(now: Day) -> Day:
+        for limit, used, more, text in (
+            (limits.calls, now.calls, 1, "{} of {} model calls"),
+            (limits.tokens, now.tokens + now.aside_tokens, tokens, "{} of {} tokens, and this call may take {}"),
+            (limits.cost, now.cost + now.aside_cost, aside, "${:.4f} of ${:.2f}, and this call may take ${:.4f}"),
+        ):
+            if limit is not None and used + more > limit:
+                over = text.format(used, limit, more)
+                message = f"the budget of {now.day} (UTC) is used up: {over}; raise the limit, or wait"
+                raise OverBudgetError(message, NOTHING)
+        return replace(
             now,
             calls=now.calls + 1,
             aside_tokens=now.aside_tokens + tokens,
@@ -132,7 +125,9 @@ def reserve(engine: Engine, limits: Limits, model: str, tokens: int, cost: float
             models={**now.models, model: now.models.get(model, 0) + 1},
         )
 
-    return _change_day(engine, engine.clock().date().isoformat(), take)
+    day = engine.clock().date().isoformat()
+    _change_day(engine, day, add)
+    return Reserved(day, model, tokens, aside)
 
 
 def settle(
@@ -141,43 +136,42 @@ def settle(
     """Replace a reservation by what was spent; where that is not known, it stays reserved."""
     tokens_in, tokens_out, cost = spent or NOTHING
     took = {"failed": failed, "dropped": dropped, "tokens_in": tokens_in, "tokens_out": tokens_out, "cost": cost}
+    freed_tokens, freed_cost = (0, 0.0) if spent is None else (reserved.tokens, reserved.cost)
 
-    def add(now: Day) -> tuple[None, Day]:
+    def add(now: Day) -> Day:
         before = now.used.get(reserved.model, {})
-        used = {**now.used, reserved.model: {name: before.get(name, 0) + value for name, value in took.items()}}
-        return None, replace(
+        return replace(
             now,
             **{name: getattr(now, name) + value for name, value in took.items()},
-            aside_tokens=now.aside_tokens if spent is None else max(0, now.aside_tokens - reserved.tokens),
-            aside_cost=now.aside_cost if spent is None else max(0.0, now.aside_cost - reserved.cost),
-            used=used,
+            aside_tokens=max(0, now.aside_tokens - freed_tokens),
+            aside_cost=max(0.0, now.aside_cost - freed_cost),
+            used={**now.used, reserved.model: {name: before.get(name, 0) + value for name, value in took.items()}},
         )
 
     _change_day(engine, reserved.day, add)
 
 
-def _change_day(engine: Engine, day: str, change: Callable[[Day], tuple[T, Day]]) -> T:
+def _change_day(engine: Engine, day: str, change: Callable[[Day], Day]) -> None:
     identity = f"mrk_usage_{day}"
 
-    def step(tx: Transaction) -> T:
+    def step(tx: Transaction) -> None:
         stored = tx.find(identity)
-        result, after = change(_read_day(stored) if stored else Day(day))
+        after = change(_read_day(stored) if stored else Day(day))
         tx.set_marker(identity, {"value": asdict(after)}, tags=(TAG,), project="")
-        return result
 
-    return write(engine, step)
+    write(engine, step)
 
 
 def _read_day(record: Record) -> Day:
     """A newer version may have stored more fields than are known here, and an older one fewer."""
-    known = {one.name for one in fields(Day)}
-    return Day(**{name: value for name, value in record.body["value"].items() if name in known})
+    stored = record.body["value"]
+    return Day(**{one.name: stored[one.name] for one in fields(Day) if one.name in stored})
 
 
 def meter(engine: Engine) -> list[Day]:
     """Return what was used, newest day first."""
     records = engine.store.scan(Where(kinds={"marker"}, tagged={TAG}))
-    return sorted((_read_day(record) for record in records), key=lambda day: day.day, reverse=True)
+    return sorted(map(_read_day, records), key=lambda day: day.day, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,5 +219,5 @@ def by_model(day: Day) -> list[ModelUse]:
     for model, calls in day.models.items():
         used = day.used.get(model, {})
         whole = {name: int(used.get(name, 0)) for name in ("failed", "dropped", "tokens_in", "tokens_out")}
-        uses.append(ModelUse(model=model, calls=calls, cost=float(used.get("cost", 0.0)), **whole))
+        uses.append(ModelUse(model, calls, cost=float(used.get("cost", 0.0)), **whole))
     return sorted(uses, key=lambda use: (-use.calls, use.model))

@@ -18,13 +18,12 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ModelOutputError, ModelTimeoutError, ModelUnavailableError
 from ..types.asking import Prompt
 from .budget import NOTHING
-from .client import ANTHROPIC_TOKENS, FinalOutputError, Provider, quote_material, write_instructions
+from .client import ANTHROPIC_TOKENS, Provider, check_end, quote_material, write_instructions
 
 PATH_VARIABLE = "CLAUDE_SMART_CLI_PATH"
 TIMEOUT_VARIABLE = "CLAUDE_SMART_CLI_TIMEOUT"
@@ -69,13 +68,11 @@ class ClaudeCLI(Provider):
 
     def find_program(self) -> str:
         """Return where Claude Code is; ModelUnavailableError when it is not installed."""
-        if self._path:
-            program = shutil.which(os.path.expanduser(self._path))
-            problem = f"{PATH_VARIABLE} names {self._path!r}, which is no program"
-        else:
-            program = shutil.which("claude", path=self._environ.get("PATH"))
-            problem = f"the program `claude` is not on the PATH; set {PATH_VARIABLE} to where it is"
+        program = shutil.which(os.path.expanduser(self._path) or "claude", path=self._environ.get("PATH"))
         if program is None:
+            problem = f"the program `claude` is not on the PATH; set {PATH_VARIABLE} to where it is"
+            if self._path:
+                problem = f"{PATH_VARIABLE} names {self._path!r}, which is no program"
             raise ModelUnavailableError(problem, NOTHING)
         return os.path.abspath(program)
 
@@ -86,31 +83,29 @@ class ClaudeCLI(Provider):
         # Through standard input: arguments can be seen by others, and on Windows may pass a shell.
         text = f"Task: {write_instructions(prompt)}\n\n{quote_material(prompt)}".encode("utf-8", "replace")
         with tempfile.TemporaryDirectory(prefix="claude-smart-", ignore_cleanup_errors=True) as folder:
-            empty = os.path.join(folder, "empty")
+            empty, settings = os.path.join(folder, "empty"), os.path.join(folder, "settings.json")
             os.mkdir(empty)
-            settings = os.path.join(folder, "settings.json")
             with open(settings, "w", encoding="utf-8") as file:
                 json.dump(_SETTINGS, file)
             command = [program, *_OPTIONS, "--model", self._model, "--system-prompt", _SYSTEM, "--settings", settings]
-            done = run_program(command, text, folder=empty, environ=environ, timeout=self._timeout)
+            code, output, errors = run_program(command, text, folder=empty, environ=environ, timeout=self._timeout)
         try:
-            reply = json.loads(done.output)
+            reply = json.loads(output)
         except (ValueError, RecursionError):
             reply = None
         if not isinstance(reply, dict) or reply.get("type") != "result":
-            if done.code != 0:
-                raise ModelUnavailableError(f"claude ended with code {done.code}: {_shorten(done.errors)}")
-            raise ModelOutputError(f"claude printed {len(done.output)} bytes that are no result")
-        if reply.get("is_error") or done.code != 0:
-            errors = reply.get("errors")
-            reason = reply.get("result") or (errors[0] if isinstance(errors, list) and errors else reply.get("subtype"))
-            shown = _shorten(str(reason).encode()) if reason else f"code {done.code}"
+            if code != 0:
+                raise ModelUnavailableError(f"claude ended with code {code}: {_shorten(errors)}")
+            raise ModelOutputError(f"claude printed {len(output)} bytes that are no result")
+        if reply.get("is_error") or code != 0:
+            listed = reply.get("errors")
+            reason = reply.get("result") or (listed[0] if isinstance(listed, list) and listed else reply.get("subtype"))
+            shown = _shorten(str(reason or f"code {code}").encode())
             raise ModelUnavailableError(f"claude failed: {shown}", self.count(reply) or NOTHING)
         return reply
 
     def read(self, reply: Mapping[str, Any]) -> str:
-        if reply.get("stop_reason") == "refusal":
-            raise FinalOutputError("the model refused to answer")
+        check_end(reply.get("stop_reason"), "claude")
         return str(reply.get("result") or "")
 
     def read_model(self, reply: Mapping[str, Any]) -> str:
@@ -125,23 +120,17 @@ def _shorten(output: bytes) -> str:
 
 # --- running a program -----------------------------------------------------------------------------
 
-MOST_OUTPUT, _MOST_ERRORS = 4, 64  # Megabytes.
+_MOST_OUTPUT, _MOST_ERRORS = 4, 64  # Megabytes.
 _POLL_SECONDS = 0.05
+_NO_WINDOW = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 
 _running: set[subprocess.Popen[bytes]] = set()
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    code: int
-    output: bytes
-    errors: bytes
-
-
 def run_program(
     command: Sequence[str], data: bytes, *, folder: str, environ: Mapping[str, str], timeout: float
-) -> Finished:
-    """Return the program's exit code and what it printed. `data` is its standard input.
+) -> tuple[int, bytes, bytes]:
+    """Return the program's exit code, what it printed and the beginning of its errors. `data` is its standard input.
 
     The program may hang, flood or never end: this always returns in time, with nothing left running. Files instead of
     pipes: nothing has to read along, and a grandchild that keeps the output open delays nothing.
@@ -160,17 +149,16 @@ def run_program(
                 env=dict(environ),
                 # A group of its own, so that it can be ended with all its children.
                 start_new_session=os.name == "posix",
-                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+                creationflags=_NO_WINDOW,
             )
         except OSError as error:
-            reason = error.strerror or error
-            raise ModelUnavailableError(f"{command[0]} cannot be started: {reason}", (0, 0, 0.0)) from error
+            raise ModelUnavailableError(f"{command[0]} cannot be started: {error.strerror}", NOTHING) from error
         _running.add(process)
         try:
             while process.returncode is None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_POLL_SECONDS)
-                for file, megabytes in ((output, MOST_OUTPUT), (errors, _MOST_ERRORS)):
+                for file, megabytes in ((output, _MOST_OUTPUT), (errors, _MOST_ERRORS)):
                     if os.fstat(file.fileno()).st_size > megabytes * 1024 * 1024:
                         raise ModelOutputError(f"{command[0]} printed more than {megabytes} MB and was ended")
                 if process.returncode is None and time.monotonic() > deadline:
@@ -180,7 +168,7 @@ def run_program(
             _end_process(process)
         output.seek(0)
         errors.seek(0)
-        return Finished(process.returncode, output.read(), errors.read(2000))
+        return process.returncode, output.read(), errors.read(2000)
 
 
 def _end_process(process: subprocess.Popen[bytes]) -> None:
@@ -192,11 +180,9 @@ def _end_process(process: subprocess.Popen[bytes]) -> None:
     else:
         killer = os.path.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "taskkill.exe")
         command = [killer, "/F", "/T", "/PID", str(process.pid)]
-        flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
         with suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(command, capture_output=True, creationflags=flags, timeout=10, check=False)
-        if process.poll() is None:
-            process.kill()
+            subprocess.run(command, capture_output=True, creationflags=_NO_WINDOW, timeout=10, check=False)
+        process.kill()
     process.wait()
 
 

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import uniform
@@ -25,13 +25,14 @@ from ..files import make_private_folder
 from ..ports import Model
 from ..retry import BACKOFF, LONGEST_WAIT, call_with_retries
 from ..types.asking import Answer, Prices, Prompt
-from . import schema
 from .budget import NOTHING, Budget, Spent
+from .schema import check, drop_nulls
 
 RETRIES = 2
 MOST_LOG_BYTES = 5 * 1024 * 1024
 ANTHROPIC_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-_MOST_TOKENS = 100_000_000  # No answer takes more; a service that reports more is not believed.
+_MOST_TOKENS, _MOST_DOLLARS = 1e8, 1e6  # No answer takes more; a service that reports more is not believed.
+_log_lock = threading.Lock()
 
 
 class TransientError(ModelUnavailableError):
@@ -57,7 +58,6 @@ class Client:
     within: float = 0.0
     """No retry begins more than so many seconds after the first try."""
     repair: bool = False
-    _log_lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def name(self) -> str:
@@ -67,10 +67,8 @@ class Client:
         """Return the answer; one of the wrong shape is asked for once more if the budget allows it."""
         try:
             return self._ask_with_retries(prompt)
-        except FinalOutputError:
-            raise
         except ModelOutputError as error:
-            if not self.repair:
+            if not self.repair or isinstance(error, FinalOutputError):
                 raise
             first = error
         # The answer itself is not quoted: it may have repeated anything.
@@ -95,11 +93,9 @@ class Client:
 
         try:
             return call_with_retries(lambda: self._ask_once(prompt), TransientError, self.retries, choose_pause)
-        except OverBudgetError:
+        except OverBudgetError as error:
             # The first try was paid for and failed, which is what went wrong; a lack of budget came later.
-            if not failures:
-                raise
-            raise failures[0] from None
+            raise next(iter(failures), error) from None
 
     def _ask_once(self, prompt: Prompt) -> Answer:
         """Pay for one call, redact what it sends, log it and send it."""
@@ -109,7 +105,7 @@ class Client:
             shape = {name: clean(value) for name, value in prompt.schema.items()}
             redacted = replace(prompt, system=clean(prompt.system), text=clean(prompt.text), schema=shape)
             if self.log is not None:
-                with self._log_lock:
+                with _log_lock:
                     log_prompt(self.log, self.name, redacted)
             return self.model.ask(redacted)
 
@@ -129,9 +125,8 @@ class Provider:
         reply = self.send(prompt)
         spent = self.count(reply)
         try:
-            content = self.read(reply)
-            value = schema.drop_nulls(parse_json(content) if isinstance(content, str) else content, prompt.schema)
-            schema.check(value, prompt.schema)
+            value = drop_nulls(parse_json(self.read(reply)), prompt.schema)
+            check(value, prompt.schema)
         except ModelOutputError as error:
             raise type(error)(str(error), spent) from error
         tokens_in, tokens_out, cost = spent or NOTHING
@@ -148,8 +143,8 @@ class Provider:
     def send(self, prompt: Prompt) -> dict[str, Any]:
         raise NotImplementedError
 
-    def read(self, reply: Mapping[str, Any]) -> Any:
-        """Return the text that holds the answer, or the answer itself."""
+    def read(self, reply: Mapping[str, Any]) -> str:
+        """Return the text that holds the answer."""
         raise NotImplementedError
 
     def read_model(self, reply: Mapping[str, Any]) -> str:
@@ -162,19 +157,17 @@ class Provider:
         *inputs, output = self.token_names
         if not isinstance(usage, dict) or not {inputs[0], output} <= usage.keys():
             return None
-        tokens_in, tokens_out = sum(read_count(usage.get(name)) for name in inputs), read_count(usage[output])
-        cost = usage.get("cost", reply.get("total_cost_usd"))
-        return tokens_in, tokens_out, self.prices.of(tokens_in, tokens_out) if self.prices else read_dollars(cost)
+        tokens_in = int(sum(_read_number(usage.get(name), _MOST_TOKENS) for name in inputs))
+        tokens_out = int(_read_number(usage[output], _MOST_TOKENS))
+        if self.prices:
+            return tokens_in, tokens_out, self.prices.of(tokens_in, tokens_out)
+        return tokens_in, tokens_out, _read_number(usage.get("cost", reply.get("total_cost_usd")), _MOST_DOLLARS)
 
 
-def read_count(value: object) -> int:
-    """Return a number of tokens that a service reported, or 0 for anything else."""
-    return min(max(value, 0), _MOST_TOKENS) if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def read_dollars(value: object) -> float:
-    is_sound = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e6
-    return float(value) if is_sound else 0.0  # type: ignore[arg-type]
+def _read_number(value: object, most: float) -> float:
+    """Return what a service reported within bounds, or 0 for anything that is no number."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    return float(min(max(value, 0), most)) if is_number else 0.0  # type: ignore[call-overload]
 
 
 def check_end(reason: object, label: str) -> None:
@@ -207,7 +200,8 @@ def parse_json(text: str) -> Any:
     for start in sorted({0, bare.find("{"), bare.find("[")} - {-1}):
         try:
             value, end = json.JSONDecoder().raw_decode(bare, start)
-            check_storable(value)
+            # Half a surrogate pair, or a number such as NaN, cannot be stored.
+            json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
         except (ValueError, RecursionError) as error:
             cause = error
             continue
@@ -216,11 +210,6 @@ def parse_json(text: str) -> Any:
             return value
     # Not quoted: it may repeat what people wrote, and this may be logged.
     raise ModelOutputError(f"the model answered {len(bare)} characters that are not JSON") from cause
-
-
-def check_storable(value: Any) -> None:
-    """Raise ValueError for what cannot be stored: half a surrogate pair, or a number such as NaN."""
-    json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
 
 
 def log_prompt(path: Path, model: str, prompt: Prompt) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,31 +23,28 @@ _RETRYING_SECONDS = 60.0
 Environ = Mapping[str, str]
 
 
-def create(name: str, options: Mapping[str, object], environ: Environ) -> Model | None:
+def create(name: str, options: Mapping[str, Any], environ: Environ) -> Model | None:
     """Return the model of that name; None for `none`."""
     if name not in PROVIDERS:
         raise ConfigError(unknown("model", name, PROVIDERS))
     for option, value in options.items():
         if option not in PROVIDERS[name]:
             raise ConfigError(unfit(name, option))
-        if option == "model" and not isinstance(value, str):
-            raise ConfigError(f"the model's `model` must be a name, not {value!r}")
-    known: dict[str, Any] = {**options}
-    return build(ModelSettings(provider=name, **known), environ)
+        if option == "model" and value is None:
+            raise ConfigError("the model's `model` must be a name, not None")
+    return build(ModelSettings(provider=name, **options), environ)
 
 
 def build(settings: ModelSettings, environ: Environ) -> Model | None:
     """Return the model without a budget; None when no model is configured."""
     provider = _connect(settings, environ)
-    return None if provider is None else Client(provider, log=settings.log)
+    return provider and Client(provider, log=settings.log)
 
 
 def open_model(settings: ModelSettings, engine: Engine, environ: Environ) -> Model | None:
     """Return the model with its budget, retries and repair. A wrong setting raises here, not when it is asked."""
     provider = _connect(settings, environ)
-    if provider is None:
-        return None
-    return Client(
+    return provider and Client(
         provider,
         log=settings.log,
         budget=Budget(engine, settings.budget, settings.prices or DEAREST),
@@ -64,23 +60,15 @@ def _connect(settings: ModelSettings, environ: Environ) -> Model | None:
     if settings.provider == "recorded":
         return Recorded(*(Path(name) if name else None for name in (settings.path, settings.dump)))
     if settings.provider == "claude-cli":
-        return ClaudeCLI(
-            environ,
-            model=settings.model or CHEAPEST,
-            path=settings.path or environ.get(PATH_VARIABLE, ""),
-            timeout=settings.timeout or _read_claude_timeout(environ),
-        )
+        value = settings.timeout or environ.get(TIMEOUT_VARIABLE) or CLAUDE_TIMEOUT
+        try:
+            timeout = float(value)
+        except ValueError:
+            timeout = 0.0
+        if not 0 < timeout <= LONGEST_TIMEOUT:
+            raise ConfigError(f"{TIMEOUT_VARIABLE} must be seconds from 1 to {LONGEST_TIMEOUT:g}, not {value!r}")
+        path = settings.path or environ.get(PATH_VARIABLE, "")
+        return ClaudeCLI(environ, model=settings.model or CHEAPEST, path=path, timeout=timeout)
     from .services import SERVICES
 
     return SERVICES[settings.provider](settings, environ)
-
-
-def _read_claude_timeout(environ: Environ) -> float:
-    value = environ.get(TIMEOUT_VARIABLE) or CLAUDE_TIMEOUT
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds <= LONGEST_TIMEOUT:
-        raise ConfigError(f"{TIMEOUT_VARIABLE} must be seconds from 1 to {LONGEST_TIMEOUT:g}, not {value!r}")
-    return seconds

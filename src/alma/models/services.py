@@ -2,18 +2,27 @@
 
 Anthropic's Messages API and OpenAI's chat completions are spoken by many other services too (Ollama, vLLM, llama.cpp,
 LM Studio), which are named by `base_url`.
+
+A request always ends in time and sends nothing anywhere else. No redirect is followed, so that neither the key nor the
+prompt goes to another address. httpx limits only one silence at a time; for a service that sends a byte now and then
+there is a deadline, which an event loop keeps.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
+import ipaddress
+import json
 import os
 import threading
-from collections.abc import Mapping
-from typing import Any, ClassVar
-from urllib.parse import quote
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import quote, urlsplit
 
+from ..engine.redact import redact
 from ..errors import (
     ConfigError,
     MissingExtraError,
@@ -23,23 +32,57 @@ from ..errors import (
     ModelUnavailableError,
     unknown,
 )
+from ..retry import Secret, read_retry_after
 from ..types.asking import ModelSettings, Prompt
 from .budget import NOTHING, Spent
-from .client import (
-    ANTHROPIC_TOKENS,
-    Provider,
-    TransientError,
-    check_end,
-    check_storable,
-    quote_material,
-    write_instructions,
-)
+from .client import ANTHROPIC_TOKENS, Provider, TransientError, check_end, quote_material, write_instructions
 from .schema import make_strict
-from .transport import CONNECT_TIMEOUT, NOT_SERVED, TIMEOUT, Endpoint, RefusedError, check_url, post, read_key
 
+T = TypeVar("T")
+
+TIMEOUT, CONNECT_TIMEOUT = 60.0, 10.0
+MOST_BYTES = 4 * 1024 * 1024
+_NOT_SERVED = (429, 503, 529)  # These did no work; what another failure took is not known.
 # One of these words in a refusal means that the service does not know the way in which a shape was demanded.
 _ABOUT_SHAPE = ("format", "schema", "json_object", "output_config", "structured", "strict", "grammar", "tool")
 _TOOL = "answer"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_url(url: str, *, allow_http: bool) -> str:
+    """Return the address without a slash at its end; ConfigError when nothing may be sent there."""
+    try:
+        parts = urlsplit(url.strip())
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        host, parts = "", urlsplit("")
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigError("the model's `base_url` must be an address such as https://example.org/v1")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        # Not quoted: there may be a key in it.
+        raise ConfigError("the model's `base_url` must hold no name, password, query or fragment")
+    if parts.scheme == "http" and not (allow_http or _is_loopback(host)):
+        raise ConfigError(
+            f"the model's `base_url` sends what is asked to {host} unencrypted: use https, "
+            "or set `allow_http: true` if that is your own network"
+        )
+    return url.strip().rstrip("/")
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns, also when it is wanted inside an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 class Service(Provider):
@@ -48,59 +91,139 @@ class Service(Provider):
     package, extra = "httpx", "models"
     usual_url, path, key_variable = "", "", ""
     has_usual_key_elsewhere = False
+    key_header, key_prefix = "authorization", "Bearer "
+    other_headers: ClassVar[Mapping[str, str]] = {}
     ways: ClassVar[tuple[str, ...]]
     """How a shape can be demanded, the best first."""
     ways_elsewhere: ClassVar[tuple[str, ...]] = ()
     """The same at another address than the usual one, where that differs."""
 
     def __init__(self, settings: ModelSettings, environ: Mapping[str, str]) -> None:
-        kind, model, is_elsewhere = settings.provider, settings.model or "", settings.base_url is not None
-        base = check_url(settings.base_url, allow_http=settings.allow_http) if settings.base_url else self.usual_url
-        url = self.address(base, settings)
+        self.label = kind = settings.provider
+        self.model = settings.model or ""
+        self.name = f"{kind}:{self.model}"
+        self.prices = settings.prices
+        url, is_elsewhere = settings.base_url, settings.base_url is not None
+        base = _check_url(url, allow_http=settings.allow_http) if url else self.usual_url
+        self.url = self.address(base, settings)
         # The usual key is for the usual address; another address gets only a key that was named for it.
-        usual_variable = "" if is_elsewhere and not self.has_usual_key_elsewhere else self.key_variable
-        variable = settings.api_key_env or usual_variable
-        key = read_key(environ, variable)
+        usual = "" if is_elsewhere and not self.has_usual_key_elsewhere else self.key_variable
+        self._key_from = variable = settings.api_key_env or usual
+        self.key = Secret(environ.get(variable, "").strip() if variable else "")
+        if variable and not self.key:
+            raise ConfigError(f"the environment variable {variable} is not set; it must hold the model's key")
+        # A header that cannot be sent would be quoted in an error.
+        if not self.key.isascii() or not self.key.isprintable() or " " in self.key:
+            raise ConfigError(f"the environment variable {variable} holds characters that no key has")
         if importlib.util.find_spec(self.package) is None:
             raise MissingExtraError(self.package, self.extra, f"The model {kind!r}")
         ways = (self.ways_elsewhere if is_elsewhere else ()) or self.ways
         if settings.structured not in ("auto", *ways):
             raise ConfigError(unknown(f"value of `structured` for {kind}", settings.structured, ways))
-        timeout = settings.timeout or TIMEOUT
-        self.name = f"{kind}:{model}"
-        self.label = kind
-        self.prices = settings.prices
-        self._endpoint = Endpoint(
-            kind=kind,
-            url=url,
-            model=model,
-            headers=self.headers(key),
-            secret=key,
-            key_from=variable if key else "",
-            connect_timeout=settings.connect_timeout or CONNECT_TIMEOUT,
-            read_timeout=settings.read_timeout or timeout,
-            timeout=timeout,
-        )
+        self.timeout = settings.timeout or TIMEOUT
+        self._read_timeout = settings.read_timeout or self.timeout
+        self._connect_timeout = min(settings.connect_timeout or CONNECT_TIMEOUT, self.timeout)
         self._ways = list(ways) if settings.structured == "auto" else [settings.structured]
         self._limits = ["max_tokens"]
         """How the API calls the most tokens of an answer; the first is used."""
         self._lock = threading.Lock()
 
-    def send(self, prompt: Prompt) -> dict[str, Any]:
-        way, limit = self.choose_way(prompt), self._limits[0]
-        try:
-            return post(self._endpoint, self.body(prompt, way, limit))
-        except RefusedError as error:
-            if self.can_ask_otherwise(error.reason.lower(), way, limit):
-                raise TransientError(f"{error}; asked in another way", NOTHING, 0.0) from error
-            raise
+    def address(self, base: str, settings: ModelSettings) -> str:
+        return base + self.path
+
+    def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
+        raise NotImplementedError
 
     def choose_way(self, prompt: Prompt) -> str:
         """Return how to demand the shape; one that the API cannot express is demanded in words only."""
         way = self._ways[0]
         return "text" if way in ("json_schema", "tool") and make_strict(prompt.schema) is None else way
 
-    def can_ask_otherwise(self, reason: str, way: str, limit: str) -> bool:
+    def send(self, prompt: Prompt) -> dict[str, Any]:
+        way, limit = self.choose_way(prompt), self._limits[0]
+        try:
+            status, headers, data = _run(asyncio.wait_for(self._post(self.body(prompt, way, limit)), self.timeout))
+        except TimeoutError as error:
+            raise ModelTimeoutError(f"{self.label} gave no answer in {self.timeout:g} s and was ended") from error
+        try:
+            reply = json.loads(data)
+        except (ValueError, RecursionError):
+            reply = None
+        if 200 <= status < 300:
+            if not isinstance(reply, dict):
+                raise ModelOutputError(f"{self.label} answered {len(data)} bytes that are no JSON object")
+            return reply
+        # The message in an error of either API, or the error as it is.
+        reason: Any = data.decode("utf-8", "replace")
+        if isinstance(reply, dict):
+            reason = reply.get("error", reply)
+            reason = reason.get("message", "") if isinstance(reason, dict) else reason
+        raise self._explain_refusal(status, headers, reason if isinstance(reason, str) else "", way, limit)
+
+    async def _post(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
+        """Return the status, the headers and the content of the reply."""
+        import httpx
+
+        headers = {"content-type": "application/json", "accept-encoding": "identity", **self.other_headers}
+        if self.key:
+            headers[self.key_header] = self.key_prefix + self.key
+        content, data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"), bytearray()
+        try:
+            async with (
+                httpx.AsyncClient(
+                    headers=headers,
+                    timeout=httpx.Timeout(self._read_timeout, connect=self._connect_timeout),
+                    follow_redirects=False,
+                    # A prompt to a model on this machine goes through no proxy.
+                    trust_env=not _is_loopback(urlsplit(self.url).hostname or ""),
+                    # Reading all certificates takes longer than asking a model on this machine.
+                    verify=self.url.startswith("https:"),
+                ) as client,
+                client.stream("POST", self.url, content=content) as response,
+            ):
+                if response.headers.get("content-encoding", "identity") != "identity":
+                    raise ModelOutputError(f"{self.label} answered in an encoding that nobody asked for")
+                async for piece in response.aiter_raw():
+                    data += piece
+                    if len(data) > MOST_BYTES and response.is_success:
+                        raise ModelOutputError(f"{self.label} answered more than 4 MB and was ended")
+                    if len(data) > MOST_BYTES:
+                        break
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
+            message = f"{self.label} cannot be reached at {self.url}: {self._shorten(str(error))}"
+            raise TransientError(message, NOTHING) from error
+        except httpx.TimeoutException as error:
+            raise ModelTimeoutError(f"{self.label} gave no answer in {self._read_timeout:g} s and was ended") from error
+        except httpx.HTTPError as error:
+            raise TransientError(f"the connection to {self.label} broke: {type(error).__name__}") from error
+        return response.status_code, response.headers, bytes(data)
+
+    def _explain_refusal(
+        self, status: int, headers: Mapping[str, str], reason: str, way: str, limit: str
+    ) -> ModelError:
+        detail = self._shorten(reason)
+        more = f"; it said: {detail}" if detail else ""
+        if status == 429 or status >= 500:
+            spent = NOTHING if status in _NOT_SERVED else None
+            return TransientError(f"{self.label} answered with {status}{more}", spent, read_retry_after(headers))
+        message = f"{self.label} refused the question ({status}){more}"
+        if 300 <= status < 400:
+            message = f"{self.label} sends us elsewhere ({status}), where nothing is sent: correct `base_url`"
+        elif status in (401, 403):
+            key = f"the key in {self._key_from}" if self._key_from else "us without a key: set `api_key_env`"
+            message = f"{self.label} refused {key} ({status})"
+        elif status == 404:
+            message = f"{self.label} found nothing (404): check `model` ({self.model}) and `base_url`{more}"
+        elif self._can_ask_otherwise(reason.lower(), way, limit):
+            return TransientError(f"{message}; asked in another way", NOTHING, 0.0)
+        return ModelUnavailableError(message, NOTHING)
+
+    def _shorten(self, text: str) -> str:
+        """Return what a service wrote as one short line without the key or any other secret."""
+        hidden = text.replace(self.key, "***") if self.key else text
+        return " ".join(redact(hidden[:16_000]).split())[:200]
+
+    def _can_ask_otherwise(self, reason: str, way: str, limit: str) -> bool:
         """Return whether there is an alternative to what was refused, and use it from now on."""
         is_about_limit = any(name in reason for name in self._limits)
         alternatives, refused = (self._limits, limit) if is_about_limit else (self._ways, way)
@@ -111,18 +234,10 @@ class Service(Provider):
                 alternatives.pop(0)
             return True
 
-    def address(self, base: str, settings: ModelSettings) -> str:
-        return base + self.path
-
-    def headers(self, key: str) -> dict[str, str]:
-        return {"authorization": f"Bearer {key}"} if key else {}
-
-    def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
-        raise NotImplementedError
-
 
 class Anthropic(Service):
     usual_url, path, key_variable = "https://api.anthropic.com", "/v1/messages", "ANTHROPIC_API_KEY"
+    key_header, key_prefix, other_headers = "x-api-key", "", {"anthropic-version": "2023-06-01"}
     token_names = ANTHROPIC_TOKENS
     ways = ("json_schema", "tool", "text")
     # Other services that speak this API know tools; some ignore a JSON schema without an error.
@@ -131,24 +246,22 @@ class Anthropic(Service):
     def address(self, base: str, settings: ModelSettings) -> str:
         return base.removesuffix("/v1") + self.path
 
-    def headers(self, key: str) -> dict[str, str]:
-        return {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
-
     def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "model": self._endpoint.model,
+            "model": self.model,
             limit: prompt.max_tokens,
             "system": write_instructions(prompt),
             "messages": [{"role": "user", "content": quote_material(prompt)}],
         }
+        strict = make_strict(prompt.schema)
         if way == "json_schema":
-            body["output_config"] = {"format": {"type": "json_schema", "schema": make_strict(prompt.schema)}}
+            body["output_config"] = {"format": {"type": way, "schema": strict}}
         if way == "tool":
-            tool = {"name": _TOOL, "description": "Give the answer.", "input_schema": make_strict(prompt.schema)}
-            body |= {"tools": [tool], "tool_choice": {"type": "tool", "name": _TOOL}}
+            body["tools"] = [{"name": _TOOL, "description": "Give the answer.", "input_schema": strict}]
+            body["tool_choice"] = {"type": way, "name": _TOOL}
         return body
 
-    def read(self, reply: Mapping[str, Any]) -> Any:
+    def read(self, reply: Mapping[str, Any]) -> str:
         check_end(reply.get("stop_reason"), self.label)
         content = reply.get("content")
         if not isinstance(content, list):
@@ -156,11 +269,7 @@ class Anthropic(Service):
         blocks = [block for block in content if isinstance(block, dict)]
         for block in blocks:
             if block.get("type") == "tool_use" and block.get("name") == _TOOL:
-                try:
-                    check_storable(block.get("input"))
-                except (ValueError, RecursionError) as error:
-                    raise ModelOutputError("the model answered characters that are no text") from error
-                return block.get("input")
+                return json.dumps(block.get("input"))
         return "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
 
 
@@ -171,31 +280,28 @@ class OpenAI(Service):
 
     def __init__(self, settings: ModelSettings, environ: Mapping[str, str]) -> None:
         super().__init__(settings, environ)
-        is_like_openai = settings.provider == "openai" and not self._endpoint.url.startswith(self.usual_url)
-        self._has_bounds = is_like_openai
+        self._has_bounds = settings.provider == "openai" and not self.url.startswith(self.usual_url)
         # OpenAI's newer models refuse the old name of the limit, and other services do not know the new one.
         self._limits = ["max_completion_tokens", "max_tokens"]
-        if is_like_openai or settings.provider == "litellm":
+        if self._has_bounds or settings.provider == "litellm":
             self._limits.reverse()
 
     def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self._endpoint.model,
+        shape: dict[str, Any] = {"type": way}
+        if way == "json_schema":
+            strict = make_strict(prompt.schema, bounds=self._has_bounds)
+            shape[way] = {"name": "answer", "strict": True, "schema": strict}
+        return {
+            "model": self.model,
             "messages": [
                 {"role": "system", "content": write_instructions(prompt)},
                 {"role": "user", "content": quote_material(prompt)},
             ],
             limit: prompt.max_tokens,
+            **({} if way == "text" else {"response_format": shape}),
         }
-        if way == "json_schema":
-            strict = make_strict(prompt.schema, bounds=self._has_bounds)
-            shape = {"name": "answer", "strict": True, "schema": strict}
-            body["response_format"] = {"type": "json_schema", "json_schema": shape}
-        if way == "json_object":
-            body["response_format"] = {"type": "json_object"}
-        return body
 
-    def read(self, reply: Mapping[str, Any]) -> Any:
+    def read(self, reply: Mapping[str, Any]) -> str:
         choices = reply.get("choices")
         first = choices[0] if isinstance(choices, list) and choices else None
         message = first.get("message") if isinstance(first, dict) else None
@@ -212,6 +318,7 @@ class Azure(OpenAI):
 
     usual_url, key_variable = "", "AZURE_OPENAI_API_KEY"
     has_usual_key_elsewhere = True
+    key_header, key_prefix = "api-key", ""
 
     def address(self, base: str, settings: ModelSettings) -> str:
         if not base:
@@ -219,11 +326,8 @@ class Azure(OpenAI):
         root = base.removesuffix("/openai/v1").removesuffix("/openai")
         if settings.api_version is None:
             return f"{root}/openai/v1{self.path}"
-        deployment, version = quote(settings.model or "", safe=""), quote(settings.api_version, safe="")
+        deployment, version = quote(self.model, safe=""), quote(settings.api_version, safe="")
         return f"{root}/openai/deployments/{deployment}{self.path}?api-version={version}"
-
-    def headers(self, key: str) -> dict[str, str]:
-        return {"api-key": key} if key else {}
 
 
 class LiteLLM(OpenAI):
@@ -232,33 +336,25 @@ class LiteLLM(OpenAI):
     package, extra = "litellm", "litellm"
     usual_url, path, key_variable = "", "", ""
 
-    def __init__(self, settings: ModelSettings, environ: Mapping[str, str]) -> None:
-        super().__init__(settings, environ)
-        self.label = self.name
-
     def send(self, prompt: Prompt) -> dict[str, Any]:
         # It would fetch its table of prices from the network while it is imported.
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         litellm: Any = importlib.import_module("litellm")
         litellm.suppress_debug_info = True
         litellm.telemetry = False
-        named = {"api_base": self._endpoint.url, "api_key": self._endpoint.secret}
-        request = {
-            **self.body(prompt, self.choose_way(prompt), self._limits[0]),
-            "timeout": self._endpoint.timeout,
-            # Every try is paid for, so that only the client may try again.
-            "num_retries": 0,
-            "max_retries": 0,
-            "drop_params": True,
-            **{name: value for name, value in named.items() if value},
-        }
+        named = {"api_base": self.url, "api_key": self.key}
+        # Every try is paid for, so that only the client may try again.
+        options = {"timeout": self.timeout, "num_retries": 0, "max_retries": 0, "drop_params": True}
+        request = self.body(prompt, self.choose_way(prompt), self._limits[0])
         try:
-            response = litellm.completion(**request)
+            response = litellm.completion(
+                **request, **options, **{name: value for name, value in named.items() if value}
+            )
         except litellm.exceptions.openai.OpenAIError as error:
             raise self._explain_error(error) from None
         reply: dict[str, Any] = response.model_dump()
-        hidden = getattr(response, "_hidden_params", None) or {}
         if isinstance(reply.get("usage"), dict):
+            hidden = getattr(response, "_hidden_params", None) or {}
             reply["usage"]["cost"] = hidden.get("response_cost")
         return reply
 
@@ -266,14 +362,13 @@ class LiteLLM(OpenAI):
         """Name the error by its status: its text may hold the prompt, and a key that only LiteLLM knows."""
         status, kind = getattr(error, "status_code", None), type(error).__name__
         if "Timeout" in kind or status == 408:
-            return ModelTimeoutError(f"{self.name} gave no answer in {self._endpoint.timeout:g} s")
+            return ModelTimeoutError(f"{self.name} gave no answer in {self.timeout:g} s")
         if kind == "APIConnectionError":
             return TransientError(f"{self.name} cannot be reached")
         if isinstance(status, int) and (status == 429 or status >= 500):
-            return TransientError(f"{self.name} answered with {status}", NOTHING if status in NOT_SERVED else None)
-        if status in (401, 403):
-            return ModelUnavailableError(f"{self.name} refused the key ({status})", NOTHING)
-        return ModelUnavailableError(f"{self.name} failed: {kind} ({status})", NOTHING)
+            return TransientError(f"{self.name} answered with {status}", NOTHING if status in _NOT_SERVED else None)
+        problem = "refused the key" if status in (401, 403) else f"failed: {kind}"
+        return ModelUnavailableError(f"{self.name} {problem} ({status})", NOTHING)
 
     def count(self, reply: Mapping[str, Any]) -> Spent | None:
         spent = super().count(reply)

@@ -11,41 +11,20 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ..errors import CorruptStoreError, ReadOnlyError, StorageError, StorageFullError, ValidationError
-from ..files import make_new_file, make_private_folder, sync_folder
+from ..files import create_private, lock_file, make_new_file, make_private_folder, sync_folder, write_atomic
 from ..forks import hold_at_fork
 from ..types.record import Record, from_json, to_json
 from .memory import DictStore
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(file: IO[bytes]) -> None:
-        file.seek(0)
-        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-
-    def _unlock(file: IO[bytes]) -> None:
-        file.seek(0)
-        msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(file: IO[bytes]) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX)
-
-    def _unlock(file: IO[bytes]) -> None:
-        fcntl.flock(file, fcntl.LOCK_UN)
-
-
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+_LOCK_SECONDS = 60.0
 _FEW = 64
 """A file with so few entries is not worth writing anew."""
 _MARK = 64
@@ -59,24 +38,19 @@ class FileStore(DictStore):
         self._closed = False
         self._forget()
         with _translate_errors(self.path):
-            try:
-                if not self.path.exists():
-                    make_private_folder(self.path.parent)
-                os.close(_open_private(self.path, os.O_APPEND | os.O_WRONLY))
+            if not self.path.exists():
+                make_private_folder(self.path.parent)
+                create_private(self.path)
                 sync_folder(self.path.parent)
-            except OSError as error:
-                # Where it cannot be written it can still be read.
-                if error.errno not in _READ_ONLY or not self.path.exists():
-                    raise
         with self._open():
             pass
 
     def backup(self, target: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
         """Copy what the file holds at this moment to a new file."""
-        with self._open() as held:
-            data = b"".join(_encode_line([to_json(record)]) for record in held.values())
-        with _translate_errors(Path(target)), make_new_file(Path(target)) as part, part.open("r+b") as file:
-            _write_through(file, data)
+        with self._open() as records:
+            data = _encode_records(records)
+        with _translate_errors(Path(target)), make_new_file(Path(target)) as part:
+            part.write_bytes(data)
         if progress is not None:
             progress(1, 1)
 
@@ -92,37 +66,34 @@ class FileStore(DictStore):
 
     def _forget(self) -> None:
         self._records: dict[str, Record] = {}
-        self._inode = 0
-        self._offset = 0
+        self._inode = self._offset = self._lines = self._entries = 0
         self._mark = b""
-        self._lines = 0
-        self._entries = 0
 
     @contextmanager
     def _open(self, *, to_write: bool = False) -> Iterator[dict[str, Record]]:
-        with self._mutex, _translate_errors(self.path), _lock_beside(self.path) if to_write else nullcontext():
+        with self._mutex, _translate_errors(self.path):
             if self._closed:
                 raise StorageError(f"{self.path} is closed; open the store again")
-            self._catch_up()
-            yield self._records
+            for place in (self.path, self.path.parent) if to_write else ():
+                if place.exists() and not os.access(place, os.W_OK):
+                    raise ReadOnlyError(f"{place} cannot be written; check its owner and mode")
+            with lock_file(f"{self.path}.lock", _LOCK_SECONDS) if to_write else nullcontext():
+                self._catch_up()
+                yield self._records
 
     def _catch_up(self) -> None:
         """Read what was appended since; from the start if it is another file now."""
         with self.path.open("rb") as file:
-            if not self._is_same(file):
+            inode = os.fstat(file.fileno()).st_ino
+            file.seek(self._offset - len(self._mark))
+            if inode != self._inode or file.read(len(self._mark)) != self._mark:
                 self._forget()
-                self._inode = os.fstat(file.fileno()).st_ino
-            file.seek(self._offset)
+                self._inode = inode
+                file.seek(0)
             for line in file:
                 if not line.endswith(b"\n"):
                     break
                 self._apply(line)
-
-    def _is_same(self, file: IO[bytes]) -> bool:
-        if os.fstat(file.fileno()).st_ino != self._inode:
-            return False
-        file.seek(self._offset - len(self._mark))
-        return file.read(len(self._mark)) == self._mark
 
     def _apply(self, line: bytes) -> None:
         try:
@@ -146,14 +117,15 @@ class FileStore(DictStore):
         self._mark = line[-_MARK:]
 
     def _keep(self, records: Mapping[str, Record | None]) -> None:
-        line = _encode_line(
-            [{"deleted": id} if record is None else to_json(record) for id, record in sorted(records.items())]
-        )
+        entries = [{"deleted": id} if record is None else to_json(record) for id, record in sorted(records.items())]
+        line = _encode_line(entries[0] if len(entries) == 1 else entries)
         with self.path.open("r+b") as file:
             file.truncate(self._offset)
             file.seek(self._offset)
             try:
-                _write_through(file, line)
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
             except OSError:
                 # Whatever was written of the line has no end: nobody reads it, and the next write cuts it off.
                 self._forget()
@@ -164,38 +136,18 @@ class FileStore(DictStore):
 
     def _compact(self) -> None:
         """Write the file anew without its garbage; a reader sees either the old or the new one."""
-        fresh = self.path.with_name(f"{self.path.name}.new")
-        with open(_open_private(fresh, os.O_TRUNC | os.O_WRONLY), "wb") as file:
-            _write_through(file, b"".join(_encode_line([to_json(record)]) for record in self._records.values()))
-        os.replace(fresh, self.path)
+        write_atomic(self.path, _encode_records(self._records), sync=True)
         sync_folder(self.path.parent)
         self._forget()
         self._catch_up()
 
 
-def _encode_line(entries: list[dict[str, Any]]) -> bytes:
-    data = entries[0] if len(entries) == 1 else entries
+def _encode_line(data: Any) -> bytes:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def _write_through(file: IO[bytes], data: bytes) -> None:
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _open_private(path: Path, flags: int) -> int:
-    return os.open(path, flags | os.O_CREAT, 0o600)
-
-
-@contextmanager
-def _lock_beside(path: Path) -> Iterator[None]:
-    with open(_open_private(path.with_name(f"{path.name}.lock"), os.O_RDWR), "r+b") as file:
-        _lock(file)
-        try:
-            yield
-        finally:
-            _unlock(file)
+def _encode_records(records: Mapping[str, Record]) -> bytes:
+    return b"".join(_encode_line(to_json(record)) for record in records.values())
 
 
 @contextmanager

@@ -1,10 +1,12 @@
-"""What every graph promises, as tests: a class to inherit from and to run with pytest.
+"""What every backend of a graph promises, as tests: a class to inherit from and to run with pytest.
 
     class TestMyGraph(GraphContract):
         def make_graph(self, project_id, clock):
             return Graph(MyRows(self.folder / "graph", project_id), project_id, clock=clock)
 
 `self.folder` is an empty folder of the test's own. Graphs made in one test with different projects share their place.
+What `Graph` itself makes of entities and relationships is the same over all backends and is not tested here; the
+random histories go through all of it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from unittest import SkipTest
 
 from ..errors import NotFoundError, StorageError, ValidationError
@@ -57,13 +58,13 @@ class GraphContract(Room):
     def setup_method(self) -> None:
         super().setup_method()
         self.clock = FrozenClock()
-        self.graph = self._empty()
+        self.graph = self._make_empty()
 
     def teardown_method(self) -> None:
         self.graph.close()
         super().teardown_method()
 
-    def _empty(self) -> Graph:
+    def _make_empty(self) -> Graph:
         self._make_folder()
         return self.make_graph("p", self.clock)
 
@@ -76,91 +77,32 @@ class GraphContract(Room):
         self.clock.advance(seconds=1)
         return self.graph.add_relationship(Relationship(subject, kind, object, valid_from=since))
 
-    # --- entities
+    def test_every_field_comes_back(self) -> None:
+        attributes = {"team": ["a", {"b": None}], "n": 1.5, "yes": True}
+        bob = Entity("Robert Smith", "person", "p-1", ("Bob", "R. Smith"), attributes, ("kno_1", "epi_2"), 0.75)
+        acme = Entity("Acme")
+        for entity in (bob, acme):
+            assert self.graph.add_entity(entity) == replace(entity, created_at=MOMENT) == self.graph.get(entity.id)
+        span = (MOMENT - DAY, MOMENT + DAY)
+        edge = Relationship("p-1", "works_at", "acme", "r-1", *span, 0.5, attributes, ("kno_1",))
+        stored = self.graph.add_relationship(edge)
+        assert stored == replace(edge, created_at=MOMENT) == self.graph.get_relationship("r-1")
+        assert self.graph.relationships() == self.graph.relationships("p-1") == [stored]
 
-    def test_every_field_of_an_entity_comes_back(self) -> None:
-        given = Entity(
-            name="Robert Smith",
-            type="person",
-            id="p-1",
-            aliases=("Bob", "R. Smith"),
-            attributes={"team": ["a", {"b": None}], "n": 1.5, "yes": True},
-            sources=("kno_1", "epi_2"),
-            confidence=0.75,
-        )
-        made = self.graph.add_entity(given)
-        assert made == replace(given, created_at=MOMENT)
-        assert self.graph.get("p-1") == made
-        assert self.graph.find() == [made]
-
-    def test_the_least_entity_comes_back(self) -> None:
-        made = self.graph.add_entity(Entity("Acme"))
-        assert (made.id, made.name, made.type, made.created_at) == ("acme", "Acme", "thing", MOMENT)
-        assert self.graph.get("acme") == made
-
-    def test_where_a_text_names_it_is_not_kept(self) -> None:
-        assert self.graph.add_entity(Entity("Acme", spans=((0, 4),))).spans == ()
-        self._add("Bob")
-        assert self.graph.add_relationship(Relationship("acme", "hired", "bob", span=(0, 9))).span is None
-
-    def test_an_entity_told_again_gains_what_is_new(self) -> None:
-        self.graph.add_entity(Entity("Acme", sources=("a",), attributes={"x": 1, "y": 1}, confidence=0.5))
-        again = Entity("ACME", "organisation", aliases=("Acme Corp",), sources=("b",), attributes={"y": 2}, id="acme")
-        made = self.graph.add_entity(again)
-        assert (made.name, made.type, made.aliases) == ("Acme", "organisation", ("Acme Corp",))
-        assert (made.sources, dict(made.attributes), made.confidence) == (("a", "b"), {"x": 1, "y": 2}, 1.0)
-        assert self.graph.find() == [made]
-
-    def test_a_known_type_is_not_lost(self) -> None:
-        self._add("Jordan")
-        assert self.graph.add_entity(Entity("Jordan", "place")).type == "person"
-        assert self.graph.add_entity(Entity("Jordan")).type == "person"
-
-    def test_an_only_alias_is_enough_to_be_known(self) -> None:
-        self.graph.add_entity(Entity("Robert Smith", "person", aliases=("Bob",)))
-        assert self.graph.add_entity(Entity("Bob", "person")).id == "robert smith"
-        assert self.graph.get("bob").name == "Robert Smith"
-        assert len(self.graph.find()) == 1
-
-    def test_an_alias_of_two_is_nobody_in_particular(self) -> None:
-        for name in ("Robert Smith", "Robert Jones"):
-            self.graph.add_entity(Entity(name, "person", aliases=("Bob",)))
-        refused(NotFoundError, lambda: self.graph.get("bob"))
-        assert self.graph.add_entity(Entity("Bob", "person")).id == "bob"
-        assert len(self.graph.find("bob")) == 3
-
-    def test_hostile_names_are_onlynames(self) -> None:
+    def test_hostile_names_are_only_names(self) -> None:
         for name in HOSTILE:
             self.graph.add_entity(Entity(name, "person", aliases=(name[::-1],), attributes={name: name}))
         self._add("Eve")
         for name in HOSTILE:
-            found = self.graph.find(name)
-            assert names(found) == [name]
-            self._relate(found[0].id, "knows", "eve")
-            assert near(self.graph.neighbours(found[0].id)) == {("knows", "Eve")}
-        assert len(self.graph.find()) == len(HOSTILE) + 1
-        assert set(names(one.entity for one in self.graph.neighbours("eve"))) == set(HOSTILE)
+            [entity] = self.graph.find(name)
+            assert entity.name == name
+            self._relate(entity.id, "knows", "eve")
+            assert near(self.graph.neighbours(entity.id)) == {("knows", "Eve")}
+        assert near(self.graph.neighbours("eve")) == {("knows", name) for name in HOSTILE}
         assert self.graph.delete_entity(self.graph.find(HOSTILE[0])[0].id)
         assert len(self.graph.find()) == len(HOSTILE)
 
-    def test_what_is_no_entity_is_refused(self) -> None:
-        for bad in (
-            Entity(""),
-            Entity(" \t"),
-            Entity("x" * 201),
-            Entity("a\x00b"),
-            Entity("\ud800"),
-            Entity("a", "no type!"),
-            Entity("a", ""),
-            Entity("a", aliases=("",)),
-            Entity("a", attributes={"x": object()}),
-            Entity("a", confidence=2.0),
-        ):
-            refused(ValidationError, partial(self.graph.add_entity, bad))
-        refused(ValidationError, lambda: self.graph.add_entity("Bob"))  # type: ignore[arg-type]
-        assert self.graph.find() == []
-
-    def test_find_by_name_alias_and_type(self) -> None:
+    def test_find_by_name_alias_and_type_newest_first(self) -> None:
         self.graph.add_entity(Entity("Robert  Smith", "person", aliases=("Bob",)))
         self.clock.advance(seconds=1)
         self._add("Bob's Diner", type="place")
@@ -168,254 +110,57 @@ class GraphContract(Room):
         assert names(self.graph.find(" robert SMITH ")) == names(self.graph.find("BOB")) == ["Robert  Smith"]
         assert self.graph.find("bob", type="place") == self.graph.find("nobody") == []
         assert names(self.graph.find(type="place")) == ["Bob's Diner"]
-        assert names(self.graph.find()) == ["Acme", "Bob's Diner", "Robert  Smith"]
-        assert names(self.graph.find(limit=2)) == ["Acme", "Bob's Diner"]
-
-    def test_equally_new_ones_come_by_id(self) -> None:
-        for name in ("b", "d", "a", "ä", "c"):
-            self.graph.add_entity(Entity(name))
-        assert names(self.graph.find()) == ["ä", "d", "c", "b", "a"]
+        # Those that are equally new come by id.
+        self.graph.add_many([Entity(name) for name in ("b", "d", "ä", "c")])
+        assert names(self.graph.find()) == ["ä", "d", "c", "b", "Acme", "Bob's Diner", "Robert  Smith"]
         assert names(self.graph.find(limit=3)) == ["ä", "d", "c"]
-
-    # --- relationships
-
-    def test_every_field_of_a_relationship_comes_back(self) -> None:
-        self._add("Bob", "Acme")
-        given = Relationship(
-            subject="bob",
-            type="works_at",
-            object="acme",
-            id="r-1",
-            valid_from=MOMENT - DAY,
-            valid_to=MOMENT + DAY,
-            confidence=0.5,
-            attributes={"role": "editor"},
-            sources=("kno_1",),
-        )
-        made = self.graph.add_relationship(given)
-        assert made == replace(given, created_at=self.clock())
-        assert self.graph.get_relationship("r-1") == made
-        assert self.graph.relationships() == self.graph.relationships("bob") == [made]
-
-    def test_ends_must_be_known(self) -> None:
-        self._add("Bob")
-        for one in (Relationship("bob", "knows", "eve"), Relationship("eve", "knows", "bob")):
-            error = refused(NotFoundError, partial(self.graph.add_relationship, one))
-            assert "eve" in str(error)
-        refused(NotFoundError, lambda: self.graph.add_many([Entity("Carl")], [Relationship("carl", "knows", "eve")]))
-        assert names(self.graph.find()) == ["Bob"]
-
-    def test_what_is_no_relationship_is_refused(self) -> None:
-        self._add("Bob", "Eve")
-        for bad in (
-            Relationship("bob", "knows]->() DELETE n //", "eve"),
-            Relationship("bob", "", "eve"),
-            Relationship("bob", "9lives", "eve"),
-            Relationship("bob", "x" * 65, "eve"),
-            Relationship("", "knows", "eve"),
-            Relationship("bob", "knows", "bob"),
-            Relationship("bob", "knows", "BOB"),
-            Relationship("bob", "knows", "eve", valid_from=MOMENT, valid_to=MOMENT - DAY),
-            Relationship("bob", "knows", "eve", valid_from=MOMENT.replace(tzinfo=None)),
-            Relationship("bob", "knows", "eve", valid_from="soon"),  # type: ignore[arg-type]
-            Relationship("bob", "knows", "eve", confidence=-1.0),
-        ):
-            refused(ValidationError, partial(self.graph.add_relationship, bad))
-        assert self.graph.relationships() == []
-
-    def test_types_are_folded(self) -> None:
-        self._add("Bob", "Acme")
-        for kind in ("Works At", "WORKS-AT", "works_at"):
-            assert self._relate("bob", kind, "acme").type == "works_at"
-        assert len(self.graph.relationships(types=["WORKS AT"])) == 1
-
-    def test_an_id_of_another_relationship_is_refused(self) -> None:
-        self._add("Bob", "Eve", "Carl")
-        self.graph.add_relationship(Relationship("bob", "knows", "eve", id="r"))
-        refused(ValidationError, lambda: self.graph.add_relationship(Relationship("bob", "knows", "carl", id="r")))
-
-    def test_said_again_it_is_confirmed(self) -> None:
-        self._add("Bob", "Acme")
-        first = self.graph.add_relationship(
-            Relationship("bob", "works_at", "acme", valid_from=MOMENT, sources=("a",), confidence=0.5)
-        )
-        again = self.graph.add_relationship(
-            Relationship("bob", "works_at", "acme", valid_from=MOMENT - DAY, sources=("b",), attributes={"x": 1})
-        )
-        assert again == replace(first, valid_from=MOMENT - DAY, sources=("a", "b"), confidence=1.0, attributes={"x": 1})
-        assert self.graph.relationships(history=True) == [again]
 
     def test_many_at_once_all_or_none(self) -> None:
         entities = [Entity(f"e{number}") for number in range(50)]
-        related = [Relationship(f"e{number}", "next", f"e{number + 1}") for number in range(49)]
-        made, joined = self.graph.add_many([*entities, entities[0]], [*related, related[0]])
-        assert (len(made), len(joined)) == (51, 50)
-        assert made[0] == made[50]
-        assert joined[0] == joined[49]
-        assert (self.graph.stats().entities, self.graph.stats().relationships) == (50, 49)
+        chain = [Relationship(f"e{number}", "next", f"e{number + 1}") for number in range(49)]
+        stored, joined = self.graph.add_many([*entities, entities[0]], [*chain, chain[0]])
+        assert (stored[0], joined[0]) == (stored[50], joined[49])
         bad = [Relationship("e1", "next", "e9"), Relationship("e1", "next", "nobody")]
-        refused(NotFoundError, lambda: self.graph.add_many([Entity("late")], bad))
+        refused(NotFoundError, self.graph.add_many, [Entity("late")], bad)
         assert (self.graph.stats().entities, self.graph.stats().relationships) == (50, 49)
-
-    def test_many_at_once_leave_out_what_points_at_itself(self) -> None:
-        self.graph.add_entity(Entity("Robert", aliases=("Bob",)))
-        made, joined = self.graph.add_many([Entity("Bob"), Entity("Robert")], [Relationship("bob", "is", "robert")])
-        assert ({one.id for one in made}, joined) == ({"robert"}, [])
-
-    # --- times
 
     def test_as_of_asks_for_another_moment(self) -> None:
-        self._add("Bob", "Acme", "Globex")
+        self._add("Bob", "Acme", "Globex", "Initech")
         first = self._relate("bob", "works_at", "acme", MOMENT - 10 * DAY)
         self.graph.end_relationship(first.id, MOMENT - 5 * DAY)
         self._relate("bob", "works_at", "globex", MOMENT - 4 * DAY)
-        for moment, wanted in (
-            (MOMENT - 11 * DAY, set()),
-            (MOMENT - 10 * DAY, {"Acme"}),
-            (MOMENT - 5 * DAY, set()),
-            (MOMENT - 4 * DAY, {"Globex"}),
-        ):
+        self._relate("bob", "works_at", "initech", MOMENT + DAY)
+        for days, wanted in ((-11, set()), (-10, {"Acme"}), (-5, set()), (-4, {"Globex"}), (1, {"Globex", "Initech"})):
+            moment = MOMENT + days * DAY
             assert {one.entity.name for one in self.graph.neighbours("bob", as_of=moment)} == wanted
             assert set(names(self.graph.traverse("bob", as_of=moment).entities)) == {"Bob", *wanted}
         assert near(self.graph.neighbours("bob")) == {("works_at", "Globex")}
-        assert len(self.graph.relationships("bob", history=True)) == 2
-        assert self.graph.relationships("bob", as_of="2025-12-24T00:00:00Z")[0].object == "acme"
-
-    def test_what_has_not_begun_does_not_hold_yet(self) -> None:
-        self._add("Bob", "Acme")
-        self._relate("bob", "works_at", "acme", MOMENT + DAY)
-        assert self.graph.neighbours("bob") == []
-        self.clock.advance(days=2)
-        assert len(self.graph.neighbours("bob")) == 1
-
-    def test_a_new_one_supersedes(self) -> None:
-        self._add("Bob", "Acme", "Globex", "Initech")
-        self._relate("bob", "works_at", "acme", MOMENT - 10 * DAY)
-        self._relate("bob", "likes", "acme")
-        newer = Relationship("bob", "works_at", "globex", valid_from=MOMENT - DAY)
-        self.graph.add_relationship(newer, supersede=True)
-        assert near(self.graph.neighbours("bob")) == {("works_at", "Globex"), ("likes", "Acme")}
-        assert [one.valid_to for one in self.graph.relationships("bob", types=["works_at"], history=True)] == [
-            None,
-            MOMENT - DAY,
-        ]
-        older = Relationship("bob", "works_at", "initech", valid_from=MOMENT - 5 * DAY)
-        assert self.graph.add_relationship(older, supersede=True).valid_to == MOMENT - DAY
-        at = MOMENT - 2 * DAY
-        assert near(self.graph.neighbours("bob", types=["works_at"], as_of=at)) == {("works_at", "Initech")}
-
-    def test_what_has_ended_can_begin_again(self) -> None:
-        self._add("Bob", "Acme")
-        first = self._relate("bob", "works_at", "acme")
-        self.graph.end_relationship(first.id)
-        assert self.graph.neighbours("bob") == []
-        self.clock.advance(days=1)
-        again = self._relate("bob", "works_at", "acme")
-        assert again.id != first.id
-        assert again.valid_from == self.clock()
-        assert len(self.graph.relationships("bob", history=True)) == 2
-        assert self.graph.relationships("bob", as_of=MOMENT + DAY / 2) == []
-
-    def test_older_word_does_not_reopen_what_has_ended(self) -> None:
-        self._add("Bob", "Acme")
-        first = self._relate("bob", "works_at", "acme", MOMENT - 10 * DAY)
-        self.graph.end_relationship(first.id, MOMENT - DAY)
-        assert self._relate("bob", "works_at", "acme", MOMENT - 3 * DAY).valid_to == MOMENT - DAY
-        assert len(self.graph.relationships("bob", history=True)) == 1
-
-    def test_it_cannot_end_before_it_began(self) -> None:
-        self._add("Bob", "Acme")
-        made = self._relate("bob", "works_at", "acme", MOMENT)
-        refused(ValidationError, lambda: self.graph.end_relationship(made.id, MOMENT - DAY))
-        refused(NotFoundError, lambda: self.graph.end_relationship("rel_unknown"))
-
-    # --- removing
-
-    def test_what_is_deleted_is_gone(self) -> None:
-        self._add("Bob", "Eve", "Carl")
-        self._relate("bob", "knows", "eve")
-        kept = self._relate("eve", "knows", "carl")
-        assert self.graph.delete_entity("bob") is True
-        assert self.graph.delete_entity("bob") is False
-        refused(NotFoundError, lambda: self.graph.get("bob"))
-        assert self.graph.find("Bob") == []
-        assert self.graph.relationships("eve", history=True) == [kept]
-        assert self.graph.delete_relationship(kept.id) is True
-        assert self.graph.delete_relationship(kept.id) is False
-        assert self.graph.relationships(history=True) == []
-        assert self.graph.add_entity(Entity("Bob")).sources == ()
-
-    def test_what_came_from_one_record_alone_goes_with_it(self) -> None:
-        self.graph.add_many(
-            [Entity("Bob", sources=("a", "b")), Entity("Eve", sources=("a",)), Entity("Carl", sources=("b",))],
-            [
-                Relationship("bob", "knows", "eve", sources=("a",)),
-                Relationship("bob", "knows", "carl", sources=("a", "b")),
-            ],
-        )
-        assert self.graph.forget_source("a") == 2
-        assert {one.name: one.sources for one in self.graph.find()} == {"Bob": ("b",), "Carl": ("b",)}
-        assert [(one.object, one.sources) for one in self.graph.relationships()] == [("carl", ("b",))]
-        assert self.graph.forget_source("a") == self.graph.forget_source("unknown") == 0
-
-    def test_what_came_from_one_record_alone_ends_with_it(self) -> None:
-        self.graph.add_many(
-            [Entity("Bob", sources=("a",)), Entity("Eve", sources=("a",))],
-            [Relationship("bob", "knows", "eve", sources=("a",), valid_from=MOMENT - 9 * DAY)],
-        )
-        assert self.graph.forget_source("a", ended_at=MOMENT - DAY) == 1
-        assert self.graph.neighbours("bob") == []
-        assert len(self.graph.neighbours("bob", as_of=MOMENT - 2 * DAY)) == 1
-
-    def test_what_a_record_still_says_stays(self) -> None:
-        _, [first, second] = self.graph.add_many(
-            [Entity(name, sources=("a",)) for name in ("Bob", "Eve", "Carl")],
-            [Relationship("bob", "knows", other, sources=("a",)) for other in ("eve", "carl")],
-        )
-        assert self.graph.forget_source("a", keep=[first.id, "bob", "eve"]) == 2
-        assert [one.id for one in self.graph.relationships(history=True)] == [first.id]
-        assert second.id != first.id
-        assert sorted(names(self.graph.find())) == ["Bob", "Eve"]
-
-    # --- walking
+        assert len(self.graph.relationships("bob", history=True)) == 3
 
     def test_neighbours_by_direction_and_type(self) -> None:
         self._add("Bob", "Acme", "Eve")
         self._relate("bob", "works_at", "acme")
         self._relate("eve", "knows", "bob")
-        assert near(self.graph.neighbours("bob")) == {("works_at", "Acme"), ("knows", "Eve")}
-        assert near(self.graph.neighbours("bob", direction="out")) == {("works_at", "Acme")}
-        assert near(self.graph.neighbours("bob", direction="in")) == {("knows", "Eve")}
-        assert near(self.graph.neighbours("bob", types=["knows", "hates"])) == {("knows", "Eve")}
-        assert self.graph.neighbours("bob", types=[]) == []
-        assert [one.entity.name for one in self.graph.neighbours("bob", limit=1)] == ["Eve"]
-        refused(NotFoundError, lambda: self.graph.neighbours("nobody"))
-        refused(ValidationError, lambda: self.graph.neighbours("bob", direction="up"))
-        refused(ValidationError, lambda: self.graph.neighbours("bob", limit=0))
-
-    def test_traversal_goes_as_deep_as_asked_and_round_no_cycle(self) -> None:
-        self._add(*"abcde")
-        for one, two in ("ab", "bc", "ca", "cd", "de"):
-            self._relate(one, "next", two)
-        reached = self.graph.traverse("a", depth=1, direction="out")
-        assert (names(reached.entities), dict(reached.depths)) == (["a", "b"], {"a": 0, "b": 1})
-        assert names(self.graph.traverse("a", depth=2, direction="out").entities) == ["a", "b", "c"]
-        whole = self.graph.traverse("a", depth=10, direction="out")
-        assert dict(whole.depths) == {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4}
-        assert (len(whole.relationships), whole.truncated) == (5, False)
-        assert names(self.graph.traverse("a", depth=1, direction="in").entities) == ["a", "c"]
-        assert names(self.graph.traverse("e", depth=10, direction="out").entities) == ["e"]
-        refused(ValidationError, lambda: self.graph.traverse("a", depth=0))
-        refused(ValidationError, lambda: self.graph.traverse("a", depth=11))
+        out, into = ("works_at", "Acme"), ("knows", "Eve")
+        for options, wanted in (
+            ({}, {out, into}),
+            ({"direction": "out"}, {out}),
+            ({"direction": "in"}, {into}),
+            ({"types": ["knows", "hates"]}, {into}),
+            ({"types": []}, set()),
+            ({"limit": 1}, {into}),
+        ):
+            assert near(self.graph.neighbours("bob", **options)) == wanted, options
+        refused(NotFoundError, self.graph.neighbours, "nobody")
+        refused(ValidationError, self.graph.neighbours, "bob", direction="up")
 
     def test_a_hub_is_bounded(self) -> None:
         size = self.hub_size
         people = [Entity(f"Person {number:05d}", "person") for number in range(size)]
         for start in range(0, size, 2500):
             some = people[start : start + 2500]
-            self.graph.add_many(
-                [Entity("Hub", "organisation"), *some], [Relationship(one.id, "works_at", "hub") for one in some]
-            )
+            edges = [Relationship(one.id, "works_at", "hub") for one in some]
+            self.graph.add_many([Entity("Hub", "organisation"), *some], edges)
         assert len(self.graph.neighbours("hub")) == 100
         reached = self.graph.traverse("hub", depth=3, limit=50)
         assert (len(reached.entities), reached.truncated) == (51, True)
@@ -426,106 +171,27 @@ class GraphContract(Room):
         assert self.graph.delete_entity("hub")
         assert self.graph.stats().relationships == 0
 
-    def test_paths_come_shortest_first(self) -> None:
-        self._add(*"abcdef")
-        for one, two in ("ab", "bc", "ad", "dc", "ae", "ed"):
-            self._relate(one, "next", two)
-        found = ["".join(names(path.entities)) for path in self.graph.paths("a", "c")]
-        assert (set(found[:2]), found[2:]) == ({"abc", "adc"}, ["aedc"])
-        [back] = self.graph.paths("c", "a", limit=1)
-        assert names(back.entities) in (["c", "b", "a"], ["c", "d", "a"])
-        assert [len(path) for path in self.graph.paths("a", "c", depth=2)] == [2, 2]
-        assert self.graph.paths("a", "f") == self.graph.paths("a", "c", depth=1) == []
-        assert [len(path) for path in self.graph.paths("a", "a")] == [0]
-        for path in self.graph.paths("a", "c"):
-            for at, step in enumerate(path.relationships):
-                assert {step.subject, step.object} == {path.entities[at].id, path.entities[at + 1].id}
-
-    def test_paths_are_of_their_time_and_types(self) -> None:
-        self._add(*"abc")
-        self._relate("a", "next", "b", MOMENT - DAY)
-        later = self._relate("b", "next", "c", MOMENT - DAY)
-        assert len(self.graph.paths("a", "c")) == 1
-        assert self.graph.paths("a", "c", types=["other"]) == []
-        self.graph.end_relationship(later.id, MOMENT)
-        assert self.graph.paths("a", "c") == []
-        assert len(self.graph.paths("a", "c", as_of=MOMENT - DAY / 2)) == 1
-
-    def test_several_relationships_between_two_are_several_ways(self) -> None:
-        self._add(*"ab")
-        for kind in ("knows", "likes", "sees"):
-            self._relate("a", kind, "b")
-        assert {path.relationships[0].type for path in self.graph.paths("a", "b")} == {"knows", "likes", "sees"}
-
-    # --- merging
-
-    def test_merged_entities_are_one(self) -> None:
-        self.graph.add_entity(Entity("Robert Smith", "person", sources=("a",), attributes={"x": 1}))
-        self.graph.add_entity(Entity("Bob", "person", sources=("b",), attributes={"x": 2, "y": 2}))
-        self._add("Acme", "Eve")
-        self._relate("bob", "works_at", "acme")
-        self._relate("eve", "knows", "bob")
-        self._relate("robert smith", "likes", "bob")
-        made = self.graph.merge("robert smith", "bob")
-        assert (made.aliases, made.absorbed, made.sources) == (("Bob",), ("bob",), ("a", "b"))
-        assert dict(made.attributes) == {"x": 1, "y": 2}
-        assert self.graph.get("bob") == self.graph.get("robert smith") == made == self.graph.find("Bob")[0]
-        assert near(self.graph.neighbours("bob")) == {("works_at", "Acme"), ("knows", "Eve")}
-        assert self.graph.stats().entities == 3
-        assert self.graph.add_entity(Entity("Bob")).id == "robert smith"
-        assert self._relate("bob", "works_at", "acme").subject == "robert smith"
-        assert self.graph.stats().relationships == 2
-
-    def test_what_both_said_is_said_once(self) -> None:
-        self._add("Robert", "Bob", "Acme")
-        self.graph.add_relationship(Relationship("robert", "works_at", "acme", valid_from=MOMENT, sources=("a",)))
-        ended = Relationship("bob", "works_at", "acme", valid_from=MOMENT - DAY, valid_to=MOMENT + DAY, sources=("b",))
-        self.graph.add_relationship(ended)
-        apart = Relationship(
-            "bob", "works_at", "acme", valid_from=MOMENT - 9 * DAY, valid_to=MOMENT - 8 * DAY, sources=("c",)
-        )
-        self.graph.add_relationship(apart)
-        self.graph.merge("robert", "bob")
-        held = self.graph.relationships("robert", history=True)
-        assert sorted((one.valid_from, one.valid_to is None, set(one.sources)) for one in held if one.valid_from) == [
-            (MOMENT - 9 * DAY, False, {"c"}),
-            (MOMENT - DAY, True, {"a", "b"}),
-        ]
-
-    def test_merging_with_oneself_or_the_unknown(self) -> None:
+    def test_what_is_deleted_is_gone(self) -> None:
         self._add("Bob", "Eve", "Carl")
-        assert self.graph.merge("bob", "bob").absorbed == ()
-        refused(ValidationError, lambda: self.graph.merge("bob"))
-        refused(NotFoundError, lambda: self.graph.merge("bob", "nobody"))
-        self.graph.merge("bob", "eve", "carl")
-        self.graph.merge("bob", "eve")
-        assert (names(self.graph.find()), self.graph.get("carl").id) == (["Bob"], "bob")
-
-    def test_chains_of_merges_lead_to_the_last(self) -> None:
-        self._add("a", "b", "c")
-        self.graph.merge("b", "a")
-        self.graph.merge("c", "b")
-        assert self.graph.get("a").id == self.graph.get("b").id == "c"
-
-    def test_likely_merges_are_suggested(self) -> None:
-        self._add("Robert Smith", "Bob", "Carla Jones")
-        self._add("Acme", "Acme Corp", type="organisation")
-        found = {(one.keep.name, one.other.name) for one in self.graph.suggest_merges()}
-        assert found == {("Robert Smith", "Bob"), ("Acme Corp", "Acme")}
-        assert len(self.graph.suggest_merges(limit=1)) == 1
-
-    # --- the whole
+        self._relate("bob", "knows", "eve")
+        kept = self._relate("eve", "knows", "carl")
+        assert (self.graph.delete_entity("bob"), self.graph.delete_entity("bob")) == (True, False)
+        refused(NotFoundError, self.graph.get, "bob")
+        assert self.graph.find("Bob") == []
+        assert self.graph.relationships("eve", history=True) == [kept]
+        assert (self.graph.delete_relationship(kept.id), self.graph.delete_relationship(kept.id)) == (True, False)
+        assert self.graph.relationships(history=True) == []
 
     def test_projects_do_not_see_each_other(self) -> None:
         other = self.make_graph("q", self.clock)
         try:
             self._add("Bob", "Eve")
-            made = self._relate("bob", "knows", "eve")
+            edge = self._relate("bob", "knows", "eve")
             assert (other.find(), other.relationships(history=True)) == ([], [])
             other.add_many([Entity("Bob"), Entity("Acme")], [Relationship("bob", "works_at", "acme")])
             assert near(self.graph.neighbours("bob")) == {("knows", "Eve")}
             assert near(other.neighbours("bob")) == {("works_at", "Acme")}
-            refused(NotFoundError, lambda: other.get_relationship(made.id))
+            refused(NotFoundError, other.get_relationship, edge.id)
             assert other.delete_entity("bob")
             assert self.graph.stats().relationships == 1
         finally:
@@ -537,18 +203,18 @@ class GraphContract(Room):
         self._relate("bob", "knows", "eve")
         self.graph.end_relationship(self._relate("bob", "works_at", "acme").id)
         self.clock.advance(seconds=1)
-        told = self.graph.stats()
-        assert (told.entities, told.relationships, told.current) == (3, 2, 1)
-        assert dict(told.entity_types) == {"organisation": 1, "person": 2}
-        assert dict(told.relationship_types) == {"knows": 1, "works_at": 1}
+        stats = self.graph.stats()
+        assert (stats.entities, stats.relationships, stats.current) == (3, 2, 1)
+        assert dict(stats.entity_types) == {"organisation": 1, "person": 2}
+        assert dict(stats.relationship_types) == {"knows": 1, "works_at": 1}
 
-    def test_what_was_kept_is_there_in_the_next_handle(self) -> None:
+    def test_what_was_stored_is_there_in_the_next_handle(self) -> None:
         self._add("Bob", "Eve")
-        made = self._relate("bob", "knows", "eve")
+        edge = self._relate("bob", "knows", "eve")
         self.graph.merge("eve", self.graph.add_entity(Entity("Evelyn")).id)
         self.graph.close()
         self.graph = self.open_again("p", self.clock)
-        assert self.graph.relationships() == [made]
+        assert self.graph.relationships() == [edge]
         assert self.graph.get("evelyn").id == "eve"
 
     def test_a_closed_graph_says_so(self) -> None:
@@ -556,9 +222,9 @@ class GraphContract(Room):
             raise SkipTest("belongs to somebody else, who closes it")
         self.graph.close()
         self.graph.close()
-        refused(StorageError, lambda: self.graph.find())
+        refused(StorageError, self.graph.find)
 
     def test_it_agrees_with_the_in_memory_graph_on_random_histories(self) -> None:
-        from .graph_histories import agree
+        from .strategies import agree_on_graph
 
-        agree(lambda: self._empty(), self.clock, self.histories)
+        agree_on_graph(self._make_empty, self.clock, self.histories)

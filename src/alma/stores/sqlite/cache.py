@@ -1,4 +1,4 @@
-"""A cache of the file's vectors that is brought up to date at each query.
+"""A cache of the file's vectors that is brought up to date at each query. Loaded when a vector is first searched for.
 
 Entries are only ever added. One whose vector has gone is known by its number, which is outside the range that its
 record holds now; the file is asked about that, and about whatever else can change, best candidates first.
@@ -17,24 +17,23 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import MissingExtraError
 from ...types.query import Hit
 from ...types.vector import Vector, norm
-from ..sql import Clause
 from . import vectors
 from .filters import Filter
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+try:
+    import numpy as np
+except ImportError as error:
+    raise MissingExtraError("numpy", "local", "Searching by vector") from error
 
-    Array = NDArray[Any]
-    Rows = Array | slice
+Array = np.ndarray[Any, Any]
 
 SEGMENT = 65_536
 EXACT = 65_536
@@ -47,201 +46,146 @@ nearest by sign to 99.3 %, the ten nearest to 99.9 %."""
 _SLICE = 1024
 """So many dimensions are summed exactly in float32."""
 _ROWS = 1024
-_SMALLEST = 16
-_LONG = 256
-"""Rows that follow each other are read in place when there are so many of them, and copied when there are fewer."""
 _SAMPLE = 4096
 _TELLING = 0.75
 _FIRST_BATCH = 16
 _GROWTH = 8
-_TRIES = 2
 _VECTORS = 4
 
 
-def load_numpy() -> Any:
-    try:
-        import numpy as np
-    except ImportError as error:
-        raise MissingExtraError("numpy", "local", "Searching by vector") from error
-    return np
-
-
 class Batch(NamedTuple):
-    """Vectors of one length, with the numbers of their records, their own numbers, and their scopes."""
+    """Vectors of one length, with the numbers of their records, their own numbers, their scopes and norms."""
 
     codes: Array
     n: Array
     v: Array
     scope: Array
+    norm: Array
+
+
+def _make_batch(codes: Array, n: Array, v: Array, scope: Array) -> Batch:
+    squares = np.zeros(len(codes))
+    for at in range(0, codes.shape[1], _SLICE):
+        part = codes[:, at : at + _SLICE].astype("f4")
+        squares += np.einsum("ij,ij->i", part, part)
+    return Batch(codes, n, v, scope, np.sqrt(squares))
 
 
 class Segment:
-    """Up to 65,536 vectors of one length."""
+    """Up to 65,536 vectors of one length. Its columns have room for more."""
 
-    def __init__(self, dim: int, room: int) -> None:
-        np = load_numpy()
-        self.room, self.count = room, 0
-        self.held = Batch(np.empty((room, dim), "i1"), np.empty(room, "i8"), np.empty(room, "i8"), np.empty(room, "i4"))
-        self.norm = np.empty(room)
-        self._changes: Array | None = None
-        """The rows where another scope begins, and the end."""
+    def __init__(self, first: Batch) -> None:
+        self.columns = first
+        self.count = len(first.n)
         self._signs: Array | None = None
-        self._signed = 0
 
-    def add(self, batch: Batch, start: int) -> int:
-        """Take in what there is room for, from the row `start` on; the row to go on from."""
-        np = load_numpy()
-        stop = min(start + self.room - self.count, len(batch.n))
-        here = slice(self.count, self.count + stop - start)
-        for own, column in zip(self.held, batch, strict=True):
-            own[here] = column[start:stop]
-        squares = np.zeros(stop - start)
-        for at in range(0, batch.codes.shape[1], _SLICE):
-            part = batch.codes[start:stop, at : at + _SLICE].astype("f4")
-            squares += np.einsum("ij,ij->i", part, part)
-        self.norm[here] = np.sqrt(squares)
-        self.count = here.stop
-        return stop
-
-    def sort_by_rank(self, ranks: Array, room: int) -> Segment:
-        """The same vectors by rank, and place for more."""
-        np = load_numpy()
-        order, sorted_segment = np.argsort(ranks, kind="stable"), Segment(self.held.codes.shape[1], room)
-        for own, column in zip((*self.held, self.norm), (*sorted_segment.held, sorted_segment.norm), strict=True):
-            np.take(own, order, axis=0, out=column[: self.count], mode="clip")
-        sorted_segment.count = self.count
-        return sorted_segment
-
-    def find_runs(self, scopes: Array | None) -> tuple[Array, Array]:
-        """Where rows of these scopes start and where they stop; None: of any."""
-        np = load_numpy()
-        if scopes is None:
-            return np.array([0]), np.array([self.count])
-        if self._changes is None or self._changes[-1] != self.count:
-            scope = self.held.scope[: self.count]
-            self._changes = np.concatenate([[0], np.flatnonzero(scope[1:] != scope[:-1]) + 1, [self.count]])
-        mask = _find_among(self.held.scope[self._changes[:-1]], scopes)
-        edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))
-        return self._changes[edges[::2]], self._changes[edges[1::2]]
+    def add(self, batch: Batch) -> None:
+        room, end = len(self.columns.n), self.count + len(batch.n)
+        if end > room:
+            more = min(SEGMENT, max(end, 2 * room)) - room
+            self.columns = Batch(
+                *(np.concatenate([one, np.empty((more, *one.shape[1:]), one.dtype)]) for one in self.columns)
+            )
+        for own, column in zip(self.columns, batch, strict=True):
+            own[self.count : end] = column
+        self.count = end
 
     def make_signs(self, middle: Array) -> Array:
         """A bit for each code, in words of 64, word by word: made when first asked for."""
-        np = load_numpy()
-        if self._signs is None:
-            self._signs = np.empty((-(-len(middle) // 64), self.room), "u8")
-        for start in range(self._signed, self.count, _ROWS):
-            stop = min(start + _ROWS, self.count)
-            self._signs[:, start:stop] = _pack_signs(self.held.codes[start:stop], middle).T
-        self._signed = self.count
-        return self._signs
+        signs = np.empty((-(-len(middle) // 64), 0), "u8") if self._signs is None else self._signs
+        if (done := signs.shape[1]) < self.count:
+            fresh = _pack_signs(self.columns.codes[done : self.count], middle)
+            signs = self._signs = np.concatenate([signs, np.ascontiguousarray(fresh.T)], axis=1)
+        return signs
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Some rows of a segment."""
+class Part(NamedTuple):
+    """Some rows of a segment; None: all of them."""
 
     segment: Segment
-    rows: Rows
+    rows: Array | None
 
-    def __len__(self) -> int:
-        return self.rows.stop - self.rows.start if isinstance(self.rows, slice) else len(self.rows)
-
-    def keep_rows(self, wanted: Array) -> Part:
-        """Those of the rows where `wanted` is true."""
-        rows = load_numpy().flatnonzero(wanted)
-        return Part(self.segment, rows + self.rows.start if isinstance(self.rows, slice) else self.rows[rows])
-
-    def split_rows(self) -> Iterator[Rows]:
-        """The same rows, a few at a time."""
-        for start in range(0, len(self), _ROWS):
-            stop = min(start + _ROWS, len(self))
-            if isinstance(self.rows, slice):
-                yield slice(self.rows.start + start, self.rows.start + stop)
-            else:
-                yield self.rows[start:stop]
+    def take(self, column: Array, start: int = 0, stop: int | None = None) -> Array:
+        """The values of these rows, or of some of them."""
+        if self.rows is None:
+            return column[: self.segment.count][start:stop]
+        return column.take(self.rows[start:stop], axis=0)
 
 
-Parts = Sequence[Part]
-
-
-def count_rows(parts: Parts) -> int:
-    return sum(map(len, parts))
+def count_rows(parts: list[Part]) -> int:
+    return sum(part.segment.count if part.rows is None else len(part.rows) for part in parts)
 
 
 class Shelf:
     """All vectors of one length."""
 
-    def __init__(self, dim: int) -> None:
-        self._dim = dim
+    def __init__(self) -> None:
         self.segments: list[Segment] = []
+        self._last: dict[int, Segment] = {}
+        """The segment of each kind that has room for more."""
         self._middle: Array | None = None
         self._tells = False
 
-    def add(self, batch: Batch, ranks: Callable[[Array], Array]) -> None:
-        """`ranks` says in which order scopes lie best, so that what is asked for together lies together."""
-        done, count = 0, len(batch.n)
-        if count and not self.segments:
-            # It grows, because most stores hold few vectors.
-            self.segments.append(Segment(self._dim, min(SEGMENT, max(_SMALLEST, count))))
-        while done < count:
-            last = self.segments[-1]
-            if last.count == last.room:
-                room = min(SEGMENT, 2 * last.count)
-                self.segments[-1] = last.sort_by_rank(ranks(last.held.scope[: last.count]), room)
-                if last.count == SEGMENT:
-                    self.segments.append(Segment(self._dim, SEGMENT))
-            done = self.segments[-1].add(batch, done)
+    def add(self, batch: Batch, kinds: Array) -> None:
+        """Vectors of one kind lie together, because a question is about one kind. `kinds` has the kind of a scope."""
+        own = kinds.take(batch.scope, mode="clip")
+        for kind in np.unique(own).tolist():
+            rest = Batch(*(column[own == kind] for column in batch))
+            while len(rest.n):
+                last = self._last.get(kind)
+                room = SEGMENT - (last.count if last else 0)
+                some, rest = (Batch(*(column[part] for column in rest)) for part in (slice(room), slice(room, None)))
+                if last is None:
+                    last = self._last[kind] = Segment(some)
+                    self.segments.append(last)
+                else:
+                    last.add(some)
+                if last.count >= SEGMENT:
+                    del self._last[kind]
 
-    def select(self, scopes: Iterable[int] | None, numbers: Array | None = None) -> list[Part]:
+    def select(self, scopes: Array | None, numbers: Array | None = None) -> list[Part]:
         """The vectors in these scopes, and of these records only when they are named."""
-        np = load_numpy()
-        named = None if scopes is None else np.fromiter(scopes, "i8")
-        parts: list[Part] = []
+        parts = []
         for segment in self.segments:
-            if numbers is not None:
-                rows = np.flatnonzero(_find_among(segment.held.n[: segment.count], numbers))
-                parts.append(
-                    Part(segment, rows if named is None else rows[_find_among(segment.held.scope[rows], named)])
-                )
-                continue
-            starts, stops = segment.find_runs(named)
-            lengths = stops - starts
-            long = lengths >= _LONG
-            for start, stop in zip(starts[long].tolist(), stops[long].tolist(), strict=True):
-                parts.append(Part(segment, slice(start, stop)))
-            if not long.all():
-                # All the rows from each start to its stop.
-                ends = np.cumsum(lengths[~long])
-                rows = np.arange(ends[-1]) + np.repeat(stops[~long] - ends, lengths[~long])
-                parts.append(Part(segment, rows))
-        return [part for part in parts if len(part)]
+            columns = segment.columns
+            masks = [
+                _find_among(column[: segment.count], wanted)
+                for column, wanted in ((columns.scope, scopes), (columns.n, numbers))
+                if wanted is not None
+            ]
+            mask = np.logical_and.reduce(masks) if masks else None
+            parts.append(Part(segment, None if mask is None or mask.all() else np.flatnonzero(mask)))
+        return [part for part in parts if part.rows is None or len(part.rows)]
 
-    def is_wide(self, parts: Parts, limit: int) -> bool:
-        """Whether to compare signs first."""
+    def is_wide(self, parts: list[Part], limit: int) -> bool:
+        """Whether to compare signs first. Codes that are mostly the same, such as 0, say little by their sign."""
         rows = count_rows(parts)
-        return rows > EXACT and rows > 2 * count_candidates(limit) and self._signs_tell()
-
-    def _signs_tell(self) -> bool:
-        """Codes that are mostly the same, such as 0, say little by their sign."""
-        np = load_numpy()
-        if self._middle is None and self._dim:
-            codes = self.segments[0].held.codes[: self.segments[0].count]
-            sample = codes[:: -(-len(codes) // _SAMPLE)]
+        if rows <= EXACT or rows <= 2 * count_candidates(limit):
+            return False
+        if self._middle is None:
+            first = self.segments[0]
+            sample = first.columns.codes[: first.count : -(-first.count // _SAMPLE)]
             self._middle = np.rint(sample.mean(axis=0)).astype("i1")
-            self._tells = bool((sample != self._middle).mean() > _TELLING)
+            self._tells = len(self._middle) > 0 and bool((sample != self._middle).mean() > _TELLING)
         return self._tells
 
-    def find_closest(self, parts: Parts, vector: Vector, count: int) -> list[Part]:
+    def find_closest(self, parts: list[Part], vector: Vector, count: int) -> list[Part]:
         """About `count` of these that are nearest by sign."""
-        np = load_numpy()
         assert self._middle is not None
-        (signs,) = _pack_signs(np.frombuffer(vector, "i1")[None], self._middle)
-        distances = [
-            _count_differing_bits(part.segment.make_signs(self._middle)[:, part.rows], signs) for part in parts
-        ]
-        histogram = sum(np.bincount(distance, minlength=64 * len(signs) + 1) for distance in distances)
+        (asked,) = _pack_signs(np.frombuffer(vector, "i1")[None], self._middle)
+        distances = []
+        for part in parts:
+            distance = np.zeros(part.segment.count, "u2")
+            for own, word in zip(part.segment.make_signs(self._middle), asked, strict=True):
+                distance += np.bitwise_count(own ^ word)
+            distances.append(part.take(distance))
+        histogram = sum(np.bincount(distance, minlength=64 * len(asked) + 1) for distance in distances)
         cut = np.searchsorted(np.cumsum(histogram), count)
-        return [part.keep_rows(distance <= cut) for part, distance in zip(parts, distances, strict=True)]
+        closest = []
+        for part, distance in zip(parts, distances, strict=True):
+            rows = np.flatnonzero(distance <= cut)
+            closest.append(Part(part.segment, rows if part.rows is None else part.rows[rows]))
+        return closest
 
 
 def count_candidates(limit: int) -> int:
@@ -250,70 +194,42 @@ def count_candidates(limit: int) -> int:
 
 def _find_among(values: Array, wanted: Array) -> Array:
     """Like `isin`, by a table: for many values of a small range it takes a fraction of the time."""
-    np = load_numpy()
     top = int(values.max(initial=0))
     table = np.zeros(top + 1, bool)
     table[wanted[wanted <= top]] = True
-    return table[values]  # type: ignore[no-any-return]
+    return table.take(values)
 
 
 def _pack_signs(codes: Array, middle: Array) -> Array:
-    np = load_numpy()
     packed = np.zeros((len(codes), 8 * -(-len(middle) // 64)), "u1")
     packed[:, : -(-len(middle) // 8)] = np.packbits(codes > middle, axis=1)
-    return packed.view("u8")  # type: ignore[no-any-return]
+    return packed.view("u8")
 
 
-def _count_differing_bits(signs: Array, asked: Array) -> Array:
-    """In how many bits each differs."""
-    np = load_numpy()
-    total = np.zeros(signs.shape[1], "u2")
-    for own, word in zip(signs, asked, strict=True):
-        total += np.bitwise_count(own ^ word)
-    return total  # type: ignore[no-any-return]
-
-
-class Scored(NamedTuple):
-    scores: Array
-    n: Array
-    v: Array
-
-
-def score_parts(parts: Parts, vector: Vector) -> Scored:
+def _score_parts(parts: list[Part], vector: Vector) -> tuple[Array, Array, Array]:
     """The cosine of each, with the number of its record and its own."""
-    np = load_numpy()
     query = np.frombuffer(vector, "i1").astype("f4")
-    dots = []
+    slices = [slice(at, at + _SLICE) for at in range(0, len(query), _SLICE)]
+    dots = [np.empty(0)]
     for part in parts:
-        for rows in part.split_rows():
-            codes = part.segment.held.codes[rows]
-            slices = (slice(at, at + _SLICE) for at in range(0, len(query), _SLICE))
-            products = (codes[:, one].astype("f4") @ query[one] for one in slices)
-            dots.append(sum(products, start=np.zeros(len(codes))))
-    if not dots:
-        return Scored(np.empty(0), np.empty(0, "i8"), np.empty(0, "i8"))
+        for start in range(0, count_rows([part]), _ROWS):
+            codes = part.take(part.segment.columns.codes, start, start + _ROWS)
+            dots.append(sum((codes[:, one].astype("f4") @ query[one] for one in slices), start=np.zeros(len(codes))))
     scores = np.concatenate(dots)
-    scale = norm(vector) * np.concatenate([part.segment.norm[part.rows] for part in parts])
+    n, v, norms = (
+        np.concatenate([np.empty(0, "i8"), *(part.take(part.segment.columns[at]) for part in parts)])
+        for at in (1, 2, 4)
+    )
+    scale = norm(vector) * norms
     np.divide(scores, scale, out=scores, where=scale > 0)
-    n, v = (np.concatenate([part.segment.held[at][part.rows] for part in parts]) for at in (1, 2))
-    return Scored(scores, n, v)
-
-
-# -- the cache
-
-
-class VectorQuery(NamedTuple):
-    vector: Vector
-    filter: Filter
-    limit: int
-    first: int
-    """So many of the best are looked at first."""
+    return scores, n, v
 
 
 class Cache:
     def __init__(self) -> None:
         self._shelves: dict[int, Shelf] = {}
         """By length."""
+        self._kinds: dict[str, int] = {}
         self._generation = -1
         self._next_v = 0
 
@@ -323,12 +239,9 @@ class Cache:
     def nearest(self, db: sqlite3.Connection, vector: Vector, filter: Filter, limit: int) -> list[Hit]:
         """Must be called inside a read transaction, so that cache and file are of one moment."""
         self._refresh(db)
-        if len(vector) not in self._shelves:
-            return []
-        asked = VectorQuery(vector, filter, limit, max(_FIRST_BATCH, 3 * limit))
         best: dict[str, float] | None = None
-        for parts, depth in _plan_attempts(db, self._shelves[len(vector)], asked):
-            best = _find_best(db, score_parts(parts, vector), asked, depth)
+        for parts, depth in self._plan_attempts(db, vector, filter, limit):
+            best = _find_best(db, _score_parts(parts, vector), filter, limit, depth)
             if best is not None:
                 break
         ranked = sorted((best or {}).items(), key=lambda item: (-item[1], item[0]))
@@ -339,123 +252,100 @@ class Cache:
         (generation,), (next_v,) = db.execute(select).fetchall()
         if (generation, next_v) == (self._generation, self._next_v):
             return
-        known = self._generation >= 0 and next_v >= self._next_v
-        since = self._next_v if known else 0
+        since = self._next_v if self._generation >= 0 and next_v >= self._next_v else 0
         # Until it has succeeded nothing counts as loaded.
         self._generation = -1
-        self._load(db, since)
-        if since:
-            # About how many vectors the file holds tells when most of the cache is garbage.
-            (waiting,) = db.execute("SELECT count(*) FROM vector_tail").fetchone()
-            (blocks,) = db.execute("SELECT count(*) FROM vector_block").fetchone()
-            if len(self) > 2 * (waiting + blocks * vectors.BLOCK) + vectors.BLOCK:
-                self._load(db, 0)
+        # About how many vectors the file holds tells when most of the cache is garbage.
+        select = "SELECT (SELECT count(*) FROM vector_tail), (SELECT count(*) FROM vector_block)"
+        waiting, blocks = db.execute(select).fetchone()
+        most = 2 * (waiting + blocks * vectors.BLOCK) + vectors.BLOCK
+        if since == 0 or len(self) + next_v - since > most:
+            since, self._shelves = 0, {}
+        scopes = dict(db.execute("SELECT id, kind FROM scope"))
+        kinds = np.zeros(1 + max(scopes, default=0), "i8")
+        for id, kind in scopes.items():
+            kinds[id] = self._kinds.setdefault(kind, len(self._kinds))
+        for dim, batch in _read_batches(db, since):
+            self._shelves.setdefault(dim, Shelf()).add(batch, kinds)
         self._generation, self._next_v = generation, next_v
 
-    def _load(self, db: sqlite3.Connection, since: int) -> None:
-        """Whatever has a number from `since` on; from 0 on, everything anew."""
-        if since == 0:
-            self._shelves = {}
-        for dim, batch in _read_batches(db, since):
-            self._shelves.setdefault(dim, Shelf(dim)).add(batch, lambda scope: _rank_scopes(db, scope))
+    def _plan_attempts(
+        self, db: sqlite3.Connection, vector: Vector, filter: Filter, limit: int
+    ) -> Iterator[tuple[list[Part], int | None]]:
+        """What to rank, and how many of the best to look at before giving up; the last attempt does not give up.
+
+        When little of the best is wanted, all that is wanted is so little that the file can be asked for it at once,
+        and only that is ranked.
+        """
+        if len(vector) not in self._shelves:
+            return
+        shelf, count = self._shelves[len(vector)], count_candidates(limit)
+        # A record may have several vectors among the best.
+        depth = max(count // BELIEVED, _VECTORS * limit)
+        ids = filter.scopes(db)
+        scopes = None if ids is None else np.fromiter(ids, "i8")
+        parts = shelf.select(scopes)
+        few = _GROWTH * max(_FIRST_BATCH, 3 * limit)
+        if shelf.is_wide(parts, limit):
+            yield shelf.find_closest(parts, vector, count), depth
+        elif filter.record.sql and count_rows(parts) > few:
+            yield parts, few
+        else:
+            yield parts, None
+        numbers = np.fromiter((n for (n,) in db.execute(*filter.select_superset())), "i8")
+        parts = shelf.select(scopes, numbers)
+        if shelf.is_wide(parts, limit):
+            yield shelf.find_closest(parts, vector, count), depth
+        yield parts, None
 
 
 def _read_batches(db: sqlite3.Connection, since: int) -> Iterator[tuple[int, Batch]]:
     """What the file has in blocks, and then what waits in the tail, with its length."""
-    np = load_numpy()
     select = (
-        "SELECT b.first_v, b.dim, b.codes, m.rows FROM vector_block b JOIN vector_block_meta m USING (first_v)"
+        "SELECT b.dim, b.codes, m.rows FROM vector_block b JOIN vector_block_meta m USING (first_v)"
         " WHERE b.last_v >= ? ORDER BY b.first_v"
     )
-    for first_v, dim, codes, packed in db.execute(select, (since,)):
+    for dim, codes, packed in db.execute(select, (since,)):
         count = len(packed) // vectors.ROW_BYTES
         n = np.frombuffer(packed, "<i8", count)
         v = np.frombuffer(packed, "<i8", count, 8 * count)
         scope = np.frombuffer(packed, "<i4", count, 16 * count)
-        held = Batch(np.frombuffer(codes, "i1").reshape(count, dim), n, v, scope)
-        live = scope != vectors.NOWHERE
-        if first_v < since:
-            live &= v >= since
-        yield dim, held if live.all() else Batch(*(column[live] for column in held))
+        live = (scope != vectors.NOWHERE) & (v >= since)
+        yield dim, _make_batch(np.frombuffer(codes, "i1").reshape(count, dim)[live], n[live], v[live], scope[live])
     select = "SELECT dim, v, n, scope, codes FROM vector_tail WHERE v >= ? ORDER BY dim, v"
     for dim, rows in groupby(db.execute(select, (since,)).fetchall(), key=itemgetter(0)):
         _, numbers, records, scopes, tail = zip(*rows, strict=True)
-        block = np.frombuffer(b"".join(tail), "i1").reshape(len(numbers), dim)
-        yield dim, Batch(block, np.array(records, "i8"), np.array(numbers, "i8"), np.array(scopes, "i4"))
+        block = np.frombuffer(b"".join(tail), "i1").reshape(len(tail), dim)
+        yield dim, _make_batch(block, np.array(records, "i8"), np.array(numbers, "i8"), np.array(scopes, "i4"))
 
 
-def _rank_scopes(db: sqlite3.Connection, scope: Array) -> Array:
-    """In the order of kinds first, because a question is about one kind, then of agents and users."""
-    np = load_numpy()
-    ranks = np.zeros(int(scope.max(initial=0)) + 1, "i8")
-    listed = np.fromiter((id for (id,) in db.execute("SELECT id FROM scope ORDER BY kind, agent, user, id")), "i8")
-    known = listed[listed < len(ranks)]
-    ranks[known] = np.arange(len(known))
-    return ranks[scope]  # type: ignore[no-any-return]
-
-
-def _plan_attempts(db: sqlite3.Connection, shelf: Shelf, asked: VectorQuery) -> Iterator[tuple[Parts, int | None]]:
-    """What to rank, and how many of the best to look at before giving up; the last attempt does not give up.
-
-    When little of the best is wanted, all that is wanted is so little that the file can be asked for it at once, and
-    only that is ranked.
-    """
-    scopes = asked.filter.scopes(db)
-    parts = shelf.select(scopes)
-    if shelf.is_wide(parts, asked.limit):
-        yield _select_by_sign(shelf, parts, asked)
-    else:
-        few = asked.first * _GROWTH ** (_TRIES - 1)
-        yield parts, few if asked.filter.record.sql and count_rows(parts) > few else None
-    parts = shelf.select(scopes, _list_numbers(db, asked.filter.select_superset()))
-    if shelf.is_wide(parts, asked.limit):
-        yield _select_by_sign(shelf, parts, asked)
-    yield parts, None
-
-
-def _select_by_sign(shelf: Shelf, parts: Parts, asked: VectorQuery) -> tuple[Parts, int]:
-    count = count_candidates(asked.limit)
-    # A record may have several vectors among the best.
-    return shelf.find_closest(parts, asked.vector, count), max(count // BELIEVED, _VECTORS * asked.limit)
-
-
-def _list_numbers(db: sqlite3.Connection, select: Clause) -> Array:
-    return load_numpy().fromiter((n for (n,) in db.execute(*select)), "i8")  # type: ignore[no-any-return]
-
-
-def _find_best(db: sqlite3.Connection, found: Scored, asked: VectorQuery, depth: int | None) -> dict[str, float] | None:
+def _find_best(
+    db: sqlite3.Connection, scored: tuple[Array, Array, Array], filter: Filter, limit: int, depth: int | None
+) -> dict[str, float] | None:
     """The best score by id, for as many records as asked for; None when it gave up."""
-    best: dict[str, float] = {}
     # CROSS JOIN keeps the planner from starting at all the records of a status.
     select = (
         "SELECT r.n, r.id, r.v_first, r.v_first + r.v_count FROM json_each(?) j CROSS JOIN record r ON r.n = j.value"
-        f"{asked.filter.record.after('WHERE')}"
+        f"{filter.record.after('WHERE')}"
     )
-    for batch in _split_by_score(found.scores, asked.first, depth):
-        scores, numbers, vector_numbers = (column[batch].tolist() for column in found)
-        rows = db.execute(select, (json.dumps(list(set(numbers))), *asked.filter.record.params))
-        held = {number: rest for number, *rest in rows}
+    total = len(scored[0])
+    end = total if depth is None else min(depth, total)
+    size = min(max(_FIRST_BATCH, 3 * limit), end)
+    while True:
+        best: dict[str, float] = {}
+        # Equal scores are never parted.
+        floor = np.partition(scored[0], total - size)[total - size] if size else np.inf
+        top = np.flatnonzero(scored[0] >= floor)
+        scores, numbers, vector_numbers = (column[top].tolist() for column in scored)
+        rows = db.execute(select, (json.dumps(list(set(numbers))), *filter.record.params))
+        stored = {number: rest for number, *rest in rows}
         for score, number, vector_number in zip(scores, numbers, vector_numbers, strict=True):
             # Its vector is still the record's, and the record is wanted.
-            id, first, end = held.get(number, ("", 0, 0))
-            if first <= vector_number < end:
+            id, first, last = stored.get(number, ("", 0, 0))
+            if first <= vector_number < last:
                 best[id] = max(best.get(id, score), score)
-        if len(best) >= asked.limit:
+        if len(best) >= limit:
             return best
-    return best if depth is None else None
-
-
-def _split_by_score(scores: Array, first: int, depth: int | None) -> Iterator[Array]:
-    """Indexes in falling order of score, ever more at a time; equal scores are never parted."""
-    np = load_numpy()
-    end = len(scores) if depth is None else min(depth, len(scores))
-    size, ceiling = first, np.inf
-    while size < end:
-        floor = np.partition(scores, len(scores) - size)[len(scores) - size]
-        if floor < ceiling:
-            yield np.flatnonzero((scores >= floor) & (scores < ceiling))
-            ceiling = floor
-        size *= _GROWTH
-    floor = np.partition(scores, len(scores) - end)[len(scores) - end] if end else np.inf
-    if floor < ceiling:
-        yield np.flatnonzero((scores >= floor) & (scores < ceiling))
+        if size == end:
+            return best if depth is None else None
+        size = min(_GROWTH * size, end)

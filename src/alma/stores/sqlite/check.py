@@ -22,76 +22,60 @@ Progress = Callable[[int, int], None]
 
 def find_problems(db: sqlite3.Connection, path: Path, *, can_write: bool) -> list[str]:
     """What is wrong. The index of words checks itself by a statement that only a writer may run."""
-    found: list[str] = []
-    for check in (
-        (_check_file, _check_words, _check_rows, _check_vectors)
-        if can_write
-        else (_check_file, _check_rows, _check_vectors)
-    ):
+    problems: list[str] = []
+    for check in (_check_file, *([_check_words] if can_write else []), _check_rows, _check_vectors):
         try:
-            found += check(db)
+            problems += check(db)
         except sqlite3.DatabaseError as error:
             # Damage may be such that looking for it fails.
             if not is_damage(error):
                 raise
-            found.append(f"the file is damaged: {error}")
+            problems.append(f"the file is damaged: {error}")
     mode = path.stat().st_mode & 0o777
     if os.name == "posix" and mode & 0o077:
-        found.append(f"{path} can be read by others (mode {mode:04o}): chmod 600 {path}")
-    return found
+        problems.append(f"{path} can be read by others (mode {mode:04o}): chmod 600 {path}")
+    return problems
 
 
-def _check_file(db: sqlite3.Connection) -> Iterator[str]:
-    for (line,) in db.execute("PRAGMA integrity_check(20)"):
-        if line != "ok":
-            yield f"the file is damaged: {line}"
+def _check_file(db: sqlite3.Connection) -> list[str]:
+    lines = [line for (line,) in db.execute("PRAGMA integrity_check(20)")]
+    return [f"the file is damaged: {line}" for line in lines if line != "ok"]
 
 
-def _check_words(db: sqlite3.Connection) -> Iterator[str]:
+def _check_words(db: sqlite3.Connection) -> list[str]:
     try:
         db.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
-        yield f"the index of words does not agree with the records: {error}"
+        return [f"the index of words does not agree with the records: {error}"]
+    return []
 
 
 _ORPHANS = {
-    "links without a record": "SELECT count(*) FROM link WHERE n NOT IN (SELECT n FROM record)",
-    "tags without a record": "SELECT count(*) FROM tag WHERE n NOT IN (SELECT n FROM record)",
-    "records without a scope": "SELECT count(*) FROM record WHERE scope NOT IN (SELECT id FROM scope)",
-    "scopes without a record": "SELECT count(*) FROM scope WHERE id NOT IN (SELECT scope FROM record)",
+    "links without a record": "link WHERE n NOT IN (SELECT n FROM record)",
+    "tags without a record": "tag WHERE n NOT IN (SELECT n FROM record)",
+    "records without a scope": "record WHERE scope NOT IN (SELECT id FROM scope)",
+    "scopes without a record": "scope WHERE id NOT IN (SELECT scope FROM record)",
     "records with a body, evidence or provenance that is not JSON": (
-        "SELECT count(*) FROM record WHERE NOT (json_valid(body) AND json_valid(evidence) AND json_valid(provenance))"
+        "record WHERE NOT (json_valid(body) AND json_valid(evidence) AND json_valid(provenance))"
     ),
 }
 
 
 def _check_rows(db: sqlite3.Connection) -> Iterator[str]:
-    for what, select in _ORPHANS.items():
-        (count,) = db.execute(select).fetchone()
+    for what, rows in _ORPHANS.items():
+        (count,) = db.execute(f"SELECT count(*) FROM {rows}").fetchone()
         if count:
             yield f"{count} {what}"
 
 
 def _check_vectors(db: sqlite3.Connection) -> Iterator[str]:
-    held: Counter[tuple[int, int, int]] = Counter()
+    stored: Counter[tuple[int, int, int]] = Counter()
     for v, n, scope, dim, length in db.execute("SELECT v, n, scope, dim, length(codes) FROM vector_tail"):
-        held[v, n, scope] += 1
+        stored[v, n, scope] += 1
         if dim != length:
             yield f"vector {v} has {length} codes instead of {dim}"
-    yield from _check_blocks(db, held)
-    select = "SELECT n, scope, v_first, v_count FROM record WHERE v_count > 0"
-    wanted = {(v, n, scope) for n, scope, first, count in db.execute(select) for v in range(first, first + count)}
-    if missing := len(wanted - held.keys()):
-        yield f"{missing} vectors of records are missing"
-    if unowned := len(held.keys() - wanted):
-        yield f"{unowned} vectors without a record"
-    if double := sum(count > 1 for count in held.values()):
-        yield f"{double} vectors are there more than once"
-
-
-def _check_blocks(db: sqlite3.Connection, held: Counter[tuple[int, int, int]]) -> Iterator[str]:
     select = (
         "SELECT first_v, b.last_v, b.dim, length(b.codes), m.rows"
         " FROM vector_block b LEFT JOIN vector_block_meta m USING (first_v)"
@@ -103,7 +87,16 @@ def _check_blocks(db: sqlite3.Connection, held: Counter[tuple[int, int, int]]) -
         meta = vectors.unpack_meta(packed)
         if meta.v != sorted(set(meta.v)) or (meta.v[0], meta.v[-1]) != (first_v, last_v):
             yield f"the block of vectors {first_v} to {last_v} is out of order"
-        held.update((v, n, scope) for v, n, scope in zip(meta.v, meta.n, meta.scope, strict=True) if n != vectors.HOLE)
+        stored.update(row for row in zip(meta.v, meta.n, meta.scope, strict=True) if row[1] != vectors.HOLE)
+    select = "SELECT n, scope, v_first, v_count FROM record WHERE v_count > 0"
+    wanted = {(v, n, scope) for n, scope, first, count in db.execute(select) for v in range(first, first + count)}
+    for count, what in (
+        (len(wanted - stored.keys()), "vectors of records are missing"),
+        (len(stored.keys() - wanted), "vectors without a record"),
+        (sum(count > 1 for count in stored.values()), "vectors are there more than once"),
+    ):
+        if count:
+            yield f"{count} {what}"
 
 
 def collect_stats(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
@@ -114,8 +107,8 @@ def collect_stats(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     )
     for kind, status, count in db.execute(select):
         by_kind.setdefault(kind, {})[status] = count
-    (vector_count,) = db.execute("SELECT coalesce(sum(v_count), 0) FROM record").fetchone()
-    (waiting,) = db.execute("SELECT count(*) FROM vector_tail").fetchone()
+    select = "SELECT coalesce(sum(v_count), 0), (SELECT count(*) FROM vector_tail) FROM record"
+    vector_count, waiting = db.execute(select).fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     return {
         "path": str(path),

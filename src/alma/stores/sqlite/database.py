@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -31,12 +31,13 @@ from ...errors import (
 from ...files import make_private_folder
 from . import schema
 
+FIRST, SECOND = "first", "second"
 _SETTINGS = (
-    "PRAGMA synchronous = FULL",
-    "PRAGMA secure_delete = ON",
-    "PRAGMA temp_store = MEMORY",
-    "PRAGMA cache_size = -16000",
-    "PRAGMA journal_size_limit = 16777216",
+    "synchronous = FULL",
+    "secure_delete = ON",
+    "temp_store = MEMORY",
+    "cache_size = -16000",
+    "journal_size_limit = 16777216",
 )
 
 _NOTE_SECONDS = 0.05
@@ -54,19 +55,15 @@ class Database:
         self.path = path
         self.read_only = read_only
         self._busy_timeout = busy_timeout
-        self._connection: sqlite3.Connection | None = None
-        self._second: sqlite3.Connection | None = None
-        """For reading while another thread writes over the first."""
+        self._open_files: dict[str, tuple[sqlite3.Connection, Stamp, weakref.finalize[..., Database]]] = {}
+        """The connection `FIRST`, and `SECOND` for reading while another thread writes over the first."""
         self._closed = False
         self._lock = threading.RLock()
         self._reading = threading.RLock()
         """Acquired before the other: what readers remember of the file is for one of them at a time."""
         self._pid = os.getpid()
-        self._stamp: Stamp = (0,)
-        self._second_stamp: Stamp = (0,)
         self._snapshot: sqlite3.Connection | None = None
         """The connection of the thread that has `_reading`, while it reads a snapshot."""
-        self._finalizers: dict[int, weakref.finalize[..., Database]] = {}
         self._mode = ""
         self.openings = 0
         """Goes up whenever the file was opened again: what was remembered about it may not hold."""
@@ -83,7 +80,7 @@ class Database:
                 return
             is_free = self._lock.acquire(blocking=False)
             try:
-                with _transaction(self._open() if is_free else self._open_second(), "BEGIN") as db:
+                with _transaction(self._open(FIRST if is_free else SECOND), "BEGIN") as db:
                     yield db
             finally:
                 if is_free:
@@ -110,19 +107,23 @@ class Database:
             raise BusyError(f"{self.path} is being written by another thread; try again")
         try:
             if self._mode != "mode=rw" and not self.read_only:
-                self._refuse_read_only()
+                # What could only be opened to be read may have become writable since.
+                if not all(os.access(place, os.W_OK) for place in (self.path, self.path.parent)):
+                    raise ReadOnlyError(
+                        f"{self.path} can be read but not written: the file, its folder or the file system is "
+                        "read-only; nothing was changed"
+                    )
+                self._disconnect(FIRST)
             with self.translate_errors():
                 db = self._open()
                 if passing:
-                    db.execute("PRAGMA synchronous = NORMAL")
-                    db.execute(f"PRAGMA busy_timeout = {_NOTE_SECONDS * 1000:.0f}")
+                    _set_haste(db, "NORMAL", _NOTE_SECONDS)
                 try:
                     with _transaction(db, "BEGIN IMMEDIATE"):
                         yield db
                 finally:
                     if passing and not self._closed:
-                        db.execute("PRAGMA synchronous = FULL")
-                        db.execute(f"PRAGMA busy_timeout = {self._busy_timeout * 1000:.0f}")
+                        _set_haste(db, "FULL", self._busy_timeout)
         finally:
             self._lock.release()
 
@@ -155,7 +156,7 @@ class Database:
         if not self._lock.acquire(blocking, timeout):
             self._reading.release()
             return False
-        if not any(db is not None and db.in_transaction for db in (self._connection, self._second)):
+        if not any(db.in_transaction for db, _, _ in self._open_files.values()):
             self._disconnect()
         return True
 
@@ -163,122 +164,77 @@ class Database:
         if self._pid != os.getpid():
             self._pid = os.getpid()
             # Still open only when the thread that forked was in the middle of a transaction, as a signal handler is.
-            _left_to_parents.extend(db for db in (self._connection, self._second) if db is not None)
-            self._connection = self._second = self._snapshot = None
+            _left_to_parents.extend(db for db, _, _ in self._open_files.values())
+            self._open_files, self._snapshot = {}, None
         self._lock.release()
         self._reading.release()
 
     # -- opening
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, which: str = FIRST) -> sqlite3.Connection:
         if self._closed:
             raise StorageError(f"{self.path} is closed; open the store again")
-        if self._connection is not None and self._stamp != _read_stamp(self.path, self._mode):
+        if which in self._open_files and self._open_files[which][1] != _read_stamp(self.path, self._mode):
             # Replaced, as by restoring a backup, or removed: what is written to the old file would be lost.
-            self._disconnect_first()
-        if self._connection is None:
-            self._connection = self._connect()
+            self._disconnect(which)
+        if which not in self._open_files:
+            db = self._connect() if which == FIRST else self._open_prepared(self._mode)
             # Whoever forgets to close a store has it closed when it is gone.
-            self._finalizers[0] = weakref.finalize(self, _let_go, self._connection, os.getpid())
-            self._stamp = _read_stamp(self.path, self._mode)
+            finalizer = weakref.finalize(self, _let_go, db, os.getpid())
+            self._open_files[which] = (db, _read_stamp(self.path, self._mode), finalizer)
             self.openings += 1
-        return self._connection
+        return self._open_files[which][0]
 
-    def _open_second(self) -> sqlite3.Connection:
-        if self._closed:
-            raise StorageError(f"{self.path} is closed; open the store again")
-        stamp = _read_stamp(self.path, self._mode)
-        if self._second is not None and self._second_stamp != stamp:
-            self._disconnect_second()
-        if self._second is None:
-            self._second = self._connect_in(self._mode)
-            self._finalizers[1] = weakref.finalize(self, _let_go, self._second, os.getpid())
-            for setting in _SETTINGS:
-                self._second.execute(setting)
-            self._second_stamp = stamp
-            self.openings += stamp != self._stamp
-        return self._second
-
-    def _disconnect(self) -> None:
+    def _disconnect(self, *names: str) -> None:
         """The second first: whoever closes the last connection tidies up, and reading leaves that to writing."""
-        self._disconnect_second()
-        self._disconnect_first()
-
-    def _disconnect_first(self) -> None:
-        if self._connection is not None:
-            self._finalizers[0].detach()
-            self._connection.close()
-            self._connection = None
-
-    def _disconnect_second(self) -> None:
-        if self._second is not None:
-            self._finalizers[1].detach()
-            self._second.close()
-            self._second = None
+        for which in names or (SECOND, FIRST):
+            if which in self._open_files:
+                db, _, finalizer = self._open_files.pop(which)
+                finalizer.detach()
+                db.close()
 
     def _connect(self) -> sqlite3.Connection:
-        if self.read_only:
-            if not self.path.exists():
-                raise StorageError(f"{self.path} does not exist, and read-only it cannot be made")
-            return self._connect_to_read()
         try:
-            _create_private(self.path)
-            return self._open_prepared("mode=rw")
+            if self.read_only:
+                if not self.path.exists():
+                    raise StorageError(f"{self.path} does not exist, and read-only it cannot be made")
+            else:
+                _create_private(self.path)
+                return self._open_prepared("mode=rw")
         except (ReadOnlyError, sqlite3.OperationalError) as error:
             if not (self.path.exists() and (isinstance(error, ReadOnlyError) or _get_code(error) in _REFUSED)):
                 raise
-            return self._connect_to_read()
-
-    def _connect_to_read(self) -> sqlite3.Connection:
-        """Where nothing can be written SQLite cannot make its files; a file that nobody changes needs none of them."""
         try:
             return self._open_prepared("mode=ro")
         except sqlite3.OperationalError as error:
+            # Where nothing can be written SQLite cannot make its files; a file that nobody changes needs none of them.
             if _get_code(error) not in _REFUSED or _has_unfinished_changes(self.path):
                 raise
             return self._open_prepared("mode=ro&immutable=1")
 
     def _open_prepared(self, mode: str) -> sqlite3.Connection:
-        db = self._connect_in(mode)
+        timeout = self._busy_timeout
+        db = sqlite3.connect(self._uri(mode), uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
         try:
-            self._prepare(db, can_write=mode == "mode=rw")
+            for setting in _SETTINGS:
+                db.execute(f"PRAGMA {setting}")
+            if mode != "mode=rw":
+                schema.refuse_old(db, self.path)
+            else:
+                if schema.read_version(db, self.path) == 0:
+                    db.execute("PRAGMA page_size = 8192")
+                self._use_wal(db)
+                if not schema.is_current(db, self.path):
+                    with _transaction(db, "BEGIN IMMEDIATE"):
+                        schema.migrate(db, self.path)
         except BaseException:
             db.close()
             raise
         self._mode = mode
         return db
 
-    def _connect_in(self, mode: str) -> sqlite3.Connection:
-        timeout = self._busy_timeout
-        return sqlite3.connect(
-            self._uri(mode), uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
-        )
-
     def _uri(self, mode: str) -> str:
         return f"file:{quote(str(self.path.absolute()))}?{mode}"
-
-    def _refuse_read_only(self) -> None:
-        """What could only be opened to be read may have become writable since."""
-        if not all(os.access(place, os.W_OK) for place in (self.path, self.path.parent)):
-            raise ReadOnlyError(
-                f"{self.path} can be read but not written: the file, its folder or the file system is read-only; "
-                "nothing was changed"
-            )
-        self._disconnect_first()
-
-    def _prepare(self, db: sqlite3.Connection, *, can_write: bool) -> None:
-        for setting in _SETTINGS:
-            db.execute(setting)
-        if not can_write:
-            schema.refuse_old(db, self.path)
-            return
-        if schema.read_version(db, self.path) == 0:
-            db.execute("PRAGMA page_size = 8192")
-        self._use_wal(db)
-        if not schema.is_current(db, self.path):
-            db.execute("BEGIN IMMEDIATE")
-            schema.migrate(db, self.path)
-            db.execute("COMMIT")
 
     def _use_wal(self, db: sqlite3.Connection) -> None:
         """Changing the mode does not wait for the busy timeout, so several processes opening a new file must retry."""
@@ -300,6 +256,11 @@ class Database:
             raise _make_error(error, self.path) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise ValidationError(f"a value cannot be stored: {error}") from error
+
+
+def _set_haste(db: sqlite3.Connection, synchronous: str, seconds: float) -> None:
+    db.execute(f"PRAGMA synchronous = {synchronous}")
+    db.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}")
 
 
 @contextmanager
@@ -333,11 +294,9 @@ def _read_stamp(path: Path, mode: str) -> Stamp:
 
 def _has_unfinished_changes(path: Path) -> bool:
     for suffix in ("-wal", "-journal"):
-        try:
+        with suppress(FileNotFoundError):
             if path.with_name(path.name + suffix).stat().st_size:
                 return True
-        except FileNotFoundError:
-            pass
     return False
 
 

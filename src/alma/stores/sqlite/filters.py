@@ -1,26 +1,63 @@
 """Which records a question is about, in the words that SQLite's planner needs to find them quickly.
 
-It knows nothing about how often a value occurs, and takes an index on status or scope to be as good as any. A
+Conditions are kept in two halves. Those on `scope` name what seldom changes (kind, project, agent, user, embedder)
+and is kept once per combination in the table `scope`, known here as `s`; the rest are on `record`, known as `r`.
+
+The planner knows nothing about how often a value occurs, and takes an index on status or scope to be as good as any. A
 session, key, link or tag selects far less than those do, so where one is given the others are kept from being used.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from ...types.query import Where
-from .. import sql
-from ..sql import Clause, join_clauses
+from ...types.times import to_micros
 
-DIALECT = sql.SQLite()
+FEW = 500
+"""More names than this are sent as one parameter."""
+
+_SCOPE = {"kinds": "s.kind", "projects": "s.project", "agents": "s.agent", "users": "s.user", "embedders": "s.embedder"}
 _SELECTIVE = {
-    "keys": ("record", "key"),
-    "linked": ("link", "target"),
-    "sessions": ("record", "session"),
-    "tagged": ("tag", "name"),
+    "keys": ("record", "r.key"),
+    "linked": ("link", "r.target"),
+    "sessions": ("record", "r.session"),
+    "tagged": ("tag", "r.name"),
 }
+
+
+class Clause(NamedTuple):
+    """Text that is true or false for a row; empty when nothing is asked."""
+
+    sql: str = ""
+    params: tuple[Any, ...] = ()
+
+    def after(self, word: str) -> str:
+        return f" {word} {self.sql}" if self.sql else ""
+
+
+def join_clauses(*clauses: Clause) -> Clause:
+    params = tuple(param for clause in clauses for param in clause.params)
+    return Clause(" AND ".join(clause.sql for clause in clauses if clause.sql), params)
+
+
+def match_names(column: str, names: Collection[str] | None) -> Clause:
+    if names is None:
+        return Clause()
+    # A member of an enumeration is bound as the plain string it equals.
+    values = [str.__str__(name) for name in names]
+    if len(values) > FEW:
+        # SQLite's JSON ends a string at its first NUL, which would turn the name into another one.
+        odd = [name for name in values if "\0" in name]
+        listed = json.dumps([name for name in values if "\0" not in name])
+        marks = ", ".join("?" * len(odd))
+        return Clause(f"({column} IN (SELECT value FROM json_each(?)) OR {column} IN ({marks}))", (listed, *odd))
+    if len(values) == 1:
+        return Clause(f"{column} = ?", tuple(values))
+    return Clause(f"{column} IN ({', '.join('?' * len(values))})", tuple(values))
 
 
 class Filter(NamedTuple):
@@ -51,18 +88,35 @@ class Filter(NamedTuple):
 
 
 def compile_filter(where: Where) -> Filter:
-    shortcut, mark = Clause(), ""
+    shortcut, conditions = Clause(), []
     for name, (table, column) in _SELECTIVE.items():
         names = getattr(where, name)
-        # By an index alone, without looking at any record. The indexes leave empty values out.
-        if names is not None and "" not in names:
-            asked = sql.match_names(column, names, DIALECT)
-            shortcut = Clause(f"SELECT n FROM {table} WHERE {asked.sql} AND {column} <> ''", asked.params)
-            mark = "+"
-            break
-    scope, record = sql.compile_where(replace(where, statuses=None) if mark else where, DIALECT)
-    if mark:
-        record = join_clauses(record, sql.match_names("+r.status", where.statuses, DIALECT))
+        asked = match_names(column, names)
+        if names is None:
+            continue
+        # The indexes leave empty values out, and are used only for a query that says so too.
+        is_indexed = "" not in names
+        if is_indexed:
+            asked = Clause(f"{asked.sql} AND {column} <> ''", asked.params)
+        listing = Clause(f"SELECT r.n FROM {table} r WHERE {asked.sql}", asked.params)
+        conditions.append(asked if table == "record" else Clause(f"r.n IN ({listing.sql})", asked.params))
+        # By an index alone, without looking at any record.
+        if is_indexed and not shortcut.sql:
+            shortcut = listing
+    mark = "+" if shortcut.sql else ""
+    conditions.append(match_names(f"{mark}r.status", where.statuses))
+    for moment, condition in (
+        (where.created_from, "r.created_at >= ?"),
+        (where.created_to, "r.created_at < ?"),
+        (where.valid_at, "(r.valid_from IS NULL OR r.valid_from <= ?)"),
+        (where.valid_at, "(r.valid_to IS NULL OR r.valid_to > ?)"),
+    ):
+        if moment is not None:
+            conditions.append(Clause(condition, (to_micros(moment),)))
+    for name, value in (where.fields or {}).items():
+        conditions.append(Clause("json_extract(r.body, ?) IS ?", (f'$."{name}"', value)))
+    scope = join_clauses(*(match_names(column, getattr(where, name)) for name, column in _SCOPE.items()))
+    record = join_clauses(*conditions)
     within = Clause(f"{mark}r.scope IN (SELECT s.id FROM scope s{scope.after('WHERE')})", scope.params)
     joined = join_clauses(within, record)
     whole = joined if scope.sql else record

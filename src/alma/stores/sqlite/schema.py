@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from ...errors import CorruptStoreError, NewerStoreError, ReadOnlyError
-from ...types.kinds import KINDS, Kind
+from ...types.kinds import KINDS
 
 APPLICATION_ID = 0x414C4D41  # "ALMA"
 TOKENIZER = "porter unicode61"
@@ -74,8 +74,7 @@ CREATE TABLE vector_block_meta (first_v INTEGER PRIMARY KEY, rows BLOB NOT NULL)
 
 def _create_tables(db: sqlite3.Connection) -> None:
     for statement in _FIRST.split(";\n"):
-        if statement.strip():
-            db.execute(statement)
+        db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
@@ -85,25 +84,20 @@ MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create_tables]
 
 def read_version(db: sqlite3.Connection, path: Path) -> int:
     """The version of the file, 0 for a new one; raises when it is not ours or newer than this program."""
-    application = _read_pragma(db, "application_id")
-    version = _read_pragma(db, "user_version")
+    (application,), (version,) = (
+        db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+    )
     if application == 0 and version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
         return 0
     if application != APPLICATION_ID:
         raise CorruptStoreError(f"{path} is not an alma database; name another path for the store")
     if version > len(MIGRATIONS):
         raise NewerStoreError(f"{path} has format {version}, this alma knows up to {len(MIGRATIONS)}: update alma")
-    return version
-
-
-def _read_pragma(db: sqlite3.Connection, name: str) -> int:
-    return int(db.execute(f"PRAGMA {name}").fetchone()[0])
+    return int(version)
 
 
 def is_current(db: sqlite3.Connection, path: Path) -> bool:
-    if read_version(db, path) < len(MIGRATIONS):
-        return False
-    return _read_views(db) == _digest_views(_define_views())
+    return read_version(db, path) == len(MIGRATIONS) and _read_views(db) == _digest_views(_define_views())
 
 
 def refuse_old(db: sqlite3.Connection, path: Path) -> None:
@@ -120,12 +114,11 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
     for number in range(read_version(db, path), len(MIGRATIONS)):
         MIGRATIONS[number](db)
         db.execute(f"PRAGMA user_version = {number + 1}")
-    definitions = _define_views()
-    if _read_views(db) != _digest_views(definitions):
-        for name in _read_views(db).split(" ")[1:]:
+    definitions, before = _define_views(), _read_views(db)
+    if before != _digest_views(definitions):
+        for name in {*before.split(" ")[1:], *definitions}:
             db.execute(f'DROP VIEW IF EXISTS "{name}"')
-        for name, definition in definitions.items():
-            db.execute(f'DROP VIEW IF EXISTS "{name}"')
+        for definition in definitions.values():
             db.execute(definition)
         db.execute("UPDATE meta SET value = ? WHERE name = 'views'", (_digest_views(definitions),))
 
@@ -135,17 +128,8 @@ def _read_views(db: sqlite3.Connection) -> str:
 
 
 def _digest_views(definitions: dict[str, str]) -> str:
-    names = " ".join(definitions)
-    return f"{hashlib.sha256(''.join(definitions.values()).encode()).hexdigest()[:16]} {names}"
-
-
-def _define_views(kinds: Iterable[Kind] | None = None) -> dict[str, str]:
-    """A view per kind, by name."""
-    return {
-        _view_name(kind.name): _define_view(kind)
-        for kind in (KINDS.values() if kinds is None else kinds)
-        if kind.name.isidentifier()
-    }
+    """What the file remembers of its views: whether they are the same, and their names."""
+    return f"{hashlib.sha256(''.join(definitions.values()).encode()).hexdigest()[:16]} {' '.join(definitions)}"
 
 
 _TABLES = {"meta", "scope", "record", "link", "tag", "words", "word", "word_source"}
@@ -153,22 +137,26 @@ _COUNTS = ("successes", "partials", "failures", "uses", "skips", "ups", "downs")
 _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
 
 
-def _view_name(kind: str) -> str:
-    return f"{kind}_view" if kind in _TABLES or kind.startswith(("sqlite_", "vector_", "words_")) else kind
-
-
-def _define_view(kind: Kind) -> str:
-    columns = ["r.id", "s.project", "s.agent", "s.user", "r.session", "r.status", "r.text"]
-    taken = {column.split(".")[1] for column in columns} | {*_COUNTS, *_TIMES, "version", "superseded_by"}
-    for name in kind.fields:
-        shown = f"body_{name}" if name in taken else name
-        columns.append(f"""json_extract(r.body, '$."{name}"') AS "{shown}\"""")
-    columns += [f"coalesce(json_extract(r.evidence, '$.{name}'), 0) AS {name}" for name in _COUNTS]
-    for name in _TIMES:
-        seconds = f"strftime('%Y-%m-%dT%H:%M:%S', r.{name} / 1000000, 'unixepoch')"
-        columns.append(f"{seconds} || printf('.%06dZ', r.{name} % 1000000) AS {name}")
-    columns += ["r.version", "r.superseded_by"]
-    return (
-        f'CREATE VIEW "{_view_name(kind.name)}" AS SELECT {", ".join(columns)}'
-        f" FROM record r JOIN scope s ON s.id = r.scope WHERE s.kind = '{kind.name}'"
-    )
+def _define_views() -> dict[str, str]:
+    """A view per kind, by name."""
+    views = {}
+    for kind in KINDS.values():
+        if not kind.name.isidentifier():
+            continue
+        is_taken = kind.name in _TABLES or kind.name.startswith(("sqlite_", "vector_", "words_"))
+        name = f"{kind.name}_view" if is_taken else kind.name
+        columns = ["r.id", "s.project", "s.agent", "s.user", "r.session", "r.status", "r.text"]
+        taken = {column.split(".")[1] for column in columns} | {*_COUNTS, *_TIMES, "version", "superseded_by"}
+        for field in kind.fields:
+            shown = f"body_{field}" if field in taken else field
+            columns.append(f"""json_extract(r.body, '$."{field}"') AS "{shown}\"""")
+        columns += [f"coalesce(json_extract(r.evidence, '$.{count}'), 0) AS {count}" for count in _COUNTS]
+        for time in _TIMES:
+            seconds = f"strftime('%Y-%m-%dT%H:%M:%S', r.{time} / 1000000, 'unixepoch')"
+            columns.append(f"{seconds} || printf('.%06dZ', r.{time} % 1000000) AS {time}")
+        columns += ["r.version", "r.superseded_by"]
+        views[name] = (
+            f'CREATE VIEW "{name}" AS SELECT {", ".join(columns)}'
+            f" FROM record r JOIN scope s ON s.id = r.scope WHERE s.kind = '{kind.name}'"
+        )
+    return views

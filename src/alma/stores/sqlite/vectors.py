@@ -76,36 +76,39 @@ def add_entries(db: sqlite3.Connection, entries: Iterable[VectorEntry]) -> None:
             select = "SELECT v, n, scope, codes FROM vector_tail WHERE dim = ?"
             some = sorted([*map(VectorEntry._make, db.execute(select, (dim,))), *some])
             db.execute("DELETE FROM vector_tail WHERE dim = ?", (dim,))
-            whole = len(some) - len(some) % BLOCK
-            for start in range(0, whole, BLOCK):
-                _pack(db, dim, some[start : start + BLOCK])
-            some = some[whole:]
-        db.executemany(
-            "INSERT INTO vector_tail (v, n, scope, codes, dim) VALUES (?, ?, ?, ?, ?)",
-            [(*entry, dim) for entry in some],
-        )
-
-
-def _pack(db: sqlite3.Connection, dim: int, entries: Sequence[VectorEntry]) -> None:
-    first_v, last_v = entries[0].v, entries[-1].v
-    meta = Meta([entry.n for entry in entries], [entry.v for entry in entries], [entry.scope for entry in entries])
-    codes = b"".join([entry.codes for entry in entries])
-    db.execute("INSERT INTO vector_block VALUES (?, ?, ?, ?)", (first_v, last_v, dim, codes))
-    db.execute("INSERT INTO vector_block_meta VALUES (?, ?)", (first_v, meta.pack()))
+            while len(some) >= BLOCK:
+                v, n, scope, codes = map(list, zip(*some[:BLOCK], strict=True))
+                db.execute("INSERT INTO vector_block VALUES (?, ?, ?, ?)", (v[0], v[-1], dim, b"".join(codes)))
+                db.execute("INSERT INTO vector_block_meta VALUES (?, ?)", (v[0], Meta(n, v, scope).pack()))
+                some = some[BLOCK:]
+        insert = "INSERT INTO vector_tail (v, n, scope, codes, dim) VALUES (?, ?, ?, ?, ?)"
+        db.executemany(insert, [(*entry, dim) for entry in some])
 
 
 def remove_spans(db: sqlite3.Connection, spans: Iterable[Span]) -> None:
     ranges = [(first, first + count) for first, count in spans if count]
-    if not ranges:
-        return
     db.executemany("DELETE FROM vector_tail WHERE v >= ? AND v < ?", ranges)
     gone = sorted(v for first, end in ranges for v in range(first, end))
-    for block, some in _by_block(db, gone):
-        _punch(db, block, some)
+    for block, numbers in _find_blocks(db, gone):
+        meta = _read_meta(db, block)
+        places = [place for _, place in _find_places(meta, numbers)]
+        for place in places:
+            meta.n[place], meta.scope[place] = HOLE, NOWHERE
+        if meta.n.count(HOLE) > len(meta.n) // 2:
+            _unpack_block(db, block, meta)
+        elif places:
+            db.execute("UPDATE vector_block_meta SET rows = ? WHERE first_v = ?", (meta.pack(), block.first_v))
+            if block.dim:
+                with db.blobopen("vector_block", "codes", block.first_v) as blob:
+                    for place in places:
+                        blob.seek(place * block.dim)
+                        blob.write(bytes(block.dim))
 
 
-def _by_block(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[VectorBlock, Sequence[int]]]:
+def _find_blocks(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[VectorBlock, Sequence[int]]]:
     """The blocks that may hold some of the numbers, and which. Blocks of different lengths may overlap."""
+    if not numbers:
+        return
     select = "SELECT first_v, last_v, dim FROM vector_block WHERE last_v >= ? AND first_v <= ?"
     for block in map(VectorBlock._make, db.execute(select, (numbers[0], numbers[-1])).fetchall()):
         some = numbers[bisect_left(numbers, block.first_v) : bisect_right(numbers, block.last_v)]
@@ -113,12 +116,17 @@ def _by_block(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[
             yield block, some
 
 
-def _meta(db: sqlite3.Connection, block: VectorBlock) -> Meta:
+def _read_meta(db: sqlite3.Connection, block: VectorBlock) -> Meta:
     (rows,) = db.execute("SELECT rows FROM vector_block_meta WHERE first_v = ?", (block.first_v,)).fetchone()
     return unpack_meta(rows)
 
 
-def _places(meta: Meta, numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _read_codes(db: sqlite3.Connection, block: VectorBlock, places: Iterable[int]) -> list[Vector]:
+    (codes,) = db.execute("SELECT codes FROM vector_block WHERE first_v = ?", (block.first_v,)).fetchone()
+    return [codes[place * block.dim : (place + 1) * block.dim] for place in places]
+
+
+def _find_places(meta: Meta, numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
     """(number, its place in the block) for those that are there."""
     for v in numbers:
         place = bisect_left(meta.v, v)
@@ -126,35 +134,13 @@ def _places(meta: Meta, numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
             yield v, place
 
 
-def _punch(db: sqlite3.Connection, block: VectorBlock, numbers: Sequence[int]) -> None:
-    meta = _meta(db, block)
-    places = [place for _, place in _places(meta, numbers)]
-    if not places:
-        return
-    for place in places:
-        meta.n[place], meta.scope[place] = HOLE, NOWHERE
-    if meta.n.count(HOLE) > len(meta.n) // 2:
-        _unpack_block(db, block, meta)
-        return
-    db.execute("UPDATE vector_block_meta SET rows = ? WHERE first_v = ?", (meta.pack(), block.first_v))
-    if block.dim:
-        with db.blobopen("vector_block", "codes", block.first_v) as blob:
-            for place in places:
-                blob.seek(place * block.dim)
-                blob.write(bytes(block.dim))
-
-
 def _unpack_block(db: sqlite3.Connection, block: VectorBlock, meta: Meta) -> None:
-    (codes,) = db.execute("SELECT codes FROM vector_block WHERE first_v = ?", (block.first_v,)).fetchone()
-    live = [
-        VectorEntry(meta.v[i], n, meta.scope[i], codes[i * block.dim : (i + 1) * block.dim])
-        for i, n in enumerate(meta.n)
-        if n != HOLE
-    ]
-    db.execute("DELETE FROM vector_block WHERE first_v = ?", (block.first_v,))
-    db.execute("DELETE FROM vector_block_meta WHERE first_v = ?", (block.first_v,))
+    live = [place for place, n in enumerate(meta.n) if n != HOLE]
+    codes = _read_codes(db, block, live)
+    for table in ("vector_block", "vector_block_meta"):
+        db.execute(f"DELETE FROM {table} WHERE first_v = ?", (block.first_v,))
     db.execute("UPDATE meta SET value = value + 1 WHERE name = 'generation'")
-    add_entries(db, live)
+    add_entries(db, [VectorEntry(meta.v[i], meta.n[i], meta.scope[i], own) for i, own in zip(live, codes, strict=True)])
 
 
 def read_spans(db: sqlite3.Connection, spans: Mapping[int, Span]) -> dict[int, tuple[Vector, ...]]:
@@ -163,30 +149,28 @@ def read_spans(db: sqlite3.Connection, spans: Mapping[int, Span]) -> dict[int, t
     if not wanted:
         return {}
     select = "SELECT v, codes FROM vector_tail WHERE v IN (SELECT value FROM json_each(?))"
-    found: dict[int, Vector] = dict(db.execute(select, (json.dumps(wanted),)))
-    missing = [v for v in wanted if v not in found]
-    for block, some in _by_block(db, missing) if missing else ():
-        found |= _read_block(db, block, some)
-    if len(found) < len(wanted):
+    stored: dict[int, Vector] = dict(db.execute(select, (json.dumps(wanted),)))
+    for block, some in _find_blocks(db, [v for v in wanted if v not in stored]):
+        stored |= _read_block(db, block, some)
+    if len(stored) < len(wanted):
         raise CorruptStoreError("vectors of records are missing; restore a backup or run `alma doctor`")
-    return {n: tuple(found[v] for v in range(first, first + count)) for n, (first, count) in spans.items()}
+    return {n: tuple(stored[v] for v in range(first, first + count)) for n, (first, count) in spans.items()}
 
 
 def _read_block(db: sqlite3.Connection, block: VectorBlock, numbers: Sequence[int]) -> dict[int, Vector]:
     if block.last_v - block.first_v == BLOCK - 1:
         # Without gaps the place follows from the number. What belongs to a record is never a hole.
-        places = [(v, v - block.first_v) for v in numbers]
+        places = {v: v - block.first_v for v in numbers}
     else:
-        places = list(_places(_meta(db, block), numbers))
+        places = dict(_find_places(_read_meta(db, block), numbers))
     if block.dim == 0 or len(places) > _MANY:
-        (codes,) = db.execute("SELECT codes FROM vector_block WHERE first_v = ?", (block.first_v,)).fetchone()
-        return {v: codes[place * block.dim : (place + 1) * block.dim] for v, place in places}
-    found: dict[int, Vector] = {}
+        return dict(zip(places, _read_codes(db, block, places.values()), strict=True))
+    stored: dict[int, Vector] = {}
     with db.blobopen("vector_block", "codes", block.first_v, readonly=True) as blob:
         # What was said together lies together and is read together.
-        for _, run in groupby(enumerate(places), lambda item: item[1][1] - item[0]):
-            together = [place for _, place in run]
+        for _, run in groupby(enumerate(places.items()), lambda item: item[1][1] - item[0]):
+            together = [entry for _, entry in run]
             blob.seek(together[0][1] * block.dim)
             codes = blob.read(len(together) * block.dim)
-            found |= {v: codes[i * block.dim : (i + 1) * block.dim] for i, (v, _) in enumerate(together)}
-    return found
+            stored |= {v: codes[i * block.dim : (i + 1) * block.dim] for i, (v, _) in enumerate(together)}
+    return stored

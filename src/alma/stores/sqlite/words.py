@@ -14,14 +14,12 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from ...types.query import Hit
-from ..sql import Clause
-from .filters import Filter
+from .filters import Clause, Filter
 from .schema import TOKENIZER
 
 Indexed = tuple[int, str, int]
@@ -66,8 +64,8 @@ class Frequencies:
             return 1.0
         names = tuple(scopes)
         if names not in self._shares:
-            held = sum(self.of(db, "scope", f"s{scope}".encode()) for scope in names)
-            self._shares[names] = held / max(self._records, 1)
+            total = sum(self.count(db, "scope", f"s{scope}".encode()) for scope in names)
+            self._shares[names] = total / max(self._records, 1)
         return self._shares[names]
 
     def weight(self, word: Word) -> float:
@@ -75,7 +73,7 @@ class Frequencies:
         others = max(self._records - word.frequency, 0)
         return max(math.log((others + 0.5) / (word.frequency + 0.5)), 1e-6)
 
-    def of(self, db: sqlite3.Connection, column: str, term: bytes) -> int:
+    def count(self, db: sqlite3.Connection, column: str, term: bytes) -> int:
         if (column, term) not in self._known:
             select = "SELECT doc FROM word WHERE term = CAST(? AS TEXT) AND col = ?"
             row = db.execute(select, (term, column)).fetchone()
@@ -93,11 +91,9 @@ def replace_rows(db: sqlite3.Connection, gone: Iterable[Indexed], fresh: Iterabl
 
 class Search(NamedTuple):
     db: sqlite3.Connection
-    known: Frequencies
     filter: Filter
     scopes: list[int] | None
     """What the index is asked for; None: its answer has to be looked at."""
-    share: float
     rest: Clause
     """What the index has not answered yet, when it was asked for the scopes."""
     limit: int
@@ -108,20 +104,26 @@ class Search(NamedTuple):
 def match(db: sqlite3.Connection, known: Frequencies, words: str, filter: Filter, limit: int, many: int) -> list[Hit]:
     """More than `many` scopes are not looked for in the index."""
     scopes = filter.scopes(db)
-    if scopes is not None and not scopes:
+    if scopes == []:
         return []
-    scopes = None if scopes is not None and len(scopes) > many else scopes
+    if scopes is not None and len(scopes) > many:
+        scopes = None
     rest = filter.whole if scopes is None else filter.record
-    search = Search(db, known, filter, scopes, known.share(db, scopes), rest, limit, max(_FIRST, 4 * limit))
-    terms = _read_words(db, known, words)
-    rare, common = _split_by_cost(terms, 1.0 if search.share >= _MOST else 2 * search.share + _PASSING)
-    hits = _rank_all(search, rare)
+    search = Search(db, filter, scopes, rest, limit, max(_FIRST, 4 * limit))
+    share, terms = known.share(db, scopes), _read_words(db, known, words)
+    rare, common = _split_by_cost(terms, 1.0 if share >= _MOST else 2 * share + _PASSING)
+    # The best of all, among equals the newest; None when too little of the best is asked for.
+    hits: list[Hit] | None = None
+    if share >= _MOST:
+        hits = _find_best(search, _make_query(rare, None), filter.whole)
+    if hits is None and share < _NEARLY_ALL:
+        hits = _find_best(search, _make_query(rare, scopes), rest)
     if hits is None:
         rare, common = _split_by_cost(terms, _PASSING)
-        hits = _rank_within(search, rare)
+        hits = _rank_within(search, _make_query(rare, None))
     if common and len(hits) < limit:
         present = {hit.id for hit in hits}
-        hits += [hit for hit in _rank_newest(search, common, limit + len(hits)) if hit.id not in present]
+        hits += [hit for hit in _rank_newest(search, known, common, limit + len(hits)) if hit.id not in present]
         hits.sort(key=lambda hit: -hit.score)
     return hits[:limit]
 
@@ -129,8 +131,7 @@ def match(db: sqlite3.Connection, known: Frequencies, words: str, filter: Filter
 def _split_by_cost(words: list[Word], cost: float) -> tuple[list[Word], list[Word]]:
     """Those that can be afforded, when a record that holds one of them costs so much, and the rest."""
     words = sorted(words)
-    costs = accumulate(word.frequency * cost for word in words)
-    affordable = sum(total <= BUDGET for total in costs)
+    affordable = sum(total <= BUDGET for total in accumulate(word.frequency * cost for word in words))
     return words[:affordable], words[affordable:]
 
 
@@ -148,22 +149,22 @@ def _read_words(db: sqlite3.Connection, known: Frequencies, words: str) -> list[
         )
         db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked_token USING fts5vocab (temp, asked, instance)")
         db.executemany("INSERT INTO temp.asked (rowid, w) VALUES (?, ?)", enumerate(new))
-        tokens: dict[str, list[bytes]] = {word: [] for word in new}
+        known.terms |= {word: [] for word in new}
         for i, term in db.execute("SELECT doc, CAST(term AS BLOB) FROM temp.asked_token").fetchall():
-            tokens[new[i]].append(term)
+            known.terms[new[i]].append(term)
         db.execute("INSERT INTO temp.asked (asked) VALUES ('delete-all')")
-        known.terms |= tokens
     result = []
     for word in distinct:
         if terms := known.terms[word]:
             quoted = word.replace('"', '""')
-            result.append(Word(min(known.of(db, "text", term) for term in terms), f'"{quoted}"'))
+            result.append(Word(min(known.count(db, "text", term) for term in terms), f'"{quoted}"'))
     return result
 
 
 def _make_query(words: list[Word], scopes: Sequence[int] | None) -> str:
-    text = f"(text : ({' OR '.join(word.quoted for word in words)}))"
-    return text if scopes is None else f"{text} AND (scope : ({' OR '.join(f's{scope}' for scope in scopes)}))"
+    """Empty when there are no words."""
+    text = f"(text : ({' OR '.join(word.quoted for word in words)}))" if words else ""
+    return text if scopes is None or not words else f"{text} AND (scope : ({' OR '.join(f's{id}' for id in scopes)}))"
 
 
 _SCORE = "-bm25(words, 1.0, 0.0)"
@@ -178,34 +179,23 @@ def _limit_to(numbers: Clause) -> Clause:
     return Clause(f" AND +rowid IN ({numbers.sql})", numbers.params)
 
 
-def _rank_all(search: Search, words: list[Word]) -> list[Hit] | None:
-    """The best of all, among equals the newest; None when too little of the best is asked for."""
-    if not words:
-        return []
-    if search.share < _MOST:
-        return _find_best(search, _make_query(words, search.scopes), search.rest)
-    hits = _find_best(search, _make_query(words, None), search.filter.whole)
-    if hits is None and search.share < _NEARLY_ALL:
-        hits = _find_best(search, _make_query(words, search.scopes), search.rest)
-    return hits
-
-
-def _rank_within(search: Search, words: list[Word]) -> list[Hit]:
-    """The same among those that are asked for, listed before."""
-    if not words:
-        return []
-    query, filter = _make_query(words, None), search.filter
-    hits = None
-    if filter.shortcut.sql:
-        hits = _find_best(search, query, filter.whole, _limit_to(filter.shortcut))
-    if hits is None:
-        within = _limit_to(filter.select_numbers())
-        best = search.db.execute(_BEST.format(within.sql), (query, *within.params, search.limit))
-        hits = _keep_wanted(search, best.fetchall(), Clause(), search.limit)
-    return hits
+def _rank_within(search: Search, query: str) -> list[Hit]:
+    """The best among those that are asked for, listed before."""
+    if search.filter.shortcut.sql:
+        hits = _find_best(search, query, search.filter.whole, _limit_to(search.filter.shortcut))
+        if hits is not None:
+            return hits
+    within = _limit_to(search.filter.select_numbers())
+    best = (
+        search.db.execute(_BEST.format(within.sql), (query, *within.params, search.limit)).fetchall() if query else []
+    )
+    return _keep_wanted(search, best, Clause(), search.limit)
 
 
 def _find_best(search: Search, query: str, rest: Clause, within: Clause = Clause()) -> list[Hit] | None:  # noqa: B008
+    """The best that `rest` allows; None when there may be more of them than were looked at."""
+    if not query:
+        return []
     most = _GROWTH * search.first
     best = search.db.execute(_BEST.format(within.sql), (query, *within.params, most)).fetchall()
     hits = _keep_wanted(search, best, rest, search.limit)
@@ -223,26 +213,21 @@ def _keep_wanted(search: Search, best: list[tuple[int, float]], rest: Clause, en
     return hits[:enough]
 
 
-def _rank_newest(search: Search, words: list[Word], enough: int) -> list[Hit]:
+def _rank_newest(search: Search, known: Frequencies, words: list[Word], enough: int) -> list[Hit]:
     """By the weight of the words that each of the newest holds; how often it holds them is not counted."""
-    query = _make_query(words, search.scopes)
-    latest = search.db.execute(_LATEST.format(""), (query, POOL)).fetchall()
-    hits = _keep_wanted(search, _weigh_newest(search, words, latest), search.rest, enough)
-    if len(hits) < enough and len(latest) == POOL and search.rest.sql:
-        within = _limit_to(search.filter.select_numbers())
-        latest = search.db.execute(_LATEST.format(within.sql), (query, *within.params, POOL)).fetchall()
-        hits = _keep_wanted(search, _weigh_newest(search, words, latest), Clause(), enough)
+    query, hits = _make_query(words, search.scopes), []
+    for within, rest in ((Clause(), search.rest), (_limit_to(search.filter.select_numbers()), Clause())):
+        rows = search.db.execute(_LATEST.format(within.sql), (query, *within.params, POOL))
+        latest = [n for (n,) in rows]
+        scores: dict[int, float] = dict.fromkeys(latest, 0.0)
+        among = _limit_to(Clause("SELECT value FROM json_each(?)", (json.dumps(latest),)))
+        select = f"SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?{among.sql}"
+        for word in words if latest else ():
+            asked = _make_query([word], search.scopes)
+            for (n,) in search.db.execute(select, (asked, latest[-1], latest[0], *among.params)):
+                scores[n] += known.weight(word)
+        best = sorted(scores.items(), key=lambda item: (-item[1], -item[0]))
+        hits = _keep_wanted(search, best, rest, enough)
+        if len(hits) >= enough or len(latest) < POOL or not search.rest.sql:
+            break
     return hits
-
-
-def _weigh_newest(search: Search, words: list[Word], latest: list[tuple[int]]) -> list[tuple[int, float]]:
-    if not latest:
-        return []
-    scores: dict[int, float] = defaultdict(float)
-    among = _limit_to(Clause("SELECT value FROM json_each(?)", (json.dumps([n for (n,) in latest]),)))
-    select = f"SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?{among.sql}"
-    for word in words:
-        query = _make_query([word], search.scopes)
-        for (n,) in search.db.execute(select, (query, latest[-1][0], latest[0][0], *among.params)):
-            scores[n] += search.known.weight(word)
-    return sorted(scores.items(), key=lambda item: (-item[1], -item[0]))
