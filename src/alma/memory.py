@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
@@ -462,7 +462,8 @@ class ALMA(Closeable):
 
     def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
         proposal = build_proposal(self.engine, MemoryType(TYPES[kind]), given)
-        return _views(self.engine, edit.add_memories(self.engine, [proposal], compare_texts=True), kind)[0]
+        [record] = edit.add_memories(self.engine, [proposal], compare_texts=True)
+        return cast("M", view(record, self.engine.clock()))
 
     # -- single memories
 

@@ -149,7 +149,8 @@ class Parameter(NamedTuple):
     def _fit(self, kind: Any, value: Any, label: str) -> Any:
         """Return a value of a JSON type, inner values included."""
         about = self.about
-        outer = {get_origin(one) or one: (*get_args(one), Any, Any) for one in list_options(kind)}
+        options = [kind] if isinstance(kind, type) else list_options(kind)
+        outer = {get_origin(one) or one: (*get_args(one), Any, Any) for one in options}
         outer.pop(type(None), None)
         if Any in outer or object in outer or (bool in outer and isinstance(value, bool)):
             return value
