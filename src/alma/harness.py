@@ -589,10 +589,10 @@ def learns(
         name = alma.engine.agent(agent)
         allow(alma.engine, name, task_type or "")
     fields = {"agent": name, "task_type": task_type, "user_id": user_id}
+    learn = functools.partial(_learn_call, alma, fields, success)
 
     def decorate(function: Callable[P, R]) -> Callable[P, Any]:
         describe = _make_describer(function, {"task": task, "strategy": strategy})
-        learn = functools.partial(_learn_call, alma, fields, success)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
