@@ -121,15 +121,3 @@ def _find_file(parameter: Parameter, value: str, base: Path, roots: Sequence[Pat
         if refusal:
             raise ScopeError(f"{parameter.name}: {value!r} {refusal}")
     return real
-
-
-def find_project_folder(config: str | os.PathLike[str] | None) -> Path | None:
-    """Return the folder of the project that a configuration belongs to; None where that would be too much.
-
-    That is the folder around `.alma`, or that of the file. A home folder and the root of a disk are no projects.
-    """
-    folder = Path.cwd() if config is None else Path(config).resolve().parent
-    if config is not None and folder.name == ".alma":
-        folder = folder.parent
-    is_too_wide = folder in (folder.parent, Path.home().resolve())
-    return None if is_too_wide or not folder.is_dir() else folder

@@ -220,8 +220,9 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
     )
     weights = Weights(**_read_section("retrieval.weights", retrieval.pop("weights", None), Weights.__slots__))
     learning = _read_section("learning", top.get("learning"), _LEARNING)
-    agents = _check("agents", "Mapping[str, object]", top.get("agents") or {})
-    for name, settings in agents.items():
+    given, agents = top.get("agents"), {}
+    _check("agents", "Mapping[str, object]", {} if given is None else given)
+    for name, settings in (given or {}).items():
         own = {"domain": "general"} | _read_section(f"agents.{name}", settings, MemoryScope.__slots__[1:])
         agents[name] = _build(MemoryScope, f"agents.{name}.", own, agent_name=_check("agent name", "str", name))
     for heir, owner in Scopes(agents).unanswered():

@@ -10,7 +10,6 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from dataclasses import dataclass, field
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -19,32 +18,17 @@ _GRACE = 5.0
 _LOG = logging.getLogger("alma.http")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    header_seconds: float
-    """From the connection, or from the first byte of a further request, to the end of its headers."""
-    body_seconds: float
-    """From the end of the headers to the end of the body."""
-    total: int
-    per_address: int
-    open: Counter[str] = field(default_factory=Counter)
-    """How many connections each address has now."""
-
-
 def limit_connections(seconds: float, total: int) -> type[H11Protocol]:
     """Return the protocol class for uvicorn's `http=`. One address gets at most a quarter of the connections."""
-    limits = ConnectionLimits(
-        header_seconds=seconds,
-        # The service answers a late body itself; this closes connections whose body nobody reads.
-        body_seconds=seconds + _GRACE,
-        total=total,
-        per_address=max(1, total // 4),
-    )
-    return type("LimitedProtocol", (_LimitedProtocol,), {"limits": limits})
+    return type("LimitedProtocol", (_LimitedProtocol,), {"seconds": seconds, "total": total, "open": Counter()})
 
 
 class _LimitedProtocol(H11Protocol):
-    limits: ConnectionLimits
+    seconds: float
+    """From the connection, or from the first byte of a further request, to the end of its headers."""
+    total: int
+    open: Counter[str]
+    """How many connections each address has now."""
     _phase = ""
     """What is being waited for: headers, body, or nothing."""
     _timer: asyncio.TimerHandle | None = None
@@ -53,8 +37,8 @@ class _LimitedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
-        self.limits.open[self._address] += 1
-        if self.limits.open.total() > self.limits.total or self.limits.open[self._address] > self.limits.per_address:
+        self.open[self._address] += 1
+        if self.open.total() > self.total or self.open[self._address] > max(1, self.total // 4):
             self._refuse(503, "Service Unavailable", "TooManyConnections", "there are too many connections; try again")
         else:
             self._watch()
@@ -70,9 +54,7 @@ class _LimitedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        self.limits.open[self._address] -= 1
-        if not self.limits.open[self._address]:
-            del self.limits.open[self._address]
+        self.open -= Counter({self._address: 1})
         super().connection_lost(exc)
 
     def _watch(self) -> None:
@@ -88,8 +70,9 @@ class _LimitedProtocol(H11Protocol):
         self._stop_timer()
         self._phase = phase
         if phase and not self.transport.is_closing():
-            seconds = self.limits.header_seconds if phase == "headers" else self.limits.body_seconds
-            self._timer = self.loop.call_later(seconds, self._give_up)
+            # The service answers a late body itself; this closes connections whose body nobody reads.
+            grace = 0.0 if phase == "headers" else _GRACE
+            self._timer = self.loop.call_later(self.seconds + grace, self._give_up)
 
     def _give_up(self) -> None:
         self._timer = None

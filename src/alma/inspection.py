@@ -20,7 +20,6 @@ from .types.record import Provenance, Status
 _LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
 _LESSON_VERBS = ("formed", "restored", "faded", "withdrawn")
 _RELATED = 5
-_GROUPS_AT_ONCE = 200
 
 
 def find_ids(alma: ALMA, prefix: str, limit: int = 20) -> list[str]:
@@ -85,18 +84,14 @@ def find_groups(alma: ALMA, outcomes: Sequence[Outcome]) -> list[str]:
 
 def find_lessons(alma: ALMA, outcomes: Sequence[Outcome], since: datetime) -> list[Lesson]:
     """Return what the lessons of these outcomes' strategies went through since then, oldest first."""
-    found: list[tuple[datetime, Lesson]] = []
-    groups = find_groups(alma, outcomes)
-    for start in range(0, len(groups), _GROUPS_AT_ONCE):
-        linked = groups[start : start + _GROUPS_AT_ONCE]
-        for record in alma.engine.store.scan(Where(kinds=_LESSONS, projects={alma.project_id}, linked=linked)):
-            memory = alma.get(record.id)
-            found += [
-                (line["at"], Lesson(line["verb"], line["why"], memory))
-                for line in alma.history(record.id)
-                if line["at"] >= since and line["verb"] in _LESSON_VERBS
-            ]
-    return [lesson for _, lesson in sorted(found, key=lambda pair: pair[0])]
+    where = Where(kinds=_LESSONS, projects={alma.project_id}, linked=find_groups(alma, outcomes))
+    lessons = [
+        (line["at"], Lesson(line["verb"], line["why"], alma.get(record.id)))
+        for record in alma.engine.store.scan(where)
+        for line in alma.history(record.id)
+        if line["at"] >= since and line["verb"] in _LESSON_VERBS
+    ]
+    return [lesson for _, lesson in sorted(lessons, key=lambda pair: pair[0])]
 
 
 def count_results(alma: ALMA, outcome: Outcome) -> Tally:

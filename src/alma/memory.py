@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
@@ -462,7 +462,8 @@ class ALMA(Closeable):
 
     def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
         proposal = build_proposal(self.engine, MemoryType(TYPES[kind]), given)
-        return _views(self.engine, edit.add_memories(self.engine, [proposal], compare_texts=True), kind)[0]
+        [record] = edit.add_memories(self.engine, [proposal], compare_texts=True)
+        return cast("M", view(record, self.engine.clock()))
 
     # -- single memories
 
@@ -811,13 +812,13 @@ def build_request(engine: Engine, given: Mapping[str, Any]) -> Request:
     named: dict[str, Any] = {name: given[name] for name in Request._fields if given.get(name)}
     named |= {"agent": engine.agent(given["agent"]), "user": given.get("user_id")}
     named |= {"mode": Mode(given.get("mode") or Mode.DEFAULT), "level": Level(given.get("level") or Level.SESSION)}
-    # What conversations hold is in their turns, which have no such fields.
-    kinds = MEMORY_KINDS if types is None else tuple(types)
-    found, values = match_fields([one for one in kinds if one != MemoryType.EPISODE], given.get("fields"))
-    named["types"] = (
-        None if types is None and values is None else frozenset(map(MemoryType, found if values else kinds))
-    )
-    return Request(**named | {"fields": values})
+    values = None
+    if given.get("fields"):
+        # What conversations hold is in their turns, which have no such fields.
+        asked = [one for one in (MEMORY_KINDS if types is None else types) if one != MemoryType.EPISODE]
+        types, values = match_fields(asked, given["fields"])
+    named |= {"types": None if types is None else frozenset(map(MemoryType, types)), "fields": values}
+    return Request(**named)
 
 
 def match_fields(
@@ -924,13 +925,9 @@ def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -
     provenance = validate.provenance("source", given["source"] or "user_stated")
     if given.get("subject") is not None and given.get("attribute") is None:
         raise ValidationError("subject needs attribute: together they are the key that a later fact replaces")
-    agent = engine.agent(given["agent"]) if "agent" in given else ""
-    shared: dict[str, Any] = {
-        "agent": agent,
-        "user": given["user_id"] or "",
-        "provenance": provenance,
-        "tags": given["tags"] or (),
-    }
+    shared: dict[str, Any] = {"user": given["user_id"] or "", "provenance": provenance, "tags": given["tags"] or ()}
+    if "agent" in given:
+        shared["agent"] = engine.agent(given["agent"])
     metadata = dict(given["metadata"] or {})
     body = {name: given[name] for name in KINDS[kind].fields if given.get(name) is not None and name != "source"}
     if kind is MemoryType.RULE:

@@ -133,32 +133,33 @@ class Parameter(NamedTuple):
         valid = f" Valid: {', '.join(self.about.choices)}." if self.about.choices else ""
         return f"missing argument {self.name!r}{of}: {self.about.text}.{valid}"
 
-    def check(self, value: Any) -> Any:
-        """Return a value as the operation takes it. ValidationError says what is wrong and what is valid."""
-        about = self.about
-        if value is None:
-            return None
-        if about.check is not None:
-            return about.check(self.name, value)
-        if not about.choices:
-            return self._fit(self.type, value, self.name)
-        if list not in [get_origin(one) for one in list_options(self.type)]:
-            return validate.one_of(self.name, value, about.choices)
-        return [validate.one_of(self.name, one, about.choices) for one in validate.items(self.name, value, "names")]
+    def check(self, value: Any, kind: Any = None, label: str = "") -> Any:
+        """Return a value as the operation takes it. ValidationError says what is wrong and what is valid.
 
-    def _fit(self, kind: Any, value: Any, label: str) -> Any:
-        """Return a value of a JSON type, inner values included."""
+        `kind` and `label` are the JSON type and the name of an inner value.
+        """
         about = self.about
-        outer = {get_origin(one) or one: (*get_args(one), Any, Any) for one in list_options(kind)}
+        if not label:
+            kind, label = self.type, self.name
+            if value is None:
+                return None
+            if about.check is not None:
+                return about.check(label, value)
+            if about.choices and list not in [get_origin(one) for one in list_options(kind)]:
+                return validate.one_of(label, value, about.choices)
+            if about.choices:
+                return [validate.one_of(label, one, about.choices) for one in validate.items(label, value, "names")]
+        options = [kind] if isinstance(kind, type) else list_options(kind)
+        outer = {get_origin(one) or one: (*get_args(one), Any, Any) for one in options}
         outer.pop(type(None), None)
         if Any in outer or object in outer or (bool in outer and isinstance(value, bool)):
             return value
         if dict in outer and (isinstance(value, Mapping) or len(outer) == 1):
             members = validate.mapping(label, value).items()
-            return {name: self._fit(outer[dict][1], item, f"{label}[{name!r}]") for name, item in members}
+            return {name: self.check(item, outer[dict][1], f"{label}[{name!r}]") for name, item in members}
         if list in outer and (not isinstance(value, str) or len(outer) == 1):
             items = enumerate(validate.items(label, value))
-            return [self._fit(outer[list][0], one, f"{label}[{at}]") for at, one in items]
+            return [self.check(one, outer[list][0], f"{label}[{at}]") for at, one in items]
         if int in outer or float in outer:
             return (validate.whole if int in outer else validate.number)(label, value, about.least, about.most)
         if str not in outer:

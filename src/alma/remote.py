@@ -13,13 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from inspect import BoundArguments
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 from urllib.parse import quote, urlsplit
 
 from . import errors
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Found, Text, copy_fields
-from .engine.context import Engine
 from .engine.view import render_slice
 from .errors import ALMAError, BusyError, ConfigError, MissingExtraError, StorageError, ValidationError, unknown
 from .listening import is_local
@@ -172,14 +170,6 @@ class RemoteALMA(ALMA):
         if operation.name == "get" and not isinstance(answer, given["memory_type"]):
             raise ValidationError(f"{answer.id} is a {type(answer).__name__}, not a {given['memory_type'].__name__}")
         return answer
-
-    def learns(self, *args: Any, **options: Any) -> Any:
-        """As `ALMA.learns`. Whether the agent may learn is for the server to say, with each outcome."""
-        from .harness import learns
-
-        store: Any = None
-        anybody: Any = SimpleNamespace(engine=Engine(store=store, project="elsewhere"), learn=self.learn)
-        return learns(anybody, *args, **options)
 
     def _ask(self, operation: Operation, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return what the server answers, as JSON. ALMAError when it refuses or cannot be reached."""

@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from functools import cache
+from itertools import repeat
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -73,21 +74,20 @@ def decode(kind: Any, value: Any) -> Any:
         return value
     if issubclass(origin, Memory):
         origin = CLASSES[value["type"]]
-    if is_dataclass(origin) or is_typeddict(origin):
+    if is_object(origin):
         hints = _hints(origin)
-        names = hints if is_typeddict(origin) else [field.name for field in fields(origin) if field.init]
-        return origin(**{name: decode(hints[name], value[name]) for name in names if name in value})
+        return origin(**{name: decode(hints[name], value[name]) for name in hints if name in value})
     if issubclass(origin, datetime):
         return datetime.fromisoformat(value)
     if issubclass(origin, Enum | Path):
         return origin(value)
-    if isinstance(value, dict) and issubclass(origin, Mapping):
-        return {name: decode(arguments[1] if len(arguments) == 2 else Any, item) for name, item in value.items()}
-    if isinstance(value, list) and issubclass(origin, Sequence | Set):
-        is_fixed = origin is tuple and arguments and arguments[-1] is not Ellipsis
-        inner = arguments if is_fixed else [arguments[0] if arguments else Any] * len(value)
-        items = [decode(one, item) for one, item in zip(inner, value, strict=True)]
-        return {tuple: tuple, set: set, frozenset: frozenset}.get(origin, list)(items)
+    if isinstance(value, dict):
+        return {name: decode(arguments[1] if arguments else Any, item) for name, item in value.items()}
+    if isinstance(value, list):
+        is_fixed = origin is tuple and arguments[-1:] not in ((), (Ellipsis,))
+        kinds = arguments if is_fixed else repeat(arguments[0] if arguments else Any, len(value))
+        items = [decode(one, item) for one, item in zip(kinds, value, strict=True)]
+        return origin(items) if origin in (tuple, set, frozenset) else items
     return value
 
 

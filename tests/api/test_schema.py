@@ -54,7 +54,7 @@ def test_its_sample_fits_what_it_takes_and_its_answer_what_it_gives(tool: Operat
         told = {key: value for key, value in arguments.items() if value is not None}
         Draft202012Validator(tool.definition.input_schema).validate(told)
         confined = replace(tool, roots=[tmp_path.resolve()])
-        result = tool.call(alma, confined.check(arguments))
+        result = confined.call(lambda: alma, arguments)
     answer = json.loads(json.dumps(result.structured_content, allow_nan=False))
     Draft202012Validator(tool.definition.output_schema).validate(answer)
 
@@ -229,7 +229,7 @@ def test_it_answers_or_says_what_is_wrong(
     arguments = data.draw(st.fixed_dictionaries(needed, optional=others))
     with ALMA(MemoryStore(), HashEmbedder(), project_id="app") as alma:
         try:
-            answer = tool.call(alma, tool.check(arguments)).structured_content
+            answer = tool.call(lambda: alma, arguments).structured_content
         except ALMAError:
             return
     Draft202012Validator(tool.definition.output_schema).validate(answer)
@@ -245,7 +245,7 @@ def test_what_does_not_fit_is_refused_in_words(tool: OperationTool, arguments: d
 
 def complaint(tool: OperationTool, arguments: dict[str, Any]) -> str:
     try:
-        tool.check(arguments)
+        tool.operation.check(arguments)
     except ALMAError as error:
         return str(error)
     return ""

@@ -14,6 +14,7 @@ import pytest
 from tests.host.conftest import Model, texts
 
 from alma.app import open_config
+from alma.files import apply_changes
 from alma.mcp import clients
 from alma.mcp.clients import CLIENTS, PROJECT, Machine
 
@@ -66,7 +67,7 @@ def desk(claude_binary: str, place: Place, tmp_path: Path) -> Iterator[Desk]:
     # The question whether a project's servers may be started is for a person; here nobody is asked.
     (home / ".claude" / "settings.json").write_text(json.dumps({"enableAllProjectMcpServers": True}))
     machine = Machine(home, place.folder, "linux", {})
-    clients.carry_out(clients.install(CLIENTS["claude-code"], PROJECT, place.command, machine))
+    apply_changes([clients.install(CLIENTS["claude-code"], PROJECT, place.command, machine)])
     model = Model()
     yield Desk(claude_binary, place, home, model)
     model.close()

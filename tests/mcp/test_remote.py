@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from alma.callers import limit_call
 from alma.errors import ValidationError
 from alma.mcp.tools import select_tools
 
@@ -15,15 +18,18 @@ def test_tools_that_work_on_files_are_not_offered() -> None:
     assert gone == {"alma_ingest", "alma_export_rules", "alma_import_rules"}
 
 
+def check(name: str, **arguments: Any) -> dict[str, Any]:
+    operation = REMOTE[name].operation
+    return limit_call(operation, operation.check(arguments), None, False)
+
+
 def test_a_path_is_refused_and_a_default_one_is_none() -> None:
-    start = REMOTE["alma_start_session"]
     with pytest.raises(ValidationError, match="path on the server"):
-        start.check({"agent": "dev", "workspace": "/etc"})
-    assert start.check({"agent": "dev"})["workspace"] is None
+        check("alma_start_session", agent="dev", workspace="/etc")
+    assert check("alma_start_session", agent="dev")["workspace"] is None
 
 
 def test_a_uri_is_no_path() -> None:
-    link = REMOTE["alma_link_artifact"]
-    assert link.check({"run_id": "r", "location": "https://example.org/report.txt"})["location"]
+    assert check("alma_link_artifact", run_id="r", location="https://example.org/report.txt")["location"]
     with pytest.raises(ValidationError, match="must be a URI"):
-        link.check({"run_id": "r", "location": "/etc/passwd"})
+        check("alma_link_artifact", run_id="r", location="/etc/passwd")

@@ -11,9 +11,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import jsonc
 from ..errors import ConfigError
@@ -26,8 +25,7 @@ PROJECT, USER = "project", "user"
 INSTALL, UNINSTALL = "install", "uninstall"
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(NamedTuple):
     """Where things are on a machine. Given by tests; `Machine.here()` otherwise."""
 
     home: Path
@@ -53,8 +51,7 @@ class Machine:
         return self.locate(*default).joinpath(*names)
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(NamedTuple):
     title: str
     holder: str
     """The key below which it keeps its servers."""
@@ -62,7 +59,7 @@ class Client:
     """Its file in a project, from there; None: it has none."""
     find_user_file: Callable[[Machine], Path] | None = None
     """None: it has the same name in the home as in a project."""
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = {}
     """What an entry says besides the command."""
     form: Any = jsonc
     """The module that reads and changes its file."""

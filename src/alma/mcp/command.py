@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
+from pathlib import Path
 
 from .. import listening
 from ..errors import ConfigError, MissingExtraError
@@ -106,16 +107,19 @@ def name_missing_extra() -> Iterator[None]:
         raise MissingExtraError("mcp", "mcp", "The MCP server") from error
 
 
-def _find_roots(options: Options) -> Sequence[str]:
-    """Return the folders that the user named, else that of the project."""
+def _find_roots(options: Options) -> Sequence[str | os.PathLike[str]]:
+    """Return the folders that the user named, else that of the project: around `.alma`, or of the configuration.
+
+    A home folder and the root of a disk are no projects.
+    """
     from ..app import find_config
-    from ..callers import find_project_folder
 
     if options.roots:
         return options.roots
     try:
-        config = find_config(options.config)
+        folder = find_config(options.config).resolve().parent
+        folder = folder.parent if folder.name == ".alma" else folder
     except ConfigError:
-        config = None
-    folder = find_project_folder(config)
-    return [] if folder is None else [str(folder)]
+        folder = Path.cwd()
+    is_too_wide = folder in (folder.parent, Path.home().resolve())
+    return [] if is_too_wide or not folder.is_dir() else [folder]
