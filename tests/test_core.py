@@ -527,6 +527,12 @@ class TestAsyncFace:
                 inspect.signature(getattr(ALMA, name)).parameters
             )
 
+    def test_type_checkers_see_the_methods_as_they_are(self) -> None:
+        pytest.importorskip("ruff", reason="its formatter writes the stub")
+        from tools.generate_stub import SOURCE, write_stub
+
+        assert (SOURCE / "aio.pyi").read_text(encoding="utf-8") == write_stub(), "run: python -m tools.generate_stub"
+
     def test_it_works_concurrently(self, alma: ALMA) -> None:
         async def work() -> int:
             async with AsyncALMA(alma) as face:

@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Union, get_args, get_origin
+from typing import Union, get_args, get_origin, get_type_hints
 
 from alma import ALMA, errors
 from alma.cli.table import build_parser
@@ -155,13 +155,16 @@ def _explain(member: object) -> str:
 
 def _signature(member: Callable[..., object]) -> str:
     signature = inspect.signature(member)
+    one = getattr(member, "operation", None)
+    hints = get_type_hints(one.function) if isinstance(one, Operation) else {}
     parts: list[str] = []
     for one in signature.parameters.values():
         if one.kind is one.KEYWORD_ONLY and "*" not in parts:
             parts.append("*")
         if one.name != "self":
-            parts.append(f"{'**' * (one.kind is one.VAR_KEYWORD)}{one.name}: {_type(one.annotation)}{_value(one)}")
-    returned = _type(signature.return_annotation)
+            stars, kind = "**" * (one.kind is one.VAR_KEYWORD), _type(hints.get(one.name, one.annotation))
+            parts.append(f"{stars}{one.name}: {kind}{_value(one)}")
+    returned = _type(hints.get("return", signature.return_annotation))
     flat = f"({', '.join(parts)}) -> {returned}"
     if len(flat) <= 90:
         return flat

@@ -14,10 +14,9 @@ from . import trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
 from .domains import govern_as_kept
 from .embedders import registry as embedders
-from .engine import transaction
 from .engine.context import Engine
 from .errors import ConfigError, UntrustedConfigError
-from .memory import ALMA
+from .memory import ALMA, find_mismatch
 from .ports import Clock, Model
 from .stores import registry as stores
 from .types import times
@@ -58,15 +57,12 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
         model=partial(_open_model, config.model),
     )
     alma.model_settings = config.model
-    if matching:
-        try:
-            marker = transaction.find_embedder_marker(alma.engine)
-            name = alma.engine.embedder_name
-            if marker is not None and name and marker.body["value"] != name:
-                raise transaction.describe_mismatch(marker.body["value"], name)
-        except BaseException:
-            alma.close()
-            raise
+    try:
+        if matching and (mismatch := find_mismatch(alma.engine)):
+            raise mismatch
+    except BaseException:
+        alma.close()
+        raise
     govern_as_kept(alma)
     return alma
 
@@ -90,12 +86,8 @@ def open_default(project_id: str | None = None) -> ALMA:
         _, config = read_config()
     else:
         config = Config(project_id=project_id or "default", storage_dir=Path.cwd() / ".alma")
-        store, folder = config.path, Path.cwd()
-        if not trust_register.is_trusted(folder, b""):
-            if tracked := trust_register.find_unexpected_files(_list_store_files(store)):
-                raise _describe_tracked_files(tracked, folder)
-            if not _is_inside(store, folder) or (store.exists() and trust_register.find_foreign_files([store])):
-                raise _describe_foreign_files([store], folder)
+        if not trust_register.is_trusted(Path.cwd(), b""):
+            _refuse_files(_list_store_files(config.path), Path.cwd())
     return open_memory(config if project_id is None else replace(config, project_id=project_id))
 
 
@@ -115,13 +107,7 @@ def read_config(given: str | None = None) -> tuple[Path, Config]:
     config = load(path) if is_named else load_found(path)
     folder = path.absolute().parent.parent
     if path.absolute() == folder / DEFAULT_PATH:
-        files = list_data_files(path, config)
-        if tracked := trust_register.find_unexpected_files(files):
-            raise _describe_tracked_files(tracked, folder)
-        # Those that SQLite keeps beside a database are not created by alma.
-        own = [file for file in files if not file.name.endswith(_BESIDE_A_STORE)]
-        if not is_named and (foreign := trust_register.find_foreign_files(own)):
-            raise _describe_foreign_files(foreign, folder)
+        _refuse_files(list_data_files(path, config), folder, is_named=is_named)
     return path, config
 
 
@@ -139,22 +125,29 @@ def _is_inside(path: Path, folder: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
-def _describe_foreign_files(files: list[Path], folder: Path) -> UntrustedConfigError:
-    """Memories and tokens that came with a repository are not this user's."""
-    return UntrustedConfigError(
-        f"alma has no record of creating {', '.join(map(str, files))} on this machine: it may have come with the "
-        f"folder. If you trust it, run: alma trust {shlex.quote(str(folder))}"
-    )
+def _refuse_files(files: list[Path], folder: Path, *, is_named: bool = False) -> None:
+    """Raise UntrustedConfigError for memories and tokens that may have come with a repository.
 
-
-def _describe_tracked_files(files: list[Path], folder: Path) -> UntrustedConfigError:
-    """What git tracks is whatever the last `git pull` brought."""
-    names = " ".join(shlex.quote(str(file)) for file in files)
-    return UntrustedConfigError(
-        f"git tracks {', '.join(map(str, files))}: a pull may have replaced it with somebody else's. Remove it with "
-        f"`git rm {names}`. If it is your own, stop tracking it with `git rm --cached {names}`; if you trust whoever "
-        f"commits it, leave it tracked. In both cases run then: alma trust {shlex.quote(str(folder))}"
-    )
+    What git tracks is whatever the last `git pull` brought. What alma did not create here may be a stranger's, unless
+    the user named its configuration.
+    """
+    if tracked := trust_register.find_unexpected_files(files):
+        names = " ".join(shlex.quote(str(file)) for file in tracked)
+        raise UntrustedConfigError(
+            f"git tracks {', '.join(map(str, tracked))}: a pull may have replaced it with somebody else's. Remove it "
+            f"with `git rm {names}`. If it is your own, stop tracking it with `git rm --cached {names}`; if you trust "
+            "whoever commits it, leave it tracked. In both cases run then: alma trust "
+            f"{shlex.quote(str(folder))}"
+        )
+    # Those that SQLite keeps beside a database are not created by alma.
+    own = [file for file in files if not file.name.endswith(_BESIDE_A_STORE)]
+    outside = [file for file in own if not _is_inside(file, folder)]
+    foreign = outside or trust_register.find_foreign_files(file for file in own if file.exists())
+    if foreign and not is_named:
+        raise UntrustedConfigError(
+            f"alma has no record of creating {', '.join(map(str, foreign))} on this machine: it may have come with the "
+            f"folder. If you trust it, run: alma trust {shlex.quote(str(folder))}"
+        )
 
 
 def _find_nearest() -> Path | None:

@@ -31,14 +31,12 @@ __all__ = [
     "calibration",
 ]
 
-_LEAN = 0.15
-"""Of two equal predictions the surer one comes first."""
+_LEAN = 0.15  # Of two equal predictions the surer one comes first.
 _SURELY_WORKS, _SURE = 0.75, 0.5
 _SURELY_FAILS, _UNSURE = 0.25, 0.5
 _SOURCES = 8
 _TELLING = 0.01
-_SIMILAR = 0.55
-"""From here on a task is spoken of as a similar one."""
+_SIMILAR = 0.55  # From here on a task is spoken of as a similar one.
 _THE_SAME = 0.9
 _PROVEN = 3
 _CITED = 5
@@ -55,27 +53,23 @@ Recommendation = Literal["strong_yes", "yes", "neutral", "caution", "avoid"]
 class RiskSignal:
     """Why it may go wrong."""
 
+    # 'similar_to_failure', 'recent_failure', 'poor_record', 'warned_against', 'untested_context' or
+    # 'high_complexity'.
     signal_type: str
-    """'similar_to_failure', 'recent_failure', 'poor_record', 'warned_against', 'untested_context' or
-    'high_complexity'."""
     description: str
-    severity: float
-    """From 0 to 1."""
+    severity: float  # From 0 to 1.
+    # The ids of the memories it comes from, with commas between; empty when it comes from there being none.
     source: str
-    """The ids of the memories it comes from, with commas between; empty when it comes from there being none."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpportunitySignal:
     """Why it may go well."""
 
-    signal_type: str
-    """'proven_pattern', 'high_similarity', 'recent_success' or 'recommended'."""
+    signal_type: str  # 'proven_pattern', 'high_similarity', 'recent_success' or 'recommended'.
     description: str
-    strength: float
-    """From 0 to 1."""
-    source: str
-    """The ids of the memories it comes from, with commas between."""
+    strength: float  # From 0 to 1.
+    source: str  # The ids of the memories it comes from, with commas between.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,28 +80,21 @@ class ConfidenceSignal:
     strategy: str
     context: str
 
-    historical_success_rate: float
-    """Looking back: the share of successes wherever it was tried; 0 when it never was."""
+    historical_success_rate: float  # Looking back: the share of successes wherever it was tried; 0 when it never was.
     occurrence_count: int
 
-    predicted_success: float
-    """Looking forward: the chance of success in this context."""
-    uncertainty: float
-    """The width of the interval."""
-    context_similarity: float
-    """How like this context is to the most similar one it succeeded in; 0 when it never did."""
+    predicted_success: float  # Looking forward: the chance of success in this context.
+    uncertainty: float  # The width of the interval.
+    context_similarity: float  # How like this context is to the most similar one it succeeded in; 0 when it never did.
 
     risk_signals: list[RiskSignal] = field(default_factory=list)
     opportunity_signals: list[OpportunitySignal] = field(default_factory=list)
 
-    confidence_score: float
-    """The predicted success, leaning a little to the low end of the interval."""
+    confidence_score: float  # The predicted success, leaning a little to the low end of the interval.
     recommendation: Recommendation
 
-    interval: tuple[float, float]
-    """What holds nine tenths of the belief about the chance."""
-    sources: list[str] = field(default_factory=list)
-    """The ids of the memories that weighed most."""
+    interval: tuple[float, float]  # What holds nine tenths of the belief about the chance.
+    sources: list[str] = field(default_factory=list)  # The ids of the memories that weighed most.
 
 
 class Memory(Protocol):
@@ -124,8 +111,7 @@ Context = Annotated[str, About("the task or situation at hand")]
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    strategies: list[ConfidenceSignal]
-    """Best first."""
+    strategies: list[ConfidenceSignal]  # Best first.
 
 
 def _check_strategies(label: str, value: object) -> list[str]:
@@ -360,32 +346,24 @@ class Bin:
     low: float
     high: float
     count: int
-    predicted: float
-    """Their mean."""
-    observed: float
-    """The share that succeeded."""
+    predicted: float  # Their mean.
+    observed: float  # The share that succeeded.
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    count: int
-    """How many outcomes were predicted."""
-    brier: float
-    """The mean square of the error: 0 is perfect, 0.25 is what always saying one half gives."""
-    calibration_error: float
-    """How far the predictions lie from what happened, over the bins."""
-    accuracy: float
-    """The share of outcomes on the side of one half where they were predicted."""
+    count: int  # How many outcomes were predicted.
+    brier: float  # The mean square of the error: 0 is perfect, 0.25 is what always saying one half gives.
+    calibration_error: float  # How far the predictions lie from what happened, over the bins.
+    accuracy: float  # The share of outcomes on the side of one half where they were predicted.
+    # The same for the share of successes so far, which knows nothing of tasks and strategies.
     running_rate_brier: float
-    """The same for the share of successes so far, which knows nothing of tasks and strategies."""
     running_rate_calibration_error: float
-    bins: tuple[Bin, ...]
-    """Those that hold any prediction, lowest first."""
+    bins: tuple[Bin, ...]  # Those that hold any prediction, lowest first.
 
 
 Progress = Callable[[int, int], None]
-Pair = tuple[float, float]
-"""What was predicted, and what happened."""
+Pair = tuple[float, float]  # What was predicted, and what happened.
 
 
 def calibration(

@@ -1,15 +1,18 @@
-"""The configuration file: read, expanded and checked. Whatever it does not know is an error that lists what it does."""
+"""The configuration file: read, expanded and checked. Whatever it does not know is an error that lists what it does.
+
+The fields of `Config`, and of the dataclasses in it, are the keys of the file.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from . import trust_register
 from .engine.settings import Settings, Weights
@@ -17,34 +20,23 @@ from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
 from .types.asking import Limits, ModelSettings, Prices
 from .types.scope import MemoryScope, Scopes
 
+T = TypeVar("T")
+
 DEFAULT_PATH = Path(".alma") / "config.yaml"
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]{0,1000}))?\}")
 _BRACKET = re.compile(rb"[\[\]{}]")
-_AGENT = ("domain", "can_learn", "cannot_learn", "share_with", "inherit_from", "min_occurrences_for_heuristic")
-_RETRIEVAL = ("weights", "recency_half_life_days", "max_preferences", "keep_retrievals")
-_LEARNING = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "share_between_users")
-_TOP = (
-    "project_id", "storage", "storage_dir", "db_name", "storage_options",
-    "embedding_provider", "embedding_dim", "embedding", "model", "agents", "default_agent", "retrieval", "learning",
-)  # fmt: skip
-_STORE_DEFAULTS = {"storage_dir": ".alma", "db_name": "alma.db"}
-_BESIDE_ALMA = ("agents",)
-"""What may be at the top of the file, beside the key `alma`."""
-_WITHOUT_TRUST = (
-    "project_id", "storage", "storage_dir", "db_name", "embedding_provider", "embedding_dim",
-    "agents", "default_agent", "retrieval", "learning",
-)  # fmt: skip
-_STORAGE_WITHOUT_TRUST = ("sqlite", "file")
-_STORE_NAME_WITHOUT_TRUST = (".db", ".sqlite", ".json", ".jsonl")
 _LARGEST = 1_000_000
 _LARGEST_WITHOUT_TRUST = 64_000
 _DEEPEST = 32
 """So many levels; the settings need five."""
-_EMBEDDING_WITHOUT_TRUST = ("auto", "local", "hash", "mock", "none")
-_MODEL = tuple(ModelSettings.__slots__)
-_BUDGET = tuple(Limits.__slots__)
-_PRICES = tuple(Prices.__slots__)
+_WITH_TRUST = ("storage_options", "embedding", "model")
+_VALUES_WITHOUT_TRUST = {
+    "storage": ("sqlite", "file"),
+    "embedding_provider": ("auto", "local", "hash", "mock", "none"),
+}
+_STORE_NAME_WITHOUT_TRUST = (".db", ".sqlite", ".json", ".jsonl")
+_LEARNING = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "share_between_users")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +64,7 @@ def load(path: str | os.PathLike[str]) -> Config:
     """Load a YAML file that the user named: it may set everything and read the environment."""
     file = Path(path)
     with _naming(file):
-        top = _gather_top(_parse_yaml(_read_file(file)))
-        return _config(expand(top, os.environ), _base(file))
+        return _build_config(expand(_parse_yaml(_read_file(file)), os.environ), file)
 
 
 def load_found(path: str | os.PathLike[str]) -> Config:
@@ -83,44 +74,42 @@ def load_found(path: str | os.PathLike[str]) -> Config:
     else is an UntrustedConfigError.
     """
     file = Path(path)
-    content = _read_file(file)
-    folder = file.parent.parent
+    content, folder = _read_file(file), file.parent.parent
     with _naming(file):
         if trust_register.is_trusted(folder, content):
-            return _config(expand(_gather_top(_parse_yaml(content)), os.environ), _base(file))
-        _refuse_size(content, _LARGEST_WITHOUT_TRUST)
-        top = _gather_top(_parse_yaml(content, aliases=False))
-        restricted = _find_restricted_settings(top, file)
-        if restricted:
+            return _build_config(expand(_parse_yaml(content), os.environ), file)
+        top = _parse_yaml(content, is_trusted=False)
+        if restricted := _find_restricted_settings(top, file):
             raise UntrustedConfigError(
                 f"its folder is not trusted with this content, so it may not set {', '.join(restricted)}. "
                 f"Read it; if you trust it, run: alma trust {shlex.quote(str(folder))}"
             )
-        return _config(top, _base(file))
+        return _build_config(top, file)
 
 
 def list_restricted_settings(path: str | os.PathLike[str]) -> list[str]:
     """Return what a configuration sets that it may set only in a trusted folder, or when the user names it."""
     file = Path(path)
     with _naming(file):
-        return _find_restricted_settings(_gather_top(_parse_yaml(_read_file(file))), file)
+        return _find_restricted_settings(_parse_yaml(_read_file(file)), file)
 
 
 def _find_restricted_settings(top: Mapping[str, Any], file: Path) -> list[str]:
     folder = Path(os.path.realpath(file.parent.parent))
-    restricted = [key for key in _TOP if key not in _WITHOUT_TRUST and top.get(key)]
+    restricted = [key for key in _WITH_TRUST if top.get(key)]
     if isinstance(learning := top.get("learning"), Mapping) and learning.get("share_between_users"):
         restricted.append("learning.share_between_users")
-    restricted += [f"${{{name}}}" for name in dict.fromkeys(_find_variables(top))]
-    for key, valid in (("storage", _STORAGE_WITHOUT_TRUST), ("embedding_provider", _EMBEDDING_WITHOUT_TRUST)):
+    restricted += dict.fromkeys(f"${{{variable[1]}}}" for variable in _VARIABLE.finditer(repr(top)))
+    for key, valid in _VALUES_WITHOUT_TRUST.items():
         if top.get(key, valid[0]) not in valid:
             restricted.append(f"{key}: {top[key]!r} (without trust: {', '.join(valid)})")
+    own = folder / DEFAULT_PATH.parent
     if os.path.realpath(file) != str(folder / DEFAULT_PATH):
         restricted.append("settings of another folder, to which it is a symbolic link")
-    storage_dir, db_name = (str(top.get(key, default)) for key, default in _STORE_DEFAULTS.items())
-    store = _under(folder, storage_dir) / db_name
-    if not Path(os.path.realpath(store.parent)).is_relative_to(folder / DEFAULT_PATH.parent):
-        restricted.append(f"a store outside {folder / DEFAULT_PATH.parent} ({store})")
+    db_name = str(top.get("db_name", "alma.db"))
+    store = _under(folder, str(top.get("storage_dir", ".alma"))) / db_name
+    if not Path(os.path.realpath(store.parent)).is_relative_to(own):
+        restricted.append(f"a store outside {own} ({store})")
     elif db_name.startswith(".") or not db_name.endswith(_STORE_NAME_WITHOUT_TRUST):
         endings = ", ".join(_STORE_NAME_WITHOUT_TRUST)
         restricted.append(f"db_name: {db_name!r} (without trust: it ends in {endings} and does not begin with a dot)")
@@ -129,22 +118,7 @@ def _find_restricted_settings(top: Mapping[str, Any], file: Path) -> list[str]:
     return restricted
 
 
-def _find_variables(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield from (variable[1] for variable in _VARIABLE.finditer(value))
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _find_variables(name)
-            yield from _find_variables(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _find_variables(item)
-
-
-def _base(file: Path) -> Path:
-    """Relative folders start where the project is: beside the configuration, or above the `.alma` folder it lies in."""
-    folder = file.resolve().parent
-    return folder.parent if folder.name == ".alma" else folder
+# -- reading the file
 
 
 @contextmanager
@@ -166,24 +140,35 @@ def _read_file(file: Path) -> bytes:
         raise ConfigError(f"the configuration file {file} cannot be read: {error}") from error
 
 
-def _parse_yaml(content: bytes, *, aliases: bool = True) -> Any:
-    """Without aliases, a few lines cannot stand for millions of values."""
+def _parse_yaml(content: bytes, *, is_trusted: bool = True) -> dict[str, Any]:
+    """Return the keys of the file, whether they are under `alma` or at the top; `agents` may be beside `alma`.
+
+    What is not trusted has no aliases, with which a few lines stand for millions of values.
+    """
     import yaml
 
-    _refuse_size(content, _LARGEST)
+    most = _LARGEST if is_trusted else _LARGEST_WITHOUT_TRUST
+    if len(content) > most:
+        raise ConfigError(f"a configuration has at most {most:,} bytes, and this one has {len(content):,}")
     _refuse_depth(content)
     try:
         text = content.decode("utf-8")
-        if not aliases and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+        if not is_trusted and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
             raise UntrustedConfigError("aliases (`*name`) are not read from a file that is not trusted")
-        return yaml.safe_load(text) or {}
+        data = yaml.safe_load(text) or {}
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"not valid YAML: {error}") from error
-
-
-def _refuse_size(content: bytes, most: int) -> None:
-    if len(content) > most:
-        raise ConfigError(f"a configuration has at most {most:,} bytes, and this one has {len(content):,}")
+    valid = [*(one.name for one in fields(Config) if one.name != "settings"), "retrieval", "learning"]
+    if not isinstance(data, Mapping) or "alma" not in data:
+        return _read_section("alma", data, valid)
+    for key in data:
+        if key not in ("alma", "agents"):
+            hint = unknown("key at the top", key, ("alma", "agents"))
+            raise ConfigError(f"{hint} Other keys belong under `alma`.")
+    top = _read_section("alma", data["alma"], valid)
+    if "agents" in data and top.setdefault("agents", data["agents"]) != data["agents"]:
+        raise ConfigError("`agents` is at the top of the file and under `alma`, with different content; keep one")
+    return top
 
 
 def _refuse_depth(content: bytes) -> None:
@@ -198,27 +183,10 @@ def _refuse_depth(content: bytes) -> None:
         if inner:
             indents = [one for one in indents if one < len(marks)] + [len(marks)]
         levels = len(indents) + marks.count(b"- ") + marks.count(b"? ")
-        for sign in _BRACKET.findall(inner):
-            brackets = max(brackets + (1 if sign in b"[{" else -1), 0)
+        for sign in [b"", *_BRACKET.findall(inner)]:
+            brackets = max(brackets + (0 if not sign else 1 if sign in b"[{" else -1), 0)
             if levels + brackets > _DEEPEST:
-                break
-        if levels + brackets > _DEEPEST:
-            raise ConfigError(f"a configuration is nested at most {_DEEPEST} levels deep, and this one is deeper")
-
-
-def _gather_top(data: Any) -> dict[str, Any]:
-    """The keys of the file, whether they are under `alma` or at the top; `agents` may be beside `alma`."""
-    if not isinstance(data, Mapping) or "alma" not in data:
-        return _section("alma", data, _TOP)
-    for key in data:
-        if key != "alma" and key not in _BESIDE_ALMA:
-            valid = ("alma", *_BESIDE_ALMA)
-            raise ConfigError(f"{unknown('key at the top', key, valid)} Other keys belong under `alma`.")
-    top = _section("alma", data["alma"], _TOP)
-    for key in _BESIDE_ALMA:
-        if key in data and top.setdefault(key, data[key]) != data[key]:
-            raise ConfigError(f"`{key}` is at the top of the file and under `alma`, with different content; keep one")
-    return top
+                raise ConfigError(f"a configuration is nested at most {_DEEPEST} levels deep, and this one is deeper")
 
 
 def expand(value: Any, environment: Mapping[str, str]) -> Any:
@@ -235,49 +203,63 @@ def expand(value: Any, environment: Mapping[str, str]) -> Any:
         return _VARIABLE.sub(read_variable, value)
     if isinstance(value, dict):
         return {name: expand(item, environment) for name, item in value.items()}
-    if isinstance(value, list):
-        return [expand(item, environment) for item in value]
-    return value
+    return [expand(item, environment) for item in value] if isinstance(value, list) else value
 
 
-def _config(top: Mapping[str, Any], base: Path) -> Config:
-    if "project_id" not in top:
+# -- from its keys to settings
+
+
+def _build_config(top: Mapping[str, Any], file: Path) -> Config:
+    if top.get("project_id") is None:
         raise ConfigError("project_id is missing; it names the project whose memory this is")
-    retrieval = _section("retrieval", top.get("retrieval"), _RETRIEVAL)
-    learning = _section("learning", top.get("learning"), _LEARNING)
-    weights = _section("retrieval.weights", retrieval.pop("weights", None), tuple(Weights.__slots__))
-    plain = {name: _CHECKS[name](name, value) for name, value in top.items() if name in _CHECKS}
-    folder = _under(base, plain.pop("storage_dir", _STORE_DEFAULTS["storage_dir"]))
-    return Config(
-        **plain,
-        storage_dir=folder,
-        model=_model(top.get("model"), base),
-        agents=_agents(top.get("agents")),
-        settings=Settings(weights=Weights(**weights), **retrieval, **learning),
+    # Relative folders start where the project is: beside the configuration, or above the `.alma` folder it lies in.
+    folder = file.resolve().parent
+    base = folder.parent if folder.name == ".alma" else folder
+    retrieval = _read_section(
+        "retrieval", top.get("retrieval"), [one for one in Settings.__slots__ if one not in _LEARNING]
+    )
+    weights = Weights(**_read_section("retrieval.weights", retrieval.pop("weights", None), Weights.__slots__))
+    learning = _read_section("learning", top.get("learning"), _LEARNING)
+    agents = _check("agents", "Mapping[str, object]", top.get("agents") or {})
+    for name, settings in agents.items():
+        own = {"domain": "general"} | _read_section(f"agents.{name}", settings, MemoryScope.__slots__[1:])
+        agents[name] = _build(MemoryScope, f"agents.{name}.", own, agent_name=_check("agent name", "str", name))
+    for heir, owner in Scopes(agents).unanswered():
+        raise ConfigError(
+            f"agents.{heir} inherits from {owner!r}, which does not share with it: add {heir!r} to "
+            f"agents.{owner}.share_with, or remove {owner!r} from agents.{heir}.inherit_from"
+        )
+    if Path(db_name := str(top.get("db_name", ""))).name != db_name:
+        raise ConfigError(f"db_name must be a file name without folders, not {db_name!r}; folders go to storage_dir")
+    return _build(
+        Config,
+        "",
+        {name: value for name, value in top.items() if name not in ("retrieval", "learning")},
+        storage_dir=_under(base, _check("storage_dir", "str", top.get("storage_dir", ".alma"))),
+        model=_build_model(top.get("model"), base),
+        agents=tuple(agents.values()),
+        settings=Settings(weights=weights, **retrieval, **learning),
     )
 
 
-def _model(data: Any, base: Path) -> ModelSettings:
+def _build_model(data: Any, base: Path) -> ModelSettings:
     if isinstance(data, Mapping) and "api_key" in data:
         # Not quoted: it is the key.
         raise ConfigError("model.api_key: a key is never in the configuration; name its variable in `api_key_env`")
-    given = _section("model", data, _MODEL)
+    given = _read_section("model", data, ModelSettings.__slots__)
+    given["budget"] = Limits(**_read_section("model.budget", given.get("budget"), Limits.__slots__))
     if given.get("prices") is not None:
-        prices = _section("model.prices", given["prices"], _PRICES)
-        if len(prices) < len(_PRICES):
-            raise ConfigError(f"model.prices must name both {' and '.join(_PRICES)}, in US dollars a million tokens")
+        names = Prices.__slots__
+        prices = _read_section("model.prices", given["prices"], names)
+        if len(prices) < len(names):
+            raise ConfigError(f"model.prices must name both {' and '.join(names)}, in US dollars a million tokens")
         given["prices"] = Prices(**prices)
     if given.get("log") is not None:
-        given["log"] = _under(base, _text("model.log", given["log"]))
-    return ModelSettings(**{**given, "budget": Limits(**_section("model.budget", given.get("budget"), _BUDGET))})
+        given["log"] = _under(base, _check("model.log", "str", given["log"]))
+    return ModelSettings(**given)
 
 
-def _under(base: Path, name: str) -> Path:
-    path = Path(name).expanduser()
-    return path if path.is_absolute() else base / path
-
-
-def _section(name: str, data: Any, valid: tuple[str, ...]) -> dict[str, Any]:
+def _read_section(name: str, data: Any, valid: Sequence[str]) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, Mapping):
@@ -288,74 +270,36 @@ def _section(name: str, data: Any, valid: tuple[str, ...]) -> dict[str, Any]:
     return dict(data)
 
 
-def _agents(data: Any) -> tuple[MemoryScope, ...]:
-    if data is None:
-        return ()
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"agents must be a mapping from agent names to their settings, not {data!r}")
-    agents = tuple(_agent(_text("agent name", name), settings) for name, settings in data.items())
-    for heir, owner in Scopes({scope.agent_name: scope for scope in agents}).unanswered():
-        raise ConfigError(
-            f"agents.{heir} inherits from {owner!r}, which does not share with it: add {heir!r} to "
-            f"agents.{owner}.share_with, or remove {owner!r} from agents.{heir}.inherit_from"
-        )
-    return agents
+def _build(kind: Callable[..., T], prefix: str, given: Mapping[str, Any], **parts: Any) -> T:
+    """Return a dataclass: values are checked by the types of its fields, but for `parts`, which are built already."""
+    types = {one.name: str(one.type) for one in fields(kind) if one.name in given}  # type: ignore[arg-type]
+    checked = {
+        name: _check(f"{prefix}{name}", kind, given[name])
+        for name, kind in types.items()
+        if name not in parts and given[name] is not None
+    }
+    return kind(**checked, **parts)
 
 
-def _agent(name: str, data: Any) -> MemoryScope:
-    given = _section(f"agents.{name}", data, _AGENT)
-    least = given.get("min_occurrences_for_heuristic")
-    return MemoryScope(
-        agent_name=name,
-        domain=_text(f"agents.{name}.domain", given.get("domain") or "general"),
-        min_occurrences_for_heuristic=None if least is None else _whole(f"agents.{name}.min_occurrences", least),
-        **{part: _names(f"agents.{name}.{part}", given.get(part)) for part in _AGENT[1:5]},
-    )
+def _check(label: str, kind: str, value: Any) -> Any:
+    wanted = "a non-empty text"
+    if kind == "tuple[str, ...]":
+        if isinstance(value, list):
+            return tuple(_check(label, "str", one) for one in value)
+        wanted = "a list of names"
+    elif kind == "int | None":
+        if type(value) is int and value >= 1:
+            return value
+        wanted = "a whole number of at least 1"
+    elif kind == "Mapping[str, object]":
+        if isinstance(value, Mapping):
+            return {str(name): item for name, item in value.items()}
+        wanted = "a mapping"
+    elif isinstance(value, str) and value.strip():
+        return value.strip()
+    raise ConfigError(f"{label} must be {wanted}, not {value!r}")
 
 
-def _names(label: str, value: Any) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise ConfigError(f"{label} must be a list of names, not {value!r}")
-    return tuple(_text(label, one) for one in value)
-
-
-def _text(label: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigError(f"{label} must be a non-empty text, not {value!r}")
-    return value.strip()
-
-
-def _file_name(label: str, value: Any) -> str:
-    name = _text(label, value)
-    if Path(name).name != name:
-        raise ConfigError(f"{label} must be a file name without folders, not {value!r}; folders go to storage_dir")
-    return name
-
-
-def _whole(label: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{label} must be a whole number of at least 1, not {value!r}")
-    return value
-
-
-def _mapping(label: str, value: Any) -> dict[str, object]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{label} must be a mapping, not {value!r}")
-    return {str(name): item for name, item in value.items()}
-
-
-_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
-    "project_id": _text,
-    "storage": _text,
-    "storage_dir": _text,
-    "db_name": _file_name,
-    "storage_options": _mapping,
-    "embedding_provider": _text,
-    "embedding_dim": _whole,
-    "embedding": _mapping,
-    "default_agent": _text,
-}
+def _under(base: Path, name: str) -> Path:
+    path = Path(name).expanduser()
+    return path if path.is_absolute() else base / path

@@ -23,26 +23,23 @@ lately.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from heapq import nsmallest
 from typing import TYPE_CHECKING, Annotated, Any
 
 from . import words
 from .answers import Text
 from .engine import things, validate
 from .engine.context import Engine
-from .engine.evidence import strength
 from .engine.inject.escape import escape
 from .engine.inject.prompt import quote_data, tokens
 from .engine.retrieve.pipeline import retrieve
-from .engine.rule_lines import describe_occasion
-from .engine.rules import is_old_fix
 from .memory import build_request
 from .operations import About, Effect, Group
+from .session.handoff import find_latest
+from .session.manager import describe_reason, describe_rule, rank_memories
 from .text import shorten
-from .types.kinds import MemoryType, Result, quoted_why
-from .types.query import Where, visible_users
+from .types.kinds import MemoryType
+from .types.query import visible_users
 from .types.record import QUOTED, Record, Status
-from .types.rules import EVERYWHERE
 
 if TYPE_CHECKING:
     from .memory import ALMA
@@ -54,10 +51,8 @@ LEAST, MOST = 30, 100_000
 _WIDE = 30
 _NAMES = 6
 _NAME_CHARS = 40
-_WEIGHED = 10_000
-"""So many of each sort are weighed, the newest: some 40 µs each."""
-_TOLD = 40
-"""Of each sort at most so many lines."""
+_WEIGHED = 10_000  # So many of each sort are weighed, the newest: some 40 µs each.
+_TOLD = 40  # Of each sort at most so many lines.
 _LINE_CHARS = 220
 
 
@@ -87,15 +82,18 @@ class MemoryStack:
         """Who the agent is, where it works, for whom, and what it may learn: the sentences there is room for."""
         scope = self._engine.scope(self.agent)
         learns = [one for one in scope.can_learn if scope.is_allowed(one)]
-        sentences = [f"You are {_list_names([self.agent])}, in the project {_list_names([self._engine.project])}."]
-        sentences += [f"You work for {_list_names([self.user])}."] if self.user is not None else []
-        sentences += [f"Your domain is {_list_names([scope.domain])}."] if scope.domain else []
-        sentences += [f"You do not learn about {_list_names(scope.cannot_learn)}."] if scope.cannot_learn else []
-        sentences += [f"You learn about {_list_names(learns)}."] if learns else []
+        sentences = [
+            (f"You are {_list_names([self.agent])}, in the project ", [self._engine.project]),
+            ("You work for ", [self.user] if self.user else []),
+            ("Your domain is ", [scope.domain] if scope.domain else []),
+            ("You do not learn about ", scope.cannot_learn),
+            ("You learn about ", learns),
+        ]
         lines: list[str] = []
-        for sentence in sentences:
-            if tokens("\n".join([*lines, sentence])) <= self._identity:
-                lines.append(sentence)
+        for beginning, names in sentences:
+            line = f"{beginning}{_list_names(names)}."
+            if names and tokens("\n".join([*lines, line])) <= self._identity:
+                lines.append(line)
         return "\n".join(lines)
 
     def essential(self) -> str:
@@ -154,85 +152,54 @@ def _write_story(engine: Engine, agent: str, user: str | None, max_tokens: int) 
 
 def _list_sorts(engine: Engine, agent: str, user: str | None) -> list[tuple[str, int, list[str]]]:
     """Return each sort of memory: its heading, how many lines it gets in each round, and its lines."""
-    seen = visible_users(user)
-    shared = {"agents": engine.scopes.readable(agent), "users": seen}
-    # What was said for one session holds in no other.
-    taught = {**shared, "projects": {engine.project, EVERYWHERE}, "sessions": {""}}
-    wishes = []
-    if user:
-        wishes = _rank_lines(engine, MemoryType.USER_PREFERENCE, lambda one: one.body["preference"], users={user})
-    facts = _rank_lines(engine, MemoryType.DOMAIN_KNOWLEDGE, lambda one: one.body["fact"], **shared)
-    recent = things.scan(engine, MemoryType.OUTCOME, 10, agents={agent}, users=seen, statuses={Status.ACTIVE})
-    return [
-        ("Where you left off", 4, _describe_handoff(engine, agent, user)),
-        ("What your user wants", 2, wishes),
-        ("What you were taught", 2, _rank_lines(engine, MemoryType.RULE, _describe_rule, **taught)),
-        ("What works", 2, _rank_lines(engine, MemoryType.HEURISTIC, _describe_strategy, **shared)),
-        ("What to avoid", 1, _rank_lines(engine, MemoryType.ANTI_PATTERN, _describe_warning, **shared)),
-        ("What you know", 1, facts),
-        ("What happened last", 1, list(dict.fromkeys(_write_line(_describe_outcome(one)) for one in recent))),
+
+    def list_lines(kind: MemoryType, describe: Callable[[Record], str]) -> list[str]:
+        lines: dict[str, None] = {}
+        for one in rank_memories(engine, kind, agent, user, _WEIGHED)[:_TOLD]:
+            origin = one.provenance.canonical_source
+            # What comes from programs and files is quoted; a rule from there was accepted by a person.
+            is_quoted = origin in QUOTED and kind is not MemoryType.RULE
+            lines[quote_data(describe(one), origin, _LINE_CHARS) if is_quoted else _write_line(describe(one))] = None
+        return list(lines)
+
+    def add_condition(record: Record, text: str) -> str:
+        condition = record.body["condition"]
+        return f"{shorten(condition, _LINE_CHARS // 2)}: {text}" if condition else text
+
+    def describe_strategy(record: Record) -> str:
+        seen = record.evidence
+        proof = f" (worked {seen.successes} of {seen.results} times)" if seen.results else ""
+        return add_condition(record, shorten(record.body["strategy"], _LINE_CHARS // 2 - len(proof))) + proof
+
+    def describe_warning(record: Record) -> str:
+        pattern = shorten(record.body["pattern"], _LINE_CHARS // 2)
+        return add_condition(record, f"not {pattern}{describe_reason(record)}")
+
+    last: list[str] = []
+    if handoff := find_latest(engine, agent, user):
+        last = [f"{handoff.session_end:%Y-%m-%d}, {handoff.last_outcome}: {handoff.last_action}"]
+        last += [f"Goal: {handoff.current_goal}"] if handoff.current_goal else []
+        last += [f"Blocked by: {'; '.join(handoff.blockers[:3])}"] if handoff.blockers else []
+        last += [f"Next: {'; '.join(handoff.next_steps[:3])}"] if handoff.next_steps else []
+    wishes = list_lines(MemoryType.USER_PREFERENCE, lambda one: one.body["preference"]) if user else []
+    seen = {"users": visible_users(user), "statuses": {Status.ACTIVE}}
+    outcomes = [
+        f"{one.created_at:%Y-%m-%d}, {one.body['outcome']}: {one.body['task']}: {one.body['strategy']}"
+        for one in things.scan(engine, MemoryType.OUTCOME, 10, agents={agent}, **seen)
     ]
-
-
-def _rank_lines(engine: Engine, kind: MemoryType, describe: Callable[[Record], str], **conditions: Any) -> list[str]:
-    """Return the lines of the strongest memories of a kind, ties by id."""
-    now = engine.clock()
-    # A day is as fine as it has to be; with the very moment in it, ties would be broken another way each time.
-    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    where = {"projects": {engine.project}, "statuses": {Status.ACTIVE}, "valid_at": now, **conditions}
-    records = engine.store.scan(Where(kinds={kind}, **where), _WEIGHED)
-    rows = (one for one in records if not is_old_fix(one))
-    ranked = nsmallest(_TOLD, rows, key=lambda one: (-round(strength(one, day), 6), one.id))
-    lines: dict[str, None] = {}
-    for one in ranked:
-        origin = one.provenance.canonical_source
-        # What comes from programs and files is quoted; a rule from there was accepted by a person.
-        is_quoted = origin in QUOTED and kind != MemoryType.RULE
-        lines[quote_data(describe(one), origin, _LINE_CHARS) if is_quoted else _write_line(describe(one))] = None
-    return list(lines)
+    return [
+        ("Where you left off", 4, [_write_line(line) for line in last]),
+        ("What your user wants", 2, wishes),
+        ("What you were taught", 2, list_lines(MemoryType.RULE, describe_rule)),
+        ("What works", 2, list_lines(MemoryType.HEURISTIC, describe_strategy)),
+        ("What to avoid", 1, list_lines(MemoryType.ANTI_PATTERN, describe_warning)),
+        ("What you know", 1, list_lines(MemoryType.DOMAIN_KNOWLEDGE, lambda one: one.body["fact"])),
+        ("What happened last", 1, list(dict.fromkeys(map(_write_line, outcomes)))),
+    ]
 
 
 def _write_line(text: str) -> str:
     return escape(shorten(text, _LINE_CHARS))
-
-
-def _add_condition(condition: str, text: str) -> str:
-    return f"{shorten(condition, _LINE_CHARS // 2)}: {text}" if condition else text
-
-
-def _describe_rule(record: Record) -> str:
-    return _add_condition(describe_occasion(record.body["trigger"], record.body["rule"]), record.body["rule"])
-
-
-def _describe_strategy(record: Record) -> str:
-    seen = record.evidence
-    proof = f" (worked {seen.successes} of {seen.results} times)" if seen.results else ""
-    strategy = shorten(record.body["strategy"], _LINE_CHARS // 2 - len(proof))
-    return _add_condition(record.body["condition"], strategy) + proof
-
-
-def _describe_warning(record: Record) -> str:
-    why = f" ({quoted_why(record)})" if record.body["why_bad"] else ""
-    return _add_condition(record.body["condition"], f"not {shorten(record.body['pattern'], _LINE_CHARS // 2)}{why}")
-
-
-def _describe_outcome(record: Record) -> str:
-    body = record.body
-    return f"{record.created_at:%Y-%m-%d}, {Result(body['outcome'])}: {body['task']}: {body['strategy']}"
-
-
-def _describe_handoff(engine: Engine, agent: str, user: str | None) -> list[str]:
-    """Return the last handoff in four lines."""
-    users = visible_users(user)
-    handoffs = things.scan(engine, "handoff", 20, agents={agent}, users=users, statuses={Status.ACTIVE})
-    if not handoffs:
-        return []
-    body = max(handoffs, key=lambda one: (one.body["ended_at"], one.id)).body
-    lines = [f"{body['ended_at'][:10]}, {body['last_outcome']}: {body['last_action']}"]
-    lines += [f"Goal: {body['goal']}"] if body["goal"] else []
-    lines += [f"Blocked by: {'; '.join(body['blockers'][:3])}"] if body["blockers"] else []
-    lines += [f"Next: {'; '.join(body['next_steps'][:3])}"] if body["next_steps"] else []
-    return [_write_line(line) for line in lines]
 
 
 # -- as operations

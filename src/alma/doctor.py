@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import sqlite3
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -39,7 +40,7 @@ from .errors import (
 )
 from .inspection import count_records, read_embedders
 from .memory import ALMA
-from .ports import Checkable, Embedder
+from .ports import Checkable, Embedder, Store
 from .stores import registry as stores
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
@@ -60,6 +61,9 @@ class Check:
     detail: str
     fix: str = ""
 
+
+Finding = tuple[str, str] | tuple[str, str, str]
+"""The state, what was found, and what to do about it."""
 
 _FIXES: tuple[tuple[type[BaseException], str], ...] = (
     (UntrustedConfigError, "read the configuration; if you trust it, run `alma trust`"),
@@ -90,24 +94,31 @@ def _run_checks(config_path: str | PathLike[str] | None) -> Iterator[Check]:
         return
     yield Check("configuration", OK, f"{path} (project {config.project_id!r})")
     yield Check("sharing", OK, f"{len(config.agents)} agents declared" if config.agents else "any agent may learn")
-    yield from _guard("permissions", lambda: _check_permissions(config))
-    yield from _guard("tokens", lambda: _check_tokens(path.resolve().parent))
-    yield from _guard("disk space", lambda: _check_space(config))
-    yield _check_model(config)
-    embedder, check = _check_embedder(config)
-    yield check
+    yield from _guard("permissions", _check_permissions(config))
+    yield from _guard("tokens", _check_tokens(path.resolve().parent))
+    yield from _guard("disk space", check_space(config.storage_dir))
+    yield from _guard("model", _check_model(config))
+    embedder, is_usable = None, True
     try:
-        yield from _check_store(config, embedder, is_usable=check.state != FAILED)
-        if check.state != FAILED:
-            yield from _guard("round trip", lambda: _check_round_trip(config))
+        embedder = embedders.create(config.embedding_provider, dim=config.embedding_dim, options=config.embedding)
+        for check in _guard("embedder", _check_embedder(config, embedder)):
+            is_usable = check.state != FAILED
+            yield check
+    except ALMAError as error:
+        is_usable = False
+        yield _fail("embedder", error)
+    try:
+        yield from _check_store(config, embedder, is_usable=is_usable)
+        if is_usable:
+            yield from _guard("round trip", _check_round_trip(config))
     finally:
         if embedder is not None:
             embedder.close()
 
 
-def _guard(name: str, checks: Callable[[], Iterable[Check]]) -> list[Check]:
+def _guard(name: str, findings: Iterable[Finding]) -> list[Check]:
     try:
-        return list(checks())
+        return [Check(name, *finding) for finding in findings]
     except _DAMAGE as error:
         return [_fail(name, error)]
 
@@ -122,92 +133,78 @@ def _fail(name: str, error: BaseException) -> Check:
 # -- around the store
 
 
-def _read_mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
+def check_modes(state: str, fix: str, files: Iterable[Path]) -> list[Finding]:
+    """Find the files that others can read. `fix` is the command that ends it, with `{}` for the file."""
+    modes = {file: stat.S_IMODE(file.stat().st_mode) for file in files if os.name == "posix" and file.exists()}
+    return [
+        (state, f"{file} can be read by others (mode {mode:04o})", fix.format(shlex.quote(str(file))))
+        for file, mode in modes.items()
+        if mode & 0o077
+    ]
 
 
-def _check_permissions(config: Config) -> Iterator[Check]:
+def _check_permissions(config: Config) -> Iterator[Finding]:
     folder = config.storage_dir
     if config.storage == "memory":
-        yield Check("permissions", WARNING, "storage is 'memory': all is lost when the process ends", "storage: sqlite")
-        return
-    if os.name != "posix" or not folder.exists():
-        yield Check("permissions", OK, f"{folder} will be made when something is stored")
-        return
-    is_private = True
-    if (mode := _read_mode(folder)) & 0o077:
-        is_private = False
-        yield Check("permissions", WARNING, f"others may look into {folder} (mode {mode:04o})", f"chmod 700 {folder}")
-    for file in sorted(folder.glob(f"{config.db_name}*")):
-        if (mode := _read_mode(file)) & 0o077:
-            is_private = False
-            detail = f"{file} can be read by others (mode {mode:04o})"
-            yield Check("permissions", FAILED, detail, f"chmod 600 {file}")
-    if is_private:
-        yield Check("permissions", OK, f"{folder} is private")
+        yield WARNING, "storage is 'memory': all is lost when the process ends", "storage: sqlite"
+    elif os.name != "posix" or not folder.exists():
+        yield OK, f"{folder} will be made when something is stored"
+    else:
+        problems = check_modes(WARNING, "chmod 700 {}", [folder])
+        problems += check_modes(FAILED, "chmod 600 {}", sorted(folder.glob(f"{config.db_name}*")))
+        yield from problems or [(OK, f"{folder} is private")]
 
 
-def _check_space(config: Config) -> Iterator[Check]:
-    folder = next(place for place in (config.storage_dir, *config.storage_dir.parents) if place.exists())
-    free = shutil.disk_usage(folder).free
-    state = FAILED if free < _NO_ROOM else WARNING if free < _LITTLE_ROOM else OK
-    yield Check(
-        "disk space", state, f"{free / 2**30:.1f} GiB free at {folder}", "" if state == OK else "free some space"
-    )
-
-
-def _check_tokens(folder: Path) -> Iterator[Check]:
+def _check_tokens(folder: Path) -> Iterator[Finding]:
     """Check the token files; skipped where there are none."""
     files = [folder / name for name in TOKEN_FILES if (folder / name).is_file()]
-    readable = [file for file in files if os.name == "posix" and _read_mode(file) & 0o077]
-    for file in readable:
-        detail = f"{file} can be read by others (mode {_read_mode(file):04o})"
-        yield Check("tokens", FAILED, detail, f"chmod 600 {file}, and better make new tokens: alma token add")
-    if files and not readable:
-        yield Check("tokens", OK, f"{', '.join(file.name for file in files)}: private")
+    if files:
+        problems = check_modes(FAILED, "chmod 600 {}, and better make new tokens: alma token add", files)
+        yield from problems or [(OK, f"{', '.join(file.name for file in files)}: private")]
 
 
-def _check_model(config: Config) -> Check:
+def check_space(folder: Path) -> Iterator[Finding]:
+    folder = next(place for place in (folder, *folder.parents) if place.exists())
+    free = shutil.disk_usage(folder).free
+    state = FAILED if free < _NO_ROOM else WARNING if free < _LITTLE_ROOM else OK
+    yield state, f"{free / 2**30:.1f} GiB free at {folder}", "" if state == OK else "free some space"
+
+
+def _check_model(config: Config) -> Iterator[Finding]:
     """Open the language model, so that what is missing shows; it is not asked."""
     settings = config.model
     if settings.provider == "none":
-        return Check("model", OK, "none is asked, as configured")
+        yield OK, "none is asked, as configured"
+        return
     from .models.claude_cli import PATH_VARIABLE
     from .models.registry import build
 
     try:
         model = build(settings, os.environ)
     except ALMAError as error:
-        return Check("model", FAILED, str(error), "set what is missing, or set model: {provider: none}")
+        yield FAILED, str(error), "set what is missing, or set model: {provider: none}"
+        return
     program = settings.path or os.environ.get(PATH_VARIABLE) or "claude"
     if settings.provider == "claude-cli" and not shutil.which(os.path.expanduser(program)):
-        return Check("model", WARNING, f"{program} is not found, so that rules do without it", "install Claude Code")
-    return Check("model", OK, f"{model.name if model is not None else settings.provider} (not asked)")
+        yield WARNING, f"{program} is not found, so that rules do without it", "install Claude Code"
+    else:
+        yield OK, f"{model.name if model is not None else settings.provider} (not asked)"
 
 
-def _check_embedder(config: Config) -> tuple[Embedder | None, Check]:
-    provider = config.embedding_provider
-    try:
-        embedder = embedders.create(provider, dim=config.embedding_dim, options=config.embedding)
-    except ALMAError as error:
-        return None, _fail("embedder", error)
-    if embedder is None:
-        if provider == "none":
-            return None, Check("embedder", OK, "none: memories are found by words only, as configured")
+def _check_embedder(config: Config, embedder: Embedder | None) -> Iterator[Finding]:
+    if embedder is None and config.embedding_provider == "none":
+        yield OK, "none: memories are found by words only, as configured"
+    elif embedder is None:
         fix = f"{install_command(EXTRA)}, then: alma reindex"
-        return None, Check("embedder", WARNING, "none installed: memories are found by words only", fix)
-
-    def embed() -> Iterator[Check]:
+        yield WARNING, "none installed: memories are found by words only", fix
+    else:
         # Hashes first: a damaged model should be called damaged.
         verify = getattr(embedder, "verify", None)
         if verify is not None:
             verify()
         [vector] = embedder.embed(["is everything well?"])
         verified = ", files verified" if verify is not None else ""
-        yield Check("embedder", OK, f"{embedder.name} ({len(vector)} dimensions{verified})")
-
-    [check] = _guard("embedder", embed)
-    return embedder, check
+        yield OK, f"{embedder.name} ({len(vector)} dimensions{verified})"
 
 
 # -- the store
@@ -224,72 +221,68 @@ def _check_store(config: Config, embedder: Embedder | None, *, is_usable: bool) 
         return
     alma = ALMA(store, embedder if is_usable else None, project_id=config.project_id)
     try:
-        yield from _guard("store", lambda: _check_figures(config, alma))
-        yield from _guard("integrity", lambda: _check_integrity(alma))
+        yield from _guard("store", _check_figures(config, alma))
+        yield from _guard("integrity", check_integrity(store))
         if is_usable:
-            yield from _guard("vectors", lambda: _check_vectors(alma))
-        yield from _guard("graph", lambda: _check_graph(alma))
+            yield from _guard("vectors", _check_vectors(alma))
+        yield from _guard("graph", _check_graph(alma))
     finally:
         store.close()
 
 
-def _check_figures(config: Config, alma: ALMA) -> Iterator[Check]:
+def _check_figures(config: Config, alma: ALMA) -> Iterator[Finding]:
     total = alma.get_stats()["total_count"]
     stats = getattr(alma.engine.store, "stats", None)
     version = f", format {stats()['format']}" if stats is not None else ""
-    yield Check("store", OK, f"{config.storage} at {config.path}{version}: {total} memories in use")
+    yield OK, f"{config.storage} at {config.path}{version}: {total} memories in use"
 
 
-def _check_integrity(alma: ALMA) -> Iterator[Check]:
-    store = alma.engine.store
+def check_integrity(store: Store) -> Iterator[Finding]:
+    if not isinstance(store, Checkable):
+        yield OK, "all of it could be read"
+        return
     # Who may read the file is a check of its own.
-    problems = store.check() if isinstance(store, Checkable) else []
-    wrong = [problem for problem in problems if "can be read by others" not in problem]
-    sound = "the file, its words and its vectors agree" if isinstance(store, Checkable) else "all of it could be read"
-    fix = "restore a backup; keep this file, most of it can still be read"
-    yield Check("integrity", FAILED, "; ".join(wrong[:5]), fix) if wrong else Check("integrity", OK, sound)
+    if problems := [problem for problem in store.check() if "can be read by others" not in problem]:
+        yield FAILED, "; ".join(problems[:5]), "restore a backup; keep this file, most of it can still be read"
+    else:
+        yield OK, "the file, its words and its vectors agree"
 
 
-def _check_vectors(alma: ALMA) -> Iterator[Check]:
-    held, configured = read_embedders(alma)
+def _check_vectors(alma: ALMA) -> Iterator[Finding]:
+    stored, configured = read_embedders(alma)
     waiting = len(reindex.pending(alma.engine))
-    if held and configured and held != configured:
-        detail = f"the store was embedded by {held!r}, but {configured!r} is configured"
-        yield Check("vectors", FAILED, detail, "alma reindex, or set the embedder back")
+    if stored and configured and stored != configured:
+        detail = f"the store was embedded by {stored!r}, but {configured!r} is configured"
+        yield FAILED, detail, "alma reindex, or set the embedder back"
     elif waiting:
         what = "are not embedded by" if configured else "still have vectors, without"
-        yield Check("vectors", WARNING, f"{waiting} records {what} {configured or 'an embedder'}", "alma reindex")
+        yield WARNING, f"{waiting} records {what} {configured or 'an embedder'}", "alma reindex"
     else:
-        yield Check("vectors", OK, f"all by {configured}" if configured else "none, as configured")
+        yield OK, f"all by {configured}" if configured else "none, as configured"
 
 
-def _check_graph(alma: ALMA) -> Iterator[Check]:
+def _check_graph(alma: ALMA) -> Iterator[Finding]:
     entities, relations = (count_records(alma, kind) for kind in ("entity", "relation"))
     empty = "none yet; `alma graph build` reads memories into it"
-    yield Check("graph", OK, f"{entities} entities, {relations} relations" if entities or relations else empty)
+    yield OK, f"{entities} entities, {relations} relations" if entities or relations else empty
 
 
-# -- the round trip
-
-_TASK, _STRATEGY = "Restart the web server", "Drain the connections first"
-
-
-def _check_round_trip(config: Config) -> Iterator[Check]:
+def _check_round_trip(config: Config) -> Iterator[Finding]:
     """Learn thrice on a scratch store, see a heuristic formed, find it again, read it in the prompt."""
+    task, strategy = "Restart the web server", "Drain the connections first"
     with tempfile.TemporaryDirectory(prefix="alma-doctor-") as folder:
         plain = replace(config, project_id="doctor", storage_dir=Path(folder), agents=(), settings=Settings())
         options = {name: value for name, value in plain.storage_options.items() if name != "read_only"}
         store = stores.create(plain.storage, path=plain.path, options=options)
         embedder = embedders.create(plain.embedding_provider, dim=plain.embedding_dim, options=plain.embedding)
         with ALMA(store, embedder, project_id=plain.project_id) as alma:
-            outcome = {"agent": "doctor", "task": _TASK, "outcome": "success", "strategy_used": _STRATEGY}
+            outcome = {"agent": "doctor", "task": task, "outcome": "success", "strategy_used": strategy}
             alma.learn_many([outcome] * 3)
-            memories = alma.retrieve(_TASK, "doctor")
-            prompt = memories.to_prompt()
+            memories = alma.retrieve(task, "doctor")
     bug = "this is a bug in alma: please report it with this output"
     if not memories.heuristics:
-        yield Check("round trip", FAILED, "three successes did not become a heuristic that is found again", bug)
-    elif _STRATEGY not in prompt:
-        yield Check("round trip", FAILED, "the heuristic is missing in the prompt", bug)
+        yield FAILED, "three successes did not become a heuristic that is found again", bug
+    elif strategy not in memories.to_prompt():
+        yield FAILED, "the heuristic is missing in the prompt", bug
     else:
-        yield Check("round trip", OK, "learned, formed a heuristic, found it, and it is in the prompt")
+        yield OK, "learned, formed a heuristic, found it, and it is in the prompt"

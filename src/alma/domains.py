@@ -15,12 +15,12 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import lru_cache, partial, update_wrapper
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 from . import words
 from .engine import things, validate
@@ -46,8 +46,6 @@ R = TypeVar("R")
 SCHEMA_KIND = "domain_schema"
 PRESETS = ("coding", "research", "sales", "general", "customer_support", "content_creation")
 _LOG = logging.getLogger("alma")
-_MAX_VALUE = 10_000
-_MAX_NAMES = 1000
 _STORE_NAMES = ("sqlite", "memory", "file", "postgres", "qdrant", "pinecone", "chroma", "azure")
 # An agent that is declared for no domain in particular works in every one.
 _ANY_DOMAIN = ("", "general")
@@ -86,12 +84,9 @@ class Entity:
             parts.append(f"{name.replace('_', ' ')}: {shown}")
         return f"{kind} ({', '.join(parts)})" if parts else kind
 
-    def as_plain(self) -> dict[str, Any]:
-        return {"type": self.type, "attributes": dict(self.attributes)}
-
     def as_knowledge(self) -> dict[str, Any]:
         """The arguments with which `ALMA.add_domain_knowledge` keeps it, but for the agent and the category."""
-        return {"fact": self.text, "tags": (f"entity:{self.type}",), "metadata": {"entity": self.as_plain()}}
+        return {"fact": self.text, "tags": (f"entity:{self.type}",), "metadata": {"entity": asdict(self)}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +103,7 @@ class Relationship:
 
     def as_knowledge(self) -> dict[str, Any]:
         tags = tuple(dict.fromkeys((f"entity:{self.source.type}", f"entity:{self.target.type}")))
-        known = {"type": self.type, "source": self.source.as_plain(), "target": self.target.as_plain()}
-        return {"fact": self.text, "tags": tags, "metadata": {"relationship": known}}
+        return {"fact": self.text, "tags": tags, "metadata": {"relationship": asdict(self)}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +115,11 @@ class DomainSchema:
     description: str = ""
     entity_types: tuple[EntityType, ...] = ()
     relationship_types: tuple[RelationshipType, ...] = ()
-    learning_categories: tuple[str, ...] = ()
-    """What may be learned; empty: everything that is not excluded."""
+    learning_categories: tuple[str, ...] = ()  # What may be learned; empty: everything that is not excluded.
     excluded_categories: tuple[str, ...] = ()
     min_occurrences_for_heuristic: int = 3
+    # After so many days without use or confirmation a memory counts half as recent.
     confidence_decay_days: float = 30.0
-    """After so many days without use or confirmation a memory counts half as recent."""
     created_at: datetime = field(default_factory=times.now)
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
@@ -134,23 +127,21 @@ class DomainSchema:
         validate.name("name", self.name)
         known = [one.name for one in self.entity_types]
         learned, excluded = list(map(plain, self.learning_categories)), list(map(plain, self.excluded_categories))
-        _refuse_twice(f"entity types of {self.name}", known)
-        for kind in self.entity_types:
-            _refuse_twice(f"attributes of {kind.name!r}", kind.attributes)
-        _refuse_twice(f"learning categories of {self.name}", learned)
-        _refuse_twice(f"excluded categories of {self.name}", excluded)
+        lists = {"entity types": known, "learning categories": learned, "excluded categories": excluded}
+        lists |= {f"attributes of {kind.name!r}": list(kind.attributes) for kind in self.entity_types}
+        for label, names in lists.items():
+            if twice := [one for one, count in Counter(names).items() if count > 1]:
+                raise ValidationError(f"{label} of {self.name}: {twice[0]!r} is there twice")
         if both := set(learned) & set(excluded):
-            names = ", ".join(sorted(both))
-            raise ValidationError(f"{names}: both a learning category and an excluded one; it can be only one of them")
+            raise ValidationError(f"{', '.join(sorted(both))}: both a learning category and an excluded one")
         for relation in self.relationship_types:
             for end in (relation.source_type, relation.target_type):
                 if end not in known:
-                    valid = ", ".join(known) or "none, since the schema has no entity types"
-                    raise ValidationError(
-                        f"unknown entity type {end!r} in the relationship {relation.name!r}. Valid: {valid}."
-                    )
-        validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
-        validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
+                    raise ValidationError(unknown(f"entity type in {relation.name!r}", end, known))
+        least = validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
+        days = validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
+        object.__setattr__(self, "min_occurrences_for_heuristic", least)
+        object.__setattr__(self, "confidence_decay_days", days)
 
     def allows(self, category: str) -> bool:
         """Whether something of this category may be learned; case and space around it make no difference."""
@@ -172,9 +163,7 @@ class DomainSchema:
                 raise ValidationError(unknown(f"attribute of {kind.name!r}", name, kind.attributes))
         checked = validate.metadata(attributes)
         for name, value in checked.items():
-            if isinstance(value, str):
-                validate.text(name, value, _MAX_VALUE)
-            if isinstance(value, dict) or value is None:
+            if isinstance(value, dict) or value in (None, ""):
                 raise ValidationError(f"{name} must be a text, a number or a list of them, not {value!r}")
         return Entity(kind.name, checked)
 
@@ -190,79 +179,43 @@ class DomainSchema:
         return Relationship(type_, source, target)
 
 
-def _refuse_twice(label: str, names: Iterable[str]) -> None:
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise ValidationError(f"{label}: {name!r} is there twice")
-
-
 # -- as plain data: what a person writes in Python or YAML, what a file of this package holds, what is stored
+
+CONFIG = (
+    "description", "entity_types", "relationship_types", "learning_categories", "excluded_categories",
+    "min_occurrences_for_heuristic", "confidence_decay_days", "metadata",
+)  # fmt: skip
 
 
 def _read_names(label: str, value: Any) -> tuple[str, ...]:
-    given = _read_list(label, value)
-    names = validate.names(label, given)
-    if len(names) > _MAX_NAMES or len(names) < len(given):
-        raise ValidationError(f"{label} must be at most {_MAX_NAMES} names, each there once")
-    return names
+    return tuple(validate.name(label, one) for one in validate.items(label, value or (), "names"))
 
 
-def _read_list(label: str, value: Any) -> list[Any]:
-    if value is not None and not isinstance(value, list | tuple):
-        raise ValidationError(f"{label} must be a list, not {value!r}")
-    return list(value or ())
-
-
-def _read_each(read: Callable[[str, Any], T]) -> Callable[[str, Any], tuple[T, ...]]:
-    return lambda label, value: tuple(read(f"{label}[{at}]", one) for at, one in enumerate(_read_list(label, value)))
-
-
-def _read_entity_type(label: str, value: Any) -> EntityType:
+def _read_row(kind: type[T], label: str, value: Any) -> T:
     """Read `{"name": "lead", "attributes": [...]}`, `{"lead": {"attributes": [...]}}`, or only a name."""
-    if isinstance(value, EntityType):
+    if isinstance(value, kind):
         return value
-    if isinstance(value, str):
-        return EntityType(validate.name(label, value))
     if isinstance(value, Mapping) and len(value) == 1 and "name" not in value:
         [(name, rest)] = value.items()
-        value = {"name": name, **_read_section(label, rest, ("description", "attributes"))}
-    parts = _read_section(label, value, ("name", "description", "attributes"))
-    return EntityType(
-        validate.name(f"{label}.name", parts.get("name")),
-        validate.optional_text(f"{label}.description", parts.get("description")) or "",
-        _read_names(f"{label}.attributes", parts.get("attributes")),
-    )
-
-
-def _read_relationship_type(label: str, value: Any) -> RelationshipType:
-    if isinstance(value, RelationshipType):
-        return value
-    valid = ("name", "source_type", "target_type")
-    parts = _read_section(label, value, valid)
-    return RelationshipType(*(validate.name(f"{label}.{part}", parts.get(part)) for part in valid))
+        value = {**validate.mapping(label, rest), "name": name}
+    parts = {one.name: one for one in fields(cast(Any, kind))}
+    given = _read_section(label, {"name": value} if isinstance(value, str) else value, tuple(parts))
+    values: dict[str, Any] = {}
+    for name, part in parts.items():
+        if name == "attributes":
+            values[name] = _read_names(f"{label}.{name}", given.get(name))
+        elif part.default is MISSING or given.get(name):
+            values[name] = (validate.text if name == "description" else validate.name)(
+                f"{label}.{name}", given.get(name)
+            )
+    return kind(**values)
 
 
 def _read_section(label: str, value: Any, valid: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValidationError(f"{label} must be a mapping with some of: {', '.join(valid)}; not {value!r}")
-    for name in value:
+    for name in validate.mapping(label, value):
         if name not in valid:
             raise ValidationError(unknown(f"key in {label}", name, valid))
     return dict(value)
-
-
-_PARTS: Mapping[str, Callable[[str, Any], Any]] = {
-    "description": lambda label, value: validate.optional_text(label, value) or "",
-    "entity_types": _read_each(_read_entity_type),
-    "relationship_types": _read_each(_read_relationship_type),
-    "learning_categories": _read_names,
-    "excluded_categories": _read_names,
-    "min_occurrences_for_heuristic": lambda label, value: validate.whole(label, value, 1, 1000),
-    "confidence_decay_days": lambda label, value: validate.number(label, value, 0.01),
-    "metadata": lambda label, value: validate.metadata(value),
-}
-CONFIG = tuple(_PARTS)
-"""What a schema is written with."""
 
 
 def from_config(name: str, config: Mapping[str, Any], **fields: Any) -> DomainSchema:
@@ -271,14 +224,20 @@ def from_config(name: str, config: Mapping[str, Any], **fields: Any) -> DomainSc
     checked = validate.name("name", name)
     if given.pop("name", checked) != checked:
         raise ValidationError(f"the schema is called {checked!r} here and {config['name']!r} in its config")
-    parts = {part: _PARTS[part](part, clean(value)) for part, value in given.items()}
+    parts = {part: clean(value) for part, value in given.items()}
+    for part, kind in (("entity_types", EntityType), ("relationship_types", RelationshipType)):
+        rows = enumerate(validate.items(part, parts.get(part) or ()))
+        parts[part] = tuple(_read_row(kind, f"{part}[{at}]", row) for at, row in rows)
+    for part in ("learning_categories", "excluded_categories"):
+        parts[part] = _read_names(part, parts.get(part))
+    parts["description"] = validate.optional_text("description", parts.get("description")) or ""
+    parts["metadata"] = validate.metadata(parts.get("metadata"))
     return DomainSchema(**({"id": new_id("dom"), "name": checked} | parts | fields))
 
 
 def to_json(schema: DomainSchema) -> dict[str, Any]:
     """Everything, as `from_json` reads it."""
-    values = asdict(replace(schema, metadata={})) | {"metadata": dict(schema.metadata)}
-    decoded: dict[str, Any] = json.loads(json.dumps(values, default=times.to_iso))
+    decoded: dict[str, Any] = json.loads(json.dumps(asdict(schema), default=times.to_iso))
     return decoded
 
 
@@ -383,28 +342,21 @@ def _make_id(*parts: str) -> str:
     return f"dom_{digest(*parts, size=13)}"
 
 
-def assign(engine: Engine, schema: DomainSchema) -> None:
-    """Keep a schema as the one that the engine's project is governed by."""
-    _save_schema(engine, _make_id("project", engine.project), schema)
-
-
-def _save_schema(engine: Engine, id: str, schema: DomainSchema) -> None:
+def _keep_schema(engine: Engine, schema: DomainSchema, *, project: bool = False) -> None:
+    """Keep a schema for all projects of a store under its name, or as the one that a project is governed by."""
+    id = _make_id("project", engine.project) if project else _make_id("name", schema.name)
+    place = engine if project else replace(engine, project=EVERYWHERE)
     body = {"name": schema.name, "schema": to_json(schema)}
 
     def step(tx: Transaction) -> None:
         record = tx.find(id)
         if record is None:
-            tx.put(things.made(engine, things.draft(SCHEMA_KIND, body), id=id))
+            things.add(tx, SCHEMA_KIND, body, id=id)
         elif record.body != body or record.status is not Status.ACTIVE:
-            fresh = tx.put(things.altered(engine, record, body, status=Status.ACTIVE))
+            fresh = things.change(tx, record, body, status=Status.ACTIVE)
             tx.add_history(fresh, "replaced", before=record.body)
 
-    write(engine, step)
-
-
-def _everywhere(engine: Engine) -> Engine:
-    """Return the engine of what is kept for all projects of a store."""
-    return replace(engine, project=EVERYWHERE)
+    write(place, step)
 
 
 # -- schemas by name, and memories that follow them
@@ -454,7 +406,7 @@ class DomainMemoryFactory:
         """
         schema = from_config(name, config)
         if self is not None:
-            self._keep(self._memory().engine, schema)
+            _keep_schema(self._memory().engine, schema)
         return schema
 
     @_EitherWay
@@ -516,8 +468,8 @@ class DomainMemoryFactory:
         try:
             govern(alma, chosen)
             if not _is_preset(chosen):
-                self._keep(alma.engine, chosen)
-            assign(alma.engine, chosen)
+                _keep_schema(alma.engine, chosen)
+            _keep_schema(alma.engine, chosen, project=True)
         except BaseException:
             self._drop(alma)
             raise
@@ -552,27 +504,22 @@ class DomainMemoryFactory:
 
         if storage is None and self._alma is not None:
             engine = self._alma.engine
-            shared = engine.encoder.embedder if engine.encoder else None
-            declared = engine.scopes.agents.values() if agents is None else agents
             return ALMA(
                 engine.store,
-                embedder or shared,
+                embedder or (engine.encoder.embedder if engine.encoder else None),
                 project_id=project_id,
-                agents=declared,
+                agents=engine.scopes.agents.values() if agents is None else agents,
                 settings=engine.settings,
                 clock=engine.clock,
             )
-        if storage is None or isinstance(storage, str | PathLike):
-            if storage in _STORE_NAMES:
-                raise ValidationError(
-                    f"storage must be a folder or a store, not {storage!r}; a configuration file says which sort of "
-                    "store to use"
-                )
-            alma = open_default(project_id) if storage is None else open_quickstart(project_id, storage)
-            if agents is not None:
-                alma.engine = replace(alma.engine, scopes=Scopes({scope.agent_name: scope for scope in agents}))
-            return alma
-        return ALMA(storage, embedder, project_id=project_id, agents=agents or ())
+        if storage is not None and not isinstance(storage, str | PathLike):
+            return ALMA(storage, embedder, project_id=project_id, agents=agents or ())
+        if storage in _STORE_NAMES:
+            raise ValidationError(f"storage must be a folder or a store; say {storage!r} in a configuration file")
+        alma = open_default(project_id) if storage is None else open_quickstart(project_id, storage)
+        if agents is not None:
+            alma.engine = replace(alma.engine, scopes=Scopes({scope.agent_name: scope for scope in agents}))
+        return alma
 
     def _drop(self, alma: ALMA) -> None:
         if self._alma is None or alma.engine.store is not self._alma.engine.store:
@@ -600,13 +547,8 @@ class DomainMemoryFactory:
                 exists = (Path(".alma") / "alma.db").exists()
             if not exists:
                 return {}
-        records = things.scan(_everywhere(self._memory().engine), SCHEMA_KIND, statuses={Status.ACTIVE})
+        records = things.scan(replace(self._memory().engine, project=EVERYWHERE), SCHEMA_KIND, statuses={Status.ACTIVE})
         return {record.body["name"]: from_json(record.body["schema"]) for record in reversed(records)}
-
-    @staticmethod
-    def _keep(engine: Engine, schema: DomainSchema) -> None:
-        """Keep a schema for all projects of the store, under its name; one of that name makes way."""
-        _save_schema(_everywhere(engine), _make_id("name", schema.name), schema)
 
 
 get_coding_schema = DomainMemoryFactory.get_coding_schema
@@ -628,10 +570,8 @@ Rows = Iterable[Mapping[str, Any]]
 class Domain:
     name: str
     description: str
-    preset: bool
-    """Shipped with alma, and not changed here."""
-    in_use: bool
-    """This project follows it."""
+    preset: bool  # Shipped with alma, and not changed here.
+    in_use: bool  # This project follows it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -690,7 +630,7 @@ def use_domain(alma: Any, name: Name) -> DomainSchema:
     schema = get_domain(alma, name)
     # The first holds for this memory from now on, the second remembers it for those who open this project later.
     govern(alma, schema)
-    assign(alma.engine, schema)
+    _keep_schema(alma.engine, schema, project=True)
     return schema
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from .errors import ALMAError, BusyError, ConfigError, StorageError, ValidationE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 PRIVATE = 0o600
 _REPLACE_TRIES = 20
@@ -33,8 +33,7 @@ def write_atomic(
     A new file gets `mode`; one that exists keeps its own permissions if they are stricter than the user's default.
     With `sync` the content is on disk when this returns. Raises OSError.
     """
-    target = os.fspath(path)
-    part = f"{target}.{os.getpid()}.part"
+    part = f"{os.fspath(path)}.{os.getpid()}.part"
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
@@ -44,24 +43,17 @@ def write_atomic(
                 os.fsync(file.fileno())
         if os.name != "nt":
             os.chmod(part, mode)
-        replace_file(part, target)
+        for _ in range(_REPLACE_TRIES if os.name == "nt" else 0):
+            # Windows refuses while somebody reads the target, so it is tried for a while.
+            with suppress(PermissionError):
+                os.replace(part, path)
+                return
+            time.sleep(0.02)
+        os.replace(part, path)
     except BaseException:
         with suppress(OSError):
             os.remove(part)
         raise
-
-
-def replace_file(source: str, target: str) -> None:
-    """Rename a file over another. Windows refuses while somebody reads the target, so it is tried for a while."""
-    for left in reversed(range(_REPLACE_TRIES)):
-        try:
-            os.replace(source, target)
-        except PermissionError:
-            if os.name != "nt" or not left:
-                raise
-            time.sleep(0.02)
-        else:
-            return
 
 
 def create_private(path: str | os.PathLike[str], content: str | bytes = b"") -> bool:
@@ -148,21 +140,16 @@ def lock_file(path: str | os.PathLike[str], seconds: float) -> Iterator[None]:
     It is a transaction on an empty SQLite file, because SQLite locks alike on every platform. Raises BusyError after
     `seconds`, StorageError when it cannot be locked.
     """
-    connection = _open_lock(os.fspath(path), seconds)
-    try:
+    with closing(_open_lock(os.fspath(path), seconds)):
         yield
-    finally:
-        connection.close()
 
 
 def try_lock(path: str | os.PathLike[str], seconds: float = 0.0) -> ExitStack | None:
     """Return a held lock, to be closed or left as a block; None when another process keeps it for `seconds`."""
-    stack = ExitStack()
-    try:
+    with suppress(BusyError), ExitStack() as stack:
         stack.enter_context(lock_file(path, seconds))
-    except BusyError:
-        return None
-    return stack
+        return stack.pop_all()
+    return None
 
 
 def _open_lock(path: str, seconds: float) -> sqlite3.Connection:
@@ -258,23 +245,22 @@ def apply_changes(changes: Sequence[FileChange], empty_folders: Sequence[Path] =
     folders: list[Path] = []
     try:
         for change in changes:
-            missing = [one for one in change.path.parents if not one.exists()][::-1] if change.after is not None else []
-            for folder in missing:
+            missing = [one for one in change.path.parents if change.after is not None and not one.exists()]
+            for folder in reversed(missing):
                 folder.mkdir(mode=0o700 if change.mode == PRIVATE else 0o777, exist_ok=True)
                 folders.append(folder)
             done.append(change)
             change.apply(change.after)
     except OSError as error:
-        failed = change.path
-        for change in reversed(done):
+        for one in reversed(done):
             with suppress(OSError):
-                change.apply(change.before)
-        _remove_empty(folders[::-1])
-        raise ALMAError(f"{failed} cannot be written ({error.strerror}); nothing was changed") from error
+                one.apply(one.before)
+        _remove_empty(reversed(folders))
+        raise ALMAError(f"{change.path} cannot be written ({error.strerror}); nothing was changed") from error
     _remove_empty(empty_folders)
 
 
-def _remove_empty(folders: Sequence[Path]) -> None:
+def _remove_empty(folders: Iterable[Path]) -> None:
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from string import Formatter
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from .engine import validate
 from .engine.admit import allow, clean
@@ -44,18 +44,15 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 Executor = Callable[..., Any]
-Judge = Callable[[Any], "bool | str"]
-"""Whether what was returned is a success: True, False or 'partial'."""
+Judge = Callable[[Any], "bool | str"]  # Whether what was returned is a success: True, False or 'partial'.
+# A text, in which `{name}` stands for an argument; or a function of the call's arguments.
 Wording = str | Callable[..., str] | None
-"""A text, in which `{name}` stands for an argument; or a function of the call's arguments."""
 
 _LOG = logging.getLogger("alma")
-_ERROR_CHARS = 2_000
-_STRATEGY_CHARS = 2_000
+_MOST_CHARS = 2_000
 _TASK_CHARS = 400
 _ARGUMENT_CHARS = 60
 _READ_CHARS = 2_000
-_LOOP_RUNS = "an event loop is running here, and the executor is async: use `await harness.arun(...)`"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 # Cut only where no secret can be cut in two: what is shown is far shorter.
 _REPR = reprlib.Repr()
@@ -82,16 +79,14 @@ class Setting:
 
     tools: Iterable[Tool | str] = ()
     constraints: Iterable[str] = ()
+    # What the agent should know about where it works, by name: `{"python": "3.12"}`.
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What the agent should know about where it works, by name: `{"python": "3.12"}`."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.tools, str) or isinstance(self.constraints, str):
-            raise ValidationError("tools and constraints must be lists, not one text")
-        object.__setattr__(self, "tools", tuple(Tool(one) if isinstance(one, str) else one for one in self.tools))
-        object.__setattr__(self, "constraints", tuple(validate.text("constraint", one) for one in self.constraints))
-        if not isinstance(self.environment, Mapping):
-            raise ValidationError(f"environment must be a mapping, not {type(self.environment).__name__}")
+        tools = validate.items("tools", self.tools)
+        object.__setattr__(self, "tools", tuple(Tool(one) if isinstance(one, str) else one for one in tools))
+        object.__setattr__(self, "constraints", _check_texts("constraints", self.constraints))
+        validate.mapping("environment", self.environment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,31 +94,28 @@ class Context:
     """What one run is about."""
 
     task: str
+    # The project the task is about. It is told to the executor and kept with the outcome; which memory is used is
+    # decided by the memory that the harness was given.
     project_id: str | None = None
-    """The project the task is about. It is told to the executor and kept with the outcome; which memory is used is
-    decided by the memory that the harness was given."""
     user_id: str | None = None
     session_id: str | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     constraints: Iterable[str] = ()
+    # One of the domain's learning categories; None: the one whose words the task uses, if there is one.
     task_type: str | None = None
-    """One of the domain's learning categories; None: the one whose words the task uses, if there is one."""
-    strategy: str | None = None
-    """How the task is to be done, when that is known before."""
+    strategy: str | None = None  # How the task is to be done, when that is known before.
 
     def __post_init__(self) -> None:
         validate.text("task", self.task)
-        for label in ("project_id", "user_id", "session_id", "task_type"):
-            value = getattr(self, label)
-            if value is not None:
-                validate.name(label, value)
-        if self.strategy is not None:
-            validate.text("strategy", self.strategy)
-        if not isinstance(self.inputs, Mapping):
-            raise ValidationError(f"inputs must be a mapping, not {type(self.inputs).__name__}")
-        if isinstance(self.constraints, str):
-            raise ValidationError("constraints must be a list, not one text")
-        object.__setattr__(self, "constraints", tuple(validate.text("constraint", one) for one in self.constraints))
+        for label in ("project_id", "user_id", "session_id", "task_type", "strategy"):
+            if getattr(self, label) is not None:
+                validate.text(label, getattr(self, label))
+        validate.mapping("inputs", self.inputs)
+        object.__setattr__(self, "constraints", _check_texts("constraints", self.constraints))
+
+
+def _check_texts(label: str, value: object) -> tuple[str, ...]:
+    return tuple(validate.text(label, one) for one in validate.items(label, value, "texts"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +124,7 @@ class Agent:
 
     name: str
     role: str = ""
-    scope: MemoryScope | None = None
-    """None: as it is declared in the memory's configuration."""
+    scope: MemoryScope | None = None  # None: as it is declared in the memory's configuration.
 
     def __post_init__(self) -> None:
         validate.name("agent", self.name)
@@ -144,14 +135,11 @@ class MemorySchema:
     """What a domain learns, and what of its memory is put before the agent."""
 
     domain: str
-    categories: tuple[str, ...] = ()
-    """What may be learned; empty: anything that is not excluded."""
+    categories: tuple[str, ...] = ()  # What may be learned; empty: anything that is not excluded.
     excluded: tuple[str, ...] = ()
-    inject: Iterable[MemoryType | str] | None = None
-    """Which types of memory go into the prompt; None: all."""
+    inject: Iterable[MemoryType | str] | None = None  # Which types of memory go into the prompt; None: all.
     top_k: int | None = None
-    max_tokens: int = 2000
-    """So long may the memories in the prompt be."""
+    max_tokens: int = 2000  # So long may the memories in the prompt be.
 
     def __post_init__(self) -> None:
         validate.name("domain", self.domain)
@@ -183,8 +171,7 @@ class HarnessResult:
 
     output: Any = None
     success: bool = True
-    outcome: str | None = None
-    """'success', 'partial' or 'failure'; None: as `success` says."""
+    outcome: str | None = None  # 'success', 'partial' or 'failure'; None: as `success` says.
     strategy: str | None = None
     error: str | None = None
     feedback: str | None = None
@@ -194,23 +181,17 @@ class HarnessResult:
 class RunResult:
     """How a run went."""
 
-    success: bool | None
-    """None: nothing was executed, or the executor's report could not be understood."""
+    success: bool | None  # None: nothing was executed, or the executor's report could not be understood.
     output: Any = None
     prompt: str
-    memories: MemorySlice | None = None
-    """None: they could not be read."""
-    outcome: Outcome | None = None
-    """What was learned; None: nothing was."""
+    memories: MemorySlice | None = None  # None: they could not be read.
+    outcome: Outcome | None = None  # What was learned; None: nothing was.
     strategy: str | None = None
-    error: str | None = None
-    """Why it failed, without secrets."""
-    exception: Exception | None = field(default=None, repr=False)
-    """What the executor raised."""
+    error: str | None = None  # Why it failed, without secrets.
+    exception: Exception | None = field(default=None, repr=False)  # What the executor raised.
     duration_ms: int | None = None
     retrieval_id: str | None = None
-    problem: str | None = None
-    """What the memory could not do. The executor's result is not touched by it."""
+    problem: str | None = None  # What the memory could not do. The executor's result is not touched by it.
 
 
 class Harness(Holder):
@@ -251,15 +232,11 @@ class Harness(Holder):
         Without an executor nothing is executed or learned: the result holds the prompt and the memories, `success` is
         None, and the caller does the work.
         """
-        chosen = executor or self.executor
-        if chosen is not None and is_async(chosen) and _has_loop():
-            raise ValidationError(_LOOP_RUNS)
-        run = _Run(self, context, chosen, strategy, success)
-        if chosen is None:
+        run = self._begin(context, executor or self.executor, strategy, success)
+        if run.call is None:
             return run.waiting
-        args, kwargs = bind_executor(chosen, run.waiting.prompt, context)
         try:
-            value = chosen(*args, **kwargs)
+            value = run.call(run.waiting.prompt)
             is_pending = inspect.isawaitable(value)
             if is_pending and not _has_loop():
                 # Loaded where it is needed: it takes longer to import than all the rest.
@@ -267,12 +244,12 @@ class Harness(Holder):
 
                 value, is_pending = asyncio.run(_wait_for(value)), False
         except Exception as error:  # noqa: BLE001 - whatever the executor raises is how the task went
-            return run.fail(error)
+            return self._finish(run, None, error)
         if is_pending:
             if inspect.iscoroutine(value):
                 value.close()
-            raise ValidationError(_LOOP_RUNS)
-        return run.finish(value)
+            raise ValidationError("an event loop is running here, and the executor is async: await harness.arun(...)")
+        return self._finish(run, value)
 
     async def arun(
         self,
@@ -286,112 +263,100 @@ class Harness(Holder):
         nothing."""
         import asyncio
 
-        chosen = executor or self.executor
-        run = await asyncio.to_thread(_Run, self, context, chosen, strategy, success)
-        if chosen is None:
+        run = await asyncio.to_thread(self._begin, context, executor or self.executor, strategy, success)
+        if run.call is None:
             return run.waiting
-        args, kwargs = bind_executor(chosen, run.waiting.prompt, context)
         try:
-            value = chosen(*args, **kwargs) if is_async(chosen) else await asyncio.to_thread(chosen, *args, **kwargs)
+            value = await asyncio.to_thread(run.call, run.waiting.prompt)
             value = await value if inspect.isawaitable(value) else value
         except Exception as error:  # noqa: BLE001 - whatever the executor raises is how the task went
-            return await asyncio.to_thread(run.fail, error)
-        return await asyncio.to_thread(run.finish, value)
+            return await asyncio.to_thread(self._finish, run, None, error)
+        return await asyncio.to_thread(self._finish, run, value)
 
-
-class _Run:
-    """One run: what can be wrong with it is found before anything is executed."""
-
-    def __init__(
-        self, harness: Harness, context: Context, executor: Executor | None, strategy: str | None, judge: Judge | None
-    ) -> None:
+    def _begin(self, context: Context, executor: Executor | None, strategy: str | None, judge: Judge | None) -> _Run:
+        """Retrieve what is known. What can be wrong with a run is found before anything is executed."""
         if not isinstance(context, Context):
             raise ValidationError(f"run takes Context(task=...), not {type(context).__name__}")
-        self._harness = harness
-        self._context = context
-        self._strategy = strategy or context.strategy or ""
-        self._usual = f"Use {name}" if executor and (name := find_name(executor)) else "Do it without a named strategy"
-        self._judge = judge
-        self._category = self._find_category()
-        if executor is not None:
-            bind_executor(executor, "", context)
-        self.waiting = self._retrieve_memories()
-        self._began = time.perf_counter()
-
-    def _find_category(self) -> str:
-        """Return the learning category of the task: the one given, else the one whose words it uses."""
-        agent, schema, given = self._harness.agent, self._harness.schema, self._context.task_type
-        scope = agent.scope or MemoryScope(agent.name)
-        if given is None:
-            known = dict.fromkeys((*schema.categories, *scope.can_learn))
-            return match_category(self._context.task, [one for one in known if schema.allows(one, scope)])
-        category = schema.category(given, scope)
-        allow(self._harness.alma.engine, agent.name, category)
-        return category
-
-    def _retrieve_memories(self) -> RunResult:
-        """Return the run before its work is done, with its prompt."""
-        agent, schema, context = self._harness.agent, self._harness.schema, self._context
+        category, call = self._find_category(context), executor and bind_executor(executor, context)
+        schema, memories, problem = self.schema, None, None
         types = None if schema.inject is None else [MemoryType(one) for one in schema.inject]
-        memories, problem = None, None
         try:
-            memories = self._harness.alma.retrieve(
-                task=context.task, agent=agent.name, user_id=context.user_id, top_k=schema.top_k, types=types
+            memories = self.alma.retrieve(
+                task=context.task, agent=self.agent.name, user_id=context.user_id, top_k=schema.top_k, types=types
             )
         except (StorageError, EmbeddingError) as error:
             problem = f"the memories could not be read: {error}"
             _LOG.warning("%s", problem)
-        knowledge = memories.to_prompt(schema.max_tokens) if memories is not None else ""
-        prompt = build_prompt(self._harness.setting, agent, context, knowledge)
-        retrieval = memories.retrieval_id if memories is not None else None
-        return RunResult(success=None, prompt=prompt, memories=memories, retrieval_id=retrieval, problem=problem)
+        knowledge, retrieval = ("", None)
+        if memories is not None:
+            knowledge, retrieval = memories.to_prompt(schema.max_tokens), memories.retrieval_id
+        prompt = build_prompt(self.setting, self.agent, context, knowledge)
+        waiting = RunResult(success=None, prompt=prompt, memories=memories, retrieval_id=retrieval, problem=problem)
+        usual = f"Use {name}" if executor and (name := find_name(executor)) else "Do it without a named strategy"
+        how = clean_text(strategy or context.strategy or "") or usual
+        return _Run(context, waiting, call, category, how, judge, time.perf_counter())
 
-    def fail(self, error: Exception) -> RunResult:
-        took = elapsed_ms(self._began)
-        report = HarnessResult(success=False, outcome=Result.FAILURE, error=describe_error(error))
-        return replace(self._learn(report, took), exception=error)
+    def _find_category(self, context: Context) -> str:
+        """Return the learning category of the task: the one given, else the one whose words it uses."""
+        scope = self.agent.scope or MemoryScope(self.agent.name)
+        if context.task_type is None:
+            known = dict.fromkeys((*self.schema.categories, *scope.can_learn))
+            return match_category(context.task, [one for one in known if self.schema.allows(one, scope)])
+        category = self.schema.category(context.task_type, scope)
+        allow(self.alma.engine, self.agent.name, category)
+        return category
 
-    def finish(self, value: Any) -> RunResult:
-        took = elapsed_ms(self._began)
+    def _finish(self, run: _Run, value: Any, raised: Exception | None = None) -> RunResult:
+        """Learn how a run went."""
+        context, waiting, took = run.context, run.waiting, elapsed_ms(run.began)
+        report, outcome, flaw = HarnessResult(success=False, output=value), None, ""
+        result = Result.FAILURE if raised else None
         try:
-            return self._learn(read_result(value, self._judge), took)
+            if raised is None:
+                report, result = read_result(value, run.judge)
         except ValidationError as error:
-            problem = self._join_problems(f"nothing was learned: {error}")
-            return replace(self.waiting, output=value, duration_ms=took, problem=problem)
-
-    def _learn(self, report: HarnessResult, took: int) -> RunResult:
-        context, harness = self._context, self._harness
-        strategy = clean_text(report.strategy or self._strategy, _STRATEGY_CHARS) or self._usual
-        error = None if report.error is None else clean_text(str(report.error), _STRATEGY_CHARS)
-        feedback = None if report.feedback is None else clean_text(report.feedback, _STRATEGY_CHARS)
-        about = {"domain": harness.schema.domain, "project_id": context.project_id, "session_id": context.session_id}
-        fields = {
-            "agent": harness.agent.name,
-            "task": context.task,
-            "outcome": str(report.outcome),
-            "strategy_used": strategy,
-            "task_type": self._category or None,
-            "duration_ms": took,
-            "error_message": error,
-            "feedback": feedback,
-            "retrieval_id": self.waiting.retrieval_id,
-            "user_id": context.user_id,
-            "metadata": {name: value for name, value in about.items() if value},
-        }
-        outcome, problem = record_outcome(harness.alma, fields)
+            flaw = f"nothing was learned: {error}"
+        strategy = clean_text(report.strategy or "") or run.strategy
+        message = describe_error(raised) if raised else None if report.error is None else clean_text(str(report.error))
+        about = {"domain": self.schema.domain, "project_id": context.project_id, "session_id": context.session_id}
+        if result is not None:
+            outcome, flaw = record_outcome(
+                self.alma,
+                agent=self.agent.name,
+                task=context.task,
+                outcome=str(result),
+                strategy_used=strategy,
+                task_type=run.category or None,
+                duration_ms=took,
+                error_message=message,
+                feedback=None if report.feedback is None else clean_text(report.feedback),
+                retrieval_id=waiting.retrieval_id,
+                user_id=context.user_id,
+                metadata={name: value for name, value in about.items() if value},
+            )
         return replace(
-            self.waiting,
-            success=report.outcome is Result.SUCCESS,
+            waiting,
+            success=None if result is None else result is Result.SUCCESS,
             output=report.output,
             outcome=outcome,
-            strategy=strategy,
-            error=error,
+            strategy=None if result is None else strategy,
+            error=message,
+            exception=raised,
             duration_ms=took,
-            problem=self._join_problems(problem),
+            problem="; ".join(filter(None, (waiting.problem, flaw))) or None,
         )
 
-    def _join_problems(self, problem: str | None) -> str | None:
-        return "; ".join(filter(None, (self.waiting.problem, problem))) or None
+
+class _Run(NamedTuple):
+    """A run before its work is done."""
+
+    context: Context
+    waiting: RunResult
+    call: Callable[[str], Any] | None
+    category: str
+    strategy: str
+    judge: Judge | None
+    began: float
 
 
 def build_prompt(setting: Setting, agent: Agent, context: Context, knowledge: str) -> str:
@@ -504,76 +469,67 @@ def find_signature(function: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-def bind_executor(executor: object, prompt: str, context: Context) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what to call it with: the prompt, and the context where there is a place for it."""
+def bind_executor(executor: object, context: Context) -> Callable[[str], Any]:
+    """Return what takes the prompt and calls it, with the context where there is a place for it."""
     if not callable(executor):
         raise ValidationError(f"executor must be something that can be called, not {type(executor).__name__}")
     signature = find_signature(executor)
-    if signature is None:
-        return (prompt,), {}
-    parameters = list(signature.parameters.values())
-    placed = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    later = placed[2:] + [one for one in parameters if one.kind is one.KEYWORD_ONLY]
-    open_ended = any(one.kind is one.VAR_POSITIONAL for one in parameters)
-    if any(one.default is one.empty and one.name != "context" for one in later) or not (placed or open_ended):
-        raise ValidationError(
-            f"executor must take the prompt, or the prompt and the context; {find_name(executor) or 'it'} takes "
-            f"({', '.join(one.name for one in parameters)})"
-        )
-    if any(one.default is one.empty or one.name == "context" for one in placed[1:2]):
-        return (prompt, context), {}
-    return (prompt,), {"context": context} if any(one.name == "context" for one in later) else {}
+    names = list(signature.parameters) if signature else []
+    if signature is None or ("context" not in names and _can_call(signature, "")):
+        return executor
+    if "context" in names and _can_call(signature, "", context=context):
+        return lambda prompt: executor(prompt, context=context)
+    if _can_call(signature, "", context):
+        return lambda prompt: executor(prompt, context)
+    raise ValidationError(
+        f"executor must take the prompt, or the prompt and the context; {find_name(executor) or 'it'} takes "
+        f"({', '.join(names)})"
+    )
 
 
-def read_result(value: Any, judge: Judge | None = None) -> HarnessResult:
-    """Return what a result says, with its outcome: a plain value is the output of a success, unless `judge` sees it
+def _can_call(signature: inspect.Signature, *args: object, **kwargs: object) -> bool:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def read_result(value: Any, judge: Judge | None = None) -> tuple[HarnessResult, Result]:
+    """Return what a result says, and how it went: a plain value is the output of a success, unless `judge` sees it
     otherwise."""
+    report = value if isinstance(value, HarnessResult) else HarnessResult(output=value)
     if isinstance(value, Mapping) and ("success" in value or "outcome" in value):
-        success = value.get("success", value.get("outcome") != Result.FAILURE)
-        if not isinstance(success, bool):
-            raise ValidationError(f"the executor's result says success={success!r}; it must be True or False")
         report = HarnessResult(
             output=value.get("output"),
-            success=success,
+            success=value.get("success", value.get("outcome") != Result.FAILURE),
             outcome=value.get("outcome"),
             strategy=value.get("strategy") or value.get("strategy_used"),
             error=value.get("error") or value.get("error_message"),
             feedback=value.get("feedback"),
         )
-    else:
-        report = value if isinstance(value, HarnessResult) else HarnessResult(output=value)
-    result = _check_report(report)
-    if judge is not None and result is not Result.FAILURE:
-        result = judge_output(judge, report.output)
-    return replace(report, outcome=result)
+    for label, kind in (("success", bool), ("strategy", str | None), ("feedback", str | None)):
+        if not isinstance(given := getattr(report, label), kind):
+            raise ValidationError(f"the executor's result says {label}={given!r}; it must be {kind}")
+    result = Result.SUCCESS if report.success else Result.FAILURE
+    if report.outcome is not None:
+        result = validate.choice("outcome", report.outcome, Result)
+        if (report.success, result) in ((True, Result.FAILURE), (False, Result.SUCCESS)):
+            raise ValidationError(
+                f"the executor's result says success={report.success} and outcome={str(result)!r}: it cannot be both"
+            )
+    return report, result if judge is None or result is Result.FAILURE else judge_output(judge, report.output)
 
 
-def _check_report(report: HarnessResult) -> Result:
-    for label in ("strategy", "feedback"):
-        text = getattr(report, label)
-        if text is not None and not isinstance(text, str):
-            raise ValidationError(f"the executor's result has a {label} that is not text, but {type(text).__name__}")
-    if report.outcome is None:
-        return Result.SUCCESS if report.success else Result.FAILURE
-    result = validate.choice("outcome", report.outcome, Result)
-    if (report.success, result) in ((True, Result.FAILURE), (False, Result.SUCCESS)):
-        raise ValidationError(
-            f"the executor's result says success={report.success} and outcome={str(result)!r}: it cannot be both"
-        )
-    return result
-
-
-def judge_output(judge: Judge | None, output: Any) -> Result:
+def judge_output(judge: Judge, output: Any) -> Result:
     """Return how the caller's own function sees it; raise ValidationError when it cannot tell."""
     try:
-        verdict = True if judge is None else judge(output)
+        verdict = judge(output)
     except Exception as error:  # noqa: BLE001 - it is the caller's, and the work it judges is done and must not be lost
         raise ValidationError(f"the function that judges success raised {error!r}") from None
     if isinstance(verdict, bool):
         return Result.SUCCESS if verdict else Result.FAILURE
-    if verdict not in list(Result):
-        raise ValidationError(f"success must give True, False, 'success', 'partial' or 'failure', not {verdict!r}")
-    return Result(verdict)
+    return validate.choice("success", verdict, Result)
 
 
 def elapsed_ms(began: float) -> int:
@@ -585,19 +541,19 @@ def describe_error(error: BaseException) -> str:
     """Return an exception in a line, whatever its own text does; without secrets."""
     from traceback import format_exception_only
 
-    return clean_text("".join(format_exception_only(error)), _ERROR_CHARS)
+    return clean_text("".join(format_exception_only(error)))
 
 
-def clean_text(text: str, most: int) -> str:
+def clean_text(text: str, most: int = _MOST_CHARS) -> str:
     """Return a text from outside as it may be stored: valid, without colours and secrets, not too long."""
     valid = text[: 4 * most].encode("utf-8", "replace").decode()
     return shorten(clean(validate.output("text", valid) or ""), most)
 
 
-def record_outcome(alma: ALMA, fields: Mapping[str, Any]) -> tuple[Outcome | None, str | None]:
+def record_outcome(alma: ALMA, **fields: Any) -> tuple[Outcome | None, str]:
     """Return what was learned, or why nothing was: work that is done is not lost because it could not be recorded."""
     try:
-        return alma.learn(**fields), None
+        return alma.learn(**fields), ""
     except ALMAError as error:
         problem = f"the outcome could not be learned: {error}"
         _LOG.warning("%s", problem)
@@ -632,34 +588,35 @@ def learns(
     fields = {"agent": name, "task_type": task_type, "user_id": user_id}
 
     def decorate(function: Callable[P, R]) -> Callable[P, Any]:
-        recorder = _Recorder(alma, fields, function, {"task": task, "strategy": strategy}, success)
+        describe = _make_describer(function, {"task": task, "strategy": strategy})
+        learn = functools.partial(_learn_call, alma, fields, success)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            words, began = recorder.describe_call(args, kwargs), time.perf_counter()
+            words, began = describe(args, kwargs), time.perf_counter()
             try:
                 value = function(*args, **kwargs)
             except Exception as error:
-                recorder.learn(words, began, None, error)
+                learn(words, began, None, error)
                 if reraise:
                     raise
                 return None
-            recorder.learn(words, began, value)
+            learn(words, began, value)
             return value
 
         @functools.wraps(function)
         async def call_async(*args: P.args, **kwargs: P.kwargs) -> Any:
             import asyncio
 
-            words, began = recorder.describe_call(args, kwargs), time.perf_counter()
+            words, began = describe(args, kwargs), time.perf_counter()
             try:
                 value = await function(*args, **kwargs)  # type: ignore[misc]
             except Exception as error:
-                await asyncio.to_thread(recorder.learn, words, began, None, error)
+                await asyncio.to_thread(learn, words, began, None, error)
                 if reraise:
                     raise
                 return None
-            await asyncio.to_thread(recorder.learn, words, began, value)
+            await asyncio.to_thread(learn, words, began, value)
             return value
 
         return call_async if is_async(function) else call
@@ -667,75 +624,77 @@ def learns(
     return decorate
 
 
-class _Recorder:
-    """Puts the calls of one function into words, from its own words and the arguments, and learns how they went."""
+def _learn_call(
+    alma: ALMA,
+    fields: Mapping[str, Any],
+    judge: Judge | None,
+    words: Mapping[str, str],
+    began: float,
+    value: Any,
+    error: Exception | None = None,
+) -> None:
+    # A call whose arguments did not fit is a slip of the caller, and not about the task.
+    if not words:
+        return
+    took = elapsed_ms(began)
+    try:
+        result = Result.FAILURE if error else judge_output(judge, value) if judge else Result.SUCCESS
+    except ValidationError as problem:
+        _LOG.warning("nothing was learned: %s", problem)
+        return
+    failed = {"error_message": describe_error(error)} if error else {}
+    record_outcome(alma, **fields, **words, **failed, outcome=str(result), duration_ms=took)
 
-    def __init__(
-        self,
-        alma: ALMA,
-        fields: Mapping[str, Any],
-        function: Callable[..., Any],
-        wordings: Mapping[str, Wording],
-        judge: Judge | None,
-    ) -> None:
-        self._name = find_name(function) or "function"
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise ValidationError(f"{self._name} yields; only a function that returns can be learned from")
-        self._about = (inspect.getdoc(function) or "").strip().partition("\n")[0] or self._name.replace("_", " ")
-        self._signature = find_signature(function)
-        self._alma, self._fields, self._wordings, self._judge = alma, fields, wordings, judge
-        for label, wording in wordings.items():
-            if wording is not None and not callable(wording):
-                self._check_template(label, wording)
 
-    def learn(self, words: dict[str, str] | None, began: float, value: Any, error: Exception | None = None) -> None:
-        """Record a call, unless its arguments did not fit: that is a slip of the caller, not about the task."""
+def _make_describer(
+    function: Callable[..., Any], wordings: Mapping[str, Wording]
+) -> Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, str]]:
+    """Return what puts a call of a function into words, from its own words and the arguments.
+
+    A text that names an argument which the function does not have is refused now, and not when it is called.
+    """
+    name, signature = find_name(function) or "function", find_signature(function)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ValidationError(f"{name} yields; only a function that returns can be learned from")
+    known = list(signature.parameters) if signature else []
+    for label, wording in wordings.items():
+        if wording is None or callable(wording):
+            continue
+        if not isinstance(wording, str) or not wording.strip():
+            raise ValidationError(f"{label} must be a text or a function of the arguments, not {wording!r}")
         try:
-            result = Result.FAILURE if error else judge_output(self._judge, value)
-        except ValidationError as problem:
-            _LOG.warning("nothing was learned: %s", problem)
-            return
-        if words is not None:
-            ended = {"outcome": str(result), "duration_ms": elapsed_ms(began)}
-            failed = {"error_message": describe_error(error)} if error else {}
-            record_outcome(self._alma, {**self._fields, **words, **ended, **failed})
-
-    def _check_template(self, label: str, template: object) -> None:
-        """Raise if a text names an argument that the function does not have: now, and not when it is called."""
-        if not isinstance(template, str) or not template.strip():
-            raise ValidationError(f"{label} must be a text or a function of the arguments, not {template!r}")
-        known = list(self._signature.parameters) if self._signature else []
-        try:
-            names = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+            wrong = [one for _, one, _, _ in Formatter().parse(wording) if one is not None and one not in known]
         except ValueError as error:
             raise ValidationError(f"{label} is not a text with {{names}} in it: {error}") from None
-        for name in names:
-            if name not in known:
-                raise ValidationError(unknown(f"argument in the {label} of {self._name}", name, known))
+        if wrong:
+            raise ValidationError(unknown(f"argument in the {label} of {name}", wrong[0], known))
+    about = (inspect.getdoc(function) or "").strip().partition("\n")[0] or name.replace("_", " ")
 
-    def describe_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, str] | None:
-        """Return the words for a call, before it can change its arguments; None if it cannot be called so."""
+    def describe(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, str]:
+        """Return the words for a call, before it can change its arguments; none if it cannot be called so."""
         values: Mapping[str, Any] = {}
-        if self._signature is not None:
+        if signature is not None:
             try:
-                bound = self._signature.bind(*args, **kwargs)
+                bound = signature.bind(*args, **kwargs)
             except TypeError:
-                return None
+                return {}
             bound.apply_defaults()
             values = bound.arguments
-        words = {"task": self._about, "strategy": f"Use {self._name}"}
-        for label, wording in self._wordings.items():
+        words = {"task": about, "strategy": f"Use {name}"}
+        for label, wording in wordings.items():
             if callable(wording):
                 words[label] = str(wording(*args, **kwargs))
             elif wording is not None:
-                brief = {name: _shorten_value(name, value) for name, value in values.items()}
+                brief = {one: _shorten_value(one, value) for one, value in values.items()}
                 words[label] = Formatter().vformat(wording, (), brief)
-        shown_names = [name for name in values if name not in ("self", "cls")]
-        if shown_names and self._wordings["task"] is None:
-            shown = (f"{name}={_shorten_value(name, values[name], quoted=True)}" for name in shown_names)
+        own = {one: value for one, value in values.items() if one not in ("self", "cls")}
+        if own and wordings["task"] is None:
+            shown = (f"{one}={_shorten_value(one, value, quoted=True)}" for one, value in own.items())
             words["task"] += f" ({', '.join(shown)})"
-        strategy = clean_text(words["strategy"], _TASK_CHARS) or f"Use {self._name}"
-        return {"task": clean_text(words["task"], _TASK_CHARS) or self._name, "strategy_used": strategy}
+        task, strategy = (clean_text(words[label], _TASK_CHARS) for label in ("task", "strategy"))
+        return {"task": task or name, "strategy_used": strategy or f"Use {name}"}
+
+    return describe
 
 
 def _shorten_value(name: str, value: object, quoted: bool = False) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
-from .engine import transaction
+from .answers import copy_fields
+from .engine import transaction, view
 from .errors import ValidationError
 from .memory import ALMA
-from .ports import Countable
 from .types.evidence import Evidence
 from .types.kinds import KINDS, Episode, Memory, MemoryType, Outcome
 from .types.query import Where
@@ -26,14 +27,9 @@ def find_ids(alma: ALMA, prefix: str, limit: int = 20) -> list[str]:
     """Return the ids of this project's records that begin with `prefix`, at most `limit`; a whole id alone."""
     if alma.engine.store.get([prefix]):
         return [prefix]
-    found: list[str] = []
     kinds = {kind.name for kind in KINDS.values() if prefix.startswith(f"{kind.prefix}_")} or None
-    for record in alma.engine.store.scan(Where(kinds=kinds, projects={alma.project_id})):
-        if record.id.startswith(prefix):
-            found.append(record.id)
-            if len(found) == limit:
-                break
-    return sorted(found)
+    records = alma.engine.store.scan(Where(kinds=kinds, projects={alma.project_id}))
+    return sorted(islice((record.id for record in records if record.id.startswith(prefix)), limit))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +55,7 @@ def read_background(alma: ALMA, memory_id: str) -> Background:
         kinds = _LESSONS if record.kind == MemoryType.OUTCOME else (MemoryType.OUTCOME,)
         where = Where(kinds=kinds, projects={alma.project_id}, linked=record.links[:1])
         related = [alma.get(one.id) for one in alma.engine.store.scan(where, _RELATED)]
-    return Background(
-        evidence=record.evidence,
-        provenance=record.provenance,
-        embedder=record.embedder,
-        version=record.version,
-        related=related,
-    )
+    return copy_fields(Background, record, related=related)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +108,8 @@ def count_results(alma: ALMA, outcome: Outcome) -> Tally:
 
 def count_records(alma: ALMA, kind: str) -> int:
     """Count the active records of a kind in this project."""
-    store, where = alma.engine.store, Where(kinds={kind}, projects={alma.project_id}, statuses={Status.ACTIVE})
-    return sum(store.count(where).values()) if isinstance(store, Countable) else sum(1 for _ in store.scan(where))
+    where = Where(kinds={kind}, projects={alma.project_id}, statuses={Status.ACTIVE})
+    return sum(view.count_records(alma.engine, where).values())
 
 
 def read_embedders(alma: ALMA) -> tuple[str, str]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from . import words
 from .answers import copy_fields
 from .engine import validate
-from .errors import ValidationError
 from .memory import ALMA
 from .models.budget import ModelUse, by_model
 from .models.budget import usage as read_usage
 from .operations import About, Effect, Group
+from .types.asking import ModelSettings
 from .types.record import QUOTED
-
-if TYPE_CHECKING:
-    from .extraction import Extracted
 
 operation = Group("knowledge")
 Sureness = Annotated[float, About("what is less sure than this (0 to 1) is left out")]
@@ -68,21 +65,8 @@ def learn_from_conversation(
     Told again, nothing is learned twice. A configured language model helps; none is needed. Rules in a conversation
     that an agent reports wait for a person.
     """
-    from .extraction import AutoLearner
-
-    origin = validate.provenance("source", source).canonical_source
-    learned = AutoLearner(alma).learn_from_conversation(
-        messages,
-        agent,
-        user_id,
-        session_id,
-        dry_run=dry_run,
-        save_episode=save_episode,
-        min_confidence=min_confidence,
-        trusted=trusted and origin not in QUOTED,
-        relayed=origin != "user",
-    )
-    return Learnt(**learned, findings=_findings(learned.findings))
+    options = {"session_id": session_id, "save_episode": save_episode, "dry_run": dry_run}
+    return _learn(alma, source, trusted, messages, agent, user_id, min_confidence=min_confidence, **options)
 
 
 @operation(Effect.ADDS, idempotent=True)
@@ -103,27 +87,22 @@ def learn_from_text(
 
     Told again, nothing is learned twice. To read files, use ingest.
     """
+    options = {"name": name, "dry_run": dry_run}
+    return _learn(alma, source, trusted, text, agent, user_id, min_confidence=min_confidence, **options)
+
+
+def _learn(alma: ALMA, source: str, trusted: bool, told: Any, *args: Any, **options: Any) -> Learnt:
+    """Learn from messages or a text; what no person wrote is taken as relayed, or waits for a person."""
     from .extraction import AutoLearner
 
+    learner = AutoLearner(alma)
     origin = validate.provenance("source", source).canonical_source
-    learned = AutoLearner(alma).learn_from_text(
-        text,
-        agent,
-        user_id,
-        name,
-        dry_run=dry_run,
-        min_confidence=min_confidence,
-        trusted=trusted and origin not in QUOTED,
-        relayed=origin != "user",
-    )
-    return Learnt(**learned, findings=_findings(learned.findings))
-
-
-def _findings(found: Sequence[Extracted]) -> list[dict[str, Any]]:
-    return [
-        {"kind": str(one.kind), "text": one.text, "quote": one.quote, "turn": one.turn, "confidence": one.confidence}
-        for one in found
-    ]
+    options |= {"trusted": trusted and origin not in QUOTED, "relayed": origin != "user"}
+    learn = learner.learn_from_text if isinstance(told, str) else learner.learn_from_conversation
+    learned = learn(told, *args, **options)
+    names = ("text", "quote", "turn", "confidence")
+    findings = [{"kind": str(one.kind)} | {name: getattr(one, name) for name in names} for one in learned.findings]
+    return Learnt(**learned, findings=findings)
 
 
 # -- files
@@ -273,12 +252,8 @@ class ModelUsage:
 
 
 @operation(Effect.READS)
-def usage(alma: ALMA, days: Annotated[int, About("the last so many days of use")] = 30) -> ModelUsage:
+def usage(alma: ALMA, days: Annotated[int, About("the last so many days of use", least=1)] = 30) -> ModelUsage:
     """What language models were asked, what it cost, and what is left of today's budget. By default none is asked."""
-    from .types.asking import ModelSettings
-
-    if days < 1:
-        raise ValidationError(f"days must be at least 1, not {days}")
     found = read_usage(alma.engine, alma.model_settings or ModelSettings(), days=days)
     return copy_fields(
         ModelUsage,

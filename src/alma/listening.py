@@ -8,9 +8,9 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from .errors import ALMAError, ConfigError
@@ -19,10 +19,12 @@ LOCAL = ("127.0.0.1", "localhost", "[::1]")
 """The names of this machine that nobody else can call."""
 _BACKLOG = 2048
 _IDLE_SECONDS = 75
-REQUEST_SECONDS = 30.0
-"""So long may the headers of a request, and then its body, take to arrive."""
-CONNECTIONS = 512
 _CERTIFICATE_AND_KEY = "--tls-cert and --tls-key belong together: name both"
+
+
+def option(default: Any, about: str, flag: str = "", **more: Any) -> Any:
+    """Declare a field that the command line sets, as `flag` where that is not the name of the field."""
+    return field(default=default, metadata={"help": about, "flag": flag, **more})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +32,21 @@ class ListenOptions:
     """The options that both servers have."""
 
     config: str | None = None
-    host: str = "127.0.0.1"
+    host: str = option("127.0.0.1", "where to listen; default: 127.0.0.1")
     port: int = 0
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
-    certificate: str | None = None
-    key: str | None = None
-    insecure: bool = False
-    timeout: float = REQUEST_SECONDS
-    max_connections: int = CONNECTIONS
+    allowed_hosts: tuple[str, ...] = option((), "a name by which clients may call us", "allowed-host")
+    allowed_origins: tuple[str, ...] = option((), "a web page that may call us", "allowed-origin")
+    certificate: str | None = option(
+        None, "a certificate; needed to listen beyond this machine", "tls-cert", metavar="FILE"
+    )
+    key: str | None = option(None, "its key", "tls-key", metavar="FILE")
+    insecure: bool = option(False, "listen beyond this machine without TLS")
+    timeout: float = option(
+        30.0, "drop a request whose headers or body take longer to arrive; default: 30", metavar="SECONDS"
+    )
+    max_connections: int = option(
+        512, "open connections, of which one address gets a quarter; default: 512", metavar="N"
+    )
 
     @property
     def scheme(self) -> str:
@@ -48,35 +56,22 @@ class ListenOptions:
 Options = TypeVar("Options", bound=ListenOptions)
 
 
-def add_arguments(parser: argparse._ActionsContainer, port: int) -> None:
-    """Add the options of `ListenOptions` to a parser, but for `--config`."""
-    parser.add_argument("--host", default="127.0.0.1", help="where to listen; default: 127.0.0.1")
-    parser.add_argument("--port", type=int, default=port, help=f"default: {port}; 0: any that is free")
-    parser.add_argument(
-        "--allowed-host", dest="allowed_hosts", action="append", default=[], help="a name by which clients may call us"
-    )
-    parser.add_argument(
-        "--allowed-origin", dest="allowed_origins", action="append", default=[], help="a web page that may call us"
-    )
-    parser.add_argument(
-        "--tls-cert", dest="certificate", metavar="FILE", help="a certificate; needed to listen beyond this machine"
-    )
-    parser.add_argument("--tls-key", dest="key", metavar="FILE", help="its key")
-    parser.add_argument("--insecure", action="store_true", help="listen beyond this machine without TLS")
-    parser.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=float,
-        default=REQUEST_SECONDS,
-        help=f"drop a request whose headers or body take longer to arrive; default: {REQUEST_SECONDS:g}",
-    )
-    parser.add_argument(
-        "--max-connections",
-        metavar="N",
-        type=int,
-        default=CONNECTIONS,
-        help=f"open connections, of which one address gets a quarter; default: {CONNECTIONS}",
-    )
+def add_arguments(
+    parser: argparse._ActionsContainer, kind: type[ListenOptions], names: Collection[str] | None = None
+) -> None:
+    """Add an argument for each `option` of a class, or for those of these names."""
+    for one in fields(kind):
+        if not one.metadata or (names is not None and one.name not in names):
+            continue
+        about: dict[str, Any] = {"default": one.default, **one.metadata}
+        flag = about.pop("flag") or one.name.replace("_", "-")
+        if one.default is False:
+            about["action"] = "store_true"
+        elif one.default == ():
+            about |= {"action": "append", "default": []}
+        elif isinstance(one.default, int | float):
+            about["type"] = type(one.default)
+        parser.add_argument(f"--{flag}", dest=one.name, **about)
 
 
 def read_options(kind: type[Options], args: argparse.Namespace, config: str | None) -> Options:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import fields, replace
 from os import PathLike
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, get_type_hints, overload
 
 from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
 from .engine import edit, episodes, feedback, transaction, validate
 from .engine import erase as erasing
-from .engine.admit import Draft, OutcomeDraft, Statement
+from .engine.admit import Draft, OutcomeDraft
 from .engine.context import Encoder, Engine
 from .engine.episodes import Conversation, Said
 from .engine.feedback import FeedbackReport
-from .engine.outcomes import learn_outcomes
+from .engine.outcomes import draft_lesson, learn_outcomes
 from .engine.retrieve.explain import Why, explain_retrieval
 from .engine.retrieve.pipeline import find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
@@ -30,10 +29,11 @@ from .engine.upkeep import reindex as reindexing
 from .engine.upkeep.forget import Forgotten as Forgotten
 from .engine.upkeep.reconcile import Reconciled
 from .engine.view import Stats, render_slice, stats, view
-from .errors import StorageError, ValidationError, unknown
-from .operations import OPERATIONS, About, Effect, Group, describe_methods
+from .errors import EmbedderMismatchError, StorageError, ValidationError, unknown
+from .opening import Closeable
+from .operations import OPERATIONS, About, Effect, Group, Parameter, read_parameter
 from .ports import Clock, Embedder, Model, Store
-from .schema import TYPES
+from .schema import CLASSES, TYPES, list_options, plain
 from .types import times
 from .types.kinds import (
     KINDS,
@@ -68,19 +68,22 @@ ListOf = list[M]
 Memories = list[Memory]
 Matches = list[Match]
 Rows = Iterable[Mapping[str, Any]]
-Proposal = Draft | Statement | Teaching
+Proposal = Draft | Teaching
 
 operation = Group("memories")
 many = Group("many")
 _PLAYBOOK = 200
+_CHANGE = ("verb", "why", "before")
 _BY_AGENT = {"source": words.AGENT}
-_ADD = {
-    MemoryType.USER_PREFERENCE: "add_preference",
-    MemoryType.DOMAIN_KNOWLEDGE: "add_knowledge",
-    MemoryType.HEURISTIC: "add_heuristic",
-    MemoryType.ANTI_PATTERN: "add_anti_pattern",
-    MemoryType.RULE: "add_rule",
+_RECORDED = {MemoryType.OUTCOME: "learn or learn_many", MemoryType.EPISODE: "add_episode or add_episodes"}
+_DRAFTED = {
+    "strategy_used": "strategy",
+    "outcome": "result",
+    "error_message": "error",
+    "retrieval_id": "retrieval",
+    "user_id": "user",
 }
+"""What arguments of `learn` are called in a draft."""
 
 
 def _show_deleted(nothing: None, memory_id: str) -> Deleted:
@@ -96,10 +99,10 @@ def _show_forgotten(gone: Forgotten, dry_run: bool) -> ForgottenMemories:
 
 
 def _show_history(changes: list[dict[str, Any]]) -> list[Change]:
-    return [Change(**{**one, "before": dict(one["before"] or {})}) for one in changes]
+    return [Change(**one) for one in changes]
 
 
-class ALMA:
+class ALMA(Closeable):
     """Memory that learns.
 
     Open one with `ALMA.from_config(path)` or `ALMA.quickstart()`; pass a store and an embedder yourself for anything
@@ -181,14 +184,6 @@ class ALMA:
         if self.engine.encoder is not None:
             self.engine.encoder.embedder.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     # -- the loop: retrieve, learn
 
     @operation(Effect.READS, answer=to_found)
@@ -213,6 +208,7 @@ class ALMA:
         as_of: Annotated[words.Moment, About("what was known at this moment")] = None,
         level: Annotated[Literal["session", "turn"], About("conversations whole, or their single turns")] = "session",
         progressive: Annotated[bool, About("a prompt of summaries with ids; `get` tells more")] = False,
+        fields: words.Fields = None,
     ) -> MemorySlice:
         """Find the memories that matter for a task. Call this before starting a task.
 
@@ -229,8 +225,7 @@ class ALMA:
             It finds what belongs to `user_id` and what belongs to nobody in particular; without `user_id`, only the
             latter.
         """
-        given = {name: value for name, value in locals().items() if name != "self"}
-        return retrieve_memories(self.engine, build_request(self.engine, given))
+        return retrieve_memories(self.engine, build_request(self.engine, locals()))
 
     @operation(Effect.ADDS)
     def learn(
@@ -263,8 +258,7 @@ class ALMA:
             arguments is an error. With a `user_id` the outcome and what is learned from it belong to that user; with
             `shared` it counts for the strategies and warnings that all users see instead.
         """
-        given = {name: value for name, value in locals().items() if name != "self"}
-        return _views(self.engine, learn_outcomes(self.engine, [build_outcome(self.engine, given)]), Outcome)[0]
+        return _views(self.engine, learn_outcomes(self.engine, [build_outcome(self.engine, locals())]), Outcome)[0]
 
     @many(Effect.ADDS, for_models=False)
     def learn_many(
@@ -315,8 +309,7 @@ class ALMA:
             Turns are deduplicated by `id`, then by time and text, then by position and text. They may have `role` and
             `content` instead of `speaker` and `text`. A conversation belongs to its agent, its user and its session id.
         """
-        given = {name: value for name, value in locals().items() if name != "self"}
-        return self._keep([given])[0]
+        return self._keep([locals()])[0]
 
     @many(Effect.ADDS, idempotent=True, for_models=False)
     def add_episodes(
@@ -558,11 +551,9 @@ class ALMA:
     @operation(Effect.READS, answer=_show_history)
     def history(self, memory_id: words.MemoryId) -> list[dict[str, Any]]:
         """What happened to a memory since it was made, oldest first."""
-        record = edit.find_memory(self.engine, memory_id)
-        return [
-            {"at": one.created_at, "verb": one.body["verb"], "why": one.body["why"], "before": one.body["before"]}
-            for one in edit.list_history(self.engine, record.id)
-        ]
+        edit.find_memory(self.engine, memory_id)
+        changes = edit.list_history(self.engine, memory_id)
+        return [{"at": one.created_at} | {name: one.body[name] for name in _CHANGE} for one in changes]
 
     @operation(Effect.READS)
     def search(
@@ -575,13 +566,15 @@ class ALMA:
         ] = None,
         status: words.StatusOf = "active",
         limit: Annotated[int, About("at most so many", least=1, most=1000)] = 10,
+        fields: words.Fields = None,
     ) -> Matches:
         """Look memories up by words or meaning, best first. To prepare a task, use `retrieve` instead.
 
         It goes by relevance alone, over all agents, and is not recorded. With `user_id` it finds what that user sees:
         the user's own memories and those of nobody in particular.
         """
-        where = self._where(memory_type, agent, None if user_id is None else visible_users(user_id), status)
+        users = None if user_id is None else visible_users(user_id)
+        where = self._where(memory_type, agent, users, status, fields=fields)
         hits = find_memories(self.engine, query, where, limit)
         now = self.engine.clock()
         return [Match(view(one.record, now), round(one.score, 4), one.explanation.reason) for one in hits]
@@ -593,9 +586,12 @@ class ALMA:
         users: Iterable[str] | None,
         status: str | None,
         tag: str | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> Where:
+        kinds, values = match_fields(MEMORY_KINDS if memory_type is None else (memory_type,), fields)
         return Where(
-            kinds=MEMORY_KINDS if memory_type is None else {memory_type},
+            kinds=kinds,
+            fields=values,
             projects={self.engine.project, EVERYWHERE},
             agents=None if agent is None else {self.engine.agent(agent)},
             users=None if users is None else set(users),
@@ -725,12 +721,10 @@ class ALMA:
 
         problems: list[str] = []
         memories = 0
-        name = self.engine.embedder_name
         try:
             memories = self.get_stats()["total_count"]
-            held = transaction.find_embedder_marker(self.engine)
-            if held is not None and name and held.body["value"] != name:
-                problems.append(str(transaction.describe_mismatch(held.body["value"], name)))
+            if mismatch := find_mismatch(self.engine):
+                problems.append(str(mismatch))
         except StorageError as error:
             # Others may read this over the network: where the store lies is not for them.
             problems.append(f"{error.neutral or error}; `alma doctor` says more")
@@ -739,7 +733,7 @@ class ALMA:
             version=__version__,
             project_id=self.project_id,
             memories=memories,
-            embedder=name,
+            embedder=self.engine.embedder_name,
             problems=problems,
         )
 
@@ -761,6 +755,7 @@ class ALMA:
         status: words.StatusName | Status | None = "active",
         tag: str | None = None,
         limit: int = 50,
+        fields: Mapping[str, Any] | None = None,
     ) -> Memories: ...
     @overload
     def list(
@@ -771,6 +766,7 @@ class ALMA:
         status: words.StatusName | Status | None = "active",
         tag: str | None = None,
         limit: int = 50,
+        fields: Mapping[str, Any] | None = None,
     ) -> ListOf[M]: ...
     # A list of memories of one type is a list of memories.
     @operation(Effect.READS)  # type: ignore[misc]
@@ -784,6 +780,7 @@ class ALMA:
         status: words.StatusOf = "active",
         tag: Annotated[str | None, About("only what has this tag", check=validate.name)] = None,
         limit: Annotated[int, About("at most so many", least=1, most=1_000_000)] = 50,
+        fields: words.Fields = None,
     ) -> Memories:
         """List memories, newest first.
 
@@ -791,11 +788,16 @@ class ALMA:
             With a class of memories as `memory_type`, such as `Heuristic`, the list is typed. `status=None` lists
             memories of every status.
         """
-        where = self._where(memory_type, agent, None if user_id is None else {user_id}, status, tag)
+        where = self._where(memory_type, agent, None if user_id is None else {user_id}, status, tag, fields)
         return _views(self.engine, self.engine.store.scan(where, limit), Memory)
 
 
-describe_methods(ALMA)
+def find_mismatch(engine: Engine) -> EmbedderMismatchError | None:
+    """Return the error that names both embedders when another one than the configured made the store's vectors."""
+    marker, name = transaction.find_embedder_marker(engine), engine.embedder_name
+    if marker is None or not name or marker.body["value"] == name:
+        return None
+    return transaction.describe_mismatch(marker.body["value"], name)
 
 
 # -- from checked arguments to what the engine takes
@@ -806,43 +808,59 @@ def build_request(engine: Engine, given: Mapping[str, Any]) -> Request:
     types, since, until = given.get("types"), given.get("since"), given.get("until")
     if since is not None and until is not None and since >= until:
         raise ValidationError(f"since ({since.isoformat()}) must lie before until ({until.isoformat()})")
-    return Request(
-        task=given["task"],
-        agent=engine.agent(given["agent"]),
-        user=given.get("user_id"),
-        top_k=given.get("top_k"),
-        mode=Mode(given.get("mode") or Mode.DEFAULT),
-        types=None if types is None else frozenset(MemoryType(one) for one in types),
-        tags=given.get("tags") or (),
-        task_type=given.get("task_type") or "",
-        since=since,
-        until=until,
-        as_of=given.get("as_of"),
-        level=Level(given.get("level") or Level.SESSION),
-        progressive=bool(given.get("progressive")),
+    named: dict[str, Any] = {name: given[name] for name in Request._fields if given.get(name)}
+    named |= {"agent": engine.agent(given["agent"]), "user": given.get("user_id")}
+    named |= {"mode": Mode(given.get("mode") or Mode.DEFAULT), "level": Level(given.get("level") or Level.SESSION)}
+    # What conversations hold is in their turns, which have no such fields.
+    kinds = MEMORY_KINDS if types is None else tuple(types)
+    found, values = match_fields([one for one in kinds if one != MemoryType.EPISODE], given.get("fields"))
+    named["types"] = (
+        None if types is None and values is None else frozenset(map(MemoryType, found if values else kinds))
     )
+    return Request(**named | {"fields": values})
+
+
+def match_fields(
+    kinds: Collection[str], given: Mapping[str, Any] | None
+) -> tuple[Collection[str], dict[str, Any] | None]:
+    """Return those of the kinds that declare all these fields, and the values by the names they are stored under."""
+    if not given:
+        return kinds, None
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        declared = {kind: list_fields(kind) for kind in kinds}
+        kinds = [kind for kind in kinds if name in declared[kind]]
+        if not kinds:
+            valid = dict.fromkeys(one for names in declared.values() for one in names)
+            raise ValidationError(unknown("field", name, valid))
+        stored, parameter = declared[kinds[0]][name]
+        values[stored] = plain(parameter.check(value))
+    return kinds, values
+
+
+@functools.cache
+def list_fields(kind: str) -> Mapping[str, tuple[str, Parameter]]:
+    """Return the fields of a kind that memories can be selected by: where each is stored, and what its values are."""
+    memory = CLASSES[kind]
+    hints, simple = get_type_hints(memory), {str, int, float, bool, type(None)}
+    declared = {}
+    for one in fields(memory):
+        parameter = read_parameter(one.name, hints[one.name], None) if "stored" in one.metadata else None
+        if parameter is not None and set(list_options(parameter.type)) <= simple:
+            declared[one.name] = one.metadata["stored"] or one.name, parameter
+    return declared
 
 
 def build_outcome(engine: Engine, given: Mapping[str, Any]) -> OutcomeDraft:
     """Return the draft that the arguments of `learn` describe. One that a field is named after is stored in it."""
-    own = {"task", "outcome", "task_type", "duration_ms", "feedback", "metadata"}
-    further = given.keys() & set(KINDS["outcome"].fields) - own
+    values: dict[str, Any] = {
+        _DRAFTED.get(name, name): value for name, value in given.items() if value not in (None, "")
+    }
+    own = OutcomeDraft._fields
+    values |= {"agent": engine.agent(given["agent"]), "result": Result(given["outcome"])}
     return OutcomeDraft(
-        agent=engine.agent(given["agent"]),
-        task=given["task"],
-        strategy=given["strategy_used"],
-        result=Result(given["outcome"]),
-        task_type=given["task_type"] or "",
-        duration_ms=given["duration_ms"],
-        error=given["error_message"] or None,
-        feedback=given["feedback"] or None,
-        retrieval=given["retrieval_id"] or None,
-        idempotency_key=given["idempotency_key"],
-        user=given["user_id"] or "",
-        shared=given["shared"],
-        tags=given["tags"] or (),
-        metadata=given["metadata"] or {},
-        more={name: given[name] for name in sorted(further) if given[name] is not None},
+        **{name: value for name, value in values.items() if name in own},
+        more={name: values[name] for name in KINDS["outcome"].fields if name in values and name not in own},
     )
 
 
@@ -873,18 +891,16 @@ def _read_turn(label: str, given: Any, provenance: Provenance) -> Said | None:
     for name in given:
         if name not in valid:
             raise ValidationError(unknown(f"argument of {label}, a turn,", name, valid))
-
-    def either(*names: str) -> object:
-        """The first that is filled; else the first that is given."""
-        values = [given[name] for name in names if given.get(name) is not None]
-        return next((one for one in values if one != ""), values[0] if values else None)
-
-    text = validate.output(f"{label} text", either("text", "content"))
-    if text is None:
+    speaker, text = (
+        next((given[name] for name in names if given.get(name) not in (None, "")), given.get(names[0]))
+        for names in (("speaker", "role"), ("text", "content"))
+    )
+    said = validate.output(f"{label} text", text)
+    if said is None:
         return None
     return Said(
-        speaker=validate.name(f"{label} speaker", either("speaker", "role")),
-        text=text,
+        speaker=validate.name(f"{label} speaker", speaker),
+        text=said,
         at=validate.moment(f"{label} at", given.get("at")),
         id=validate.optional_text(f"{label} id", given.get("id")) or "",
         provenance=provenance,
@@ -896,65 +912,41 @@ def _read_row(given: Any) -> tuple[MemoryType, dict[str, Any]]:
     if not isinstance(given, Mapping):
         raise ValidationError(f"a memory to add must be a mapping of arguments, not {type(given).__name__}")
     kind = validate.choice("type", given.get("type"), MemoryType)
-    if kind is MemoryType.OUTCOME:
-        raise ValidationError("an outcome is recorded with learn or learn_many, not added")
-    if kind is MemoryType.EPISODE:
-        raise ValidationError("an episode is recorded with add_episode or add_episodes")
+    if kind in _RECORDED:
+        raise ValidationError(f"an {kind} is recorded with {_RECORDED[kind]}, not added")
     rest = {name: value for name, value in given.items() if name != "type"}
-    return kind, OPERATIONS[_ADD[kind]].complete({**rest, "source": rest.get("source") or "user_stated"})
+    operation = OPERATIONS[f"add_{kind.removeprefix('user_').removeprefix('domain_')}"]
+    return kind, operation.complete({**rest, "source": rest.get("source") or "user_stated"})
 
 
 def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -> Proposal:
     """Return the proposal that the checked arguments of an `add_` method describe."""
     provenance = validate.provenance("source", given["source"] or "user_stated")
-    metadata, tags = dict(given["metadata"] or {}), given["tags"] or ()
-    key = {name: given[name] for name in ("subject", "attribute") if given.get(name) is not None}
-    if "subject" in key and "attribute" not in key:
+    if given.get("subject") is not None and given.get("attribute") is None:
         raise ValidationError("subject needs attribute: together they are the key that a later fact replaces")
-    if kind is MemoryType.USER_PREFERENCE:
-        body = {"category": given["category"], "preference": given["preference"], **key, "metadata": metadata}
-        return Draft(kind=kind, user=given["user_id"], body=body, provenance=provenance, tags=tags)
-    agent, user = engine.agent(given["agent"]), given["user_id"] or ""
-    if kind is MemoryType.DOMAIN_KNOWLEDGE:
-        return Draft(
-            kind=kind,
-            agent=agent,
-            user=user,
-            body={"domain": given["domain"], "fact": given["fact"], **key, "metadata": metadata},
-            category=given["domain"],
-            provenance=provenance,
-            tags=tags,
-        )
+    agent = engine.agent(given["agent"]) if "agent" in given else ""
+    shared: dict[str, Any] = {
+        "agent": agent,
+        "user": given["user_id"] or "",
+        "provenance": provenance,
+        "tags": given["tags"] or (),
+    }
+    metadata = dict(given["metadata"] or {})
+    body = {name: given[name] for name in KINDS[kind].fields if given.get(name) is not None and name != "source"}
     if kind is MemoryType.RULE:
         by_person = provenance.origin is Origin.USER
-        return Teaching(
-            id=new_id("tea"),
-            provenance=provenance,
-            at=engine.clock(),
-            agent=agent,
-            user=user,
-            rule=given["rule"],
-            trigger=given["trigger"],
-            why=given["why"],
-            reach=Reach(given["reach"]),
-            source=RuleSource.NOTE if by_person else RuleSource.IMPORT,
-            # Only a person's words become a rule at once; what anybody else writes waits for a person.
-            sure=by_person,
-            tags=tags,
-            metadata=metadata,
-        )
-    is_warning = kind is MemoryType.ANTI_PATTERN
-    reasons = {name: given[name] for name in ("why_bad", "better_alternative")} if is_warning else {}
-    return Statement(
-        kind=kind,
-        agent=agent,
-        user=user,
-        condition=given["condition"],
-        strategy=given["pattern" if is_warning else "strategy"],
-        body={**reasons, "metadata": metadata},
-        category=given["category"] or "",
-        provenance=provenance,
-        tags=tags,
+        source = RuleSource.NOTE if by_person else RuleSource.IMPORT
+        body["reach"] = Reach(body["reach"])
+        # Only a person's words become a rule at once; what anybody else writes waits for a person.
+        shared |= {"id": new_id("tea"), "at": engine.clock(), "source": source, "sure": by_person}
+        return Teaching(**body, **shared, metadata=metadata)
+    body["metadata"] = metadata
+    if kind in (MemoryType.USER_PREFERENCE, MemoryType.DOMAIN_KNOWLEDGE):
+        return Draft(kind=kind, body=body, category=given.get("domain", ""), **shared)
+    strategy = body.pop("pattern" if kind is MemoryType.ANTI_PATTERN else "strategy")
+    category = given["category"] or ""
+    return draft_lesson(
+        kind=kind, condition=body.pop("condition"), strategy=strategy, body=body, category=category, **shared
     )
 
 

@@ -1,15 +1,27 @@
-"""Which memory a feature works with: the one it is given, or the one that is configured here, which it then closes."""
+"""What is closed at the end of a `with` block, and which memory a feature works with."""
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from .memory import ALMA
 
 
-class Holder:
+class Closeable:
+    """A context manager that closes itself."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class Holder(Closeable):
     """What works with a memory. One that it opened itself it also closes; one that was given stays open.
 
     `owned` says that a given one is to be closed as well.
@@ -27,11 +39,3 @@ class Holder:
         """Let go of the memory, if it was opened here."""
         if self.owned:
             self.alma.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

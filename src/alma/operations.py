@@ -24,40 +24,26 @@ How to declare an operation
    of the call by name, and parameters of its own, which faces then offer too.
 5. Give it a command: a row of `alma.cli.table.COMMANDS`, best below a command that exists. A sample call goes to
    `tests/api/samples.py`; `ALMA_UPDATE_GOLDEN=1 pytest tests/golden` and `tools/generate_docs.py` write the rest.
-   `AsyncALMA` and `RemoteALMA` offer methods of `ALMA` as well; list them there, too, for type checkers.
+   `python -m tools.generate_stub` shows a method of `ALMA` to type checkers in `AsyncALMA`, too.
 6. Parameters that JSON cannot express (functions, classes, `**fields`) are for Python callers only. All annotations
    must be importable at run time, not only under TYPE_CHECKING.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum
-from functools import cached_property
+from functools import cached_property, wraps
 from importlib import import_module
-from itertools import chain
 from os import PathLike
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .engine import validate
 from .errors import ValidationError, unknown
-from .schema import (
-    RESULT,
-    Definitions,
-    Schema,
-    described,
-    has_prompt,
-    is_object,
-    limit_choices,
-    list_options,
-    object_schema,
-    shortened_schema,
-    strict_object,
-)
+from .schema import Schema, describe_answer, described, list_options, strict_object
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,7 +56,7 @@ MODULES = {
     "domains": ("alma.domains",),
     "confidence": ("alma.confidence",),
     "knowledge": ("alma.knowledge",),
-    "graph": ("alma.graph.operations",),
+    "graph": ("alma.graph.builder",),
     "rules": ("alma.rulefiles",),
 }
 """The groups, in the order in which people meet them, and the modules that declare the operations of each."""
@@ -140,10 +126,8 @@ class Parameter(NamedTuple):
     about: About
     needed: bool
     default: Any = None
-
-    def is_given(self, value: Any) -> bool:
-        """Whether a value says something. Null does not, where it is no value of this parameter."""
-        return value is not None or (not self.needed and type(None) in list_options(self.type))
+    takes_null: bool = False
+    """Whether null is a value. Otherwise it means that the argument is left out."""
 
     def describe_missing(self, of: str = "") -> str:
         valid = f" Valid: {', '.join(self.about.choices)}." if self.about.choices else ""
@@ -158,29 +142,25 @@ class Parameter(NamedTuple):
             return about.check(self.name, value)
         if not about.choices:
             return self._fit(self.type, value, self.name)
-        if list not in (get_origin(one) for one in list_options(self.type)):
+        if list not in [get_origin(one) for one in list_options(self.type)]:
             return validate.one_of(self.name, value, about.choices)
         return [validate.one_of(self.name, one, about.choices) for one in validate.items(self.name, value, "names")]
 
     def _fit(self, kind: Any, value: Any, label: str) -> Any:
         """Return a value of a JSON type, inner values included."""
-        about, options = self.about, [one for one in list_options(kind) if one is not type(None)]
-        if Any in options or object in options:
-            return value
-        outer = {get_origin(one) or one: one for one in options}
-        if bool in outer and isinstance(value, bool):
+        about = self.about
+        outer = {get_origin(one) or one: (*get_args(one), Any, Any) for one in list_options(kind)}
+        outer.pop(type(None), None)
+        if Any in outer or object in outer or (bool in outer and isinstance(value, bool)):
             return value
         if dict in outer and (isinstance(value, Mapping) or len(outer) == 1):
-            inner = (*get_args(outer[dict]), Any, Any)[1]
-            members = validate.mapping(label, value)
-            return {name: self._fit(inner, item, f"{label}[{name!r}]") for name, item in members.items()}
+            members = validate.mapping(label, value).items()
+            return {name: self._fit(outer[dict][1], item, f"{label}[{name!r}]") for name, item in members}
         if list in outer and (not isinstance(value, str) or len(outer) == 1):
-            inner = (*get_args(outer[list]), Any)[0]
-            return [self._fit(inner, one, f"{label}[{at}]") for at, one in enumerate(validate.items(label, value))]
-        if int in outer:
-            return validate.whole(label, value, about.least, about.most)
-        if float in outer:
-            return validate.number(label, value, about.least, about.most)
+            items = enumerate(validate.items(label, value))
+            return [self._fit(outer[list][0], one, f"{label}[{at}]") for at, one in items]
+        if int in outer or float in outer:
+            return (validate.whole if int in outer else validate.number)(label, value, about.least, about.most)
         if str not in outer:
             raise ValidationError(f"{label} must be true or false, not {validate.shown(value)}")
         if about.local or about.raw:
@@ -195,11 +175,11 @@ class Operation:
     function: Callable[..., Any]
     """The method, or a function whose first parameter is the memory; its arguments must be checked before."""
     effect: Effect
-    idempotent: bool
-    """Called twice with the same arguments it does no more than once."""
     group: str
     owner: Callable[[Any], Any] = lambda alma: alma
     """From an open memory to the object whose method it is."""
+    idempotent: bool = False
+    """Called twice with the same arguments it does no more than once."""
     for_models: bool = True
     """A model may choose it. What is only there for programs, such as many calls in one, would stand in its way."""
     on_files: bool = False
@@ -234,7 +214,7 @@ class Operation:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters as faces offer them."""
+        """The parameters as faces offer them, with those of `answer`."""
         own = self.own_parameters
         more = {} if self.answer is None else _read_parameters(self.answer)
         shown = [
@@ -260,8 +240,6 @@ class Operation:
             return self.answer
         return get_type_hints(self.answer or self.function)["return"]
 
-    # -- calling
-
     def check(
         self, arguments: Mapping[str, Any], defaults: Mapping[str, Any] | None = None, *, of: str = ""
     ) -> dict[str, Any]:
@@ -270,13 +248,20 @@ class Operation:
         What fits by any reasonable reading is taken: null for an argument that has a default, 5.0 for 5. `defaults` are
         for arguments that would be missing otherwise. `of` tells which operation it is, where that is not obvious.
         """
-        if _is_deeper(arguments, DEEPEST):
+        level: list[Any] = [arguments]
+        for _ in range(DEEPEST + 1):
+            level = [
+                inner
+                for one in level
+                if isinstance(one, dict | list)
+                for inner in (one.values() if isinstance(one, dict) else one)
+            ]
+        if level:
             raise ValidationError(f"the arguments are nested deeper than {DEEPEST} levels")
         known = {one.name: one for one in self.parameters}
         filled = {name: value for name, value in (defaults or {}).items() if name in known and known[name].needed}
-        none = f"unknown argument{of} {{!r}}. There are none."
         wrong = [
-            unknown(f"argument{of}", name, known) if known else none.format(name)
+            unknown(f"argument{of}", name, known) if known else f"unknown argument{of} {name!r}. There are none."
             for name in arguments
             if name not in known
         ]
@@ -285,8 +270,11 @@ class Operation:
                 wrong.append(one.describe_missing(of))
         if wrong:
             raise ValidationError("\n".join(wrong))
-        given = {name: value for name, value in arguments.items() if known[name].is_given(value)}
-        return filled | {name: known[name].check(value) for name, value in given.items()}
+        return filled | {
+            name: known[name].check(value)
+            for name, value in arguments.items()
+            if value is not None or (known[name].takes_null and not known[name].needed)
+        }
 
     def complete(self, arguments: Any) -> dict[str, Any]:
         """Return a mapping of arguments, one of several in one call, checked and with the defaults of the method."""
@@ -300,18 +288,17 @@ class Operation:
         own = {one.about.shown_as: name for name, one in self.own_parameters.items() if one.about.shown_as}
         values = {**self.defaults, **{own.get(name, name): value for name, value in arguments.items()}}
         mine = {name: value for name, value in values.items() if name in self.signature.parameters}
-        made = self.function(self.owner(alma), **mine)
+        result = self.function(self.owner(alma), **mine)
         if self.answer is None:
-            return made
-        wanted = list(inspect.signature(self.answer).parameters)[1:]
-        every = {one.name: one.default for one in self.parameters if not one.needed} | values
-        return self.answer(made, **{name: every[name] for name in wanted})
+            return result
+        values = {one.name: one.default for one in self.parameters if not one.needed} | values
+        return self.answer(
+            result, **{name: values[name] for name in list(inspect.signature(self.answer).parameters)[1:]}
+        )
 
     def call(self, alma: Any, arguments: Mapping[str, Any]) -> Any:
         """Check the arguments and run the operation."""
         return self.run(alma, **self.check(arguments))
-
-    # -- describing
 
     def input_schema(self, given: Mapping[str, Any] | None = None) -> Schema:
         """Return the schema of the arguments, for models: short, and without a null that means leaving it out.
@@ -323,7 +310,7 @@ class Operation:
         for one in self.parameters:
             default = known.get(one.name) if one.needed else one.default
             options = [kind for kind in list_options(one.type) if default is not None or kind is not type(None)]
-            schema = limit_choices(described(Union[tuple(options)], Definitions()), one.about.choices)  # noqa: UP007
+            schema = described(Union[tuple(options)], {}, one.about.choices)  # noqa: UP007 - made from a list
             if one.about.text:
                 schema["description"] = one.about.text
             if default is not None:
@@ -333,14 +320,7 @@ class Operation:
 
     def output_schema(self) -> Schema:
         """Return the schema of the answer, for models: a text for a prompt takes the place of what it tells."""
-        definitions = Definitions()
-        if has_prompt(self.returns):
-            schema = shortened_schema(self.returns, definitions)
-        elif is_object(self.returns):
-            schema = object_schema(self.returns, definitions)
-        else:
-            schema = strict_object({RESULT: described(self.returns, definitions)})
-        return {**schema, "$defs": definitions.made} if definitions.made else schema
+        return describe_answer(self.returns)
 
 
 OPERATIONS: dict[str, Operation] = {}
@@ -349,8 +329,9 @@ OPERATIONS: dict[str, Operation] = {}
 
 def operations() -> Mapping[str, Operation]:
     """Load all operations and return them by name, in the order of their groups."""
-    for module in chain.from_iterable(MODULES.values()):
-        import_module(module)
+    for modules in MODULES.values():
+        for module in modules:
+            import_module(module)
     return {name: one for group in GROUPS for name, one in OPERATIONS.items() if one.group == group}
 
 
@@ -361,145 +342,102 @@ class Group:
         self.name = name
         self._owner = owner
 
-    def __call__(
-        self,
-        effect: Effect,
-        name: str = "",
-        *,
-        idempotent: bool | None = None,
-        for_models: bool = True,
-        on_files: bool = False,
-        defaults: Mapping[str, Any] | None = None,
-        answer: Callable[..., Any] | None = None,
-    ) -> Callable[[F], F]:
-        """Declare a method, or a function of a memory, as an operation."""
+    def __call__(self, effect: Effect, name: str = "", **options: Any) -> Callable[[F], F]:
+        """Declare a method, or a function of a memory, as an operation. `options` are fields of `Operation`."""
 
         def declare(function: F) -> F:
-            made = Operation(
-                name=name or function.__name__,
-                function=function,
-                effect=effect,
-                idempotent=effect is Effect.READS if idempotent is None else idempotent,
-                group=self.name,
-                owner=self._owner,
-                for_models=for_models,
-                on_files=on_files,
-                defaults=defaults or {},
-                answer=answer,
-            )
-            if made.name in OPERATIONS:
-                raise ValueError(f"there are two operations of the name {made.name!r}")
-            OPERATIONS[made.name] = made
-            is_function = next(iter(made.signature.parameters), "") == MEMORY
-            return function if is_function else _checking(made, function)
+            given = {"idempotent": effect is Effect.READS, "owner": self._owner, **options}
+            operation = Operation(name or function.__name__, function, effect, self.name, **given)
+            if operation.name in OPERATIONS:
+                raise ValueError(f"there are two operations of the name {operation.name!r}")
+            OPERATIONS[operation.name] = operation
+            if function.__code__.co_varnames[:1] == (MEMORY,):
+                return function
+
+            @wraps(function)
+            def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+                bound = operation.signature.bind(self, *args, **kwargs)
+                if call_elsewhere := getattr(self, "call_elsewhere", None):
+                    return call_elsewhere(operation, bound)
+                for name, value in list(bound.arguments.items()):
+                    one = operation.own_parameters.get(name)
+                    if one is None:
+                        continue
+                    if value is None and one.needed:
+                        raise ValidationError(one.describe_missing())
+                    if value is None and not one.takes_null:
+                        del bound.arguments[name]
+                    else:
+                        bound.arguments[name] = one.check(value)
+                return function(*bound.args, **bound.kwargs)
+
+            call.operation = operation  # type: ignore[attr-defined]
+            return call  # type: ignore[return-value]
 
         return declare
-
-
-def _checking(operation: Operation, function: F) -> F:
-    """Return a method that checks its arguments."""
-
-    @functools.wraps(function)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        bound = operation.signature.bind(self, *args, **kwargs)
-        known = operation.own_parameters
-        for name, value in list(bound.arguments.items()):
-            if name not in known:
-                continue
-            if value is None and known[name].needed:
-                raise ValidationError(known[name].describe_missing())
-            if known[name].is_given(value):
-                bound.arguments[name] = known[name].check(value)
-            else:
-                del bound.arguments[name]
-        return function(*bound.args, **bound.kwargs)
-
-    call.operation = operation  # type: ignore[attr-defined]
-    return call  # type: ignore[return-value]
-
-
-def describe_methods(owner: type) -> None:
-    """Let `help()` show the operations of a class with plain types and what each argument means."""
-    for member in vars(owner).values():
-        if not isinstance(one := getattr(member, "operation", None), Operation):
-            continue
-        hints = get_type_hints(one.function)
-        parameters = [
-            place.replace(annotation=hints.get(name, place.empty)) for name, place in one.signature.parameters.items()
-        ]
-        member.__signature__ = one.signature.replace(parameters=parameters, return_annotation=hints["return"])
-        lines = [f"    {name}: {known.about.text}" for name, known in one.own_parameters.items()]
-        arguments = "\n".join(["\n\nArgs:", *lines]) if lines else ""
-        member.__doc__ = f"{one.description}{arguments}{_NOTES if one.notes else ''}{one.notes}"
 
 
 def _read_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
     """Return the parameters that JSON can express, without the first: the object, the memory or the answer."""
     hints = get_type_hints(function, include_extras=True)
-    found: dict[str, Parameter] = {}
-    first, *places = inspect.signature(function).parameters.values()
-    for one in places:
-        name = one.name
-        hint = hints[name]
-        kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        about = next((note for note in notes if isinstance(note, About)), About(""))
-        options, choices, is_moment = _as_json(about.json or kind)
-        if one.kind is one.VAR_KEYWORD or not set(options) - {type(None)}:
-            continue
-        check = about.check or (validate.moment if is_moment else None)
-        needed = one.default is one.empty
-        found[name] = Parameter(
-            name=name,
-            type=Union[tuple(options)],  # noqa: UP007 - made from a list
-            about=about._replace(choices=about.choices or choices, check=check, raw=about.raw or first.name == MEMORY),
-            needed=needed,
-            default=None if needed else one.default,
-        )
-    return found
+    first, *rest = inspect.signature(function).parameters.values()
+    parameters = {}
+    for one in rest:
+        if one.kind is not one.VAR_KEYWORD and (parameter := read_parameter(one.name, hints[one.name], one.default)):
+            about = parameter.about._replace(raw=first.name == MEMORY)
+            parameters[one.name] = parameter._replace(about=about)
+    return parameters
 
 
-def _as_json(kind: Any) -> tuple[list[Any], tuple[str, ...], bool]:
-    """Return the JSON types of an annotation, its choices, and whether it is a time. No types: Python callers only."""
-    found: dict[Any, None] = {}
-    choices: tuple[str, ...] = ()
-    is_moment = False
+def read_parameter(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> Parameter | None:
+    """Return what an annotation says about a parameter; None when JSON cannot express its values."""
+    kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    about = next((note for note in notes if isinstance(note, About)), About(""))
+    kind = about.json or kind
+    options = list_options(_as_json(kind))
+    if not set(options) - {type(None)}:
+        return None
+    needed = default is inspect.Parameter.empty
+    check = about.check or (validate.moment if datetime in list_options(kind) else None)
+    return Parameter(
+        name,
+        Union[tuple(options)],  # noqa: UP007 - made from a list
+        about._replace(choices=about.choices or _find_choices(kind), check=check),
+        needed,
+        None if needed else default,
+        not needed and type(None) in options,
+    )
+
+
+def _find_choices(kind: Any) -> tuple[str, ...]:
+    """Return the valid texts that an annotation lists, or those of the items of a list."""
     for one in list_options(kind):
         origin, arguments = get_origin(one) or one, get_args(one)
         if origin is Literal:
-            choices = choices or tuple(map(str, arguments))
-            found[str] = None
-        elif isinstance(origin, type) and issubclass(origin, Enum):
-            choices = choices or tuple(str(member) for member in origin)
-            found[str] = None
-        elif origin in (type, Callable):
+            return tuple(map(str, arguments))
+        if isinstance(origin, type) and issubclass(origin, Enum):
+            return tuple(map(str, origin))
+        is_list = isinstance(origin, type) and issubclass(origin, Iterable) and not issubclass(origin, Mapping)
+        if is_list and arguments and (choices := _find_choices(arguments[0])):
+            return choices
+    return ()
+
+
+def _as_json(kind: Any) -> Any:
+    """Return the JSON type of an annotation: what only Python callers pass is left out."""
+    found: dict[Any, None] = {}
+    for one in list_options(kind):
+        origin, arguments = get_origin(one) or one, get_args(one)
+        is_type = isinstance(origin, type)
+        if origin in (type, Callable):
             continue
-        elif not isinstance(origin, type) or origin in (str, object):
-            found[one] = None
-        elif issubclass(origin, datetime):
-            is_moment = True
-            found[str] = None
-        elif issubclass(origin, PathLike):
-            found[str] = None
-        elif issubclass(origin, Mapping):
-            inner = Union[tuple(_as_json(arguments[1])[0])] if len(arguments) == 2 else Any  # noqa: UP007
-            found[dict[str, inner] if arguments else dict] = None  # type: ignore[valid-type]
-        elif issubclass(origin, Iterable):
-            options, inner_choices, _ = _as_json(arguments[0]) if arguments else ([Any], (), False)
-            choices = choices or inner_choices
-            found[list[Union[tuple(options)]] if arguments else list] = None  # type: ignore[misc]  # noqa: UP007
+        if origin is Literal or (is_type and issubclass(origin, str | Enum | datetime | PathLike)):
+            json_type: Any = str
+        elif is_type and issubclass(origin, Mapping):
+            json_type = dict[str, _as_json(arguments[1])] if arguments else dict  # type: ignore[misc]
+        elif is_type and issubclass(origin, Iterable):
+            json_type = list[_as_json(arguments[0])] if arguments else list  # type: ignore[misc]
         else:
-            found[one] = None
-    return list(found), choices, is_moment
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    """Whether a JSON value is nested deeper than so many levels."""
-    level = [value]
-    for _ in range(levels + 1):
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-    return bool(level)
+            json_type = one
+        found[json_type] = None
+    return Union[tuple(found or [None])]  # noqa: UP007 - made from a list

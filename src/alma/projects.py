@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from .domains import SCHEMA_KIND, govern_as_kept
 from .engine import validate
@@ -53,10 +53,6 @@ class LazyMemory:
             if self._alma is not None:
                 self._alma.close()
             self._alma = None
-
-
-Held = LazyMemory
-"""The name it had before."""
 
 
 def open_configured(config: str | None) -> ALMA:
@@ -111,7 +107,7 @@ class Projects:
         alma.__dict__.pop("model", None)
         alma.engine = replace(
             engine,
-            store=engine.store if bounds is None else fenced(engine.store, bounds),
+            store=engine.store if bounds is None else Fence(engine.store, bounds),
             project=project,
             scopes=Scopes(engine.scopes.agents),
             settings=self._settings or engine.settings,
@@ -134,25 +130,23 @@ class Projects:
 # -- the fence
 
 
-def fenced(store: Store, projects: Collection[str]) -> Store:
-    """The same store, in which there is nothing but these projects and what holds for all.
+class Fence:
+    """A store in which there is nothing but some projects and what holds for all.
 
     The domain schemas that a store keeps for all its projects were written by people of other projects, and stay out.
+    It ranks by words, counts and vacuums where the store does.
     """
-    abilities: list[type] = [
-        able
-        for port, able in ((Searchable, _Searching), (Countable, _Counting), (Vacuumable, _Vacuuming))
-        if isinstance(store, port)
-    ]
-    kind = type("Fence", (*abilities, _Fence), {})
-    return cast(Store, kind(store, frozenset(projects)))
 
-
-class _Fence:
-    def __init__(self, store: Store, projects: frozenset[str]) -> None:
+    def __init__(self, store: Store, projects: Collection[str]) -> None:
         self._store = store
-        self._projects = projects
-        self._readable = projects | {EVERYWHERE, _STORE}
+        self._projects = frozenset(projects)
+        self._readable = self._projects | {EVERYWHERE, _STORE}
+        if isinstance(store, Searchable):
+            self.match = lambda words, where, limit: store.match(words, self._within(where), limit)
+        if isinstance(store, Countable):
+            self.count = lambda where: store.count(self._within(where))
+        if isinstance(store, Vacuumable):
+            self.vacuum = store.vacuum
 
     def put(self, records: Sequence[Record]) -> None:
         # One of version 1 replaces nothing.
@@ -197,21 +191,6 @@ class _Fence:
 
     def _refusal(self, what: str) -> ScopeError:
         return ScopeError(f"{what}, and only these projects are within reach: {', '.join(sorted(self._projects))}")
-
-
-class _Searching(_Fence):
-    def match(self, words: str, where: Where, limit: int) -> list[Hit]:
-        return cast(Searchable, self._store).match(words, self._within(where), limit)
-
-
-class _Counting(_Fence):
-    def count(self, where: Where) -> Mapping[tuple[str, str, str], int]:
-        return cast(Countable, self._store).count(self._within(where))
-
-
-class _Vacuuming(_Fence):
-    def vacuum(self) -> None:
-        cast(Vacuumable, self._store).vacuum()
 
 
 def _is_shared_schema(record: Record) -> bool:

@@ -15,38 +15,25 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from .types.kinds import (
-    AntiPattern,
-    DomainKnowledge,
-    Episode,
-    Heuristic,
-    Memory,
-    MemoryType,
-    Outcome,
-    Rule,
-    Turn,
-    UserPreference,
-)
+from .types import kinds
+from .types.kinds import Memory, MemoryType
 from .types.times import to_iso
 
 Schema = dict[str, Any]
+Definitions = dict[type, Schema]
+"""The classes that a schema refers to."""
 
 RESULT = "result"
 """An answer is always an object: a value that is none is sent under this name."""
 TYPES: Mapping[type[Memory], str] = {
-    Heuristic: MemoryType.HEURISTIC,
-    Outcome: MemoryType.OUTCOME,
-    UserPreference: MemoryType.USER_PREFERENCE,
-    DomainKnowledge: MemoryType.DOMAIN_KNOWLEDGE,
-    AntiPattern: MemoryType.ANTI_PATTERN,
-    Episode: MemoryType.EPISODE,
-    Rule: MemoryType.RULE,
-    Turn: "turn",
+    getattr(kinds, name.title().replace("_", "")): name for name in (*MemoryType, "turn")
 }
-"""The type of each memory class. A turn is a part of an episode and no memory type, but it has a name."""
+"""The type of each memory class: `UserPreference` is a user_preference. A turn is a part of an episode and no memory
+type, but it has a name."""
 
-_CLASSES = {str(name): kind for kind, name in TYPES.items()}
+CLASSES = {str(name): kind for kind, name in TYPES.items()}
 _SIMPLE: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_SHORTENED = ("prompt", "memories", "explanations")
 
 
 def type_of(memory: Memory) -> str:
@@ -61,7 +48,7 @@ def plain(value: object) -> Any:
     """Return a value as JSON values with stable keys."""
     if is_dataclass(value) and not isinstance(value, type):
         members = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-        return {"type": type_of(value), **members} if isinstance(value, Memory) else members
+        return {"type": str(TYPES[type(value)]), **members} if isinstance(value, Memory) else members
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, datetime):
@@ -85,7 +72,7 @@ def decode(kind: Any, value: Any) -> Any:
     if not isinstance(origin, type):
         return value
     if issubclass(origin, Memory):
-        origin = _CLASSES[value["type"]]
+        origin = CLASSES[value["type"]]
     if is_dataclass(origin) or is_typeddict(origin):
         hints = _hints(origin)
         names = hints if is_typeddict(origin) else [field.name for field in fields(origin) if field.init]
@@ -121,74 +108,66 @@ def list_options(kind: Any) -> list[Any]:
 # -- schemas
 
 
-class Definitions:
-    """Schemas of dataclasses by name, each described once however often it occurs."""
-
-    def __init__(self) -> None:
-        self.made: dict[str, Schema] = {}
-        self._names: dict[type, str] = {}
-
-    def reference(self, kind: type) -> Schema:
-        if kind not in self._names:
-            taken = kind.__name__ in self.made
-            name = self._names[kind] = f"{kind.__module__}.{kind.__name__}" if taken else kind.__name__
-            # It may occur in itself.
-            self.made[name] = {}
-            self.made[name] = object_schema(kind, self)
-        return {"$ref": f"#/$defs/{self._names[kind]}"}
-
-
-def described(kind: Any, definitions: Definitions) -> Schema:
-    """Return the schema of a type. TypeError where no operation may take or return it."""
-    options = list_options(kind)
-    if len(options) > 1:
-        # Not `type` with several names: clients that know one type each drop such a tool.
-        return {"anyOf": [described(one, definitions) for one in options]}
-    [kind] = options
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Literal:
-        return {"enum": list(arguments)}
-    outer = origin or kind
-    if kind in _SIMPLE:
-        return {"type": _SIMPLE[kind]}
-    if kind is Any or kind is object:
-        return {}
-    if not isinstance(outer, type):
-        raise TypeError(f"{kind!r} has no JSON Schema: an operation may not take or return it")
-    if is_object(outer):
-        return definitions.reference(outer)
-    if issubclass(outer, Enum):
-        return {"type": "string", "enum": [one.value for one in outer]}
-    if issubclass(outer, datetime):
-        return {"type": "string", "format": "date-time"}
-    if issubclass(outer, Path):
-        return {"type": "string"}
-    if issubclass(outer, Mapping):
-        values = described(arguments[1], definitions) if len(arguments) == 2 else {}
-        return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
-    if issubclass(outer, Sequence | Set):
-        if outer is tuple and arguments and arguments[-1] is not Ellipsis:
-            places = [described(one, definitions) for one in arguments]
-            return {"type": "array", "prefixItems": places, "minItems": len(places), "maxItems": len(places)}
-        items = described(arguments[0], definitions) if arguments else {}
-        return {"type": "array", "items": items} if items else {"type": "array"}
-    raise TypeError(f"{kind!r} has no JSON Schema: an operation may not take or return it")
-
-
 @cache
 def is_object(kind: Any) -> bool:
     """Whether a value of this type is written as an object whose members are known."""
     return isinstance(kind, type) and (is_dataclass(kind) or is_typeddict(kind))
 
 
-def object_schema(kind: Any, definitions: Definitions) -> Schema:
-    hints = get_type_hints(kind)
+def described(kind: Any, definitions: Definitions, choices: Sequence[str] = ()) -> Schema:
+    """Return the schema of a type. TypeError where no operation may take or return it.
+
+    Dataclasses are described once, in `definitions`. `choices` are the only valid texts.
+    """
+    options = list_options(kind)
+    if len(options) > 1:
+        # Not `type` with several names: clients that know one type each drop such a tool.
+        return {"anyOf": [described(one, definitions, choices) for one in options]}
+    [kind] = options
+    origin, arguments = get_origin(kind) or kind, get_args(kind)
+    is_type = isinstance(origin, type)
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if kind in _SIMPLE:
+        return {"type": _SIMPLE[kind]} | ({"enum": list(choices)} if choices and kind is str else {})
+    if kind is Any or kind is object:
+        return {}
+    if is_object(origin):
+        if origin not in definitions:
+            # It may occur in itself.
+            definitions[origin] = {}
+            definitions[origin] = object_schema(origin, definitions)
+        return {"$ref": f"#/$defs/{name_definition(origin, definitions)}"}
+    if is_type and issubclass(origin, Enum):
+        return {"type": "string", "enum": [one.value for one in origin]}
+    if is_type and issubclass(origin, datetime | Path):
+        return {"type": "string"} | ({"format": "date-time"} if issubclass(origin, datetime) else {})
+    if is_type and issubclass(origin, Mapping):
+        values = described(arguments[1], definitions) if len(arguments) == 2 else {}
+        return {"type": "object"} | ({"additionalProperties": values} if values else {})
+    if is_type and issubclass(origin, Sequence | Set):
+        if origin is tuple and arguments and arguments[-1] is not Ellipsis:
+            places = [described(one, definitions) for one in arguments]
+            return {"type": "array", "prefixItems": places, "minItems": len(places), "maxItems": len(places)}
+        items = described(arguments[0], definitions, choices) if arguments else {}
+        return {"type": "array"} | ({"items": items} if items else {})
+    raise TypeError(f"{kind!r} has no JSON Schema: an operation may not take or return it")
+
+
+def name_definition(kind: type, definitions: Definitions) -> str:
+    """Return the name of a class among the definitions; a second one of that name is named with its module."""
+    first = next(one for one in definitions if one.__name__ == kind.__name__)
+    return kind.__name__ if first is kind else f"{kind.__module__}.{kind.__name__}"
+
+
+def object_schema(kind: Any, definitions: Definitions, leave_out: Sequence[str] = ()) -> Schema:
+    hints = _hints(kind)
     names = list(hints) if is_typeddict(kind) else [field.name for field in fields(kind)]
-    members = {name: described(hints[name], definitions) for name in names}
+    members = {name: described(hints[name], definitions) for name in names if name not in leave_out}
     if not issubclass(kind, Memory):
         return strict_object(members)
-    kinds = [str(one) for one in (TYPES.values() if kind is Memory else [TYPES[kind]])]
-    schema = strict_object({"type": {"type": "string", "enum": kinds}, **members})
+    types = [str(one) for one in (TYPES.values() if kind is Memory else [TYPES[kind]])]
+    schema = strict_object({"type": {"type": "string", "enum": types}, **members})
     # A memory of any type has more than what all of them have.
     return schema if kind is not Memory else {**schema, "additionalProperties": True}
 
@@ -200,20 +179,7 @@ def strict_object(members: Mapping[str, Schema], required: Sequence[str] | None 
     return {**schema, "required": needed} if needed else schema
 
 
-def limit_choices(schema: Schema, choices: Sequence[str]) -> Schema:
-    """Return a schema that allows only these choices, or null where it allowed null."""
-    if not choices or schema.get("type") == "null":
-        return schema
-    if "anyOf" in schema:
-        return {"anyOf": [limit_choices(one, choices) for one in schema["anyOf"]]}
-    if schema.get("type") == "array":
-        return {**schema, "items": limit_choices(schema["items"], choices)}
-    return {**schema, "enum": [str(one) for one in choices]}
-
-
-# -- answers with a prompt, shortened for a model
-
-_SHORTENED = ("prompt", "memories", "explanations")
+# -- answers
 
 
 @cache
@@ -222,22 +188,33 @@ def has_prompt(kind: Any) -> bool:
     return is_dataclass(kind) and {"prompt", "memories"} <= {field.name for field in fields(kind)}
 
 
-def shorten_answer(answer: Mapping[str, Any]) -> Schema:
-    """Return an answer that `has_prompt` with its prompt first and the memories by id and type only.
+def shape_answer(kind: Any, value: Any) -> Schema:
+    """Return a value of a type as a JSON object for models.
 
-    Clients show a model this and not the text beside it, and memories with all their members and scores take ten times
-    the room. `get` and `explain` tell the rest.
+    One that `has_prompt` has its prompt first and the memories by id and type only. Clients show a model
+    this and not the text beside it, and memories with all their members and scores take ten times the room. `get` and
+    `explain` tell the rest.
     """
+    answer: Schema = plain(value) if is_object(kind) else {RESULT: plain(value)}
+    if not has_prompt(kind):
+        return answer
     memories = [{"id": one["id"], "type": one["type"]} for one in answer["memories"]]
     rest = {name: answer[name] for name in answer if name not in _SHORTENED}
     return {"prompt": answer["prompt"], "memories": memories, **rest}
 
 
-def shortened_schema(kind: Any, definitions: Definitions) -> Schema:
-    """Return the schema of what `shorten_answer` gives."""
-    hints = get_type_hints(kind)
-    names = {"type": "string", "enum": [str(one) for one in TYPES.values()]}
-    items = strict_object({"id": {"type": "string"}, "type": names})
-    members = {"prompt": described(str, definitions), "memories": {"type": "array", "items": items}}
-    members |= {one.name: described(hints[one.name], definitions) for one in fields(kind) if one.name not in _SHORTENED}
-    return strict_object(members)
+def describe_answer(kind: Any) -> Schema:
+    """Return the schema of what `shape_answer` gives for values of a type."""
+    definitions: Definitions = {}
+    if not is_object(kind):
+        schema = strict_object({RESULT: described(kind, definitions)})
+    elif not has_prompt(kind):
+        schema = object_schema(kind, definitions)
+    else:
+        names: Schema = {"type": "string", "enum": [str(one) for one in TYPES.values()]}
+        items = strict_object({"id": {"type": "string"}, "type": names})
+        members: Schema = {"prompt": {"type": "string"}, "memories": {"type": "array", "items": items}}
+        rest = object_schema(kind, definitions, leave_out=_SHORTENED)
+        schema = strict_object({**members, **rest["properties"]})
+    classes = {name_definition(one, definitions): its for one, its in definitions.items()}
+    return {**schema, "$defs": classes} if classes else schema

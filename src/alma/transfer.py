@@ -92,9 +92,7 @@ def import_from(
         if trusted is None and confirm is not None:
             claims = transfer.find_claims(engine, read_records())
             trust = ImportTrust.OWN if claims and confirm(claims) else trust
-        if dry_run:
-            return transfer.weigh(engine, read_records(), trust=trust)
-        return transfer.take(engine, read_records(), total, trust=trust, progress=progress)
+        return transfer.take(engine, read_records(), total, trust=trust, dry_run=dry_run, progress=progress)
 
 
 @dataclass(frozen=True, slots=True)

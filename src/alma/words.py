@@ -67,6 +67,7 @@ Source = Annotated[
         check=check_source,
     ),
 ]
+Fields = Annotated[Mapping[str, Any] | None, About("values of fields it must have, such as {'domain': 'api'}")]
 AGENT = "agent"
 """The source of what is written through a face. Where a person calls it, as in a terminal, that face says so."""
 MaxTokens = Annotated[int, About("the prompt's budget in tokens")]

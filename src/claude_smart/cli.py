@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -12,11 +13,13 @@ from typing import Any
 
 from alma import __version__
 from alma.errors import ALMAError
+from alma.hooks.paths import NoHomeError
+from alma.hooks.rules_reader import UnreadableStoreError
 
 COMMANDS = {
     "install": ("install.install", "install the plug-in in Claude Code; shows what it changes, and asks"),
-    "uninstall": ("install.uninstall", "take the plug-in out again; what was learned stays"),
-    "update": ("install.update", "bring the installed plug-in to this version"),
+    "uninstall": ("install.install", "take the plug-in out again; what was learned stays"),
+    "update": ("install.install", "bring the installed plug-in to this version"),
     "doctor": ("doctor.doctor", "prove on this machine that a correction is recorded, learned and shown again"),
     "show": ("rules.show", "what is known for this project: rules, what waits for review, observations"),
     "learn": ("rules.learn", "take in now what was recorded; with a note: keep it as a rule"),
@@ -29,7 +32,7 @@ COMMANDS = {
     "status": ("data.status", "what is kept, and whether it is learning"),
     "usage": ("data.usage", "what the model was asked for, if it was allowed"),
     "pause": ("data.pause", "record and show nothing in this project"),
-    "resume": ("data.resume", "go on recording and showing"),
+    "resume": ("data.pause", "go on recording and showing"),
     "config": ("data.config", "show or change a setting"),
     "export": ("data.export", "write the rules as JSON lines, or into CLAUDE.md, AGENTS.md, …"),
     "import": ("data.import_", "take in rules from JSON lines, or what was edited in CLAUDE.md, AGENTS.md, …"),
@@ -104,50 +107,42 @@ def parser() -> argparse.ArgumentParser:
     for command, (_, help) in COMMANDS.items():
         one = commands.add_parser(command, help=help, description=help)
         for names, notation, meaning in OPTIONS:
-            if command in names.split():
-                name, _, value = notation.partition(" " if notation.startswith("--") else ":")
-                one.add_argument(name, help=meaning, **_read_value(name, value))
+            if command not in names.split():
+                continue
+            name, _, value = notation.partition(" " if notation.startswith("--") else ":")
+            settings: dict[str, Any] = {"metavar": value.rstrip("*+?"), "type": int if value == "N" else str}
+            if not value:
+                settings = {"action": argparse.BooleanOptionalAction if name == "--model" else "store_true"}
+            elif "|" in value:
+                settings = {"choices": tuple(value.split("|"))}
+            elif value[-1] in "*+?":
+                settings |= {"nargs": value[-1], "default": None if value[-1] == "?" else []}
+            one.add_argument(name, help=meaning, **settings)
     return root
-
-
-def _read_value(name: str, value: str) -> dict[str, Any]:
-    """Return what argparse needs to know about the value of an option."""
-    if not value:
-        return {"action": argparse.BooleanOptionalAction if name == "--model" else "store_true"}
-    if "|" in value:
-        return {"choices": tuple(value.split("|"))}
-    settings: dict[str, Any] = {"metavar": value.rstrip("*+?"), "type": int if value == "N" else str}
-    return (
-        settings
-        if value[-1] not in "*+?"
-        else {**settings, "nargs": value[-1], "default": None if value[-1] == "?" else []}
-    )
 
 
 def separate_note(arguments: Sequence[str]) -> list[str]:
     """Put `--` before the note of `learn` and `tag`, so that a note may begin with `--` or hold an option's name."""
-    if not arguments or arguments[0] not in ("learn", "tag") or {"-h", "--help"} & set(arguments):
+    command, *rest = arguments or [""]
+    if command not in ("learn", "tag") or {"-h", "--help"} & set(rest):
         return list(arguments)
-    options_of_both = [option.split() for names, option, _ in OPTIONS if "learn" in names.split() and option[0] == "-"]
-    takes_value = {name: bool(value) for name, *value in options_of_both}
-    options, note = [arguments[0]], []
-    rest = list(arguments[1:])
+    known = dict(option.partition(" ")[::2] for names, option, _ in OPTIONS if "learn" in names.split())
+    options, note = [command], []
     while rest:
         word = rest.pop(0)
         if word == "--":
             note += rest
             break
-        if word.partition("=")[0] in takes_value:
-            options.append(word)
-            if takes_value.get(word):
-                options += rest[:1]
-                del rest[:1]
-        else:
+        if word.partition("=")[0] not in known:
             note.append(word)
+            continue
+        options.append(word)
+        if known.get(word) and rest:
+            options.append(rest.pop(0))
     return [*options, "--", *note] if note else options
 
 
-def own_words(error: ALMAError) -> str:
+def own_words(error: Exception) -> str:
     """Return what went wrong. The store names its own program, which is not the one that a person has here."""
     return str(error).replace("`alma doctor`", "`claude-smart doctor`").replace("alma rules ", "claude-smart ")
 
@@ -163,11 +158,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = getattr(importlib.import_module(f"claude_smart.{module}"), function)
         from .desk import open_desk
 
-        code = int(run(args, open_desk(args.json, args.project)))
-        if sys.stdout is not None:
-            sys.stdout.flush()
-        return code
-    except ALMAError as error:
+        desk = open_desk(args.json, args.project)
+        answer = run(args, desk)
+        if args.json:
+            print(json.dumps(answer, indent=2))
+        sys.stdout.flush()
+        return desk.exit_code
+    except (ALMAError, NoHomeError, UnreadableStoreError) as error:
         reason = own_words(error)
     except BrokenPipeError:
         # Whoever read our output has seen enough; what Python still wants to write at its end goes nowhere.

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TextIO
+from pathlib import Path
+from typing import Any
 
+from alma import jsonc
 from alma.engine.context import Engine
 from alma.engine.observations import OBSERVATION, count_times
 from alma.engine.rules import is_old_fix
-from alma.errors import BusyError, ConfigError, NotFoundError, ValidationError
-from alma.files import try_lock
+from alma.errors import ConfigError, NotFoundError, ValidationError
+from alma.files import lock_file, read_content
 from alma.hooks.drain import ProjectMemories
-from alma.hooks.paths import DataDir, NoHomeError, find_data_dir
+from alma.hooks.paths import DataDir, find_data_dir
 from alma.hooks.project import clean_path, find_project, locate_project
 from alma.hooks.wake import ask_worker
 from alma.text import stems
@@ -30,44 +30,51 @@ PATIENCE = 20.0
 """So many seconds a command waits for another process that takes in what was recorded."""
 _STOP_SECONDS = 3.0
 INDENT = "    "
+Answer = dict[str, Any]
+"""What a command returns for programs; what people read it says itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Desk:
     place: DataDir
     project: str
     session: str
-    as_json: bool
-    out: TextIO
-    folder: str = ""
+    folder: str
+    as_json: bool = False
+    exit_code: int = 0
 
-    def say(self, text: str = "") -> None:
-        """Print a line for people; programs read what `tell` prints."""
-        if not self.as_json:
-            print(text, file=self.out)
+    def say(self, *lines: str) -> None:
+        """Print lines for people; programs get what the command returns."""
+        for line in () if self.as_json else lines:
+            print(line)
 
-    def tell(self, value: Mapping[str, Any]) -> None:
-        """Print the answer for programs."""
-        if self.as_json:
-            plain = (getattr(self.out, "encoding", None) or "utf-8").lower().replace("-", "") != "utf8"
-            print(json.dumps(value, ensure_ascii=plain, indent=2), file=self.out)
+    def list_rules(self, heading: str, records: Sequence[Record]) -> list[Answer]:
+        """Say which rules there are; return them as JSON values."""
+        if records:
+            self.say(f"\n{heading}\n")
+        for one in records:
+            self.say(f"- {one.body['line']}\n{INDENT}{describe_rule(one)}")
+            if one.status is Status.CANDIDATE and one.body.get("said"):
+                self.say(f"{INDENT}from: {one.body['said']}")
+        return plain_rules(records)
+
+    def report_change(self, verb: str, rule: Record, ended: Sequence[Record] = ()) -> Answer:
+        """Say what was done to a rule, which rules it replaces, and how to undo it; return the same."""
+        self.say(f"{verb}: {rule.body['line']}\n{INDENT}{describe_rule(rule)}")
+        self.say(*(f"{INDENT}It replaces: {one.body['rule']} [{short_id(one.id)}]" for one in ended))
+        self.say(f"{INDENT}Undo: claude-smart restore {short_id(rule.id)}")
+        return {verb.lower(): plain_rule(rule), "replaced": [one.id for one in ended]}
+
+    def memory(self) -> ProjectMemories:
+        """Open the store. Something may be stored now, so the working copy is remembered."""
+        find_project(self.place, locate_project(self.folder))
+        return ProjectMemories(self.place)
 
     @contextmanager
-    def memory(self) -> Iterator[ProjectMemories]:
-        """Open the store. Where something may be stored, the working copy is remembered."""
-        if self.folder:
-            find_project(self.place, locate_project(self.folder))
-        with ProjectMemories(self.place) as opened:
-            yield opened
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep others from taking anything in meanwhile: what is half read would come back after it was erased."""
-        lock = try_lock(self.place.drain_lock, PATIENCE)
-        if lock is None:
-            raise BusyError("another process is taking in what was recorded; try again in a moment")
-        with lock:
-            yield
+    def memory_if_any(self) -> Iterator[ProjectMemories | None]:
+        """Open the store; None where nothing was stored yet."""
+        with self.memory() if os.path.exists(self.place.db) else nullcontext() as memory:
+            yield memory
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:
@@ -75,19 +82,20 @@ class Desk:
         with self.memory() as memory:
             yield memory.engine(self.project)
 
+    def lock_drain(self) -> AbstractContextManager[None]:
+        """Keep others from taking anything in meanwhile: what is half read would come back after it was erased."""
+        return lock_file(self.place.drain_lock, PATIENCE)
+
 
 def open_desk(as_json: bool = False, project: str | None = None) -> Desk:
     """Find the place and the project of this folder, without changing anything."""
+    place = find_data_dir(os.environ)
     try:
-        place = find_data_dir(os.environ)
         here = clean_path(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd())
-    except NoHomeError as error:
-        raise ConfigError(str(error)) from error
     except FileNotFoundError:
         raise ConfigError("the folder you are in was removed; go to another one") from None
-    session = os.environ.get("CLAUDE_CODE_SESSION_ID", "")
     key = find_project(place, locate_project(here), remember=False)
-    return Desk(place, project or key, session, as_json, sys.stdout, here)
+    return Desk(place, project or key, os.environ.get("CLAUDE_CODE_SESSION_ID", ""), here, as_json)
 
 
 def is_run_by_agent() -> bool:
@@ -107,11 +115,23 @@ def ask_yes(question: str) -> bool:
 
 def stop_worker(place: DataDir) -> None:
     """End the worker: it would write into what is about to go."""
-    if ask_worker(place, {"op": "stop"}, 1.0) is None:
-        return
-    deadline = time.monotonic() + _STOP_SECONDS
-    while os.path.exists(place.worker) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    if ask_worker(place, {"op": "stop"}, 1.0) is not None:
+        deadline = time.monotonic() + _STOP_SECONDS
+        while os.path.exists(place.worker) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def read_object(path: Path) -> tuple[str | None, dict[str, Any]]:
+    """Return the text of a JSON file and what it holds; None and nothing where there is no file."""
+    content = read_content(path)
+    if content is None:
+        return None, {}
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 ({error}); mend it first, nothing was changed") from error
+    # The host reads JSON without comments and nothing else.
+    return text, jsonc.load(text, str(path), remarks=False)
 
 
 # -- rules: which there are, and how they are described
@@ -125,26 +145,26 @@ def find_rules(engine: Engine, *statuses: Status) -> list[Record]:
 
 def find_observations(engine: Engine) -> list[Record]:
     """Return what agents did in this project that failed and then worked, oldest first."""
-    where = Where(kinds={OBSERVATION}, projects={engine.project}, statuses={Status.ACTIVE, Status.CANDIDATE})
-    return list(engine.store.scan(where))[::-1]
+    return list(engine.store.scan(Where(kinds={OBSERVATION}, projects={engine.project}, statuses=LIVE)))[::-1]
 
 
 def pick_rule(records: Sequence[Record], name: str) -> Record:
     """Return the one rule that an id, the end of one, or words mean."""
-    wanted = name.strip().strip("[]#").lower()
+    wanted = name.strip("[]# ").lower()
     if not wanted:
         raise ValidationError("say which rule: its id, the end of it, or words that are in it")
     texts = {one.id: str(one.body["rule" if one.kind == MemoryType.RULE else "line"]) for one in records}
-    meant = [one for one in records if one.id == wanted or (len(wanted) >= 4 and one.id.endswith(wanted))]
-    meant = meant or [one for one in records if wanted in texts[one.id].lower()]
-    if not meant and (asked := stems(wanted)):
-        meant = [one for one in records if asked <= stems(one.text)]
-    if not meant:
+    matches = (
+        [one for one in records if one.id == wanted or (len(wanted) >= 4 and one.id.endswith(wanted))]
+        or [one for one in records if wanted in texts[one.id].lower()]
+        or [one for one in records if stems(wanted) and stems(wanted) <= stems(one.text)]
+    )
+    if not matches:
         raise NotFoundError(f"no rule matches {name!r}; `claude-smart show` lists the rules with their ids")
-    if len(meant) > 1:
-        listed = "\n".join(f"  [{short_id(one.id)}] {texts[one.id]}" for one in meant[:10])
-        raise ValidationError(f"{len(meant)} rules could be meant by {name!r}; name one by its id:\n{listed}")
-    return meant[0]
+    if len(matches) > 1:
+        listed = "\n".join(f"  [{short_id(one.id)}] {texts[one.id]}" for one in matches[:10])
+        raise ValidationError(f"{len(matches)} rules could be meant by {name!r}; name one by its id:\n{listed}")
+    return matches[0]
 
 
 def short_id(record_id: str) -> str:
@@ -153,59 +173,47 @@ def short_id(record_id: str) -> str:
 
 
 def count_noun(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def count_repeats(record: Record) -> int:
-    return int(record.body.get("metadata", {}).get("repeats", 0))
+_RULE_FIELDS = ("rule", "trigger", "why", "reach", "source", "said", "prefer", "avoid")
+_OBSERVATION_FIELDS = ("failed", "worked", "failures", "successes", "concern")
 
 
-def plain_rule(record: Record) -> dict[str, Any]:
-    """Return a rule as JSON values."""
+def plain_rule(record: Record) -> Answer:
+    """Return a rule or an observation as JSON values."""
+    if record.kind == OBSERVATION:
+        fields = {name: record.body[name] for name in _OBSERVATION_FIELDS}
+        return {"id": record.id, "status": str(record.status), **fields}
     return {
         "id": record.id,
-        **{name: record.body[name] for name in ("rule", "trigger", "why", "reach", "source", "said")},
-        "prefer": list(record.body["prefer"]),
-        "avoid": list(record.body["avoid"]),
+        **{name: record.body[name] for name in _RULE_FIELDS},
         "status": str(record.status),
         "project": record.project,
         "session": record.session,
         "followed": record.evidence.successes,
         "violated": record.evidence.failures,
-        "repeats": count_repeats(record),
+        "repeats": record.body.get("metadata", {}).get("repeats", 0),
         "created_at": record.created_at.isoformat(),
     }
 
 
-def plain_observation(record: Record) -> dict[str, Any]:
-    names = ("failed", "worked", "failures", "successes", "concern")
-    return {"id": record.id, "status": str(record.status), **{name: record.body[name] for name in names}}
+def plain_rules(records: Iterable[Record]) -> list[Answer]:
+    return [plain_rule(one) for one in records]
 
 
 def describe_rule(record: Record) -> str:
     """Return what a person needs to judge a rule: id, reach, date, and how often it was repeated and followed."""
-    parts = [f"{record.created_at:%Y-%m-%d}"]
+    value, day = plain_rule(record), f"{record.created_at:%Y-%m-%d}"
     if record.kind == OBSERVATION:
-        if record.body["concern"]:
-            parts.append(f"not shown: {record.body['concern']}")
-        elif record.status is Status.CANDIDATE:
-            parts.append("seen in one session only")
+        once = "seen in one session only" if record.status is Status.CANDIDATE else ""
+        parts = [day, f"not shown: {value['concern']}" if value["concern"] else once]
     else:
-        seen = record.evidence
-        counts = {"repeated": count_repeats(record), "followed": seen.successes, "violated": seen.failures}
-        parts = [f"reach {record.body['reach']}", *parts]
+        counts = {"repeated": value["repeats"], "followed": value["followed"], "violated": value["violated"]}
+        parts = [f"reach {value['reach']}", day]
         parts += [f"{verb} {count_times(number)}" for verb, number in counts.items() if number]
         if record.status is Status.SUPERSEDED:
             parts.append(f"replaced by [{short_id(record.superseded_by)}]")
         elif record.status not in LIVE:
-            parts.append(str(record.status))
-    return f"[{short_id(record.id)}] {', '.join(parts)}"
-
-
-def say_rules(desk: Desk, heading: str, records: Sequence[Record]) -> None:
-    if records:
-        desk.say(f"\n{heading}\n")
-    for one in records:
-        desk.say(f"- {one.body['line']}\n{INDENT}{describe_rule(one)}")
-        if one.status is Status.CANDIDATE and one.body.get("said"):
-            desk.say(f"{INDENT}from: {one.body['said']}")
+            parts.append(value["status"])
+    return f"[{short_id(record.id)}] {', '.join(filter(None, parts))}"

@@ -13,18 +13,16 @@ import os
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from alma import __version__, jsonc
 from alma.errors import ConfigError
 from alma.files import FileChange, apply_changes, read_content, resolve_link
-from alma.hooks import paths
-from alma.hooks.paths import DataDir, find_data_dir, list_own_files
+from alma.hooks.paths import DEFAULTS, DataDir, find_data_dir, list_own_files, read_settings
 
-from .desk import Desk, ask_yes, stop_worker
+from .desk import Answer, Desk, ask_yes, count_noun, read_object, stop_worker
 
 NAME = "smart"
 """Of the plug-in: the host reserves names that begin with `claude-`."""
@@ -36,10 +34,8 @@ _ENABLED = ("enabledPlugins", PLUGIN)
 # The copy of the code is there for the day the environment it came from is gone; then no model can be loaded either.
 _LEFT_OUT = (".onnx", ".pyc", "vocabulary.txt", "characters.txt")
 _KEPT = (
-    *("memory.db", "memory.db-wal", "memory.db-shm", "memory.db-journal"),
-    *("hooks.log", "config.json", "paused.json", "cleared.json", "usage.json", "tidied", "model-notice"),
-    *("worker.json", "worker.sock", "worker.lock", "worker.lock-journal", "drain.lock", "drain.lock-journal"),
-    *("reading.lock", "reading.lock-journal"),
+    "memory.db* hooks.log config.json paused.json cleared.json usage.json tidied model-notice projects/*.json "
+    "worker.json worker.sock worker.lock* drain.lock* reading.lock*"
 )
 _SHOWN_LINES = 40
 _MODEL_QUESTION = """\
@@ -49,108 +45,72 @@ May Claude read your corrections? It finds many that the local reader misses.
   How often: usually one call for a session, at most {calls} calls a day. `claude-smart usage` lists them.
   Switch it off at any time: claude-smart config model off
 Without it, claude-smart learns only from explicit corrections. [Y/n] """
+_TEXTS = {
+    "install": (
+        "Install claude-smart in Claude Code:",
+        "It is installed, and all is as it should be.",
+        "Installed. {next} The next session is the first to learn; `claude-smart doctor` tries it out now.",
+    ),
+    "update": (
+        "Bring claude-smart to this version:",
+        "It is up to date.",
+        "Updated. Sessions that are open go on with what they have; new ones take the new version.",
+    ),
+    "uninstall": ("Take claude-smart out of Claude Code:", "It is not installed.", "Done.{next}"),
+}
+"""Of each command: what it is about to do, that nothing is to be done, and that it is done."""
 
 
-# -- the commands
-
-
-def install(args: Namespace, desk: Desk) -> int:
-    """Install the plug-in, after showing what changes and asking."""
+def install(args: Namespace, desk: Desk) -> Answer:
+    """Install the plug-in, update it or take it out, after showing what changes and asking."""
     setup = find_setup(os.environ)
-    model = _choose_model(args, setup)
-    is_found = shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude")
-    missing = "Claude Code itself was not found on the path; it will load the plug-in when it starts."
-    host = "Start Claude Code anew." if is_found else missing
-    return _run_plan(
-        args,
-        desk,
-        lambda: plan_install(setup, model),
-        title="Install claude-smart in Claude Code:",
-        nothing="It is installed, and all is as it should be.",
-        done=f"Installed. {host} The next session is the first to learn; `claude-smart doctor` tries it out now.",
-    )
-
-
-def update(args: Namespace, desk: Desk) -> int:
-    """Bring the installed plug-in to this version."""
-    setup = find_setup(os.environ)
-    if not setup.receipt.is_file():
+    if args.command == "update" and not setup.receipt.is_file():
         raise ConfigError(f"claude-smart is not installed in {setup.claude}; run claude-smart install")
-    return _run_plan(
-        args,
-        desk,
-        lambda: plan_install(setup),
-        title="Bring claude-smart to this version:",
-        nothing="It is up to date.",
-        done="Updated. Sessions that are open go on with what they have; new ones take the new version.",
-    )
+    is_asked = not (args.yes or args.dry_run or args.json) and sys.stdin.isatty()
+    model = _choose_model(args.model, setup.place, is_asked) if args.command == "install" else None
 
+    def make_plan() -> Plan:
+        is_end = args.command == "uninstall"
+        return plan_uninstall(setup, purge=args.purge) if is_end else plan_install(setup, model)
 
-def uninstall(args: Namespace, desk: Desk) -> int:
-    """Take the plug-in out; what was learned stays, unless it is purged."""
-    setup = find_setup(os.environ)
-    is_kept = not args.purge and os.path.exists(setup.place.db)
-    return _run_plan(
-        args,
-        desk,
-        lambda: plan_uninstall(setup, purge=args.purge),
-        title="Take claude-smart out of Claude Code:",
-        nothing="It is not installed.",
-        done=f"Done. What it learned stays in {setup.place.home}." if is_kept else "Done.",
-    )
-
-
-def _run_plan(
-    args: Namespace, desk: Desk, make_plan: Callable[[], Plan], *, title: str, nothing: str, done: str
-) -> int:
-    """Show the plan, ask, and carry it out; return the exit code."""
     plan = make_plan()
+    title, nothing, done = _TEXTS[args.command]
     if not plan:
         desk.say(nothing)
-        desk.tell(Plan().plain(done=True))
-        return 0
-    desk.say(title)
-    for line in plan.lines(Path(desk.place.home)):
-        desk.say(f"  {line}")
-    if args.dry_run or (not args.yes and (args.json or not sys.stdin.isatty())):
-        desk.tell(plan.plain(done=False))
-        if not args.dry_run:
+        return Plan().plain(done=True)
+    desk.say(title, *(f"  {line}" for line in plan.lines(Path(desk.place.home))))
+    if not (args.yes or is_asked) or args.dry_run or (is_asked and not ask_yes("\nGo ahead? [y/N] ")):
+        if not is_asked and not args.dry_run:
             desk.say("\nNothing was changed: nobody is there to ask. With --yes it is done.")
-        return 0 if args.dry_run else 1
-    try:
-        if not args.yes and not ask_yes("\nGo ahead? [y/N] "):
-            return 1
-    except EOFError:
-        return 1
+        desk.exit_code = int(not args.dry_run)
+        return plan.plain(done=False)
     # A worker that goes on would write into what is about to go, and one that starts meanwhile has the old code.
     stop_worker(desk.place)
     make_plan().apply()
     stop_worker(desk.place)
-    desk.say(f"\n{done}")
-    desk.tell(plan.plain(done=True))
-    return 0
+    if args.command == "uninstall":
+        then = f" What it learned stays in {setup.place.home}." if os.path.exists(setup.place.db) else ""
+    elif shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude"):
+        then = "Start Claude Code anew."
+    else:
+        then = "Claude Code itself was not found on the path; it will load the plug-in when it starts."
+    desk.say("\n" + done.format(next=then))
+    return plan.plain(done=True)
 
 
-def _choose_model(args: Namespace, setup: Setup) -> str | None:
+def _choose_model(is_allowed: bool | None, place: DataDir, is_asked: bool) -> str | None:
     """Return "on" or "off" for the model; None where it was answered before or nobody can answer."""
-    if args.model is not None:
-        return "on" if args.model else "off"
-    current = paths.read_settings(setup.place)
-    is_answered = current.text("model") != paths.DEFAULTS["model"]
-    if args.yes or args.dry_run or args.json or is_answered or not sys.stdin.isatty():
-        return None
-    try:
+    current = read_settings(place)
+    if is_allowed is None and is_asked and current.text("model") == DEFAULTS["model"]:
         answer = input(_MODEL_QUESTION.format(calls=current.number("daily_calls")))
-    except EOFError:
-        return None
-    return "on" if answer.strip().lower() in ("", "y", "yes") else "off"
+        is_allowed = answer.strip().lower() in ("", "y", "yes")
+    return None if is_allowed is None else "on" if is_allowed else "off"
 
 
 # -- the plan
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     changes: tuple[FileChange, ...] = ()
     folders: tuple[Path, ...] = ()
     """To be removed afterwards, in this order, if nothing is left in them."""
@@ -167,13 +127,13 @@ class Plan:
         for verb in ("create", "change", "remove"):
             folders = [str(change.path.parent) for change in ours if change.verb == verb]
             if folders:
-                yield f"{verb} {len(folders)} file{'s' * (len(folders) != 1)} in {os.path.commonpath(folders)}"
+                yield f"{verb} {count_noun(len(folders), 'file')} in {os.path.commonpath(folders)}"
         for change in self.changes:
             if change not in ours:
                 yield f"{change.verb} {change.path}"
                 yield from (f"    {line}" for line in _list_differences(change)[:_SHOWN_LINES])
 
-    def plain(self, *, done: bool) -> dict[str, object]:
+    def plain(self, *, done: bool) -> Answer:
         """Describe it for programs."""
         changes = [
             {"change": change.verb, "path": str(change.path), "difference": _list_differences(change)}
@@ -187,8 +147,7 @@ def _list_differences(change: FileChange) -> list[str]:
     return change.diff().splitlines()[2:] if change.verb == "change" else []
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(NamedTuple):
     """What is installed where."""
 
     place: DataDir
@@ -225,61 +184,60 @@ def find_setup(environ: Mapping[str, str]) -> Setup:
     python = os.path.abspath(sys.executable)
     plain = os.path.realpath(getattr(sys, "_base_executable", "") or python)
     home = environ.get("USERPROFILE" if os.name == "nt" else "HOME") or os.path.expanduser("~")
-    chosen = environ.get("CLAUDE_CONFIG_DIR")
-    claude = os.path.expanduser(chosen) if chosen else os.path.join(home, ".claude")
+    claude = os.path.expanduser(environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude"))
     return Setup(find_data_dir(environ), Path(os.path.abspath(claude)), python, plain, packages, plugin)
 
 
 def plan_install(setup: Setup, model: str | None = None) -> Plan:
     """Plan to install, or to bring what is installed to this version. `model`: on or off; None as it is."""
-    target = setup.settings
-    text, held = _read_settings(target)
-    for name in _list_enabled(held):
+    text, settings = read_object(setup.settings)
+    for name in list_enabled(settings):
         if name != PLUGIN:
             raise ConfigError(
                 f"Claude Code has the plug-in already, as {name}, and both together would do everything twice. "
                 f"Take that one out first: claude plugin uninstall {name}"
             )
     # What was not there before us goes again with us. What an earlier installation noted still holds.
-    keys = [path[0] for path in (_KNOWN, _ENABLED) if path[0] not in held]
-    settings_file = str(setup.claude / "settings.json")
-    receipt = _read_settings(setup.receipt)[1] or {"settings": settings_file, "created": text is None, "keys": keys}
-    files = {setup.marketplace / name: content for name, content in _collect_files(setup, receipt).items()}
-    files[Path(setup.place.runtime)] = _to_json({"python": setup.python, "path": str(setup.packages)})
-    config = Path(setup.place.config)
-    config_text, config_held = _read_settings(config)
-    if model is not None and config_held.get("model") != model:
-        files[config] = jsonc.put(config_text or "{}\n", ("model",), model).encode()
+    keys = [path[0] for path in (_KNOWN, _ENABLED) if path[0] not in settings]
+    receipt = {"settings": str(setup.claude / "settings.json"), "created": text is None, "keys": keys}
     source = {"source": {"source": "directory", "path": str(setup.marketplace)}}
-    known = jsonc.put(text if text is not None else "{}\n", _KNOWN, source)
-    files[target] = jsonc.put(known, _ENABLED, True).encode()
+    files = {
+        **_collect_files(setup, read_object(setup.receipt)[1] or receipt),
+        Path(setup.place.runtime): _to_json({"python": setup.python, "path": str(setup.packages)}),
+        setup.settings: jsonc.put(
+            jsonc.put(text if text is not None else "{}\n", _KNOWN, source), _ENABLED, True
+        ).encode(),
+    }
+    config = Path(setup.place.config)
+    config_text, config_values = read_object(config)
+    if model is not None and config_values.get("model") != model:
+        files[config] = jsonc.put(config_text or "{}\n", ("model",), model).encode()
     changes = [FileChange(path, read_content(path), wanted) for path, wanted in files.items()]
     old = (path for path in _list_files(setup.marketplace) if path not in files and path.suffix != ".pyc")
-    return Plan((*(change for change in changes if change), *_plan_removal(old)))
+    return Plan((*filter(None, changes), *_remove_files(old)))
 
 
-def _list_enabled(held: Mapping[str, Any]) -> list[str]:
+def list_enabled(settings: Mapping[str, Any]) -> list[str]:
     """Return the plug-ins of ours that are switched on, wherever they came from, and another of our name."""
-    plugins = held.get("enabledPlugins")
-    if not isinstance(plugins, dict):
-        return []
-    return [name for name, on in plugins.items() if on and (name in _OURS or name.startswith("claude-smart@"))]
+    plugins = settings.get("enabledPlugins")
+    names = [name for name, is_on in plugins.items() if is_on] if isinstance(plugins, dict) else []
+    return [name for name in names if name in _OURS or name.startswith("claude-smart@")]
 
 
-def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[str, bytes]:
+def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[Path, bytes]:
     """Return what stands in our marketplace: the plug-in, a copy of the code, and its catalogue."""
-    files = {
-        f"plugin/{path.relative_to(setup.plugin).as_posix()}": path.read_bytes()
-        for path in _list_files(setup.plugin)
-        if path.suffix != ".pyc"
-    }
+    sources = {path: path.relative_to(setup.plugin) for path in _list_files(setup.plugin)}
     for package in (setup.packages / "alma", setup.packages / "claude_smart"):
-        for path in _list_files(package):
-            if not path.name.endswith(_LEFT_OUT) and not path.is_relative_to(package / "plugin"):
-                files[f"plugin/lib/{path.relative_to(setup.packages).as_posix()}"] = path.read_bytes()
+        code = (path for path in _list_files(package) if not path.is_relative_to(package / "plugin"))
+        sources |= {path: "lib" / path.relative_to(setup.packages) for path in code}
+    files = {
+        f"plugin/{name.as_posix()}": path.read_bytes()
+        for path, name in sources.items()
+        if not path.name.endswith(_LEFT_OUT)
+    }
     # The hooks name the interpreters of this machine instead of whatever `python3` means.
     hooks = json.loads(files["plugin/hooks/hooks.json"])
-    for hook in _list_hooks(hooks):
+    for hook in list_hooks(hooks):
         hook["command"] = setup.plain if "-S" in hook["args"] else setup.python
     files["plugin/hooks/hooks.json"] = _to_json(hooks)
     digest = hashlib.sha256(b"\0".join(name.encode() + b"\0" + files[name] for name in sorted(files))).hexdigest()[:8]
@@ -287,109 +245,61 @@ def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[str, bytes]
     manifest = {**json.loads(files["plugin/.claude-plugin/plugin.json"]), "version": f"{__version__}+{digest}"}
     entry = {"name": NAME, "source": "./plugin", "version": manifest["version"], "description": manifest["description"]}
     catalogue = {"name": MARKETPLACE, "owner": manifest["author"], "plugins": [entry]}
-    files["plugin/.claude-plugin/plugin.json"] = _to_json(manifest)
-    files[".claude-plugin/marketplace.json"] = _to_json(catalogue)
-    files["receipt.json"] = _to_json(receipt)
-    return files
+    files |= {
+        "plugin/.claude-plugin/plugin.json": _to_json(manifest),
+        ".claude-plugin/marketplace.json": _to_json(catalogue),
+        "receipt.json": _to_json(receipt),
+    }
+    return {setup.marketplace / name: content for name, content in files.items()}
 
 
-def _list_hooks(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def list_hooks(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [hook for entries in config["hooks"].values() for entry in entries for hook in entry["hooks"]]
-
-
-# -- uninstall
 
 
 def plan_uninstall(setup: Setup, purge: bool = False) -> Plan:
     """Plan to take out what `plan_install` put in. What was learned stays, unless it is purged."""
     place, plugins = setup.place, setup.claude / "plugins"
-    cached = [plugins / "cache" / MARKETPLACE, plugins / "data" / f"{NAME}-{MARKETPLACE}"]
-    changes = [*_restore_settings(setup)]
-    # Claude Code's own books about the plug-in, so that it does not look for it any more.
-    for name, path in (("known_marketplaces.json", (MARKETPLACE,)), ("installed_plugins.json", ("plugins", PLUGIN))):
-        text, _ = _read_settings(plugins / name)
-        if text is not None and MARKETPLACE in text:
-            changes.append(FileChange(plugins / name, text.encode(), jsonc.drop(text, path).encode()))
-    gone = [path for folder in (*cached, setup.marketplace) for path in _list_files(folder)]
-    gone.append(Path(place.runtime))
-    home, sessions, config = Path(place.home), Path(place.sessions), Path(place.config)
+    receipt = read_object(setup.receipt)[1]
+    settings = resolve_link(Path(receipt.get("settings") or setup.settings))
+    changes = [
+        *_drop_members(settings, _ENABLED, _KNOWN, keys=receipt.get("keys", ()), is_ours=bool(receipt.get("created"))),
+        # Claude Code's own books about the plug-in, so that it does not look for it any more.
+        *_drop_members(plugins / "known_marketplaces.json", (MARKETPLACE,)),
+        *_drop_members(plugins / "installed_plugins.json", ("plugins", PLUGIN)),
+    ]
+    home, sessions = Path(place.home), Path(place.sessions)
+    ours = [setup.marketplace, plugins / "cache" / MARKETPLACE, plugins / "data" / f"{NAME}-{MARKETPLACE}"]
+    gone = [path for folder in ours for path in _list_files(folder)] + [Path(place.runtime)]
     if purge:
         # Our own files by name: whatever else lies beside them stays.
-        gone += [*(home / name for name in _KEPT), *map(Path, list_own_files(place))]
+        gone += [path for name in _KEPT.split() for path in home.glob(name)]
+        gone += map(Path, list_own_files(place))
     else:
         # Leave to ask the model goes with the plug-in: whoever installs it again is asked again.
         gone.append(Path(place.model_notice))
-        text, held = _read_settings(config)
-        if text is not None and "model" in held:
-            rest = None if len(held) == 1 else jsonc.drop(text, ("model",)).encode()
-            changes.append(FileChange(config, text.encode(), rest))
-    changes += _plan_removal(path for path in gone if path.is_file() or path.is_socket())
-    folders = [Path(base) for one in (setup.marketplace, *cached) for base, _, _ in os.walk(one, topdown=False)]
-    return Plan(tuple(changes), (*folders, *([sessions, home] if purge or not sessions.exists() else [])))
+        changes += _drop_members(Path(place.config), ("model",), is_ours=True)
+    changes += _remove_files(path for path in gone if path.is_file() or path.is_socket())
+    folders = [Path(base) for one in ours for base, _, _ in os.walk(one, topdown=False)]
+    if purge or not sessions.exists():
+        folders += [home / "projects", sessions, home]
+    return Plan(tuple(changes), tuple(folders))
 
 
-def _restore_settings(setup: Setup) -> Iterator[FileChange]:
-    receipt = _read_settings(setup.receipt)[1]
-    named = receipt.get("settings")
-    target = resolve_link(Path(named)) if isinstance(named, str) else setup.settings
-    text, _ = _read_settings(target)
+def _drop_members(
+    path: Path, *members: Sequence[str], keys: Iterable[str] = (), is_ours: bool = False
+) -> Iterator[FileChange]:
+    """Plan a file without these members, without those of the `keys` that hold nothing then, or without the file."""
+    text, _ = read_object(path)
     if text is None:
         return
-    after = jsonc.drop(jsonc.drop(text, _ENABLED), _KNOWN)
-    for key in receipt.get("keys", ()):
-        if _load(after, target).get(key) == {}:
-            after = jsonc.drop(after, (key,))
+    after = text
+    for member in members:
+        after = jsonc.drop(after, member)
+    for key in keys:
+        after = jsonc.drop(after, (key,)) if json.loads(after).get(key) == {} else after
     if after != text:
-        is_gone = receipt.get("created") and _load(after, target) == {}
-        yield FileChange(target, text.encode(), None if is_gone else after.encode())
-
-
-# -- doctor
-
-
-def check_plugin(place: DataDir) -> Iterator[tuple[str, bool, str, str]]:
-    """Check the installed plug-in: the name of each step, whether it is well, what was found, and what to do."""
-    setup = find_setup({**os.environ, "CLAUDE_SMART_HOME": place.home})
-    try:
-        names = _list_enabled(_read_settings(setup.settings)[1])
-    except ConfigError as error:
-        yield "plug-in", False, str(error), "mend the file; Claude Code does not read it either"
-        return
-    if not names:
-        yield "plug-in", False, f"not enabled in {setup.settings}", "claude-smart install"
-        return
-    yield "plug-in", len(names) == 1, f"{', '.join(names)} is enabled", "" if len(names) == 1 else "keep one of them"
-    if PLUGIN not in names:
-        return
-    content = read_content(setup.marketplace / "plugin" / "hooks" / "hooks.json")
-    hooks = _list_hooks(json.loads(content)) if content is not None else []
-    missing = {hook["command"] for hook in hooks if not os.path.isfile(hook["command"])}
-    if content is None:
-        yield "hooks", False, f"{setup.marketplace} is gone", "claude-smart install"
-    elif missing:
-        yield "hooks", False, f"{', '.join(sorted(missing))} is gone", "claude-smart update"
-    elif any(change.path.suffix == ".py" for change in plan_install(setup).changes):
-        yield "hooks", True, "installed from another version than this one", "claude-smart update"
-    else:
-        yield "hooks", True, f"{setup.plain}, as installed", ""
-
-
-# -- files
-
-
-def _read_settings(path: Path) -> tuple[str | None, dict[str, Any]]:
-    """Return the text of a JSON file and what it holds; None and nothing where there is no file."""
-    content = read_content(path)
-    try:
-        text = None if content is None else content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 ({error}); mend it first, nothing was changed") from error
-    return text, _load(text, path) if text is not None else {}
-
-
-def _load(text: str, path: Path) -> dict[str, Any]:
-    # The host reads JSON without comments and nothing else.
-    return jsonc.load(text, str(path), remarks=False)
+        yield FileChange(path, text.encode(), None if is_ours and json.loads(after) == {} else after.encode())
 
 
 def _list_files(folder: Path) -> Iterator[Path]:
@@ -398,8 +308,8 @@ def _list_files(folder: Path) -> Iterator[Path]:
         yield from (Path(base) / name for name in sorted(names))
 
 
-def _plan_removal(paths: Iterator[Path] | Sequence[Path]) -> list[FileChange]:
-    return [FileChange(path, read_content(path), None) for path in paths]
+def _remove_files(paths: Iterable[Path]) -> Iterator[FileChange]:
+    return (FileChange(path, read_content(path), None) for path in paths)
 
 
 def _to_json(value: Any) -> bytes:

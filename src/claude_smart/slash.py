@@ -60,18 +60,18 @@ def reply(event: Mapping[str, Any], raw: bytes, place: DataDir) -> dict[str, Any
         # A slash command is typed by the person, also where the host tells programs that an agent runs them.
         os.environ.pop("CLAUDECODE", None)
     words = str(event.get("command_args", "")).strip()
-    out, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        has_failed = cli.main(_read_command(name, words))
-    text = (out.getvalue() + (errors.getvalue() if has_failed else "")).strip() or "Done."
+    out = io.StringIO()
+    # Wrong options end the program; what it says about them is the answer.
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
+        cli.main(_read_command(name, words))
+    text = out.getvalue().strip() or "Done."
     if words and name in ("tag", "learn"):
         text = _describe_kept(extract_note(words)) or _describe_unattended(line["entry"], attendance) or text
     # Elsewhere than in a terminal the host does not show the person what a hook says: the model has to pass it on.
     is_seen = os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
     seen = "The person sees this already: answer in one short sentence."
     task = seen if is_seen else "Print it as it is for the person."
-    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … "
-    context = f"claude-smart answers /{name}:\n\n{shown}\n\n{_NEXT[name]} {task}"
+    context = f"claude-smart answers /{name}:\n\n{text[:_LONGEST]}\n\n{_NEXT[name]} {task}"
     answer = {"hookSpecificOutput": {"hookEventName": "UserPromptExpansion", "additionalContext": context}}
     return {**answer, "systemMessage": text} if is_seen else answer
 
@@ -110,8 +110,7 @@ def _read_command(name: str, said: str) -> list[str]:
 
 def _describe_kept(rule: str) -> str:
     """Return the rule that the note has become, whoever took it in: another process may have been quicker."""
-    desk = open_desk()
-    with desk.engine() as engine:
+    with open_desk().engine() as engine:
         rules = [one for one in find_rules(engine, Status.ACTIVE) if one.body["rule"] == rule]
     if not rules:
         return ""

@@ -17,7 +17,6 @@ from jsonschema import Draft202012Validator
 from tests.api.samples import BEFORE, SAMPLES, world
 
 from alma import ALMA
-from alma.callers import Roots
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ALMAError
 from alma.mcp.tools import OperationTool, select_tools
@@ -54,7 +53,7 @@ def test_its_sample_fits_what_it_takes_and_its_answer_what_it_gives(tool: Operat
         arguments = SAMPLES[name](made)
         told = {key: value for key, value in arguments.items() if value is not None}
         Draft202012Validator(tool.definition.input_schema).validate(told)
-        confined = replace(tool, roots=Roots([tmp_path]))
+        confined = replace(tool, roots=[tmp_path.resolve()])
         result = tool.call(alma, confined.check(arguments))
     answer = json.loads(json.dumps(result.structured_content, allow_nan=False))
     Draft202012Validator(tool.definition.output_schema).validate(answer)
@@ -150,34 +149,34 @@ class Tree:
     ],
 )
 def test_an_annotation_becomes_a_schema(kind: Any, schema: Any) -> None:
-    assert described(kind, Definitions()) == schema
+    assert described(kind, {}) == schema
 
 
 def test_what_holds_itself_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    definitions = Definitions()
+    definitions: Definitions = {}
     monkeypatch.setitem(Tree.__init__.__globals__, "Tree", Tree)
     assert described(Tree, definitions) == {"$ref": "#/$defs/Tree"}
-    assert definitions.made["Tree"]["properties"]["left"] == {"anyOf": [{"$ref": "#/$defs/Tree"}, {"type": "null"}]}
-    assert set(definitions.made["Leaf"]["required"]) == {"at", "path", "colour"}
+    assert definitions[Tree]["properties"]["left"] == {"anyOf": [{"$ref": "#/$defs/Tree"}, {"type": "null"}]}
+    assert set(definitions[Leaf]["required"]) == {"at", "path", "colour"}
 
 
 def test_two_of_one_name_are_two() -> None:
-    definitions = Definitions()
+    definitions: Definitions = {}
     other = dataclass(type("Leaf", (), {"__annotations__": {"n": int}, "__module__": "elsewhere"}))
     assert described(Leaf, definitions) != described(other, definitions)
-    assert len(definitions.made) == 2
+    assert len(definitions) == 2
 
 
 def test_a_memory_of_any_type_may_say_more() -> None:
-    definitions = Definitions()
+    definitions: Definitions = {}
     described(Memory, definitions)
-    assert definitions.made["Memory"]["additionalProperties"] is True
-    assert "turn" in definitions.made["Memory"]["properties"]["type"]["enum"]
+    assert definitions[Memory]["additionalProperties"] is True
+    assert "turn" in definitions[Memory]["properties"]["type"]["enum"]
 
 
 def test_what_has_no_schema_is_refused() -> None:
     with pytest.raises(TypeError, match="no JSON Schema"):
-        described(object(), Definitions())
+        described(object(), {})
 
 
 # -- whatever a client sends

@@ -47,7 +47,7 @@ def test_a_damaged_list_of_pauses_is_told_and_not_overwritten(person: Person) ->
     person.home.mkdir()
     for damaged in ("{", "[]", '{"projects": 5}'):
         Path(person.place.paused).write_text(damaged)
-        assert "mend it or remove it" in person.fails("pause")
+        assert "nothing was changed" in person.fails("pause")
         assert Path(person.place.paused).read_text() == damaged
 
 

@@ -128,7 +128,7 @@ def test_rules_are_proposed_from_transcripts_with_the_words_they_come_from(perso
     ]
     (folder / "3f2a.jsonl").write_text("".join(json.dumps({**about, **line}) + "\n" for line in lines))
     said = person.types("learn", "--from-history", "--folder", "claude").out
-    assert said.startswith("Read 1 session with 3 turns.\n")
+    assert said.startswith("Read 1 session with 2 turns.\n")
     assert f"    from: {CORRECTION}\n" in said
     assert "None is used until you say so: claude-smart review" in said
     assert [rule["status"] for rule in person.rules("--all")] == ["candidate"]

@@ -311,15 +311,12 @@ def test_a_rule_that_was_replaced_is_listed_and_restored(person: Person) -> None
     assert [rule["rule"] for rule in person.rules()] == ["Use npm, not pnpm"]
 
 
-def test_what_replaced_it_everywhere_is_asked_about(person: Person, answers: Callable[..., None]) -> None:
+def test_what_replaced_it_everywhere_is_replaced_only_with_yes(person: Person) -> None:
     person.types("tag", "Use pnpm, not npm")
     person.types("tag", "Use npm, not pnpm", "--everywhere")
     assert "holds in all projects" in person.fails("restore", "pnpm, not npm")
-    answers("n")
-    assert person.types("restore", "pnpm, not npm").code == 1
     assert [rule["rule"] for rule in person.rules()] == ["Use npm, not pnpm"]
-    answers("y")
-    assert person.types("restore", "pnpm, not npm").code == 0
+    assert person.types("restore", "pnpm, not npm", "--yes").code == 0
     assert [rule["rule"] for rule in person.rules()] == ["Use pnpm, not npm"]
 
 

@@ -82,6 +82,10 @@ def test_what_waits_is_listed_accepted_rejected_and_restored(person: Person, mon
     assert [(rule["rule"], rule["reach"]) for rule in person.rules()] == [("Use black", "always")]
 
 
+def test_options_that_do_not_exist_are_told(person: Person) -> None:
+    assert "unrecognized arguments: --bogus" in answers(person, "edit", "tabs --bogus x")
+
+
 def test_forgetting_is_undone_unless_everything_goes(person: Person) -> None:
     person.types("tag", "Use tabs in Go files")
     assert "Forgotten: Use tabs in Go files" in answers(person, "forget", "use tabs")

@@ -71,10 +71,8 @@ def test_an_empty_graph_says_how_to_fill_it(project: Path, run: Run) -> None:
 
 def test_around(known: Path, run: Run) -> None:
     lines = run("graph", "around", "Maria").out.splitlines()
-    assert lines[0] == "1 step away"
-    assert "Tom ──manager_of──▶ Maria" in lines[1]
-    assert lines[2] == "2 steps away"
-    assert "Tom ──works_at──▶ Globex" in lines[3]
+    assert lines[0].startswith("1  Tom ──manager_of──▶ Maria")
+    assert lines[1].startswith("2  Tom ──works_at──▶ Globex")
     assert "Globex" not in run("graph", "around", "Maria", "--depth", "1").out
     assert "Globex" not in run("graph", "around", "Tom", "--type", "manager_of").out
     out = run("graph", "around", "Maria", "--direction", "out").out

@@ -69,7 +69,7 @@ def test_what_was_read_is_told_with_what_was_not(written: Path, run: Run) -> Non
         "files 2",
         "conversations 1, documents 1, messages 2, sections 1",
         "user_preferences 1",
-        "1 of them wait for you, as words of others: alma list --status candidate",
+        "what is waiting are words of others: alma list --status candidate",
         "decisions.md markdown",
         "neither a document nor a chat, by its name",
         "line 3",
@@ -121,7 +121,7 @@ def test_a_name_cannot_move_the_cursor(project: Path, run: Run) -> None:
     [
         (("nowhere", "--agent", "dev"), "there is nothing at nowhere"),
         (("nowhere", "--plan"), "there is nothing at nowhere"),
-        (("written",), "ingest needs --agent"),
+        (("written",), "missing argument 'agent'"),
         (("written", "--agent", "dev", "--only", "chat"), "Did you mean 'chats'?"),
         (("written", "--agent", "dev", "--max-file-bytes", "-1"), "max_file_bytes must be a whole number"),
         (("written", "--agent", " "), "agent is empty"),
@@ -206,7 +206,7 @@ def test_what_is_less_sure_is_left_out_and_told(chat: str, run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "argv", "message"),
     [
-        ("", (), "holds no message"),
+        ("", (), "holds nothing"),
         ("{torn", (), "chat, line 1 is not JSON"),
         ("[3]", (), "must be an object with role and content"),
         ('{"role": "user", "content": "x"}', ("--min-confidence", "2"), "min_confidence"),
@@ -276,4 +276,4 @@ def test_what_was_asked_and_what_is_left(project: Path, run: Run) -> None:
 def test_days_are_at_least_one(project: Path, run: Run) -> None:
     ran = run("usage", "--days", "0")
     assert ran.code == 1
-    assert "days must be at least 1" in ran.err
+    assert "at least 1" in ran.err

@@ -72,7 +72,7 @@ def test_health_says_what_is_not_well(project: Path, deployed: dict[str, str], r
     (project / ".alma" / "config.yaml").write_text(text)
     ran = run("doctor", "--quick")
     assert ran.code == 1
-    assert ran.out.startswith("not well: ")
+    assert ran.out.startswith("not well:")
     assert "reindex" in ran.out
     assert run("doctor", "--quick", "--json").json["ok"] is False
 

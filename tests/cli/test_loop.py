@@ -53,7 +53,7 @@ def test_all_options_of_learn_are_recorded(project: Path, deployed: dict[str, st
     ("argv", "message"),
     [
         ((*DEPLOY, "--outcome", "succes"), "unknown outcome 'succes'. Did you mean 'success'?"),
-        ((*DEPLOY,), "learn needs --outcome (or --from FILE)"),
+        ((*DEPLOY,), "missing argument 'outcome': how it went. Valid: success,"),
         ((*DEPLOY, "--outcome", "success", "--retrieval-id", "ret_x"), "there is no retrieval 'ret_x'"),
         ((*DEPLOY, "--outcome", "success", "--duration-ms", "-1"), "duration_ms must be a whole number"),
         (("--from", "nowhere.jsonl"), "nowhere.jsonl cannot be read"),
@@ -101,7 +101,7 @@ def test_progress_is_shown_on_standard_error_only(project: Path, run: Run, monke
 def test_a_line_that_is_not_json_stops_before_anything_is_recorded(project: Path, run: Run) -> None:
     Path("bad.jsonl").write_text(lines(outcome()) + "{\n")
     assert "bad.jsonl, line 2 is not JSON" in run("learn", "--from", "bad.jsonl").err
-    Path("bad.jsonl").write_text("[]\n")
+    Path("bad.jsonl").write_text("3\n")
     assert "bad.jsonl, line 1 must be an object" in run("learn", "--from", "bad.jsonl").err
     assert run("stats", "--json").json["total_count"] == 0
 
@@ -119,7 +119,7 @@ def test_a_refused_line_is_named_and_says_what_was_kept(project: Path, run: Run)
 def test_retrieve_groups_by_type(project: Path, deployed: dict[str, str], run: Run) -> None:
     ran = run("retrieve", "Deploy the auth service", "--agent", "ops")
     assert ran.code == 0
-    assert ran.out.index("what worked before") < ran.out.index("what happened before")
+    assert ran.out.index("heuristic") < ran.out.index("outcome")
     assert deployed["heuristic"][:14] in ran.out
     assert "factor" not in ran.out
 
@@ -163,7 +163,6 @@ def test_nothing_relevant_is_said_so(project: Path, deployed: dict[str, str], ru
 def test_the_user_s_preferences_come_along(project: Path, run: Run) -> None:
     run("add", "preference", "--user", "ana", "--category", "style", "--preference", "Short answers")
     ran = run("retrieve", "Bake a cake", "--agent", "ops", "--user", "ana")
-    assert "what the user wants" in ran.out
     assert "Short answers" in ran.out
 
 

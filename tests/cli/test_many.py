@@ -26,7 +26,7 @@ def lines(*objects: Mapping[str, Any] | str) -> str:
 def test_memories_of_any_types(project: Path, run: Run) -> None:
     file = lines(FACT, "", WISH, {**FACT, "agent": "dev", "fact": "Staging is db2", "tags": ["mine"]})
     ran = run("add", "many", file, "--agent", "ops", "--tag", "imported")
-    assert ran.out.startswith("added 3 memories\n")
+    assert "kept 3 memories" in ran.out
     assert "ops: Backups run" in ran.out
     held = {one.get("fact") or one["preference"]: one for one in run("list", "--json").json["memories"]}
     assert held["Backups run at night"]["agent"] == "ops"
@@ -44,7 +44,7 @@ def test_added_again_they_change_nothing(project: Path, run: Run) -> None:
 
 def test_conversations(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     file = lines(TALK, {**TALK, "session_id": "tuesday", "title": "The release"})
-    assert run("add", "episodes", file, "--agent", "ops").out.startswith("kept 2 conversations\n")
+    assert run("add", "episodes", file, "--agent", "ops").out.startswith("\nkept 2 conversations\n")
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({**TALK, "session_id": "wednesday", "agent": "ops"})))
     assert run("add", "episodes", "-", "--json").json["count"] == 1
     held = run("list", "--type", "episode", "--json").json["memories"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from alma.cli.render import Output, draw_bar, draw_interval, shorten_ids
+from alma.cli.render import Output, draw_interval, shorten_ids
 
 
 @pytest.mark.parametrize(
@@ -21,18 +21,11 @@ def test_an_interval_is_drawn_between_0_and_1(mean: float, low: float, high: flo
     assert draw_interval(mean, low, high, 11) == drawn
 
 
-def test_a_bar_shows_anything_above_nothing() -> None:
-    assert draw_bar(0, 10) == ""
-    assert draw_bar(1, 1000, 20) == "█"
-    assert draw_bar(10, 10, 20) == "█" * 20
-    assert draw_bar(1, 0) == ""
-
-
 def test_what_others_wrote_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A branch or a commit may be called anything."""
     out = Output()
     out.line("Red \x1b[31malert\x07\x9b31m")
-    out.table([["\x1b]0;title\x07main"]])
+    out.table([{"branch": "\x1b]0;title\x07main"}])
     out.card([("branch", "\x1b[2Jmain")])
     shown = capsys.readouterr().out
     assert not set(shown) & {"\x1b", "\x07", "\x9b"}
@@ -48,8 +41,9 @@ def test_what_others_wrote_cannot_turn_the_order_of_letters(capsys: pytest.Captu
 def test_a_table_is_one_line_a_row_and_fits_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     out = Output()
     out.is_terminal, out.width = True, 60
-    out.table([["kno_01", "word " * 40, "user"], ["kno_02", "two\nlines", "ops"]])
-    rows = capsys.readouterr().out.splitlines()
+    rows = [("kno_01", "word " * 40, "user"), ("kno_02", "two\nlines", "ops")]
+    out.table([dict(zip(("id", "fact", "agent"), row, strict=True)) for row in rows])
+    rows = capsys.readouterr().out.splitlines()[1:]
     assert len(rows) == 2
     assert max(map(len, rows)) <= 60
     assert "…" in rows[0]

@@ -47,7 +47,7 @@ def test_the_agent_comes_from_the_environment_or_the_configuration(
     project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learn = ("learn", "--task", "Deploy", "--outcome", "success", "--strategy", "Slowly", "--json")
-    assert "learn needs --agent" in run(*learn).json["error"]["message"]
+    assert "missing argument 'agent'" in run(*learn).json["error"]["message"]
     assert run("retrieve", "Deploy").code == 2
     file = project / ".alma" / "config.yaml"
     file.write_text(file.read_text() + "  default_agent: ops\n")

@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
 def test_a_dry_run_shows_and_changes_nothing(project: Path, deployed: dict[str, str], run: Run) -> None:
     ran = run("archive", *ALL, "--dry-run")
     assert deployed["fact"][:14] in ran.out
-    assert "5 memories would be archived" in ran.out
+    assert "to be archived: 5" in ran.out
     assert run("archive", *ALL, "--dry-run", "--json").json["count"] == 5
     assert run("list", "--json").json["count"] == 5
 
@@ -33,9 +33,9 @@ def test_forget_asks(project: Path, deployed: dict[str, str], run: Run, monkeypa
     monkeypatch.setattr("sys.stdin", Terminal("\n"))
     ran = run("archive", *ALL)
     assert "Archive 5 memories? [y/N]" in ran.err
-    assert "nothing was forgotten" in ran.out
+    assert "nothing was changed" in ran.out
     monkeypatch.setattr("sys.stdin", Terminal("yes\n"))
-    assert "5 memories archived" in run("archive", *ALL).out
+    assert "archived: 5" in run("archive", *ALL).out
     assert run("list", "--json").json["count"] == 0
 
 
@@ -51,7 +51,7 @@ def test_forget_where_nobody_can_be_asked(
 
 
 def test_nothing_to_forget_needs_no_answer(project: Path, deployed: dict[str, str], run: Run) -> None:
-    assert run("archive").out == "nothing to forget\n"
+    assert run("archive").out == "to be archived: 0\n"
 
 
 def test_forget_checks_its_numbers(project: Path, run: Run) -> None:
@@ -62,7 +62,7 @@ def test_forget_checks_its_numbers(project: Path, run: Run) -> None:
 
 def test_stats(project: Path, deployed: dict[str, str], run: Run) -> None:
     out = run("stats").out
-    for part in ("project id       shop", "total count      5", "by agent         ops 5", "outcome 3"):
+    for part in ("total count      5", "by agent         ops 5", "outcome 3"):
         assert part in out
     document = run("stats", "--agent", "ops", "--json").json
     assert document["by_type"]["outcome"] == 3
@@ -117,6 +117,6 @@ def test_vacuum_writes_a_file_of_lines_anew(project: Path, run: Run) -> None:
 def test_erase_user_asks_and_counts(project: Path, run: Run, answering: Callable[[str], None]) -> None:
     run("add", "preference", "--user", "ana", "--category", "tone", "--preference", "Short")
     answering("n\n")
-    assert run("delete", "--user", "ana").out == "nothing was erased\n"
-    assert run("delete", "--user", "ana", "--yes").out == "erased 1 memory of ana (1 user_preference)\n"
+    assert run("delete", "--user", "ana").out == "nothing was changed\n"
+    assert run("delete", "--user", "ana", "--yes").out == "erased everything of ana\n  user preference  1\n"
     assert run("delete", "--user", "ana", "--yes", "--json").json == {"user_id": "ana", "counts": {}}

@@ -39,15 +39,15 @@ def test_add_keeps_all_that_is_said(project: Path, run: Run) -> None:
 
 def test_add_says_what_was_added_in_a_line(project: Path, run: Run) -> None:
     out = run("work", "add", "Fix it", "--agent", "victor").out
-    assert out.startswith("added  ○ pending  Fix it  wrk_")
-    assert out.splitlines()[1] == "  victor"
+    assert out.startswith("added wrk_")
+    assert out.split()[-4:] == ["50", "Fix", "it", "victor"]
 
 
 def test_list_shows_the_most_urgent_first_and_what_waits_for_what(added: dict[str, str], run: Run) -> None:
     out = run("work", "list").out
     assert out.index("Fix the login bug") < out.index("Write notes")
     assert "⊘ blocked" in out
-    assert "waits for 'Fix the login bug' (pending)" in out
+    assert f"waits for {added['bug'][:14]}" in out
     assert added["notes"][:14] in out
 
 
@@ -71,8 +71,9 @@ def test_an_empty_list_says_so(project: Path, run: Run) -> None:
 
 def test_done_frees_what_waited(added: dict[str, str], run: Run) -> None:
     out = run("work", "status", added["bug"], "done", "--note", "it was the cache", "--by", "victor").out
-    assert out.startswith("now  ● done  Fix the login bug")
-    assert f"now free  ○ Write notes  {added['notes']}" in out
+    before, _, after = out.partition("now free")
+    assert "● done" in before
+    assert added["notes"][:14] in after
     assert run("work", "show", added["notes"], "--json").json["item"]["status"] == "pending"
 
 
@@ -81,9 +82,10 @@ def test_show_tells_all_with_parts_and_history(added: dict[str, str], run: Run) 
     run("work", "test", added["bug"], "test_login", "--fail")
     run("work", "status", added["bug"], "in_progress", "--by", "victor", "--note", "looking")
     out = run("work", "show", added["bug"]).out
-    for part in ("◐ in progress  Fix the login bug", "✗ test_login", "A part", "'Write notes' (blocked)", "looking"):
+    for part in ("◐ in progress", "Fix the login bug", "test_login no", "A part", added["notes"], "looking"):
         assert part in out
-    assert "status pending → in_progress (by victor)" in out
+    assert "status pending → status in_progress" in out
+    assert "(by victor)" in out
     document = run("work", "show", added["bug"], "--json").json
     assert [one["verb"] for one in document["history"]] == ["created", "tested", "status"]
     assert [part["title"] for part in document["parts"]] == ["A part"]
@@ -92,7 +94,7 @@ def test_show_tells_all_with_parts_and_history(added: dict[str, str], run: Run) 
 def test_history_alone(added: dict[str, str], run: Run) -> None:
     run("work", "edit", added["bug"], "--priority", "10", "--owner", "", "--by", "ana")
     out = run("work", "history", added["bug"]).out
-    assert "priority 80 → 10" in out
+    assert "priority 80, agent victor → priority 10" in out
     assert "(by ana)" in out
     assert len(run("work", "history", added["bug"], "--json").json["history"]) == 2
 
@@ -123,8 +125,8 @@ def test_next_with_claim_takes_it(added: dict[str, str], run: Run) -> None:
 
 
 def test_claim_renew_and_release(added: dict[str, str], run: Run) -> None:
-    assert "victor has it for 14 min more" in run("work", "claim", added["bug"], "--agent", "victor").out
-    assert "has it for 1 h more" in run("work", "claim", added["bug"], "--agent", "victor", "--lease", "3700").out
+    assert "claimed by victor until" in run("work", "claim", added["bug"], "--agent", "victor").out
+    assert "claimed by victor until" in run("work", "claim", added["bug"], "--agent", "victor", "--lease", "3700").out
     released = run("work", "release", added["bug"], "--agent", "victor", "--note", "no time", "--json").json["item"]
     assert (released["status"], released["claimed_by"]) == ("pending", None)
     assert "no time" in run("work", "history", added["bug"]).out
@@ -132,7 +134,7 @@ def test_claim_renew_and_release(added: dict[str, str], run: Run) -> None:
 
 def test_block_and_unblock(added: dict[str, str], run: Run) -> None:
     other = run("work", "add", "Other", "--json").json["item"]["id"]
-    assert "now  ⊘ blocked  Other" in run("work", "block", other, "--on", added["bug"]).out
+    assert "⊘ blocked  50        Other" in run("work", "block", other, "--on", added["bug"]).out
     assert run("work", "unblock", other, "--from", added["bug"], "--json").json["item"]["status"] == "pending"
 
 
@@ -150,8 +152,8 @@ def test_archive_restore_and_all_that_are_done(added: dict[str, str], run: Run) 
     assert added["bug"][:14] not in run("work", "list").out
     assert added["bug"][:14] in run("work", "list", "--archived").out
     assert run("work", "restore", added["bug"], "--json").json["item"]["archived"] is False
-    assert run("work", "archive", "--finished").out == "nothing to archive\n"
-    assert run("work", "archive", "--finished", "--older-than", "0").out == "archived 1 item\n"
+    assert run("work", "archive", "--finished").out == "archived: 0\n"
+    assert run("work", "archive", "--finished", "--older-than", "0").out == "archived: 1\n"
 
 
 def test_search_finds_by_words(added: dict[str, str], run: Run) -> None:
@@ -172,32 +174,22 @@ def test_delete_takes_no_for_an_answer(added: dict[str, str], run: Run, answerin
     answering("n\n")
     ran = run("work", "delete", added["bug"])
     assert (ran.code, ran.err) == (0, "Erase it and its history for good? [y/N] ")
-    assert ran.out.splitlines()[-1] == "nothing was erased"
+    assert ran.out.splitlines()[-1] == "nothing was changed"
     answering("y\n")
     assert run("work", "delete", added["bug"]).out.splitlines()[-1] == f"erased {added['bug']}"
 
 
-def test_progress_draws_a_bar_and_says_what_holds_up(added: dict[str, str], run: Run) -> None:
+def test_progress_counts_and_says_what_holds_up(added: dict[str, str], run: Run) -> None:
     run("work", "claim", added["bug"], "--agent", "victor")
     run("work", "status", run("work", "add", "Third", "--json").json["item"]["id"], "done")
     out = run("work", "progress").out
-    lines = out.splitlines()
-    assert lines[0] == "shop: 1 of 3 items done (33%)"
-    assert lines[1] == "█" * 20 + "▒" * 20 + "×" * 20
-    assert lines[2] == "█ done 1   ▒ in progress 1   × blocked 1"
-    assert "waits for 'Fix the login bug' (in progress)" in out
-    assert run("work", "progress", "--agent", "ana").out.startswith("shop, ana's items: no work items")
+    assert "items total  3\n" in out
+    for part in ("done 1", "in_progress 1", "blocked 1"):
+        assert part in " ".join(out.split())
+    assert f"waits for {added['bug'][:14]}" in out.partition("\nblocked\n")[2]
+    assert "items total  0\n" in run("work", "progress", "--agent", "ana").out
     summary = run("work", "progress", "--json").json
     assert (summary["items_total"], summary["by_status"]["done"]) == (3, 1)
-
-
-def test_the_bar_is_as_wide_as_ever_and_shows_each_status(project: Path, run: Run) -> None:
-    for _ in range(40):
-        run("work", "add", "Many", "--json")
-    run("work", "status", run("work", "add", "One", "--json").json["item"]["id"], "failed")
-    bar = run("work", "progress").out.splitlines()[1]
-    assert len(bar) == 60
-    assert bar == "░" * 59 + "!"
 
 
 def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
@@ -206,7 +198,8 @@ def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
     session = run("session", "start", "--agent", "victor", "--json").json["session_id"]
     run("session", "note", "--agent", "victor", "--action", "reading logs", "--log")
     out = run("work", "progress", "--log", "--session", session).out
-    assert "reading logs    Fix the login bug" in out
+    assert "reading logs" in out
+    assert added["bug"] in out
     run("work", "delete", added["bug"], "--yes")
     [log] = run("work", "progress", "--log", "--agent", "victor", "--limit", "5", "--json").json["logs"]
     assert log["current_item_id"] == added["bug"]
@@ -227,7 +220,7 @@ def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
         (("list", "--limit", "0"), "limit must be a whole number"),
         (("next", "--strategy", "random"), "unknown strategy 'random'"),
         (("next", "--claim"), "--claim needs --agent"),
-        (("add", "x", "--metadata", "{"), "metadata must be JSON"),
+        (("add", "x", "--metadata", "{"), "metadata is not JSON"),
         (("add", "x", "--priority", "101"), "priority must be a whole number"),
         (("add", "x", "--blocked-by", "wrk_none"), "there is no work item 'wrk_none'"),
         (("add", " "), "title is empty"),
@@ -259,7 +252,7 @@ def test_what_another_has_claimed_cannot_be_changed(added: dict[str, str], run: 
 
 
 def test_options_of_the_log_go_with_the_log(project: Path, run: Run) -> None:
-    assert "go with --log" in run("work", "progress", "--limit", "3").err
+    assert "goes with --log" in run("work", "progress", "--limit", "3").err
 
 
 def test_processes_that_claim_at_once_get_different_items(project: Path, run: Run) -> None:

@@ -139,9 +139,11 @@ def test_cleanup_asks_and_keeps_the_newest(begun: None, run: Run, answering: Cal
     refused = run("workflow", "cleanup", "--keep", "1")
     assert refused.code == 1
     answering("no\n")
-    assert run("workflow", "cleanup", "--keep", "1").out == "nothing was erased\n"
+    assert run("workflow", "cleanup", "--keep", "1").out == "nothing was changed\n"
     assert "pass --yes" in refused.err
-    assert run("workflow", "cleanup", "--run", "r7", "--older-than", "2001-01-01", "--yes").out == "nothing to erase\n"
+    assert (
+        run("workflow", "cleanup", "--run", "r7", "--older-than", "2001-01-01", "--yes").out == "erased 0 checkpoints\n"
+    )
     assert run("workflow", "cleanup", "--run", "r7", "--keep", "1", "--yes").out == "erased 4 checkpoints\n"
     assert json.loads(run("workflow", "resume", "r7", "--branch", "main").out) == {"n": 3}
     assert run("workflow", "cleanup", "--yes", "--json").json == {"count": 0}
@@ -153,9 +155,9 @@ def test_cleanup_asks_and_keeps_the_newest(begun: None, run: Run, answering: Cal
         (("checkpoint", "r7", "n", "--state", "{"), "--state is not JSON"),
         (("checkpoint", "r7", "n", "--state", "[1]"), "--state must be an object"),
         (("checkpoint", "r7", "n", "--from", "none.json"), "none.json cannot be read"),
-        (("checkpoint", "r7", "n", "--state", "{}", "--metadata", "x"), "metadata must be JSON"),
-        (("resume", "none"), "run 'none' has no checkpoint to go on from"),
-        (("resume", "r7", "--branch", "none"), "run 'r7' on branch 'none' has no checkpoint"),
+        (("checkpoint", "r7", "n", "--state", "{}", "--metadata", "x"), "metadata is not JSON"),
+        (("resume", "none"), "there is no checkpoint to go on from: run_id none"),
+        (("resume", "r7", "--branch", "none"), "run_id r7, branch_id none"),
         (("history", "none"), "none"),
         (("end", "none"), "none"),
         (("end", "r7", "--status", "finished"), "unknown status 'finished'"),
@@ -165,7 +167,7 @@ def test_cleanup_asks_and_keeps_the_newest(begun: None, run: Run, answering: Cal
         (("merge", "r7", "--state", "a.json"), "not both"),
         (("merge", "r7", "--branch", "main"), "needs --branch (once for each) and --node"),
         (("merge", "r7", "--branch", "main", "--node", "n", "--base", "x"), "--base goes with --state"),
-        (("merge", "--state", "a.json", "--node", "n"), "go with a RUN"),
+        (("merge", "--state", "a.json", "--node", "n"), "goes with a RUN"),
         (("merge", "--state", "none.json"), "none.json cannot be read"),
         (("merge", "r7", "--branch", "main", "--branch", "fast", "--node", "n", "--reducer", "done=sum"), "done"),
         (("merge", "r7", "--branch", "main", "--node", "n", "--reducer", "union"), "is no KEY=HOW"),

@@ -308,14 +308,11 @@ def test_the_hosts_own_commands_are_not_heard(happens: Happening) -> None:
 # --- signals ----------------------------------------------------------------------------------------------------
 
 
-def test_a_refused_call_with_words_is_heard_and_is_a_signal(happens: Happening) -> None:
+def test_a_refused_call_with_words_is_heard(happens: Happening) -> None:
     call = {"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": "npm install"}}
     story = build_session(
         [prompt(happens, "set up"), happens("PreToolUse", **call), happens("Rejected", text="use pnpm", **call)]
     )
-    [signal] = story.signals
-    assert (signal.name, signal.text, signal.tool) == ("rejected", "run `npm install`: use pnpm", "Bash")
-    assert signal.what == "npm install"
     heard = story.heard[-1]
     assert (heard.heard, heard.before) == ("use pnpm", "[was about to run `npm install`, and was refused]")
     assert said(story)[-1] == ("user", "use pnpm")
@@ -332,7 +329,7 @@ def test_a_refusal_that_was_answered_is_not_what_the_next_words_are_about(happen
 
 def test_the_call_that_was_refused_is_found_by_its_id(happens: Happening) -> None:
     story = build_session([began(happens, "npm install", "t1"), happens("Rejected", text="use pnpm", tool_use_id="t1")])
-    assert story.signals[0].what == "npm install"
+    assert story.heard[0].before == "[was about to run `npm install`, and was refused]"
 
 
 def test_a_hook_that_tells_of_a_refusal_as_a_failure_is_understood(happens: Happening) -> None:
@@ -344,7 +341,6 @@ def test_a_hook_that_tells_of_a_refusal_as_a_failure_is_understood(happens: Happ
     story = build_session([began(happens, "npm i", "t1"), failed(happens, "npm i", error, tool_use_id="t1"),
                   happens("Rejected", text="use pnpm", tool_use_id="t1")])  # fmt: skip
     assert [one.heard for one in story.heard] == ["use pnpm"]
-    assert [one.name for one in story.signals] == ["rejected"]
     assert story.calls == []
 
 
@@ -353,7 +349,6 @@ def test_a_refusal_without_words_is_what_the_next_words_are_about(happens: Happe
     asked, begins = prompt(happens, "plan it"), happens("PreToolUse", **call)
     refused = happens("Rejected", text="", **call)
     story = build_session([asked, begins, refused, prompt(happens, "with pnpm")])
-    assert [one.text for one in story.signals] == ["go on with the plan: 1. use npm"]
     assert [one.heard for one in story.heard] == ["plan it", "with pnpm"]
     assert story.heard[-1].before == "[was about to go on with the plan: 1. use npm]"
 
@@ -400,27 +395,6 @@ def test_an_edit_without_both_texts_names_the_file(happens: Happening) -> None:
     assert story.signals[0].text == "The person changed what was proposed for /w/a.ts"
 
 
-def test_an_interruption_told_twice_is_one_signal(happens: Happening) -> None:
-    story = build_session(
-        [
-            prompt(happens, "go"),
-            began(happens, "sleep 25", "t1"),
-            failed(happens, "sleep 25", is_interrupt=True, tool_use_id="t1"),
-            happens("Interrupted", text="", tool_name="Bash", tool_use_id="t1", tool_input={"command": "sleep 25"}),
-        ]
-    )
-    assert [(one.name, one.text) for one in story.signals] == [("interrupted", "run `sleep 25`")]
-    assert [one.ok for one in story.calls] == [False]
-
-
-def test_an_interruption_of_words_is_a_signal_too(happens: Happening) -> None:
-    story = build_session(
-        [prompt(happens, "go"), happens("Interrupted", text="", said="First I will use npm"), prompt(happens, "no")]
-    )
-    assert [(one.name, one.text, one.tool) for one in story.signals] == [("interrupted", "", "")]
-    assert story.heard[-1].before == "First I will use npm"
-
-
 def test_words_beside_a_permission_are_heard(happens: Happening) -> None:
     call = {"tool_name": "Write", "tool_input": {"file_path": "/w/a.ts", "content": "x"}}
     story = build_session([happens("Remarked", text="but keep files short", **call)])
@@ -463,14 +437,14 @@ def test_what_ran_is_told_with_how_it_ended(happens: Happening) -> None:
             happens("PostToolUse"),
         ]
     )
-    assert [(one.tool, one.command, one.ok) for one in story.calls] == [
-        ("Bash", "ls", True),
-        ("Bash", "npm test", False),
-        ("Bash", "make", False),
-        ("Bash", "./x", False),
-        ("Bash", "echo", True),
-        ("Edit", "/w/a.ts", True),
-        ("PowerShell", "dir", True),
+    assert [(one.is_edit, one.command, one.ok) for one in story.calls] == [
+        (False, "ls", True),
+        (False, "npm test", False),
+        (False, "make", False),
+        (False, "./x", False),
+        (False, "echo", True),
+        (True, "/w/a.ts", True),
+        (False, "dir", True),
     ]
 
 

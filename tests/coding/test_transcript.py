@@ -57,31 +57,24 @@ def names(found: list[Event]) -> list[str]:
 # --- a real session at the terminal: refused, interrupted, spoken to while at work, asked, compacted --------------
 
 
-def test_all_that_was_said_at_the_terminal() -> None:
+def test_all_that_the_person_said_at_the_terminal() -> None:
     story = build_session(read_transcript(real("at_the_terminal.jsonl")))
     said = [(turn.speaker, turn.text.splitlines()[0]) for turn in story.turns]
     assert said == [
         ("user", "install things"),
         ("user", "no, use pnpm here"),
-        ("assistant", "Right, pnpm then."),
         ("user", "wait long"),
-        ("assistant", "ok"),
         ("user", "count up"),
         ("user", "work slowly"),
         ("user", "no wait, use bun instead"),
-        ("assistant", "ok"),
-        ("assistant", "ok"),
         ("user", "edit it"),
         ("user", "but keep files short"),
-        ("assistant", "ok"),
         ("user", "edit again"),
         ("user", "plan it"),
         ("user", "count up"),
         ("user", "line 1 of a pasted file"),
-        ("assistant", "ok"),
         ("user", "ask me"),
         ("user", "always pick pnpm"),
-        ("assistant", "ok"),
     ]
 
 
@@ -93,24 +86,12 @@ def test_what_the_words_at_the_terminal_were_about() -> None:
     assert "no wait, use bun instead" in heard
     assert heard["but keep files short"].before == "[was allowed to edit /w/app/b.txt: one two]"
     assert heard["always pick pnpm"].before == "[asked: Which one? (npm / yarn)]"
-    assert heard["plan it"].before == "[was about to edit /w/app/c.txt: one two]"
-
-
-def test_the_signals_at_the_terminal() -> None:
-    signals = [(one.name, one.what) for one in build_session(read_transcript(real("at_the_terminal.jsonl"))).signals]
-    assert signals == [
-        ("rejected", "touch one.txt && npm install left-pad"),
-        ("interrupted", "python3 -c 'import time; time.sleep(25)'"),
-        ("rejected", "/w/app/c.txt"),
-        ("rejected", "1. do things\n2. with npm"),
-        ("interrupted", "python3 -c 'import time; time.sleep(25)'"),
-    ]
 
 
 def test_what_no_hook_reports_is_found_with_the_same_ids() -> None:
     written = real("at_the_terminal.jsonl")
     found = find_unreported(written, ())
-    assert names(found) == ["Rejected", "Interrupted", "Remarked", "Rejected", "Rejected", "Interrupted"]
+    assert names(found) == ["Rejected", "Remarked"]
     whole = {event.id: event for event in read_transcript(written)}
     assert all(whole[event.id].name == event.name for event in found)
     assert [event.data["tool_input"] for event in found] == [whole[event.id].data["tool_input"] for event in found]
@@ -132,23 +113,8 @@ def test_a_transcript_read_in_two_parts_loses_nothing_that_no_hook_reports() -> 
 
 def test_a_resumed_session_is_one_story() -> None:
     story = build_session(read_transcript(real("resumed.jsonl")))
-    said = [(turn.speaker, turn.text) for turn in story.turns]
-    assert said == [
-        ("user", "run the tests"),
-        ("assistant", "All done, tests pass."),
-        ("user", "agent please"),
-        ("assistant", "Subagent final words."),
-        ("assistant", "ok"),
-        ("user", "/tag always use pnpm"),
-        ("assistant", "ok"),
-    ]
-    assert [(one.text, one.what) for one in story.signals if one.name == "noted"] == [("always use pnpm", "ok")]
-    assert [(one.command, one.ok) for one in story.calls] == [
-        ("npm run nosuch; ls /nonexistent", False),
-        ("ls /w/app", True),
-        ("/w/app/a.txt", True),
-        ("/w/app/a.txt", True),
-    ]
+    assert [turn.text for turn in story.turns] == ["run the tests", "agent please", "/tag always use pnpm"]
+    assert [one.text for one in story.signals if one.name == "noted"] == ["always use pnpm"]
     assert find_unreported(real("resumed.jsonl"), ()) == []
 
 
@@ -159,32 +125,6 @@ def test_where_a_transcript_comes_from() -> None:
 
 
 # --- lines of this and other versions -----------------------------------------------------------------------------
-
-
-def test_a_reply_in_several_lines_is_one_turn() -> None:
-    found = list(
-        read_transcript(
-            [
-                user("go", "u1"),
-                assistant({"type": "thinking", "thinking": "hm"}, uuid="a1"),
-                assistant("I look.", uuid="a2"),
-                assistant(use("ls"), uuid="a3"),
-                result("x"),
-                assistant("It is done.", uuid="a4", message="m2"),
-                assistant("See a.py.", uuid="a5", message="m2"),
-                user("thanks", "u2"),
-            ]
-        )
-    )
-    assert names(found) == ["UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "UserPromptSubmit"]
-    assert found[3].data["last_assistant_message"] == "It is done.\nSee a.py."
-    assert found[0].at == pytest.approx(1767323045.678)
-
-
-def test_a_turns_end_is_before_the_next_words() -> None:
-    written = [user("go", "u1"), assistant("Done."), row(type="system", subtype="turn_duration"), user("no", "u2")]
-    stop, words = list(read_transcript(written))[1:]
-    assert stop.offset == sum(map(len, written[:3])) < words.offset
 
 
 @pytest.mark.parametrize(
@@ -217,7 +157,7 @@ def test_what_nobody_said_is_passed_over(line: bytes) -> None:
     assert list(read_transcript([line])) == []
 
 
-def test_machine_made_lines_end_a_turn_and_are_not_heard() -> None:
+def test_machine_made_lines_are_not_heard() -> None:
     story = build_session(
         read_transcript(
             [
@@ -230,7 +170,7 @@ def test_machine_made_lines_end_a_turn_and_are_not_heard() -> None:
             ]
         )
     )
-    assert [turn.text for turn in story.turns] == ["go", "Done."]
+    assert [turn.text for turn in story.turns] == ["go"]
 
 
 @pytest.mark.parametrize(
@@ -244,79 +184,42 @@ def test_machine_made_lines_end_a_turn_and_are_not_heard() -> None:
 )  # fmt: skip
 def test_words_of_a_refusal_are_found_in_what_the_host_wrote(said: str, words: str) -> None:
     written = [assistant(use("npm i")), result(said, error=True)]
-    for found in (list(read_transcript(written))[1], find_unreported(written, ())[0]):
+    for found in (*read_transcript(written), *find_unreported(written, ())):
         assert (found.name, found.data["text"], found.data["tool_input"]) == ("Rejected", words, {"command": "npm i"})
 
 
-def test_a_refusal_without_words_is_told_once() -> None:
+def test_a_refusal_without_words_and_an_interruption_say_nothing() -> None:
     written = [
         user("go", "u1"),
-        assistant("I install.", uuid="a1"),
-        assistant(use("npm i"), use("npm j", "t2"), uuid="a2"),
+        assistant(use("npm i"), uuid="a2"),
         result(f"{REFUSED}STOP what you are doing", error=True),
-        result(f"{REFUSED}STOP what you are doing", "t2", error=True),
         user([{"type": "text", "text": "[Request interrupted by user for tool use]"}], "u2"),
         user("use pnpm", "u3"),
+        user("[Request interrupted by user]", "u4"),
     ]
     story = build_session(read_transcript(written))
-    assert [(one.name, one.what) for one in story.signals] == [("rejected", "npm i")]
-    assert story.heard[-1].before == "[was about to run `npm i`; run `npm j`]"
-    assert names(find_unreported(written, ())) == ["Rejected"]
-
-
-def test_an_interruption_of_words_tells_them() -> None:
-    written = [
-        user("go", "u1"),
-        assistant("First I use npm"),
-        user("[Request interrupted by user]", "u2"),
-        user("no", "u3"),
-    ]
-    story = build_session(read_transcript(written))
-    assert [one.name for one in story.signals] == ["interrupted"]
-    assert [turn.text for turn in story.turns] == ["go", "no"]
-    assert story.heard[-1].before == "First I use npm"
-
-
-def test_an_interruption_of_a_call_tells_what_was_said_before_it() -> None:
-    written = [
-        user("go", "u1"),
-        assistant("First I use npm", uuid="a1"),
-        assistant(use("npm i"), uuid="a2"),
-        user("[Request interrupted by user]", "u2"),
-    ]
-    found = list(read_transcript(written))[-1]
-    assert (found.name, found.data["said"]) == ("Interrupted", "First I use npm")
-    [late] = find_unreported(written, ())
-    assert "said" not in late.data, "the lines before are not all read, so it might be what was said long ago"
+    assert ([one.text for one in story.turns], story.signals) == (["go", "use pnpm"], [])
+    assert find_unreported(written, ()) == []
 
 
 def test_what_the_host_puts_beside_a_result_is_not_a_persons_remark() -> None:
     blocks = [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}, {"type": "text", "text": "keep it short"}]
     for decision in ({}, {"permissionDecision": {"source": "config"}}):
-        assert names(list(read_transcript([assistant(use("ls")), user(blocks, **decision)]))) == [
-            "PreToolUse",
-            "PostToolUse",
-        ]
+        assert list(read_transcript([assistant(use("ls")), user(blocks, **decision)])) == []
     allowed = user(blocks, permissionDecision={"source": "user_temporary"})
-    assert names(list(read_transcript([assistant(use("ls")), allowed]))) == ["PreToolUse", "PostToolUse", "Remarked"]
-
-
-def test_a_session_that_was_shut_down_was_not_interrupted_by_anybody() -> None:
-    assert list(read_transcript([user("[Request interrupted by user]", interruptedByShutdown=True)])) == []
+    assert names(list(read_transcript([assistant(use("ls")), allowed]))) == ["Remarked"]
 
 
 def test_calls_that_the_host_did_not_run_are_no_failures() -> None:
     for said in ("<tool_use_error>Blocked: sleep</tool_use_error>", "[Tool call interrupted: the session ended"):
-        assert names(list(read_transcript([assistant(use("sleep 9")), result(said, error=True)]))) == ["PreToolUse"]
+        assert list(read_transcript([assistant(use("sleep 9")), result(said, error=True)])) == []
 
 
 def test_a_denied_call_is_told_with_its_reason() -> None:
     said = "Permission to use Bash with command rm has been denied."
-    found = list(read_transcript([assistant(use("rm x")), result(said, error=True)]))[1]
+    [found] = read_transcript([assistant(use("rm x")), result(said, error=True)])
     assert (found.name, found.data["reason"]) == ("PermissionDenied", said)
-    found = list(
-        read_transcript([assistant(use("rm x")), result("No.", error=True, toolDenialKind="automode-blocked")])
-    )[1]
+    [found] = read_transcript([assistant(use("rm x")), result("No.", error=True, toolDenialKind="automode-blocked")])
     assert (found.name, found.data["reason"]) == ("PermissionDenied", "No.")
 
 
@@ -339,8 +242,7 @@ def test_an_older_inline_subagent_makes_no_turns() -> None:
             ]
         )
     )
-    assert [turn.text for turn in story.turns] == ["go", "Found it."]
-    assert [one.command for one in story.calls] == ["ls"]
+    assert [turn.text for turn in story.turns] == ["go"]
 
 
 def test_a_prompt_sent_while_at_work_may_have_parts() -> None:
@@ -355,23 +257,17 @@ def test_lines_without_a_name_of_their_own_have_one_by_what_they_say() -> None:
     assert [event.id for event in read_transcript(bare)] == [event.id for event in read_transcript(bare)]
 
 
-def test_an_error_of_the_host_is_not_what_the_assistant_said() -> None:
-    assert list(read_transcript([assistant("API Error: 529", isApiErrorMessage=True)])) == []
-
-
 def test_texts_are_cut_to_what_a_journal_holds() -> None:
     given = {"command": "y" * 9000, "z": [["w" * 9000]] * 99}
     written = [
         user("x" * 100_000, "u1"),
         assistant({"type": "tool_use", "id": "t1", "name": "Bash", "input": given}),
-        result("o" * 100_000),
-        assistant("s" * 100_000, uuid="a9"),
+        result("o" * 100_000, toolUseResult={"userModified": True, "content": "o" * 100_000}),
     ]
-    prompt, begins, ends, stop = read_transcript(written)
+    prompt, ends = read_transcript(written)
     assert len(prompt.data["prompt"]) == 32_000
-    assert len(begins.data["tool_input"]["command"]) == 4_000
-    assert len(ends.data["output"]) == 4_000
-    assert len(stop.data["last_assistant_message"]) == 16_000
+    assert len(ends.data["tool_input"]["command"]) == 4_000
+    assert len(ends.data["written"]) == 4_000
 
 
 # --- long ones ------------------------------------------------------------------------------------------------------

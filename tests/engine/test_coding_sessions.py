@@ -6,7 +6,7 @@ import pytest
 
 from alma.coding.events import Attendance
 from alma.coding.session import CodingSession, Signal
-from alma.engine.coding_sessions import find_teachings, judge_commands
+from alma.engine.coding_sessions import find_teachings, judge_rule
 from alma.testing.fakes import make_record
 
 
@@ -33,7 +33,7 @@ def test_a_rule_is_judged_by_the_names_in_it(
     prefer: list[str], avoid: list[str], commands: list[str], verdict: bool | None
 ) -> None:
     rule = make_record("r", kind="rule", body={"prefer": prefer, "avoid": avoid})
-    assert judge_commands([rule], commands).get("r") is verdict
+    assert judge_rule(rule, commands) is verdict
 
 
 @pytest.mark.parametrize(

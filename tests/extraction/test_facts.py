@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -35,7 +34,7 @@ def tell(alma: ALMA) -> Tell:
             provenance=provenance,
             valid_from=at,
         )
-        [made] = add_memories(alma.engine, [replace(draft, **more)], compare_texts=True)
+        [made] = add_memories(alma.engine, [draft._replace(**more)], compare_texts=True)
         return made
 
     return told

@@ -14,9 +14,8 @@ import pytest
 
 from alma.engine.coding_sessions import JournalMark, find_mark, store_session
 from alma.errors import StorageError
-from alma.hooks import drain as drain_module
 from alma.hooks import journal
-from alma.hooks.drain import DrainReport, Journal, ProjectMemories, drain, read_journal, recall_rules, tidy
+from alma.hooks.drain import DrainReport, ProjectMemories, drain, read_journal, recall_rules, tidy
 from alma.hooks.paths import DataDir
 from alma.types.query import Where
 from alma.types.record import Record, Status
@@ -188,13 +187,6 @@ class TestOnce:
         Path(place.sessions, "empty.jsonl").write_bytes(b"")
         assert drain(place).turns == 2
 
-    def test_one_session_alone(self, place: DataDir, person: Person) -> None:
-        person.says("run the tests")
-        other = Person(place, "s2")
-        other.says("fix the bug")
-        assert drain(place, "s2").sessions == 1
-        assert {one.session for one in held(place, "turn")} == {"s2"}
-
 
 class TestLearning:
     def test_a_correction_becomes_a_rule(self, place: DataDir, person: Person) -> None:
@@ -294,10 +286,10 @@ class TestUpkeep:
 
     def test_an_old_journal_that_was_taken_in_goes(self, place: DataDir, opened: ProjectMemories) -> None:
         self.age(place, "s1.jsonl", 31)
-        assert tidy(place, opened) == 0
+        tidy(place, opened)
         assert not os.path.exists(place.journal("s1"))
         self.age(place, "s1.done", 1)
-        assert tidy(place, opened) == 1
+        tidy(place, opened)
         assert os.listdir(place.sessions) == []
         assert find_mark(opened.engine(PROJECT), "s1") == JournalMark()
 
@@ -375,33 +367,3 @@ class TestManyJournals:
         person.says("install the packages")
         report = drain(place)
         assert (report.turns, report.problems) == (2, [])
-
-
-def test_a_journal_read_in_pieces_tells_what_it_tells_as_a_whole(place: DataDir, tmp_path: Path) -> None:
-    """Wherever the first reading ends, in the middle of a line or not, the second goes on there."""
-    data = Path(__file__).parents[1] / "coding" / "data" / "at_the_terminal.journal"
-    whole, path = Journal(str(data)), tmp_path / "s.jsonl"
-    content = data.read_bytes()
-    for cut in range(0, len(content), 997):
-        path.write_bytes(content[:cut])
-        pieces = Journal(str(path))
-        path.write_bytes(content)
-        pieces.read()
-        assert (pieces.story, pieces.size, pieces.file) == (whole.story, whole.size, whole.file)
-
-
-def test_each_line_of_a_journal_is_parsed_once(
-    place: DataDir, person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    transcript = tmp_path / "t.jsonl"
-    stopped = {"type": "user", "uuid": "u1", "message": {"content": "[Request interrupted by user]"}}
-    transcript.write_text(json.dumps({**stopped, "timestamp": "2026-01-01T00:00:00Z"}) + "\n")
-    person.event("SessionStart", source="startup", transcript_path=str(transcript))
-    person.says("install the packages")
-    parsed: list[bytes] = []
-    parse = drain_module.parse_journal
-    monkeypatch.setattr(drain_module, "parse_journal", lambda data, *rest: parsed.append(data) or parse(data, *rest))
-    drain(place)
-    lines = b"".join(parsed).split(b"\n")
-    assert b"Interrupted" in Path(place.journal("s1")).read_bytes()
-    assert all(lines.count(line) == 1 for line in lines if line and b'"event":"Journal"' not in line)

@@ -14,8 +14,7 @@ import pytest
 
 from alma.engine import edit, session_reading
 from alma.hooks import worker
-from alma.hooks.drain import ProjectMemories
-from alma.hooks.worker import Drainer
+from alma.hooks.drain import ProjectMemories, drain, read_sessions
 from alma.types.record import Origin, Provenance, Status
 from alma.types.rules import EVERYWHERE
 from claude_smart.cli import main
@@ -217,9 +216,7 @@ def test_what_is_said_while_claude_reads_is_read_next(work: Session, monkeypatch
         reading = read(*args)
         if len(work.calls()) == 1:
             work.says("tests live in spec, as everyone knows")
-            duties = Drainer(work.host.place)
-            assert duties.drain()
-            duties.close()
+            assert not drain(work.host.place).busy
         return reading
 
     monkeypatch.setattr(session_reading, "read_part", read_slowly)
@@ -339,11 +336,9 @@ def test_a_crash_between_answer_and_commit_does_not_pay_twice(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session_reading, "apply_reading", crash)
-    duties = Drainer(work.host.place)
-    duties.drain()
-    with pytest.raises(KeyboardInterrupt):
-        duties.read_sessions()
-    duties.close()
+    drain(work.host.place)
+    with ProjectMemories(work.host.place) as memory, pytest.raises(KeyboardInterrupt):
+        read_sessions(work.host.place, memory)
     monkeypatch.setattr(session_reading, "apply_reading", apply)
     work.drain()
     assert active(work.rules(capsys)) == ["Indent with tabs"]

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from alma.hooks import wake
+from alma.hooks import wake, worker
+from alma.hooks.drain import DrainReport, ProjectMemories
 from alma.hooks.paths import DataDir
 from alma.hooks.worker import Worker, drain_while_requested
 
@@ -26,19 +27,22 @@ class Fake:
         self.asked = []
         self.answer = lambda: True
 
-    def drain(self):
+    def drain(self, place, *, memory):
         self.drains += 1
-        return self.answer()
+        return DrainReport(busy=not self.answer())
 
-    def tidy(self):
-        pass
-
-    def recall(self, project, session, text, limit):
+    def recall_rules(self, memory, project, session, text, limit):
         self.asked.append((project, session, text, limit))
         return [("rul_1", "Use pnpm")]
 
-    def close(self):
-        pass
+
+@pytest.fixture
+def fake(monkeypatch):
+    made = Fake()
+    monkeypatch.setattr(worker, "drain", made.drain)
+    monkeypatch.setattr(worker, "recall_rules", made.recall_rules)
+    monkeypatch.setattr(worker, "tidy_daily", lambda place, memory: None)
+    return made
 
 
 @pytest.fixture
@@ -57,20 +61,19 @@ def started(monkeypatch):
 
 
 @pytest.fixture
-def run_worker(place):
+def run_worker(place, fake):
     """Workers in threads of this process; ended with the test."""
     running = []
 
-    def run(fake, code=__file__, idle=60.0):
-        worker = Worker(place, fake, code, idle_seconds=idle)
-        thread = threading.Thread(target=worker.run)
+    def run():
+        made = Worker(place, ProjectMemories(place), __file__, idle_seconds=60.0)
+        thread = threading.Thread(target=made.run)
         thread.start()
-        running.append((worker, thread))
-        return worker
+        running.append((made, thread))
 
     yield run
-    for worker, thread in running:
-        worker.stop()
+    for made, thread in running:
+        made.stop()
         thread.join(10)
         assert not thread.is_alive()
 
@@ -139,9 +142,8 @@ def test_without_a_worker_one_that_ends_is_started(place, started, monkeypatch):
     assert started[0][-2:] == ["--once", "--if-wanted"]
 
 
-def test_a_living_worker_is_told_and_none_is_started(place, started, run_worker):
-    fake = Fake()
-    run_worker(fake)
+def test_a_living_worker_is_told_and_none_is_started(place, started, fake, run_worker):
+    run_worker()
     until(lambda: fake.drains == 1)
     wake.wake(place, "Stop")
     until(lambda: fake.drains == 2)
@@ -149,10 +151,9 @@ def test_a_living_worker_is_told_and_none_is_started(place, started, run_worker)
     assert not wake.is_drain_requested(place)
 
 
-def test_a_worker_that_does_not_act_is_helped(place, started, run_worker):
+def test_a_worker_that_does_not_act_is_helped(place, started, fake, run_worker):
     """It may be stopped, or busy for long: what it was told a minute ago is drained by another process."""
-    fake = Fake()
-    run_worker(fake)
+    run_worker()
     until(lambda: fake.drains == 1)
     wake.request_drain(place)
     lie_for(place, 100)
@@ -161,9 +162,7 @@ def test_a_worker_that_does_not_act_is_helped(place, started, run_worker):
 
 
 def test_what_a_killed_worker_left_is_no_obstacle(place, started):
-    Path(place.worker).write_text(
-        json.dumps({"kind": "unix", "address": os.path.join(place.home, "worker.sock"), "token": "t"})
-    )
+    Path(place.worker).write_text(json.dumps({"kind": "unix", "address": os.path.join(place.home, "worker.sock")}))
     wake.wake(place, "Stop")
     assert len(started) == 1
 
@@ -230,47 +229,42 @@ def test_little_is_loaded(place):
 # --- draining as long as it is wanted ---
 
 
-def test_what_is_asked_for_meanwhile_is_done_too(place):
-    fake = Fake()
+def test_what_is_asked_for_meanwhile_is_done_too(place, fake):
     fake.answer = lambda: fake.drains > 2 or wake.request_drain(place) is not None
     wake.request_drain(place)
-    drain_while_requested(place, fake.drain)
+    drain_while_requested(place, ProjectMemories(place))
     assert fake.drains == 3
     assert not wake.is_drain_requested(place)
 
 
-def test_nothing_wanted_is_nothing_done(place):
-    fake = Fake()
-    drain_while_requested(place, fake.drain)
+def test_nothing_wanted_is_nothing_done(place, fake):
+    drain_while_requested(place, ProjectMemories(place))
     assert fake.drains == 0
 
 
-def test_who_waits_for_another_drainer_leaves_the_wake_up_for_all_to_see(place, monkeypatch):
-    fake = Fake()
+def test_who_waits_for_another_drainer_leaves_the_wake_up_for_all_to_see(place, fake, monkeypatch):
     seen = []
     monkeypatch.setattr(time, "sleep", lambda seconds: seen.append(wake.request_drain(place)))
     fake.answer = lambda: fake.drains == 3
     wake.request_drain(place)
-    drain_while_requested(place, fake.drain)
+    drain_while_requested(place, ProjectMemories(place))
     assert len(seen) == 2
     assert all(0 <= age < 1 for age in seen), "nobody else may start a process for it"
     assert not wake.is_drain_requested(place)
 
 
-def test_waiting_for_another_drainer_has_an_end(place):
-    fake = Fake()
+def test_waiting_for_another_drainer_has_an_end(place, fake):
     fake.answer = lambda: False
     wake.request_drain(place)
-    drain_while_requested(place, fake.drain, patience=0.3)
+    drain_while_requested(place, ProjectMemories(place), patience=0.3)
     assert wake.is_drain_requested(place), "it is still owed"
 
 
 # --- asking ---
 
 
-def test_the_worker_answers(place, run_worker):
-    fake = Fake()
-    run_worker(fake)
+def test_the_worker_answers(place, fake, run_worker):
+    run_worker()
     answer = wake.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "t", "limit": 3}, 5.0)
     assert answer == {"ok": True, "rules": [["rul_1", "Use pnpm"]]}
     assert fake.asked == [("p", "s", "t", 3)]
@@ -285,7 +279,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for(place):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
-        Path(place.worker).write_text(json.dumps({"kind": "unix", "address": path, "token": "t"}))
+        Path(place.worker).write_text(json.dumps({"kind": "unix", "address": path}))
         started = time.monotonic()
         assert wake.ask_worker(place, {"op": "status"}, 0.2) is None
         assert time.monotonic() - started < 1
@@ -309,7 +303,7 @@ def test_an_answer_in_crumbs_does_not_outlast_the_timeout(place):
 
     thread = threading.Thread(target=crumble)
     thread.start()
-    Path(place.worker).write_text(json.dumps({"kind": "unix", "address": path, "token": "t"}))
+    Path(place.worker).write_text(json.dumps({"kind": "unix", "address": path}))
     started = time.monotonic()
     assert wake.ask_worker(place, {"op": "status"}, 0.3) is None
     assert time.monotonic() - started < 1
@@ -317,31 +311,8 @@ def test_an_answer_in_crumbs_does_not_outlast_the_timeout(place):
     listener.close()
 
 
-def test_nothing_is_told_to_a_stranger_on_the_port_of_a_dead_worker(place):
-    heard = []
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def strange():
-        connection, _ = listener.accept()
-        with connection:
-            heard.append(connection.recv(65536))
-            connection.sendall(b'{"proof": "none", "ok": true}\n')
-            heard.append(connection.recv(65536))
-
-    thread = threading.Thread(target=strange)
-    thread.start()
-    port = listener.getsockname()[1]
-    Path(place.worker).write_text(json.dumps({"kind": "tcp", "address": port, "token": "secret-token"}))
-    assert wake.ask_worker(place, {"op": "recall", "text": "what was said"}, 2.0) is None
-    thread.join()
-    listener.close()
-    assert b"secret-token" not in b"".join(heard)
-    assert b"what was said" not in b"".join(heard)
-
-
 def test_a_worker_of_another_folder_of_journals_is_not_relied_upon(place, started, run_worker, tmp_path):
-    fake = Fake()
-    run_worker(fake, code=__file__)
+    run_worker()
     other = DataDir(place.home, str(tmp_path / "elsewhere"))
     assert wake.drains_elsewhere(other)
     assert not wake.drains_elsewhere(place)

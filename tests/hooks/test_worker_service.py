@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from alma.files import try_lock
-from alma.hooks import wake, worker
+from alma.hooks import drain, wake, worker
+from alma.hooks.drain import DrainReport, ProjectMemories
 from alma.hooks.paths import DataDir
 from alma.hooks.worker import Worker
 
@@ -39,38 +40,45 @@ def logged(place):
 
 
 class Fake:
+    """What the worker is asked for, counted instead of done."""
+
     def __init__(self):
         self.drains = 0
         self.tidied = 0
         self.reading = lambda: None
 
-    def drain(self):
+    def drain(self, place, *, memory):
         self.drains += 1
-        return True
+        return DrainReport()
 
-    def tidy(self):
+    def tidy_daily(self, place, memory):
         self.tidied += 1
 
-    def read_sessions(self):
+    def read_sessions(self, place, memory):
         self.reading()
 
-    def recall(self, project, session, text, limit):
+    def recall_rules(self, memory, project, session, text, limit):
         if text == "raise":
             raise RuntimeError("a recall that fails")
         return [("rul_1", text)] * limit
 
-    def close(self):
-        pass
+
+@pytest.fixture
+def fake(monkeypatch):
+    made = Fake()
+    for name in ("drain", "tidy_daily", "read_sessions", "recall_rules"):
+        monkeypatch.setattr(worker, name, getattr(made, name))
+    # It runs inside the process of the tests here, which may well be larger than a worker should be.
+    monkeypatch.setattr(worker, "MOST_RSS", 1 << 60)
+    return made
 
 
 @pytest.fixture
-def run_worker(place, monkeypatch):
-    # It runs inside the process of the tests here, which may well be larger than a worker should be.
-    monkeypatch.setattr(worker, "MOST_RSS", 1 << 60)
+def run_worker(place, fake):
     running = []
 
     def run(idle=60.0):
-        made = Worker(place, Fake(), __file__, idle_seconds=idle)
+        made = Worker(place, ProjectMemories(place), __file__, idle_seconds=idle)
         thread = threading.Thread(target=made.run)
         thread.start()
         running.append((made, thread))
@@ -86,10 +94,9 @@ def run_worker(place, monkeypatch):
 def raw(place, *lines):
     """What the worker answers to lines sent as they are."""
     info = json.loads(Path(place.worker).read_text())
-    family = socket.AF_UNIX if info["kind"] == "unix" else socket.AF_INET
-    with socket.socket(family) as connection:
+    with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(5)
-        connection.connect(info["address"] if info["kind"] == "unix" else ("127.0.0.1", info["address"]))
+        connection.connect(info["address"])
         for line in lines:
             connection.sendall(line)
         try:
@@ -98,20 +105,7 @@ def raw(place, *lines):
             return b""
 
 
-@pytest.mark.parametrize("kind", ["unix", "tcp"])
-def test_a_wrong_token_is_refused(place, run_worker, kind, monkeypatch):
-    if kind == "tcp":
-        monkeypatch.setattr(worker, "LONGEST_SOCKET_PATH", 0)
-    made, _ = run_worker()
-    for token in ("", "wrong", None, 3):
-        answer = json.loads(raw(place, json.dumps({"op": "stop", "token": token}).encode() + b"\n"))
-        assert answer == {"ok": False, "error": "wrong token"}
-    assert json.loads(raw(place, b'{"op": "stop"}\n')) == {"ok": False, "error": "wrong token"}
-    assert not made._is_over.is_set()
-    assert wake.ask_worker(place, {"op": "status"}, 2.0)["handled"] == 1
-
-
-@pytest.mark.parametrize("nonsense", [b"\n", b"[]\n", b"nonsense\n", b"\xff\xfe\n", b'{"op": "hello"}\n[]\n'])
+@pytest.mark.parametrize("nonsense", [b"\n", b"[]\n", b"nonsense\n", b"\xff\xfe\n"])
 def test_nonsense_is_survived(place, run_worker, nonsense):
     run_worker()
     raw(place, nonsense)
@@ -178,18 +172,18 @@ def test_the_status_says_who_and_how_large(place, run_worker):
     assert told["rss"] > 10_000_000 or sys.platform != "linux"
 
 
-def test_now_and_then_it_drains_unasked(place, run_worker, monkeypatch):
+def test_now_and_then_it_drains_unasked(fake, run_worker, monkeypatch):
     monkeypatch.setattr(worker, "ROUND_SECONDS", 0.2)
-    made, _ = run_worker(idle=15.0)
-    until(lambda: made._drainer.drains >= 3)
-    assert made._drainer.tidied >= 2
+    run_worker(idle=15.0)
+    until(lambda: fake.drains >= 3)
+    assert fake.tidied >= 2
 
 
-def test_a_wake_up_that_reached_nobody_is_found(place, run_worker):
-    made, _ = run_worker(idle=2.0)
-    until(lambda: made._drainer.drains == 1)
+def test_a_wake_up_that_reached_nobody_is_found(place, fake, run_worker):
+    run_worker(idle=2.0)
+    until(lambda: fake.drains == 1)
     wake.request_drain(place)
-    until(lambda: made._drainer.drains == 2, 3)
+    until(lambda: fake.drains == 2, 3)
 
 
 def test_a_large_one_ends(place, run_worker, monkeypatch):
@@ -200,12 +194,12 @@ def test_a_large_one_ends(place, run_worker, monkeypatch):
     assert not thread.is_alive()
 
 
-def test_its_own_drains_do_not_keep_it_alive(place, run_worker, monkeypatch):
+def test_its_own_drains_do_not_keep_it_alive(fake, run_worker, monkeypatch):
     monkeypatch.setattr(worker, "ROUND_SECONDS", 0.05)
-    made, thread = run_worker(idle=1.0)
+    _, thread = run_worker(idle=1.0)
     thread.join(10)
     assert not thread.is_alive()
-    assert made._drainer.drains > 3
+    assert fake.drains > 2
 
 
 def test_requests_of_hooks_keep_it_alive(place, run_worker, monkeypatch):
@@ -218,7 +212,7 @@ def test_requests_of_hooks_keep_it_alive(place, run_worker, monkeypatch):
 
 def test_what_belongs_to_another_is_left_alone(place, run_worker):
     _, thread = run_worker(idle=1.0)
-    other = {"kind": "unix", "address": "elsewhere", "token": "of another"}
+    other = {"kind": "unix", "address": "elsewhere", "pid": 1}
     Path(place.worker).write_text(json.dumps(other))
     thread.join(10)
     assert not thread.is_alive()
@@ -230,33 +224,30 @@ def test_what_belongs_to_another_is_left_alone(place, run_worker):
 
 def test_it_tidies_once_a_day(place, monkeypatch):
     calls = []
-    monkeypatch.setattr(worker, "tidy", lambda place, memory: calls.append(place))
-    duties = worker.Drainer(place)
-    monkeypatch.setattr(duties, "_open", lambda: None)
-    duties.tidy()
-    duties.tidy()
+    monkeypatch.setattr(drain, "tidy", lambda place, memory: calls.append(place))
+    memory = ProjectMemories(place)
+    drain.tidy_daily(place, memory)
+    drain.tidy_daily(place, memory)
     assert len(calls) == 1
     yesterday = time.time() - 90_000
     os.utime(os.path.join(place.home, "tidied"), (yesterday, yesterday))
     with try_lock(place.drain_lock):
-        duties.tidy()
+        drain.tidy_daily(place, memory)
         assert len(calls) == 1, "not while somebody drains"
-    duties.tidy()
+    drain.tidy_daily(place, memory)
     assert len(calls) == 2
 
 
-def test_a_model_that_takes_its_time_holds_up_no_drain(place):
-    duties, answered = Fake(), threading.Event()
-    duties.reading = lambda: answered.wait(20)
-    made = Worker(place, duties, __file__, idle_seconds=0.2)
-    thread = threading.Thread(target=made.run)
-    thread.start()
+def test_a_model_that_takes_its_time_holds_up_no_drain(place, fake, run_worker):
+    answered = threading.Event()
+    fake.reading = lambda: answered.wait(20)
+    made, thread = run_worker(idle=0.2)
     try:
         until(lambda: made._read_thread.is_alive())
-        before = duties.drains
+        before = fake.drains
         assert wake.notify_worker(place, __file__)
         wake.request_drain(place)
-        until(lambda: duties.drains > before)
+        until(lambda: fake.drains > before)
         # It does not end as idle while a model is being asked.
         time.sleep(0.6)
         assert thread.is_alive()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +22,7 @@ import pytest
 from alma.hooks.drain import ProjectMemories, drain
 from alma.hooks.paths import DataDir
 from alma.hooks.project import identify_project
+from claude_smart.cli import main
 from claude_smart.desk import find_rules, plain_rule
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -263,17 +266,13 @@ class Person:
         )
 
     def smart(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """A `claude-smart` command."""
-        return subprocess.run(
-            [sys.executable, "-m", "claude_smart", *arguments],
-            cwd=cwd or self.home,
-            env=self.environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
-        )
+        """A `claude-smart` command, in the environment of the person and in this process."""
+        printed, problems = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(problems):
+            patch.setattr(os, "environ", dict(self.environ))
+            patch.chdir(cwd or self.home)
+            code = main(arguments)
+        return subprocess.CompletedProcess(arguments, code, printed.getvalue(), problems.getvalue())
 
     @property
     def place(self) -> DataDir:

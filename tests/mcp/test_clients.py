@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from alma.errors import ConfigError
+from alma.files import FileChange
 from alma.mcp import clients
-from alma.mcp.clients import CLIENTS, PROJECT, USER, Change, Machine
+from alma.mcp.clients import CLIENTS, PROJECT, USER, Machine
 
 COMMAND = ["/opt/python", "-m", "alma.mcp", "--config", "/srv/app/.alma/config.yaml"]
-ALL = [(name, scope) for name, client in CLIENTS.items() for scope in client.scopes]
+ALL = [(name, scope) for name, client in CLIENTS.items() for scope in ((PROJECT, USER) if client.project else (USER,))]
 
 each = pytest.mark.parametrize(("name", "scope"), ALL, ids=[f"{name}-{scope}" for name, scope in ALL])
 
@@ -32,15 +33,15 @@ def file(name: str, scope: str, machine: Machine) -> Path:
     return CLIENTS[name].file(machine, scope)
 
 
-def installed(name: str, scope: str, machine: Machine, command: list[str] = COMMAND) -> Change:
+def installed(name: str, scope: str, machine: Machine, command: list[str] = COMMAND) -> FileChange:
     change = clients.install(CLIENTS[name], scope, command, machine)
-    clients.carry_out(change)
+    clients.apply_changes([change])
     return change
 
 
-def undone(name: str, scope: str, machine: Machine) -> Change:
+def undone(name: str, scope: str, machine: Machine) -> FileChange:
     change = clients.uninstall(CLIENTS[name], scope, machine)
-    clients.carry_out(change)
+    clients.apply_changes([change])
     return change
 
 
@@ -142,8 +143,6 @@ def test_what_a_person_wrote_is_as_before(machine: Machine, name: str, scope: st
     path.write_bytes(written(name).encode())
     before = files(tmp_path)
     change = installed(name, scope, machine)
-    kept = path.with_name(path.name + clients.KEPT)
-    assert kept.read_bytes() == written(name).encode()
     assert "git" in path.read_text()
     added = [line for line in change.diff().splitlines() if line.startswith("-") and not line.startswith("---")]
     assert len(added) <= 1, "no line of others goes, but one may get a comma"
@@ -216,7 +215,7 @@ def test_an_empty_file_is_no_broken_one(machine: Machine) -> None:
     path.write_text("")
     installed("claude-code", PROJECT, machine)
     undone("claude-code", PROJECT, machine)
-    assert path.read_text() == ""
+    assert not path.exists(), "nothing is left in it"
 
 
 def test_somebody_else_was_faster(machine: Machine) -> None:
@@ -224,7 +223,7 @@ def test_somebody_else_was_faster(machine: Machine) -> None:
     change.path.parent.mkdir()
     change.path.write_text("{}")
     with pytest.raises(ConfigError, match="changed by another program"):
-        clients.carry_out(change)
+        clients.apply_changes([change])
     assert change.path.read_text() == "{}"
 
 
@@ -240,7 +239,6 @@ def test_permissions_and_links_stay(machine: Machine, tmp_path: Path) -> None:
     assert path.is_symlink()
     assert "alma" in real.read_text()
     assert real.stat().st_mode & 0o777 == 0o600
-    assert real.with_name(real.name + clients.KEPT).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_write_that_fails_leaves_what_was(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +252,7 @@ def test_a_write_that_fails_leaves_what_was(machine: Machine, monkeypatch: pytes
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(Exception, match="No space left"):
-        clients.carry_out(change)
+        clients.apply_changes([change])
     assert files(path.parent) == {"mcp.json": b"{}\n"}
 
 

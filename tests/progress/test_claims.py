@@ -113,10 +113,10 @@ def test_a_chosen_item_is_claimed(tracker: ProgressTracker) -> None:
     assert tracker.claim(blocker.id, "Victor").claimed_by == "Victor"
     begun = tracker.create_work_item(title="by hand")
     tracker.update_status(begun.id, "in_progress")
-    with pytest.raises(ValidationError, match="in progress already"):
+    with pytest.raises(ValidationError, match="in_progress already"):
         tracker.claim(begun.id, "Victor")
     tracker.update_status(begun.id, "done")
-    with pytest.raises(ValidationError, match="is done; set it to pending"):
+    with pytest.raises(ValidationError, match="is done already; set it to pending"):
         tracker.claim(begun.id, "Victor")
 
 

@@ -365,7 +365,7 @@ def test_tests_pass_when_each_does(tracker: ProgressTracker) -> None:
     assert (failing.tests, failing.tests_passing) == (("unit", "browser", "load"), False)
     fewer = tracker.update_item(item.id, tests=["unit"])
     assert (fewer.tests_passing, fewer.test_results) == (True, {"unit": True})
-    with pytest.raises(ValidationError, match="True or False"):
+    with pytest.raises(ValidationError, match="true or false"):
         tracker.record_test(item.id, "unit", "yes")  # type: ignore[arg-type]
 
 

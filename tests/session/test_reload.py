@@ -12,7 +12,7 @@ from alma.engine.inject.prompt import tokens
 from alma.errors import ValidationError
 from alma.progress import ProgressSummary, Status, WorkItem
 from alma.session import LastOutcome, Session, SessionHandoff, SessionManager
-from alma.session.prompt import RELOAD_TOKENS, write_reload
+from alma.session.prompt import write_reload
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 LABELS = (
@@ -95,7 +95,7 @@ texts = st.lists(text, max_size=12)
 
 
 @settings(max_examples=60, deadline=None)
-@given(texts, texts, texts, texts, text, st.integers(RELOAD_TOKENS[0], 600))
+@given(texts, texts, texts, texts, text, st.integers(120, 600))
 def test_a_reload_keeps_to_its_budget_and_its_layout(
     blockers: list[str], steps: list[str], decisions: list[str], files: list[str], goal: str, budget: int
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,10 +29,10 @@ BODY = {
 class Observed(Outcome):
     """An outcome with new fields."""
 
-    habitat: str = field(default="", metadata=stored("env", searched=5, embedded=True, editable=True, unique=True))
-    labels: tuple[str, ...] = field(default=(), metadata=stored(read=tuple, key=True))
-    failures: int = field(default=0, metadata=taken("evidence.failures"))
-    day: str = field(default="", metadata=derived(lambda record: str(record.created_at.date())))
+    habitat: str = stored("env", searched=5, embedded=True, editable=True, unique=True, default="")
+    labels: tuple[str, ...] = stored(read=tuple, key=True, default=())
+    failures: int = taken("evidence.failures", default=0)
+    day: str = derived(lambda record: str(record.created_at.date()), default="")
 
 
 @pytest.fixture

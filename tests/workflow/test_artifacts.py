@@ -73,7 +73,7 @@ def test_bad_arguments_link_nothing(workflow: WorkflowMemory, given: dict[str, A
 def test_a_file_that_is_not_the_one_meant_is_refused(workflow: WorkflowMemory, report: Path) -> None:
     with pytest.raises(ValidationError, match="not the file that was meant"):
         workflow.link_artifact("r", report, digest="0" * 64)
-    with pytest.raises(ValidationError, match="has 5 bytes, not 6"):
+    with pytest.raises(ValidationError, match="has 5 bytes"):
         workflow.link_artifact("r", report, size=6)
     assert workflow.link_artifact("r", report, digest=SHA, size=5).size == 5
 

@@ -184,7 +184,7 @@ def test_declared_agents_are_read_only_with_their_consent() -> None:
     [
         ({"scope": "planet"}, "Valid: node, run, workflow, agent, tenant, global"),
         ({"scope": "node"}, "needs node_id"),
-        ({"scope": "node", "node_id": "n"}, "needs run_id or workflow_id"),
+        ({"scope": "node", "node_id": "n"}, "run_id or workflow_id"),
         ({"scope": "run"}, "needs run_id"),
         ({"scope": "workflow"}, "needs workflow_id"),
         ({"scope": "tenant"}, "needs tenant_id"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 from ..errors import ALMAError
 
@@ -22,8 +23,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None and getattr(stream, "errors", None) == "strict":
             reconfigure(errors="replace")
+    log, warnings = logging.getLogger("alma"), logging.StreamHandler(sys.stderr)
+    warnings.setFormatter(logging.Formatter("warning: %(message)s"))
+    warnings.setLevel(logging.WARNING)
     try:
-        code = _run(sys.argv[1:] if argv is None else list(argv))
+        code = _run(sys.argv[1:] if argv is None else list(argv), warnings)
         sys.stdout.flush()
         return code
     except SystemExit as end:
@@ -31,21 +35,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        _mute()
-        return BROKEN_PIPE
     except OSError as error:
-        # The answer goes to a file on a full disk, say; the store has errors of its own.
-        if error.errno not in _FULL:
+        # The answer goes to a pipe that nobody reads, or to a file on a full disk; the store has errors of its own.
+        if not isinstance(error, BrokenPipeError) and error.errno not in _FULL:
             raise
-        _mute()
+        # What is still buffered must not raise again while the interpreter ends.
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, sys.stdout.fileno())
+        os.close(silence)
+        if isinstance(error, BrokenPipeError):
+            return BROKEN_PIPE
         print(f"error: the answer could not be written: {error.strerror}", file=sys.stderr)
         return FAILED
+    finally:
+        log.removeHandler(warnings)
 
 
-def _run(words: list[str]) -> int:
-    from .derive import Call, Command, rename_command, suggest_option
-    from .render import Output
+def _run(words: list[str], warnings: logging.Handler) -> int:
+    from .derive import Call, Command, Declined, rename_command
+    from .render import Output, format_json
     from .table import build_parser
 
     if words[:1] == ["__complete"]:
@@ -57,41 +65,38 @@ def _run(words: list[str]) -> int:
     parser = build_parser(words)
     args, rest = parser.parse_known_args(words)
     if rest:
-        args.parser.error(suggest_option(args.parser, rest))
+        close = difflib.get_close_matches(rest[0].partition("=")[0], args.parser._option_string_actions, n=1)
+        meant = f". Did you mean {close[0]!r}?" if close else ""
+        args.parser.error(f"unrecognized arguments: {' '.join(rest)}{meant}")
     if args.command is None:
         parser.print_help(sys.stderr)
         return USAGE
     if hint:
         print(hint, file=sys.stderr)
+    command: Command = args.command
+    if not command.own_log:
+        logging.getLogger("alma").addHandler(warnings)
     out = Output(as_json=args.json, color=not args.no_color)
-    with nullcontext() if args.command.own_log else _report_warnings():
-        try:
-            call = Call(args, out)
-            command: Command = args.command
-            if command.run is not None:
-                return command.run(call)
-            return call.answer(command.operation, command.key, command.verb)
-        except ALMAError as error:
-            out.error(error)
-            return FAILED
-
-
-@contextmanager
-def _report_warnings() -> Iterator[None]:
-    """Print what the library logs on standard error, like an error."""
-    log = logging.getLogger("alma")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("warning: %(message)s"))
-    handler.setLevel(logging.WARNING)
-    log.addHandler(handler)
     try:
-        yield
+        with ExitStack() as stack:
+            call = Call(args, out, stack)
+            if command.operation and command.requires:
+                # What is missing is said before anything is read.
+                call.read_arguments()
+            answer = command.run(call) if command.run else call.answer()
+    except Declined:
+        out.line("nothing was changed")
+        return OK
+    except ALMAError as error:
+        out.error(error)
+        return FAILED
     finally:
-        log.removeHandler(handler)
-
-
-def _mute() -> None:
-    """Drop what is still buffered: nobody reads any more, and it must not raise again while the interpreter ends."""
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, sys.stdout.fileno())
-    os.close(silence)
+        # The bar of how far it is.
+        sys.stderr.write("\r\x1b[K" if sys.stderr.isatty() else "")
+    if isinstance(answer, int):
+        return answer
+    if out.as_json:
+        print(format_json(answer.document))
+    else:
+        out.show_parts(*answer.parts)
+    return answer.code

@@ -7,26 +7,18 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ALMAError, StorageError, install_command
-from ..types.kinds import AntiPattern, Heuristic, Memory, Outcome
-from .render import (
-    PIPED_WIDTH,
-    STYLES,
-    Output,
-    Piece,
-    describe_memory,
-    draw_belief,
-    name_type,
-    show_factors,
-)
+from ..types.kinds import Heuristic, Outcome
+from . import manage
+from .derive import Reply
+from .render import WIDTH, Output, draw_belief, name_type
 
 if TYPE_CHECKING:
     from ..inspection import Lesson
@@ -37,9 +29,22 @@ TASK = "Deploy the auth service"
 BLUE_GREEN = "Blue-green deployment"
 ROLLING = "Rolling update"
 CANARY = "Canary release, migration first"
-INCOMPATIBLE = "database migration not compatible"
-_PAUSE = 0.3
-_MOST_FAILURES = 12
+ARRIVALS = (
+    (TASK, BLUE_GREEN, ""),
+    (TASK, ROLLING, "pods not ready"),
+    ("Deploy the cart service", BLUE_GREEN, ""),
+    ("Deploy the mail service", ROLLING, "requests dropped"),
+    ("Deploy the mail service", BLUE_GREEN, ""),
+    ("Deploy the cart service", BLUE_GREEN, ""),
+)
+SNIPPET = """\
+from alma import ALMA
+
+alma = ALMA.from_config(".alma/config.yaml")
+memories = alma.retrieve(task="Deploy the auth service", agent="ops")
+prompt = memories.to_prompt()            # goes into your agent's prompt
+alma.learn(agent="ops", task="Deploy the auth service", outcome="success",
+           strategy_used="Blue-green deployment", retrieval_id=memories.retrieval_id)"""
 
 
 class DemoError(ALMAError):
@@ -51,195 +56,155 @@ def expect(holds: object, what: str) -> None:
         raise DemoError(f"the demo expected that {what}; please report this with the output of `alma doctor --json`")
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    task: str
-    strategy: str
-    error: str | None = None
-
-    @property
-    def result(self) -> Piece:
-        return (f"✗ {self.error}", "red") if self.error else ("✓ success", "green")
-
-
 class Stage:
     """Where the demo is shown: on a terminal with pauses, and nowhere when JSON was asked for."""
 
-    def __init__(self, out: Output, fast: bool) -> None:
+    def __init__(self, alma: ALMA, out: Output, fast: bool) -> None:
+        self.alma = alma
         self.out = out
-        self._pause = _PAUSE if out.is_terminal and not (fast or out.as_json) else 0.0
+        self._pause = 0.3 if out.is_terminal and not fast else 0.0
         self._acts = 0
+        self.lessons: list[Lesson] = []
 
-    def act(self, title: str, what: str) -> None:
+    def begin_act(self, title: str, what: str) -> None:
         self._acts += 1
-        self.say((f"\n── {self._acts}. {title} {'─' * (PIPED_WIDTH - 8 - len(title))}", "bold"))
-        self.say((what, "dim"))
+        self.lessons = []
+        self.say(f"\n── {self._acts}. {title} {'─' * (WIDTH - 8 - len(title))}", "bold")
+        self.say(what, "dim")
 
-    def say(self, *pieces: Piece) -> None:
+    def say(self, text: str, style: str = "") -> None:
         if not self.out.as_json:
-            self.out.line(*pieces)
+            self.out.line(text, style)
             time.sleep(self._pause)
 
-    def panel(self, text: str, title: str) -> None:
-        self.say((f"  {title}:", "bold"))
-        for line in text.splitlines() or ["(nothing)"]:
-            for part in wrap(line, PIPED_WIDTH - 4, subsequent_indent="  ") or [""]:
-                self.say(("  │ ", "blue"), part)
+    def show_prompt(self, title: str, prompt: str) -> None:
+        self.say(f"  {title}:", "bold")
+        for line in prompt.splitlines() or ["(nothing)"]:
+            for part in wrap(line, WIDTH - 4, subsequent_indent="  ") or [""]:
+                self.say(f"  │ {part}")
 
-    def show(self, show: Callable[..., None], *values: Any) -> None:
-        if not self.out.as_json:
-            show(self.out, *values)
+    def learn(self, task: str, strategy: str, error: str = "", task_type: str = "deployment") -> tuple[Outcome, str]:
+        """Record an outcome; return it, and how it went with what it taught."""
+        from ..inspection import find_lessons
 
-
-def learn(alma: ALMA, attempt: Attempt, task_type: str = "deployment") -> tuple[Outcome, list[Lesson]]:
-    from ..inspection import find_lessons
-
-    since = datetime.now(UTC)
-    result: Literal["failure", "success"] = "failure" if attempt.error else "success"
-    outcome = alma.learn(
-        AGENT, attempt.task, result, attempt.strategy, task_type=task_type, error_message=attempt.error
-    )
-    return outcome, find_lessons(alma, [outcome], since)
-
-
-def name_lessons(lessons: Sequence[Lesson]) -> list[Piece]:
-    return [
-        (
-            f"  ★ {name_type(one.memory).replace('_', '-')} {one.verb}",
-            f"bold {STYLES[name_type(one.memory)] if one.verb in ('formed', 'restored') else 'yellow'}",
+        since = datetime.now(UTC)
+        outcome = self.alma.learn(
+            AGENT,
+            task,
+            "failure" if error else "success",
+            strategy,
+            task_type=task_type,
+            error_message=error or None,
         )
-        for one in lessons
-    ]
+        lessons = find_lessons(self.alma, [outcome], since)
+        self.lessons += lessons
+        stars = [f"★ {name_type(one.memory).replace('_', '-')} {one.verb}" for one in lessons]
+        return outcome, "  ".join([f"✗ {error}" if error else "✓ success", *stars])
+
+    def has_lesson(self, verb: str, kind: str) -> bool:
+        return any(one.verb == verb and name_type(one.memory) == kind for one in self.lessons)
+
+    def find_blue_green(self) -> Heuristic:
+        """Return the strategy's lesson, also when it has faded."""
+        heuristics = [one for one in self.alma.list("heuristic", AGENT, status=None) if isinstance(one, Heuristic)]
+        found = [one for one in heuristics if one.strategy == BLUE_GREEN]
+        expect(len(found) == 1, "there is one heuristic for one strategy")
+        return found[0]
 
 
-def has_lesson(lessons: Sequence[Lesson], verb: str, kind: type[Memory]) -> bool:
-    return any(one.verb == verb and isinstance(one.memory, kind) for one in lessons)
-
-
-def find_blue_green(alma: ALMA) -> Heuristic:
-    """Return the strategy's lesson, also when it has faded."""
-    heuristics = [one for one in alma.list("heuristic", AGENT, status=None) if isinstance(one, Heuristic)]
-    found = [one for one in heuristics if one.strategy == BLUE_GREEN]
-    expect(len(found) == 1, "there is one heuristic for one strategy")
-    return found[0]
-
-
-def summarise(memory: Memory) -> dict[str, Any]:
-    return {"confidence": memory.confidence, "interval": memory.confidence_interval, "status": memory.status}
+def summarise(curve: list[Heuristic]) -> list[dict[str, Any]]:
+    return [{"confidence": one.confidence, "interval": one.confidence_interval, "status": one.status} for one in curve]
 
 
 # -- the acts
 
 
-def before(alma: ALMA, stage: Stage) -> dict[str, Any]:
+def before(stage: Stage) -> dict[str, Any]:
     from ..inspection import read_embedders
 
-    stage.act("An agent without memory", f'The agent {AGENT!r} is asked: "{TASK}". What does it know?')
-    if not read_embedders(alma)[1]:
-        hint = f"(no embedder is installed: words only. For meaning too: {install_command('local')})"
-        stage.say((hint, "yellow"))
-    prompt = alma.retrieve(TASK, AGENT).to_prompt()
+    stage.begin_act("An agent without memory", f'The agent {AGENT!r} is asked: "{TASK}". What does it know?')
+    if not read_embedders(stage.alma)[1]:
+        stage.say(f"(no embedder is installed: words only. For meaning too: {install_command('local')})", "yellow")
+    prompt = stage.alma.retrieve(TASK, AGENT).to_prompt()
     expect(not prompt, "an empty memory gives an empty prompt")
-    stage.panel(prompt, "the prompt before")
+    stage.show_prompt("the prompt before", prompt)
     return {"prompt": prompt}
 
 
-ARRIVALS = (
-    Attempt("Deploy the auth service", BLUE_GREEN),
-    Attempt("Deploy the auth service", ROLLING, "pods not ready"),
-    Attempt("Deploy the cart service", BLUE_GREEN),
-    Attempt("Deploy the mail service", ROLLING, "requests dropped"),
-    Attempt("Deploy the mail service", BLUE_GREEN),
-    Attempt("Deploy the cart service", BLUE_GREEN),
-)
+def outcomes(stage: Stage) -> dict[str, Any]:
+    stage.begin_act(
+        "Outcomes come in", "After each task the agent records what it tried and how it went, nothing else."
+    )
+    for task, strategy, error in ARRIVALS:
+        stage.say(f"  {task}  {strategy:<21}  {stage.learn(task, strategy, error)[1]}", "red" if error else "green")
+    expect(stage.has_lesson("formed", "heuristic"), "three successes form a heuristic")
+    expect(stage.has_lesson("formed", "anti_pattern"), "two failures form an anti-pattern")
+    return {"learned": stage.lessons}
 
 
-def outcomes(alma: ALMA, stage: Stage) -> dict[str, Any]:
-    stage.act("Outcomes come in", "After each task the agent records what it tried and how it went. Nothing else.")
-    learned: list[Lesson] = []
-    for attempt in ARRIVALS:
-        _, lessons = learn(alma, attempt)
-        learned += lessons
-        stage.say(f"  {attempt.task}  {attempt.strategy:<21}  ", attempt.result, *name_lessons(lessons))
-    expect(has_lesson(learned, "formed", Heuristic), "three successes form a heuristic")
-    expect(has_lesson(learned, "formed", AntiPattern), "two failures form an anti-pattern")
-    return {"learned": learned}
-
-
-def after(alma: ALMA, stage: Stage) -> dict[str, Any]:
-    stage.act("The prompt after", f'The same question again: "{TASK}".')
-    found = alma.retrieve(TASK, AGENT)
+def after(stage: Stage) -> dict[str, Any]:
+    stage.begin_act("The prompt after", f'The same question again: "{TASK}".')
+    found = stage.alma.retrieve(TASK, AGENT)
     prompt = found.to_prompt()
     expect(BLUE_GREEN in prompt, "the strategy that worked is in the prompt")
     expect(any(BLUE_GREEN in one.better_alternative for one in found.anti_patterns), "the warning says what to do")
-    stage.panel(prompt, "the prompt after")
+    stage.show_prompt("the prompt after", prompt)
     why = next(one for one in found.explain() if one.memory_id == found.heuristics[0].id)
-    stage.say(("Why the strategy is there:", "dim"))
-    stage.show(show_factors, why, describe_memory(found.heuristics[0]))
+    stage.say("Why the strategy is there:", "dim")
+    stage.out.show_parts("" if stage.out.as_json else replace(why, memory_id=""))
     return {"prompt": prompt, "explanation": why}
 
 
-def confidence(alma: ALMA, stage: Stage) -> dict[str, Any]:
+def confidence(stage: Stage) -> dict[str, Any]:
     what = "Each success raises the confidence and narrows the interval around it (0 is left, 1 is right)."
-    stage.act("Belief is earned", what)
-    curve = [find_blue_green(alma)]
-    stage.say(f"  {curve[0].occurrence_count:>2} outcomes  ", (draw_belief(curve[0], 40), "green"))
-    for service in ("auth", "mail", "cart", "auth"):
-        learn(alma, Attempt(f"Deploy the {service} service", BLUE_GREEN))
-        curve.append(find_blue_green(alma))
-        stage.say(f"  {curve[-1].occurrence_count:>2} outcomes  ", (draw_belief(curve[-1], 40), "green"))
+    stage.begin_act("Belief is earned", what)
+    curve = []
+    for service in ("", "auth", "mail", "cart", "auth"):
+        if service:
+            stage.learn(f"Deploy the {service} service", BLUE_GREEN)
+        curve.append(stage.find_blue_green())
+        stage.say(f"  {curve[-1].occurrence_count:>2} outcomes  {draw_belief(curve[-1], 40)}", "green")
     first, last = (one.confidence_interval for one in (curve[0], curve[-1]))
     expect(curve[-1].confidence > curve[0].confidence, "successes raise the confidence")
     expect(last[1] - last[0] < first[1] - first[0], "more evidence narrows the interval")
-    return {"curve": [summarise(one) for one in curve]}
+    return {"curve": summarise(curve)}
 
 
-def turn(alma: ALMA, stage: Stage) -> dict[str, Any]:
-    stage.act(
-        "The evidence turns",
-        "After a database change blue-green begins to fail (the bar is its confidence); something else works.",
-    )
-    learned: list[Lesson] = []
-    curve: list[Heuristic] = []
-    canaries = 0
-    for number in range(_MOST_FAILURES):
+def turn(stage: Stage) -> dict[str, Any]:
+    what = "After a database change blue-green begins to fail (the bar is its confidence); something else works."
+    stage.begin_act("The evidence turns", what)
+    curve = []
+    for number in range(12):
         # Failures until there is a warning of blue-green; in between, three canary releases that work.
-        is_warned = has_lesson(learned, "formed", AntiPattern)
-        attempts = [] if is_warned else [Attempt(TASK, BLUE_GREEN, INCOMPATIBLE)]
-        if number % 2 and canaries < 3:
-            canaries += 1
-            attempts.append(Attempt(TASK, CANARY))
-        for attempt in attempts:
-            _, lessons = learn(alma, attempt)
-            learned += lessons
-            curve.append(find_blue_green(alma))
-            belief = (draw_belief(curve[-1], 16), "green" if curve[-1].status == "active" else "dim")
-            short, pieces = attempt.strategy.split()[0], name_lessons(lessons)
-            stage.say(f"  {short:<10}  ", belief, "  ", attempt.result, *pieces)
-    expect(has_lesson(learned, "faded", Heuristic), "a heuristic that stopped working fades")
-    expect(has_lesson(learned, "formed", AntiPattern), "what fails again and again becomes an anti-pattern")
-    replaced = alma.retrieve(TASK, AGENT)
-    prompt = replaced.to_prompt()
-    expect([one.strategy for one in replaced.heuristics] == [CANARY], "the new strategy has replaced the old one")
-    stage.panel(prompt, "the prompt now")
-    return {"learned": learned, "curve": [summarise(one) for one in curve], "prompt": prompt}
+        attempts = [] if stage.has_lesson("formed", "anti_pattern") else [BLUE_GREEN]
+        for strategy in [*attempts, CANARY] if number in (1, 3, 5) else attempts:
+            error = "database migration not compatible" if strategy == BLUE_GREEN else ""
+            text = stage.learn(TASK, strategy, error)[1]
+            curve.append(stage.find_blue_green())
+            stage.say(f"  {strategy.split()[0]:<10}  {draw_belief(curve[-1], 16)}  {text}", "red" if error else "green")
+    expect(stage.has_lesson("faded", "heuristic"), "a heuristic that stopped working fades")
+    expect(stage.has_lesson("formed", "anti_pattern"), "what fails again and again becomes an anti-pattern")
+    found = stage.alma.retrieve(TASK, AGENT)
+    expect([one.strategy for one in found.heuristics] == [CANARY], "the new strategy has replaced the old one")
+    stage.show_prompt("the prompt now", found.to_prompt())
+    return {"learned": stage.lessons, "curve": summarise(curve), "prompt": found.to_prompt()}
 
 
-def feedback(alma: ALMA, stage: Stage) -> dict[str, Any]:
-    question = "Where are the deploy logs?"
-    facts = ("The deploy logs are in the observability console", "The deploy logs are on the bastion host")
-    stage.act("Feedback moves the ranking", f'Two facts are about "{question}" A few thumbs decide which comes first.')
-    for fact in facts:
+def feedback(stage: Stage) -> dict[str, Any]:
+    question, alma = "Where are the deploy logs?", stage.alma
+    what = f'Two facts are about "{question}" A few thumbs decide which comes first.'
+    stage.begin_act("Feedback moves the ranking", what)
+    for fact in ("The deploy logs are in the observability console", "The deploy logs are on the bastion host"):
         alma.add_domain_knowledge(AGENT, "operations", fact)
 
     def rank() -> list[dict[str, Any]]:
         found = alma.retrieve(question, AGENT)
         scores = {why.memory_id: why.score for why in found.explain()}
-        held = [one for one in found.domain_knowledge if one.fact in facts]
-        expect(len(held) == 2, "both facts are found")
+        facts = [one for one in found.domain_knowledge if one.domain == "operations"]
+        expect(len(facts) == 2, "both facts are found")
         return [
             {"id": one.id, "fact": one.fact, "rank": place, "score": scores[one.id], "confidence": one.confidence}
-            for place, one in enumerate(held, 1)
+            for place, one in enumerate(facts, 1)
         ]
 
     first, second = rank()
@@ -249,96 +214,67 @@ def feedback(alma: ALMA, stage: Stage) -> dict[str, Any]:
     later = rank()
     for old, thumbs in ((first, "3 down"), (second, "3 up")):
         new = next(one for one in later if one["id"] == old["id"])
-        scores = f"{old['score']:.3f} → {new['score']:.3f}"
-        stage.say(f"  {old['fact']:<50}  {thumbs:<6}  {scores}  ", (f"rank {old['rank']} → {new['rank']}", "bold"))
+        ranks = f"rank {old['rank']} → {new['rank']}"
+        stage.say(f"  {old['fact']:<50}  {thumbs:<6}  {old['score']:.3f} → {new['score']:.3f}  {ranks}")
     expect(later[0]["id"] == second["id"], "the fact with the thumbs up comes first")
     return {"before": [first, second], "after": later}
 
 
-def silence(alma: ALMA, stage: Stage) -> dict[str, Any]:
+def silence(stage: Stage) -> dict[str, Any]:
     task = "Write a birthday poem for grandmother"
-    stage.act("An unrelated task", f'"{task}": deployments have no business in that prompt.')
-    found = alma.retrieve(task, AGENT)
+    stage.begin_act("An unrelated task", f'"{task}": deployments have no business in that prompt.')
+    found = stage.alma.retrieve(task, AGENT)
     expect(not found.total_items, "nothing is retrieved for an unrelated task")
-    stage.panel(found.to_prompt(), "the prompt")
+    stage.show_prompt("the prompt", found.to_prompt())
     return {"total_items": found.total_items}
 
 
-def similar(alma: ALMA, stage: Stage) -> dict[str, Any]:
+def similar(stage: Stage) -> dict[str, Any]:
     from ..inspection import find_groups
 
-    stage.act(
-        "The same in other words",
-        "Light rewordings count together. A negation shares nearly every word with them, and is kept apart.",
-    )
-    said = (
-        "Clear the session cache",
-        "Clearing the session cache",
-        "We cleared the session cache.",
-        "Don't clear the session cache",
-    )
-    groups: list[str] = []
-    for strategy in said:
-        outcome, lessons = learn(alma, Attempt("Fix the login test", strategy), "testing")
-        groups += find_groups(alma, [outcome])
-        place = list(dict.fromkeys(groups)).index(groups[-1])
-        stage.say(f"  {strategy:<30}  ", (f"strategy {'ABCD'[place]}", "bold"), *name_lessons(lessons))
+    what = "Light rewordings count together. A negation shares nearly every word with them, and is kept apart."
+    stage.begin_act("The same in other words", what)
+    clear = ("Clear the session cache", "Clearing the session cache", "We cleared the session cache.")
+    strategies, groups = (*clear, "Don't clear the session cache"), []
+    for strategy in strategies:
+        outcome, text = stage.learn("Fix the login test", strategy, task_type="testing")
+        groups += find_groups(stage.alma, [outcome])
+        stage.say(f"  {strategy:<30}  strategy {'ABCD'[list(dict.fromkeys(groups)).index(groups[-1])]}  {text}")
     expect(len(set(groups[:3])) == 1, "light rewordings count together")
     expect(groups[3] not in groups[:3], "the negation is kept apart")
-    return {"said": said, "groups": [list(dict.fromkeys(groups)).index(group) for group in groups]}
+    return {"said": strategies, "groups": [list(dict.fromkeys(groups)).index(group) for group in groups]}
 
 
-_SNIPPET = """\
-from alma import ALMA
-
-alma = ALMA.from_config(".alma/config.yaml")
-memories = alma.retrieve(task="Deploy the auth service", agent="ops")
-prompt = memories.to_prompt()            # goes into your agent's prompt
-alma.learn(agent="ops", task="Deploy the auth service", outcome="success",
-           strategy_used="Blue-green deployment", retrieval_id=memories.retrieval_id)"""
-
-
-def next_steps(alma: ALMA, stage: Stage) -> dict[str, Any]:
-    stage.act("Where to go next", "alma init      a memory for this folder\nalma doctor    check that everything works")
-    stage.say(("docs/tutorial  the same, step by step, in Python:", "dim"))
-    for line in _SNIPPET.splitlines():
+def next_steps(stage: Stage) -> dict[str, Any]:
+    commands = "alma init      a memory for this folder\nalma doctor    check that everything works"
+    stage.begin_act("Where to go next", commands)
+    stage.say("docs/tutorial  the same, step by step, in Python:", "dim")
+    for line in SNIPPET.splitlines():
         stage.say(f"    {line}")
-    return {"snippet": _SNIPPET}
+    return {"snippet": SNIPPET}
 
 
 ACTS = (before, outcomes, after, confidence, turn, feedback, silence, similar, next_steps)
 
 
-def play(out: Output, *, keep: str | None, fast: bool) -> int:
+def play(out: Output, *, keep: str | None, fast: bool) -> Reply:
     from ..app import open_config
     from ..inspection import read_embedders
-    from . import manage
 
-    stage = Stage(out, fast)
-    with _make_folder(keep) as folder:
-        file = folder / "config.yaml"
+    try:
+        if keep:
+            Path(keep).mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        raise StorageError(f"{keep} is there already; --keep wants a new folder") from None
+    except OSError as error:
+        raise StorageError(f"{keep} cannot be made: {error.strerror}") from error
+    with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="alma-demo-") as folder:
+        file = Path(folder) / "config.yaml"
         file.write_text(manage.write_configuration("demo", "sqlite", "auto", "."), encoding="utf-8")
         file.chmod(0o600)
         with open_config(file) as alma:
-            facts = [{"act": act.__name__, **act(alma, stage)} for act in ACTS]
+            stage = Stage(alma, out, fast)
+            facts = [{"act": act.__name__, **act(stage)} for act in ACTS]
             embedder = read_embedders(alma)[1] or None
-        if keep:
-            stage.say((f"\nThe database is kept: alma --config {file} list", "dim"))
-    out.answers_json({"ok": True, "embedder": embedder, "acts": facts, "kept": keep})
-    return 0
-
-
-@contextmanager
-def _make_folder(keep: str | None) -> Iterator[Path]:
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="alma-demo-") as scratch:
-            yield Path(scratch)
-        return
-    folder = Path(keep)
-    try:
-        folder.mkdir(mode=0o700, parents=True)
-    except FileExistsError:
-        raise StorageError(f"{folder} is there already; --keep wants a new folder") from None
-    except OSError as error:
-        raise StorageError(f"{folder} cannot be made: {error.strerror}") from error
-    yield folder
+    document = {"ok": True, "embedder": embedder, "acts": facts, "kept": keep}
+    return Reply(document, f"\nThe database is kept: alma --config {file} list" if keep else "")

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from importlib import import_module
 from itertools import chain
+from pathlib import Path
 from textwrap import dedent, fill
-from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin
 
 from alma import __version__
 
 from ..errors import ALMAError, ValidationError
+from .files import parse_json
+from .render import Output, describe_empty
 
 if TYPE_CHECKING:
+    from ..config import Config
     from ..memory import ALMA
     from ..operations import Operation, Parameter
-    from .render import Output
-
-Run = Callable[["Call"], int]
 
 NAMES = {
     "active_files": "file", "auto_expand": "no-expand", "blockers": "blocker", "branch_id": "branch",
@@ -47,15 +48,41 @@ IDS = {
 """Parameters that take ids: an unambiguous beginning is enough."""
 MOMENTS = {"since", "until", "as_of", "older_than"}
 """Parameters that take times: also `3d`, `2 weeks`, `yesterday`."""
-FILES = {"FILE", "DIR", "PATH", "FILE|URI"}
+RENAMED = {
+    "calibration": "confidence calibration",
+    "erase-user": "delete --user",
+    "forget": "archive",
+    "health": "doctor --quick",
+    "initialize": "session prepare",
+    "progress": "work progress",
+    "shown": "feedback --shown",
+    "wake-up": "session wake-up",
+}
+"""Commands of earlier versions."""
 _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
 _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
 _DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
-_WIDTH = 79
+_RAW = argparse.RawDescriptionHelpFormatter
+_NOT_TYPED = argparse.SUPPRESS
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Reply:
+    """What a command answers: a document for programs; for people the parts, by default the document itself."""
+
+    def __init__(self, document: object, *parts: Any, code: int = 0) -> None:
+        self.document = document
+        self.parts = parts or (document,)
+        self.code = code
+
+
+Run = Callable[["Call"], "Reply | int"]
+"""Runs a command; a number is the exit code of one that printed its answer itself."""
+
+
+R = TypeVar("R", bound=Run)
+
+
+class Argument(NamedTuple):
     """An argument that is no parameter of an operation."""
 
     flag: str
@@ -71,6 +98,9 @@ def extra(flag: str, metavar: str, help: str, values: Sequence[str] = (), group:
     return Argument(flag, {**kind, "help": help, **options}, values, group)
 
 
+YES = extra("--yes", "", "do not ask")
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     words: str
@@ -80,8 +110,14 @@ class Command:
     _: KW_ONLY
     key: str = ""
     """What the answer is called in JSON; a list also gets its count."""
+    part: str = ""
+    """The field of the answer that is shown instead of all of it."""
     verb: str = ""
-    """The verb of the answer: `added`."""
+    """What was done: `added`."""
+    ask: str = ""
+    """What is asked before it is done, unless --yes answers."""
+    about: str = ""
+    """The operation that reads what the question is about; it is shown before."""
     positional: str | None = None
     """The parameters told by their place; without it the first that is needed."""
     requires: bool = True
@@ -102,13 +138,13 @@ class Command:
 COMMANDS: list[Command] = []
 
 
-def command(words: str, *parts: str | Argument, **more: Any) -> Callable[[Run], Run]:
+def command(words: str, *parts: str | Argument, **more: Any) -> Callable[[R], R]:
     """Declare a command that is more than an operation: its operations and its other arguments.
 
     Its help comes from the docstring of the function, or from the operation.
     """
 
-    def declare(run: Run) -> Run:
+    def declare(run: R) -> R:
         operation = " ".join(part for part in parts if isinstance(part, str))
         extras = tuple(part for part in parts if isinstance(part, Argument))
         COMMANDS.append(Command(words, operation, extras, run=run, **more))
@@ -129,77 +165,64 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(None, f"unknown {str(action.metavar or 'value').lower()} {value!r}. {hint}")
 
 
-RENAMED = {
-    "calibration": "confidence calibration",
-    "erase-user": "delete --user",
-    "forget": "archive",
-    "health": "doctor --quick",
-    "initialize": "session prepare",
-    "progress": "work progress",
-    "shown": "feedback --shown",
-    "wake-up": "session wake-up",
-}
-"""Commands of earlier versions."""
-
-
 def rename_command(words: Sequence[str]) -> tuple[list[str], str]:
     """Return the words with the current name of the command, and a hint where they had an old one."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] == "--config" else 1
-    if at >= len(words) or words[at] not in RENAMED:
+    old = words[at] if at < len(words) else ""
+    if old not in RENAMED:
         return list(words), ""
-    old, new = words[at], RENAMED[words[at]]
-    return [*words[:at], *new.split(), *words[at + 1 :]], f"hint: `alma {old}` is now `alma {new}`"
+    return [*words[:at], *RENAMED[old].split(), *words[at + 1 :]], f"hint: `alma {old}` is now `alma {RENAMED[old]}`"
 
 
 def build_parser(
     groups: Mapping[str, Mapping[str, str]], examples: str, epilog: str, words: Collection[str] | None
 ) -> argparse.ArgumentParser:
     """Build the parser of all commands; with words, only of the commands among them."""
-    listing = "\n\n".join(
-        "\n".join([f"{title}:", *(f"  {name:<12} {about}" for name, about in names.items())])
-        for title, names in groups.items()
+    listing = ""
+    for title, names in groups.items():
+        listing += "\n".join([f"{title}:", *(f"  {name:<12} {about}" for name, about in names.items()), "", ""])
+    top = Parser(
+        prog="alma",
+        usage="alma [--version] [--config FILE] [--json] [--no-color] COMMAND ...",
+        description="Memory that learns: record what worked, get it back when it matters.",
+        epilog=listing + epilog,
+        formatter_class=_RAW,
     )
-    about = "Memory that learns: record what worked, get it back when it matters."
-    raw = argparse.RawDescriptionHelpFormatter
-    usage = "alma [--version] [--config FILE] [--json] [--no-color] COMMAND ..."
-    top = Parser(prog="alma", usage=usage, description=about, epilog=f"{listing}\n\n{epilog}", formatter_class=raw)
     top.add_argument("--version", action="version", version=f"alma {__version__}")
     _add_shared(top, None, False)
     top.set_defaults(command=None, parser=top)
     below = top.add_subparsers(prog="alma", metavar="COMMAND", help=argparse.SUPPRESS)
-    for name, about in ((name, about) for names in groups.values() for name, about in names.items()):
+    for name, about in chain.from_iterable(names.items() for names in groups.values()):
         if words is not None and name not in words:
             below.add_parser(name, add_help=False)
             continue
         family = sorted((one for one in COMMANDS if one.words.split()[0] == name), key=lambda one: one.words)
-        own = family[0] if family[0].words == name else None
+        own = family.pop(0) if family[0].words == name else None
         parser = _add_command(below, name, own, about, examples)
-        if len(family) > (own is not None):
+        if family:
             inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=own is None)
-            for child in family[own is not None :]:
+            for child in family:
                 _add_command(inner, child.words.split()[1], child, "", examples)
     return top
 
 
 def _add_command(below: Any, name: str, command: Command | None, about: str, examples: str) -> Parser:
     operations = [find_operation(one) for one in command.operation.split()] if command else []
-    text = (
-        (command.run.__doc__ if command and command.run else "") or (operations and operations[0].description) or about
-    )
+    own_text = command.run.__doc__ if command and command.run else ""
+    text = own_text or (operations[0].description if operations else about)
     about = about or re.split(r"[.:;] |\.$", text.partition("\n")[0])[0]
-    text = "\n\n".join(fill(part, _WIDTH) for part in dedent(f"{text[0].upper()}{text[1:]}").split("\n\n"))
-    raw = argparse.RawDescriptionHelpFormatter
-    parser: Parser = below.add_parser(
-        name, help=f"{about[0].lower()}{about[1:]}", description=text, formatter_class=raw
-    )
-    _add_shared(parser, argparse.SUPPRESS, argparse.SUPPRESS)
+    text = "\n\n".join(fill(part, 79) for part in dedent(f"{text[0].upper()}{text[1:]}").split("\n\n"))
+    help = f"{about[0].lower()}{about[1:]}"
+    parser: Parser = below.add_parser(name, help=help, description=text, formatter_class=_RAW)
+    _add_shared(parser, _NOT_TYPED, _NOT_TYPED)
     if command is not None:
         parser.set_defaults(command=command, parser=parser)
         add_arguments(parser, command, operations)
-    lines = [line for line in examples.splitlines() if f"alma {command.words if command else name} " in f"{line} "]
-    own = [line for line in lines if command is None or find_command(line) == command.words]
+    words = command.words if command else name
+    lines = [line for line in examples.splitlines() if f"alma {words} " in f"{line} "]
+    own = [line for line in lines if command is None or find_command(line) == words]
     parser.epilog = "\n  ".join(["examples:", *own[:6]])
     return parser
 
@@ -216,13 +239,6 @@ def _add_shared(parser: argparse.ArgumentParser, config: Any, switch: Any) -> No
     group.add_argument("--config", metavar="FILE", default=config, help="the configuration file")
     group.add_argument("--json", action="store_true", default=switch, help="print one JSON document")
     group.add_argument("--no-color", action="store_true", default=switch, help="no colours (as with $NO_COLOR)")
-
-
-def list_positional(command: Command, operation: Operation) -> list[str]:
-    if command.positional is not None:
-        return command.positional.split()
-    needed = (one.name for one in operation.parameters if one.needed and one.name not in ("agent", "user_id"))
-    return [next(needed, "")]
 
 
 def spell_parameter(command: Command, parameter: Parameter) -> str:
@@ -244,16 +260,16 @@ def add_arguments(parser: argparse.ArgumentParser, command: Command, operations:
         command.add_arguments(parser)
     done: set[str] = set()
     for operation in operations:
-        places = list_positional(command, operation)
+        needed = (one.name for one in operation.parameters if one.needed and one.name not in ("agent", "user_id"))
+        places = [next(needed, "")] if command.positional is None else command.positional.split()
         # Arguments told by their place must be added in their order.
         for one in sorted(operation.parameters, key=lambda one: places.index(one.name) if one.name in places else -1):
             if one.name not in done and spell_parameter(command, one):
                 done.add(one.name)
-                _add_parameter(
-                    parser, command, one, one.name in places, command.requires and operation is operations[0]
-                )
+                is_required = command.requires and operation is operations[0]
+                _add_parameter(parser, command, one, one.name in places, is_required)
     groups: dict[str, Any] = {"": parser}
-    for argument in command.extras:
+    for argument in (*command.extras, *([YES] if command.ask else [])):
         if argument.group not in groups:
             groups[argument.group] = parser.add_mutually_exclusive_group(required=argument.group == "needed")
         action = groups[argument.group].add_argument(argument.flag, **argument.options)
@@ -271,15 +287,13 @@ def _add_parameter(
     about += f" (default {default})" if default not in (None, "", False, True) else ""
     metavar = "ID" if one.name in IDS else "TIME" if one.name in MOMENTS else spelled.upper()
     metavar = "JSON" if base is dict else "N" if base in (int, float) else "PATH" if one.about.local else metavar
-    options: dict[str, Any] = {"help": about.strip(), "default": argparse.SUPPRESS}
+    options: dict[str, Any] = {"help": about.strip(), "default": _NOT_TYPED}
     if base is bool:
         options["action"] = "store_false" if one.default is True else "store_true"
     else:
-        options["metavar"] = metavar
-        options["type"] = base if base in (int, float) else str
+        options |= {"metavar": metavar, "type": base if base in (int, float) else str}
     if by_place:
-        nargs = "+" if is_list else None if one.needed else "?"
-        action = parser.add_argument(one.name, **options, nargs=nargs)
+        action = parser.add_argument(one.name, **options, nargs="+" if is_list else None if one.needed else "?")
     else:
         options |= {"action": "append"} if is_list else {}
         # Who it is may come from the environment or the configuration.
@@ -287,7 +301,7 @@ def _add_parameter(
         action = parser.add_argument(f"--{spelled}", dest=one.name, required=is_needed, **options)
         if is_optional and isinstance(one.default, str) and not values:
             none = f"--no-{spelled}"
-            parser.add_argument(none, dest=one.name, action="store_const", const=None, default=argparse.SUPPRESS)
+            parser.add_argument(none, dest=one.name, action="store_const", const=None, default=_NOT_TYPED)
     action.values = values  # type: ignore[attr-defined]
 
 
@@ -307,24 +321,21 @@ def find_operation(name: str) -> Operation:
     return OPERATIONS[name]
 
 
+def list_choices(action: argparse.Action) -> list[str]:
+    """Return the values that an argument takes, as far as they are known."""
+    return [str(value) for value in getattr(action, "values", None) or action.choices or ()]
+
+
 # -- what was typed
-
-
-def parse_json(name: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValidationError(f'{name} must be JSON, such as \'{{"team": "core"}}\': {error}') from error
 
 
 def parse_moment(text: str, now: datetime | None = None) -> str:
     """Return the time that `3d`, `2 weeks`, `yesterday` or `today` mean; any other text as it is."""
-    now = now or datetime.now(UTC)
-    said = text.strip().lower()
-    if said in ("today", "yesterday"):
+    now, word = now or datetime.now(UTC), text.strip().lower()
+    if word in ("today", "yesterday"):
         midnight = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-        return (midnight - timedelta(days=said == "yesterday")).isoformat()
-    age = _AGE.fullmatch(said)
+        return (midnight - timedelta(days=word == "yesterday")).isoformat()
+    age = _AGE.fullmatch(word)
     try:
         return text if age is None else (now - timedelta(days=int(age[1]) * _DAYS[age[2][0]])).isoformat()
     except OverflowError:
@@ -344,56 +355,57 @@ def resolve_id(alma: ALMA, text: str) -> str:
     return ids[0] if ids else text
 
 
+class Declined(Exception):
+    """The person said no."""
+
+
 class Call:
     """One command that was typed, and what it works with."""
 
-    def __init__(self, args: argparse.Namespace, out: Output) -> None:
+    def __init__(self, args: argparse.Namespace, out: Output, stack: ExitStack) -> None:
         self.args = args
         self.out = out
         self.command: Command = args.command
-        self.alma: ALMA | None = None
+        self._stack = stack
 
-    @contextmanager
-    def open(self) -> Iterator[ALMA]:
-        """Open the memory that --config, $ALMA_CONFIG or the nearest `.alma/config.yaml` describes."""
+    @cached_property
+    def config(self) -> tuple[Path, Config]:
         from .. import app
 
-        _, config = app.read_config(self.args.config)
-        with app.open_memory(config, matching=self.command.matching) as self.alma:
-            self.out.find_item = self._find_item
-            yield self.alma
+        return app.read_config(self.args.config)
 
-    def read_arguments(self, name: str) -> dict[str, Any]:
+    @cached_property
+    def alma(self) -> ALMA:
+        """The memory that --config, $ALMA_CONFIG or the nearest `.alma/config.yaml` describes."""
+        from .. import app
+
+        _, config = self.config
+        return self._stack.enter_context(app.open_memory(config, matching=self.command.matching))
+
+    def read_arguments(self, name: str = "") -> dict[str, Any]:
         """Return the arguments of an operation that were typed, or that the command line has a default for."""
         given: dict[str, Any] = {}
-        for one in find_operation(name).parameters:
-            value = getattr(self.args, one.name, self.command.fixed.get(one.name, argparse.SUPPRESS))
-            if one.name == "agent" and one.needed and value is argparse.SUPPRESS and spell_parameter(self.command, one):
-                value = self.find_agent()
-            if value is argparse.SUPPRESS:
+        for one in find_operation(name or self.command.operation.split()[0]).parameters:
+            value = getattr(self.args, one.name, self.command.fixed.get(one.name, _NOT_TYPED))
+            if one.name == "agent" and one.needed and value is _NOT_TYPED and spell_parameter(self.command, one):
+                value = self.find_agent() or _NOT_TYPED
+                if value is _NOT_TYPED and self.command.requires:
+                    self.fail_usage("needs --agent (or $ALMA_AGENT, or default_agent in the configuration)")
+            if value is _NOT_TYPED:
                 continue
             if isinstance(value, str) and read_type(one)[0] is dict:
                 value = parse_json(one.name, value)
-            elif value == "all" and takes_all(one):
-                value = None
-            elif one.name in MOMENTS and isinstance(value, str):
+            elif isinstance(value, str) and one.name in MOMENTS:
                 value = parse_moment(value)
-            given[one.name] = value
+            given[one.name] = None if value == "all" and takes_all(one) else value
         return given
 
-    def find_agent(self) -> str:
-        agent = self.get_default_agent()
-        if agent is None:
-            self.fail_usage("needs --agent (or $ALMA_AGENT, or default_agent in the configuration)")
-        return agent
-
-    def get_default_agent(self) -> str | None:
+    def find_agent(self) -> str | None:
+        """Return who it is by --agent, the environment or the configuration."""
         if agent := getattr(self.args, "agent", None) or os.environ.get("ALMA_AGENT"):
             return str(agent)
-        from .. import app
-
         try:
-            return app.read_config(self.args.config)[1].default_agent
+            return self.config[1].default_agent
         except ALMAError:
             return None
 
@@ -402,52 +414,39 @@ class Call:
         parser.error(f"{self.command.words} {message}")
 
     def run(self, operation_name: str, /, **given: Any) -> Any:
-        """Run an operation on the open memory; ids may be shortened."""
-        assert self.alma is not None
+        """Run an operation on the memory; ids may be shortened."""
         operation = find_operation(operation_name)
         # The name of a conversation is no id.
-        names = IDS if operation.group in ("sessions", "work") else IDS - {"session_id"}
-        for key in names & given.keys():
+        for key in (IDS if operation.group in ("sessions", "work") else IDS - {"session_id"}) & given.keys():
             value = given[key]
             if isinstance(value, str):
                 given[key] = resolve_id(self.alma, value)
             elif isinstance(value, list):
                 given[key] = [resolve_id(self.alma, one) for one in value]
-        progress = {"progress": given.pop("progress")} if "progress" in given else {}
+        progress = {"progress": self.out.progress} if operation.is_long else {}
         return operation.run(self.alma, **operation.check(given), **progress)
 
-    def _find_item(self, id: str) -> Any:
-        try:
-            return self.run("get_work_item", item_id=id)
-        except ALMAError:
-            return None
-
-    def answer(self, name: str, key: str = "", verb: str = "", /, **more: Any) -> int:
-        """Run an operation with what was typed, and show its answer."""
+    def run_typed(self, name: str = "", /, **more: Any) -> Any:
+        """Run an operation, the command's own by default, with what was typed, after asking where it asks."""
+        command, name = self.command, name or self.command.operation.split()[0]
         given = self.read_arguments(name) | more
-        with self.open(), self.out.progress(self.command.words) as progress:
-            given |= {"progress": progress} if find_operation(name).is_long else {}
-            self.out.answer(self.run(name, **given), key, verb)
-        return 0
+        if command.ask:
+            known = [one.name for one in find_operation(command.about).parameters] if command.about else []
+            self.confirm(command.ask, self.run(command.about, **{one: given[one] for one in known}) if known else None)
+        return self.run(name, **given)
 
-    def confirm(self, question: str, thing: Any = None, declined: str = "nothing was erased") -> bool:
+    def answer(self, name: str = "", /, **more: Any) -> Reply:
+        """Run an operation as `run_typed` does, and answer as the command says."""
+        command, value = self.command, self.run_typed(name, **more)
+        value = getattr(value, command.part) if command.part else value
+        counted = {"count": len(value)} if isinstance(value, list) else {}
+        document = {**counted, command.key: value} if command.key else value
+        verb = f"{command.verb} {value if command.part else value.id}" if command.verb else ""
+        return Reply(document, verb, "" if command.part else value if value != [] else describe_empty(command.key))
+
+    def confirm(self, question: str, *things: Any) -> None:
         """Ask whether to do it, after showing what it is about; --yes answers."""
-        if self.args.yes:
-            return True
-        if thing is not None and not self.out.as_json:
-            self.out.show(thing, brief=True)
-        if not self.out.confirm(question):
-            self.out.print(declined)
-            return False
-        return True
-
-
-def suggest_option(parser: argparse.ArgumentParser, rest: Sequence[str]) -> str:
-    """Return the error for arguments that a command does not take."""
-    close = difflib.get_close_matches(rest[0].partition("=")[0], parser._option_string_actions, n=1)
-    return f"unrecognized arguments: {' '.join(rest)}" + (f". Did you mean {close[0]!r}?" if close else "")
-
-
-def list_choices(action: argparse.Action) -> list[str]:
-    """Return the values that an argument takes, as far as they are known."""
-    return [str(value) for value in getattr(action, "values", None) or action.choices or ()]
+        if not self.args.yes:
+            self.out.show_parts(*([] if self.out.as_json else things))
+            if not self.out.confirm(question):
+                raise Declined

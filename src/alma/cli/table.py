@@ -76,7 +76,26 @@ Exit codes: 0 done, 1 an error or nothing could be done, 2 wrong usage, 130 inte
 """
 
 _BY = {"agent": "by"}
-_STATED = {"source": "user_stated"}
+_ADDS = [
+    ("knowledge", "user_stated"),
+    ("heuristic", "user_stated"),
+    ("rule", "user_stated"),
+    ("anti-pattern", "user_stated"),
+    ("preference", "explicit_instruction"),
+]
+_PASS = extra("--pass", "", "it passed", group="needed", dest="passing")
+_FAIL = extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false")
+COMMANDS += [
+    Command(
+        f"add {name}",
+        f"add_{name.replace('-', '_')}",
+        positional="",
+        fixed={"source": source},
+        key="memory",
+        verb="added",
+    )
+    for name, source in _ADDS
+]
 COMMANDS += [
     Command("session start", "start_session", positional=""),
     Command("session reload", "quick_reload", positional=""),
@@ -85,15 +104,12 @@ COMMANDS += [
     Command("work list", "list_work_items", key="items"),
     Command("work search", "search_work_items", names={"query": "words"}, key="items"),
     Command("work edit", "update_work_item", names=_BY, key="item", verb="changed"),
-    Command("work block", "add_blocker", names={**_BY, "blocker_id": "on"}, key="item", verb="now"),
-    Command("work unblock", "remove_blocker", names={**_BY, "blocker_id": "from"}, key="item", verb="now"),
+    Command("work block", "add_blocker", names={**_BY, "blocker_id": "on"}, key="item", verb="blocked"),
+    Command("work unblock", "remove_blocker", names={**_BY, "blocker_id": "from"}, key="item", verb="unblocked"),
     Command(
         "work test",
         "record_test",
-        (
-            extra("--pass", "", "it passed", group="needed", dest="passing"),
-            extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false"),
-        ),
+        (_PASS, _FAIL),
         positional="item_id test",
         names={**_BY, "passing": ""},
         key="item",
@@ -102,20 +118,18 @@ COMMANDS += [
     Command("work claim", "claim_work_item", key="item", verb="claimed"),
     Command("work release", "release_work_item", key="item", verb="released"),
     Command("work restore", "restore_work_item", names=_BY, key="item", verb="restored"),
+    Command(
+        "work delete",
+        "delete_work_item",
+        names=_BY,
+        ask="Erase it and its history for good?",
+        about="get_work_item",
+        key="deleted",
+        part="id",
+        verb="erased",
+    ),
     Command("list", "list", key="memories"),
     Command("search", "search", names={"query": "words"}, key="matches"),
-    Command("add knowledge", "add_knowledge", positional="", fixed=_STATED, key="memory", verb="added"),
-    Command("add heuristic", "add_heuristic", positional="", fixed=_STATED, key="memory", verb="added"),
-    Command("add rule", "add_rule", positional="", fixed=_STATED, key="memory", verb="added"),
-    Command("add anti-pattern", "add_anti_pattern", positional="", fixed=_STATED, key="memory", verb="added"),
-    Command(
-        "add preference",
-        "add_preference",
-        positional="",
-        fixed={"source": "explicit_instruction"},
-        key="memory",
-        verb="added",
-    ),
     Command("explain", "explain"),
     Command("playbook", "playbook"),
     Command("rules list", "list", names={"memory_type": ""}, fixed={"memory_type": "rule"}, key="rules"),
@@ -129,6 +143,15 @@ COMMANDS += [
     Command("graph stats", "graph_stats"),
     Command("domains list", "list_domains", key="domains"),
     Command("domains show", "get_domain", key="domain"),
+    Command(
+        "domains delete",
+        "delete_domain",
+        ask="Take this schema off the list?",
+        about="get_domain",
+        key="deleted",
+        part="name",
+        verb="deleted",
+    ),
     Command("workflow runs", "list_runs", key="runs"),
     Command("workflow start", "start_run", key="run"),
     Command("workflow end", "end_run", key="run"),
@@ -136,6 +159,7 @@ COMMANDS += [
     Command("workflow fork", "fork_branch", positional="run_id branch_id", key="checkpoint"),
     Command("workflow link", "link_artifact", positional="run_id location", key="artifact"),
     Command("workflow artifacts", "get_artifacts", key="artifacts"),
+    Command("workflow cleanup", "cleanup_checkpoints", ask="Erase all checkpoints but the newest ones of each branch?"),
     Command("confidence assess", "assess_confidence"),
     Command("confidence rank", "rank_strategies"),
     Command("confidence calibration", "calibration"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from ..reading.local import is_same_attempt
-from .events import Event, as_dict, as_text
+from .events import Event, get_dict, get_dicts, get_text
 from .prompts import cut_text
 
 SHELLS = frozenset(
@@ -43,57 +43,48 @@ _REASON = re.compile(r"(?:the user said|reason for the rejection):\s*(.*)\Z", re
 _ADVICE = "\nNote: The user's next message may contain a correction or preference."
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(NamedTuple):
     """A tool call that came to its end."""
 
-    tool: str
     command: str
     """The command line of a shell, the file of an edit, else the most telling argument."""
+    offset: int
+    is_shell: bool
+    is_edit: bool
     ok: bool
     error: str
     is_stopped: bool
-    in_background: bool
-    offset: int
-
-    @property
-    def is_shell(self) -> bool:
-        return self.tool.lower() in SHELLS
-
-    @property
-    def is_edit(self) -> bool:
-        return self.tool.lower() in EDITORS
 
 
 def read_call(event: Event) -> ToolCall:
     """Return the call that a PostToolUse or PostToolUseFailure event ends."""
-    tool, arguments = event.text("tool_name"), event.tool_input
+    tool = event.text("tool_name").lower()
     error = event.text("error") if event.name == "PostToolUseFailure" else ""
     is_stopped = event.data.get("is_interrupt") is True or event.data.get("interrupted") is True
     ok = event.name == "PostToolUse" and not is_stopped
-    if ok and tool.lower() in SHELLS and _BAD_EXIT.search(output := event.text("output")):
-        ok, error = False, output
-    in_background = arguments.get("run_in_background") is True
-    return ToolCall(tool, find_subject(tool, arguments), ok, error, is_stopped, in_background, event.offset)
+    if ok and tool in SHELLS and _BAD_EXIT.search(event.text("output")):
+        ok, error = False, event.text("output")
+    return ToolCall(find_subject(event), event.offset, tool in SHELLS, tool in EDITORS, ok, error, is_stopped)
 
 
-def find_subject(tool: str, arguments: Mapping[str, Any]) -> str:
+def find_subject(event: Event) -> str:
     """Return what a call is about: the command line of a shell, the file of an edit, else its most telling argument."""
-    return _first_text(arguments, _FILE_KEYS if tool.lower() in EDITORS else _TELLING_KEYS).strip()
+    is_edit = event.text("tool_name").lower() in EDITORS
+    return get_text(event.tool_input, *(_FILE_KEYS if is_edit else _TELLING_KEYS)).strip()
 
 
-def describe_call(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Return one call in words: "run `npm install`", "edit src/a.ts", "go on with the plan: …"."""
-    subject = find_subject(tool, arguments)
+def describe_call(event: Event) -> str:
+    """Return one call in words: "run `npm install`", "edit src/a.ts", "go on with the plan: …"; '' without a tool."""
+    tool, subject = event.text("tool_name"), find_subject(event)
     line = cut_text(" ".join(subject.split()), _LINE_CHARS)
     if tool.lower() in SHELLS:
         return f"run `{line}`" if subject else "run a command"
     if tool.lower() in EDITORS:
-        new = " ".join(_first_text(arguments, _NEW_KEYS).split())
+        new = " ".join(get_text(event.tool_input, *_NEW_KEYS).split())
         return f"edit {subject or 'a file'}" + (f": {cut_text(new, _LINE_CHARS)}" if new else "")
     if tool == "ExitPlanMode":
         return f"go on with the plan: {cut_text(subject, _PLAN_CHARS)}" if subject else "go on with the plan"
-    return f"use {tool or 'a tool'}" + (f" ({line})" if subject else "")
+    return f"use {tool}" + (f" ({line})" if subject else "") if tool else ""
 
 
 def is_refusal(error: str) -> bool:
@@ -107,41 +98,31 @@ def extract_reason(error: str) -> str:
     return match[1].strip() if match else ""
 
 
-def diff_edit(proposed: Mapping[str, Any], final: Mapping[str, Any], written: str) -> str:
+def diff_edit(proposed: Event, final: Event) -> str:
     """Return what a person changed in a proposed edit, as a difference of lines; '' when it is not known."""
-    before, after = _new_text(proposed), written or _new_text(final)
-    if not before or not after or before == after:
+    before, after = _find_new(proposed.tool_input), final.text("written") or _find_new(final.tool_input)
+    if not before or not after:
         return ""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
     return cut_text("\n".join(line for line in lines if not line.startswith("@@")), _CHANGE_CHARS)
 
 
-def _new_text(arguments: Mapping[str, Any]) -> str:
-    edits = arguments.get("edits")
-    if isinstance(edits, list):
-        return "\n".join(as_text(edit.get("new_string")) for edit in edits if isinstance(edit, dict))
-    return next((text for key in _NEW_KEYS if (text := as_text(arguments.get(key)))), "")
-
-
-def _first_text(arguments: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    return next((text for key in keys if (text := as_text(arguments.get(key))).strip()), "")
+def _find_new(arguments: Mapping[str, Any]) -> str:
+    edits = get_dicts(arguments, "edits")
+    return "\n".join(get_text(edit, "new_string") for edit in edits) if edits else get_text(arguments, *_NEW_KEYS)
 
 
 def find_own_answers(event: Event) -> tuple[str, str]:
     """Return the questions put to a person, and what they wrote themselves instead of choosing an offered answer."""
-    replies, asked = event.tool_input.get("answers"), event.tool_input.get("questions")
-    if not isinstance(replies, dict) or not isinstance(asked, list):
-        return "", ""
     questions, own = [], []
-    offered: dict[str, list[str]] = {}
-    for one in map(as_dict, asked):
-        options = one.get("options")
-        labels = [as_text(as_dict(option).get("label")) for option in options] if isinstance(options, list) else []
-        offered[as_text(one.get("question"))] = labels
-    for question, reply in replies.items():
-        labels = offered.get(question, [])
-        is_chosen = as_text(reply) in labels or all(part in labels for part in as_text(reply).split(", "))
-        if question in offered and as_text(reply).strip() and not is_chosen:
+    replies = get_dict(event.tool_input, "answers")
+    for one in get_dicts(event.tool_input, "questions"):
+        question, labels = (
+            get_text(one, "question"),
+            [get_text(option, "label") for option in get_dicts(one, "options")],
+        )
+        reply = get_text(replies, question)
+        if reply and reply not in labels and any(part not in labels for part in reply.split(", ")):
             questions.append(f"{question} ({' / '.join(filter(None, labels))})")
             own.append(reply.strip())
     return "\n".join(questions), "\n".join(own)
@@ -150,47 +131,34 @@ def find_own_answers(event: Event) -> tuple[str, str]:
 # -- commands that failed and then worked
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RepairedCommand:
-    """A command that failed, why, and the form in which it worked."""
+    """A command that failed, why, and the form in which it worked: empty while none did."""
 
     failed: str
     error: str
-    worked: str
-    offset: int
-    ids: tuple[str, str]
+    ids: tuple[str, ...]
+    worked: str = ""
+    offset: int = 0
     edits: int = 0
     """How many edits lay between: with many, it may be the code that was mended and not the command."""
     failures: int = 1
     """How often it failed before the other form worked."""
-
-
-@dataclass(slots=True)
-class _Failure:
-    command: str
-    error: str
-    id: str
-    calls: int = 0
-    turns: int = 0
-    edits: int = 0
-    failures: int = 1
-
-    def is_form(self, command: str) -> bool:
-        return self.command.split() == command.split()
+    calls: int = field(default=0, compare=False)
+    turns: int = field(default=0, compare=False)
 
 
 class FailureTracker:
     """The failed commands of a session that still wait for a form that works, for each agent apart."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, list[_Failure]] = {}
+        self._waiting: dict[str, list[RepairedCommand]] = {}
 
     def count_turn(self) -> None:
         """Note that the person spoke."""
-        for agent, waiting in self._waiting.items():
+        for waiting in self._waiting.values():
             for failure in waiting:
                 failure.turns += 1
-            self._waiting[agent] = [failure for failure in waiting if failure.turns <= REPAIR_TURNS]
 
     def add_call(self, event: Event, call: ToolCall) -> list[RepairedCommand]:
         """Count a call, and return the failed commands that it is the working form of."""
@@ -198,32 +166,21 @@ class FailureTracker:
         for failure in waiting:
             failure.calls += 1
             failure.edits += call.is_edit and call.ok
-        waiting[:] = [failure for failure in waiting if failure.calls <= REPAIR_CALLS]
+        waiting[:] = [one for one in waiting if one.calls <= REPAIR_CALLS and one.turns <= REPAIR_TURNS]
         if not call.is_shell or not call.command:
             return []
-        repairs = []
-        if call.ok and not call.in_background:
+        same = [one for one in waiting if one.failed.split() == call.command.split()]
+        solved = []
+        if call.ok and event.tool_input.get("run_in_background") is not True:
             # A command that works as it was needs no other form: something else had been wrong.
-            same = [failure for failure in waiting if failure.is_form(call.command)]
-            solved = [one for one in waiting if one not in same and is_same_attempt(one.command, call.command)]
-            repairs = [
-                RepairedCommand(
-                    failed=failure.command,
-                    error=failure.error,
-                    worked=call.command,
-                    offset=event.offset,
-                    ids=(failure.id, event.id),
-                    edits=failure.edits,
-                    failures=failure.failures,
-                )
-                for failure in solved
-            ]
-            waiting[:] = [failure for failure in waiting if failure not in same and failure not in solved]
-        if call.error.strip() and not call.ok and not call.is_stopped:
+            solved = [one for one in waiting if one not in same and is_same_attempt(one.failed, call.command)]
+            for one in solved:
+                one.worked, one.offset, one.ids = call.command, event.offset, (*one.ids, event.id)
+            waiting[:] = [one for one in waiting if one not in same and one not in solved]
+        elif call.error.strip() and not call.ok and not call.is_stopped:
             # A command that fails again is one failure, as it was last, counted.
-            again = [failure for failure in waiting if failure.is_form(call.command)]
-            failures = 1 + sum(failure.failures for failure in again)
+            failures = 1 + sum(one.failures for one in same)
             error = cut_text(call.error, _ERROR_CHARS, 0.75)
-            waiting[:] = [failure for failure in waiting if failure not in again]
-            waiting.append(_Failure(call.command, error, event.id, failures=failures))
-        return repairs
+            waiting[:] = [one for one in waiting if one not in same]
+            waiting.append(RepairedCommand(call.command, error, (event.id,), failures=failures))
+        return solved

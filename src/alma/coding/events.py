@@ -7,7 +7,6 @@ skipped, and a last line without its newline belongs to the next reading.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,7 +14,6 @@ from typing import Any
 
 from ..text import replace_surrogates
 
-VERSION = 1
 _LAST_MOMENT = 253_402_300_799.0  # the end of the year 9999: what a datetime can hold
 # Unescaped, this cannot stand inside a JSON string: where it does, a whole line follows a torn one.
 _START = b'{"v":'
@@ -60,11 +58,11 @@ class Event:
 
     def text(self, name: str) -> str:
         """Return a field of the data; empty when it is missing or no text."""
-        return as_text(self.data.get(name))
+        return get_text(self.data, name)
 
     @property
-    def tool_input(self) -> Mapping[str, Any]:
-        return as_dict(self.data.get("tool_input"))
+    def tool_input(self) -> dict[str, Any]:
+        return get_dict(self.data, "tool_input")
 
 
 def parse_journal(journal: bytes, offset: int = 0) -> tuple[list[Event], list[int]]:
@@ -76,53 +74,58 @@ def parse_journal(journal: bytes, offset: int = 0) -> tuple[list[Event], list[in
     damaged: list[int] = []
     for number, line in enumerate(journal.split(b"\n")[:-1], start=1):
         offset += len(line) + 1
-        if not line.strip():
-            continue
         event = _parse_event(line, offset)
-        if event is None:
+        if event is None and line.strip():
             damaged.append(number)
             # A torn line may be followed by a whole one.
-            start = line.rfind(_START)
-            event = _parse_event(line[start:], offset) if start > 0 else None
+            event = _parse_event(line[max(line.rfind(_START), 0) :], offset)
         if event is not None:
             events.setdefault(event.id, event)
     return list(events.values()), damaged
 
 
 def _parse_event(line: bytes, offset: int) -> Event | None:
-    found = as_dict(parse_line(line))
-    name, id = as_text(found.get("event")), as_text(found.get("id"))
-    at, data = as_moment(found.get("at")), found.get("data", {})
-    if found.get("v") != VERSION or not name or not id or at is None or not isinstance(data, dict):
+    fields = parse_line(line)
+    at, data = fields.get("at", -1), fields.get("data", {})
+    name, id, session, project, cwd, agent, entry = (
+        get_text(fields, key) for key in ("event", "id", "session", "project", "cwd", "agent_id", "entry")
+    )
+    if fields.get("v") != 1 or not name or not id or not is_moment(at) or not isinstance(data, dict):
         return None
     attendance = None
-    if "entry" in found or "attended" in found:
-        attendance = find_attendance(as_text(found.get("entry")), declared=found.get("attended") is True)
-    session, project, cwd, agent = (as_text(found.get(key)) for key in ("session", "project", "cwd", "agent_id"))
-    return Event(id, name, at, session, project, cwd, agent, data, offset, attendance)
+    if not fields.keys().isdisjoint(("entry", "attended")):
+        attendance = find_attendance(entry, declared=fields.get("attended") is True)
+    return Event(id, name, float(at), session, project, cwd, agent, data, offset, attendance)
 
 
-def parse_line(line: bytes) -> Any:
-    """Return the JSON of a line, None when it is none. Half a surrogate pair, which no store can write, is replaced."""
+def parse_line(line: bytes) -> dict[str, Any]:
+    """Return the object in a line; empty when there is none. Half a surrogate pair is replaced: no store takes it."""
     try:
         value = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
-        return None
-    return replace_surrogates(value) if b"\\ud" in line.lower() else value
+        return {}
+    value = value if isinstance(value, dict) else {}
+    fixed: dict[str, Any] = replace_surrogates(value) if b"\\ud" in line.lower() else value
+    return fixed
 
 
-def as_moment(value: object) -> float | None:
-    """Return seconds since 1970, None when the value is no time that a calendar knows."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LAST_MOMENT:
-        return None
-    return float(value) if math.isfinite(value) else None
+def is_moment(value: Any) -> bool:
+    """Return whether a value is seconds since 1970 that a calendar knows."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LAST_MOMENT
 
 
-def as_text(value: object) -> str:
-    """Return the value if it is text; a value of another type counts as missing."""
-    return value if isinstance(value, str) else ""
+def get_text(values: Mapping[str, Any], *names: str) -> str:
+    """Return the first of these fields that is a text with more than spaces; a value of another type is missing."""
+    return next((value for name in names if isinstance(value := values.get(name), str) and value.strip()), "")
 
 
-def as_dict(value: object) -> dict[str, Any]:
-    """Return the value if it is an object; a value of another type counts as empty."""
+def get_dict(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a field that is an object; a value of another type counts as empty."""
+    value = values.get(name)
     return value if isinstance(value, dict) else {}
+
+
+def get_dicts(values: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the objects in a field that is a list."""
+    value = values.get(name)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..engine.admit import clean
 
@@ -68,8 +68,7 @@ _TELLING = 3
 _TAGS = re.compile(r"<command-(name|args)>(.*?)</command-\1>", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class SlashCommand:
+class SlashCommand(NamedTuple):
     """A slash command as a person typed it. `name` is without its plug-in when that is ours."""
 
     name: str
@@ -90,8 +89,7 @@ def extract_spoken(prompt: str, source: str = "") -> str:
     """Return what a person wrote in a prompt; nothing when the host made it."""
     if source not in _PERSONS:
         return ""
-    wrapped = _WRAPPED.match(prompt)
-    if wrapped:
+    if wrapped := _WRAPPED.match(prompt):
         prompt = _AFTER_WRAPPED.split(prompt[wrapped.end() :], maxsplit=1)[0]
     if _MACHINE.match(prompt):
         return ""
@@ -125,9 +123,7 @@ def extract_note(arguments: str) -> str:
 
 def restore_typed(text: str) -> str:
     """Return a command that the host recorded as `<command-name>/x</command-name>…` as it was typed; else ''."""
-    if not text.lstrip().startswith("<command-"):
-        return ""
-    parts = dict(_TAGS.findall(text))
+    parts = dict(_TAGS.findall(text)) if text.lstrip().startswith("<command-") else {}
     name = parts.get("name", "").strip()
     return f"/{name.lstrip('/')} {parts.get('args', '').strip()}".strip() if name else ""
 
@@ -137,12 +133,8 @@ def cut_text(text: str, most: int, tail: float = 0.5) -> str:
 
     Secrets are removed before the cut: half of one would not be recognised later.
     """
-    if len(text) <= most:
+    if len(text) <= most or len(text := str(clean(text))) <= most:
         return text
-    text = str(clean(text))
-    if len(text) <= most:
-        return text
-    mark = " … "
-    end = max(int((most - len(mark)) * tail), 0)
-    start = max(most - len(mark) - end, 0)
-    return f"{text[:start]}{mark}{text[len(text) - end :]}"[:most]
+    room = max(most - 3, 0)
+    end = int(room * tail)
+    return f"{text[: room - end]} … {text[len(text) - end :]}"[:most]

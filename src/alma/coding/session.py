@@ -6,12 +6,22 @@ offset. So reading a longer journal yields the same entries for its beginning, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
-from . import calls
-from .calls import RepairedCommand, ToolCall
+from .calls import (
+    FailureTracker,
+    RepairedCommand,
+    ToolCall,
+    describe_call,
+    diff_edit,
+    extract_reason,
+    find_own_answers,
+    find_subject,
+    is_refusal,
+    read_call,
+)
 from .events import Attendance, Event
 from .prompts import SlashCommand, cut_text, extract_note, extract_spoken, has_content, parse_command
 
@@ -25,8 +35,7 @@ _OPEN_CALLS = 200
 NOTED = "noted"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionTurn:
+class SessionTurn(NamedTuple):
     """Something that was said: by the "user", the "assistant" or a "subagent"."""
 
     id: str
@@ -43,9 +52,8 @@ class SessionTurn:
     """False for words that stand in what a tool answered, where a program may have put them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """Something other than a prompt that shows what the person wants: noted, edited, denied, interrupted or rejected.
+class Signal(NamedTuple):
+    """Something other than a prompt that shows what the person wants: noted, edited or denied.
 
     A note without a text flags what the person had said before (`what`).
     """
@@ -61,8 +69,7 @@ class Signal:
     tool: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownRules:
+class ShownRules(NamedTuple):
     """Rules that were put before the assistant."""
 
     rules: tuple[str, ...]
@@ -101,23 +108,16 @@ def build_session(events: Iterable[Event]) -> CodingSession:
     return builder.session
 
 
+@dataclass(slots=True)
 class _Reply:
     """What the assistant said and did since the person last spoke, as far as the person could see it."""
 
-    def __init__(self, last: str = "") -> None:
-        self.last = last
-        """The last words, also of an earlier reply."""
-        self.said = ""
-        self.commands: list[str] = []
-        self.files: list[str] = []
-        self.begun: dict[str, str] = {}
-
-    def add_call(self, call: ToolCall) -> None:
-        if call.is_shell and call.command:
-            failed = "" if call.ok else ", which was stopped" if call.is_stopped else ", which failed"
-            self.commands.append(f"`{cut_text(' '.join(call.command.split()), _SHORT_CHARS)}`{failed}")
-        elif call.is_edit and call.ok and call.command and call.command not in self.files:
-            self.files.append(call.command)
+    last: str = ""
+    """The last words, also of an earlier reply."""
+    said: str = ""
+    commands: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    begun: dict[str, str] = field(default_factory=dict)
 
     def describe(self) -> str:
         """Return what the next words of the person may be about."""
@@ -141,15 +141,13 @@ class SessionBuilder:
     def __init__(self) -> None:
         self.session = CodingSession()
         self._known: set[str] = set()
-        self._failures = calls.FailureTracker()
+        self._failures = FailureTracker()
         self._reply = _Reply()
-        self._is_done = True
         self._stops: list[tuple[str, str]] = []
-        self._subagent_replies: set[tuple[str, str]] = set()
         self._last_prompt = ("", "", "")
-        self._proposed: dict[str, Event] = {}
-        self._settled: set[tuple[str, bool]] = set()
         self._last_said = ""
+        self._proposed: dict[str, Event] = {}
+        self._refused: set[str] = set()
         self._attendance = Attendance.UNKNOWN
         self._handlers = {
             "SessionStart": self._start_session,
@@ -160,8 +158,7 @@ class SessionBuilder:
             "PostToolUseFailure": self._end_call,
             "PermissionDenied": self._add_denial,
             "Stop": self._add_reply,
-            "SubagentStop": self._add_subagent_reply,
-            "Interrupted": self._add_interruption,
+            "SubagentStop": self._add_reply,
             "Rejected": self._add_refusal,
             "Remarked": self._add_remark,
             "Shown": self._add_shown,
@@ -183,18 +180,15 @@ class SessionBuilder:
     def _start_session(self, event: Event) -> None:
         self.session.ended = False
         self.session.transcript_path = event.text("transcript_path") or self.session.transcript_path
-        # A run that was killed left no Stop.
-        self._is_done = True
 
     # -- what was said
 
     def _add_prompt(self, event: Event) -> None:
         """Add a prompt of the person, or one that the host made. A command comes twice: as typed and as expanded."""
-        is_expansion = event.name == "UserPromptExpansion"
         prompt, name = event.text("prompt"), event.text("command_name").lstrip("/")
         typed = f"/{name} {event.text('command_args')}".strip() if name else ""
         # The prompt of an expanded command may be the text of the command's file: only what was typed is a person's.
-        words = typed if is_expansion else prompt or typed
+        words = typed if event.name == "UserPromptExpansion" else prompt or typed
         compared = (prompt if prompt.lstrip().startswith("/") else words).strip()
         if command := parse_command(compared):
             # It is the same command with and without the name of its plug-in.
@@ -209,23 +203,17 @@ class SessionBuilder:
             return
         self._stops.clear()
         said = extract_spoken(words, event.text("source"))
-        if not said:
-            return
         command = parse_command(said)
-        if command is None:
-            self._add_user_turn(event, said, said if has_content(said) else "")
-        elif command.is_ours:
+        if command is not None and command.is_ours:
             self._add_note(event, command, said)
-        elif command.is_worth_keeping:
-            self._add_user_turn(event, said, command.words if command.is_worth_hearing else "")
-
-    def _add_user_turn(self, event: Event, said: str, heard: str) -> None:
-        """Add what the person said to the assistant; `heard` of it may hold a wish."""
-        self._add_turn(event, "user", said, heard, self._reply.describe())
-        self._last_said = said
-        self._failures.count_turn()
-        self._reply = _Reply(self._reply.last)
-        self._is_done = False
+        elif said and (command is None or command.is_worth_keeping):
+            heard = said if has_content(said) else ""
+            if command is not None:
+                heard = command.words if command.is_worth_hearing else ""
+            self._add_turn(event, "user", said, heard, self._reply.describe())
+            self._last_said = said
+            self._failures.count_turn()
+            self._reply = _Reply(self._reply.last)
 
     def _add_turn(
         self, event: Event, speaker: str, said: str, heard: str = "", before: str = "", is_typed: bool = True
@@ -244,14 +232,17 @@ class SessionBuilder:
         self._add_signal(NOTED, event, note, cut_text(about, _ABOUT_CHARS))
 
     def _add_reply(self, event: Event) -> None:
-        if event.agent_id:
-            self._add_subagent_reply(event)
+        said, prompt_id = event.text("last_assistant_message").strip(), event.text("prompt_id")
+        if event.name == "SubagentStop" or event.agent_id:
+            # The host's own helpers (what summarises for a compaction) have no type.
+            reply = f"{event.agent_id or event.text('agent_id')}\0{said}"
+            if said and event.data.get("agent_type") != "" and reply not in self._known:
+                self._known.add(reply)
+                self._add_turn(event, "subagent", said)
             return
-        self._is_done = True
         self._last_prompt = ("", "", "")
         # A call that never ended by now is none that the person could mean.
         self._reply.begun.clear()
-        said, prompt_id = event.text("last_assistant_message").strip(), event.text("prompt_id")
         is_hooked = event.data.get("stop_hook_active") is True
         # The same words again with no prompt in between. What a Stop hook of somebody else's made it add is new.
         is_repeated = any(
@@ -263,114 +254,76 @@ class SessionBuilder:
             self._reply.said = self._reply.last = said
             self._add_turn(event, "assistant", said)
 
-    def _add_subagent_reply(self, event: Event) -> None:
-        agent = event.agent_id or event.text("agent_id")
-        said = event.text("last_assistant_message").strip()
-        # The host's own helpers (what summarises for a compaction) have no type.
-        if said and event.data.get("agent_type") != "" and (agent, said) not in self._subagent_replies:
-            self._subagent_replies.add((agent, said))
-            self._add_turn(event, "subagent", said)
-
     # -- what was done
 
     def _begin_call(self, event: Event) -> None:
-        call_id = event.text("tool_use_id")
-        if not call_id:
-            return
-        if len(self._proposed) >= _OPEN_CALLS:
-            del self._proposed[next(iter(self._proposed))]
-        self._proposed[call_id] = event
-        if not event.agent_id:
-            self._reply.begun[call_id] = calls.describe_call(event.text("tool_name"), event.tool_input)
+        if call_id := event.text("tool_use_id"):
+            if len(self._proposed) >= _OPEN_CALLS:
+                del self._proposed[next(iter(self._proposed))]
+            self._proposed[call_id] = event
+            if not event.agent_id:
+                self._reply.begun[call_id] = describe_call(event)
 
-    def _close_call(self, event: Event) -> Event | None:
-        """Forget a call that ended; return the event that began it."""
+    def _close_call(self, event: Event) -> Event:
+        """Forget a call that ended; return the event that began it, or this one."""
         self._reply.begun.pop(event.text("tool_use_id"), None)
-        return self._proposed.pop(event.text("tool_use_id"), None)
+        return self._proposed.pop(event.text("tool_use_id"), event)
 
     def _end_call(self, event: Event) -> None:
-        if event.name == "PostToolUseFailure" and calls.is_refusal(event.text("error")):
-            # The text alone says so, and any tool can fail with such a text.
-            self._refuse(event, calls.extract_reason(event.text("error")), is_typed=False)
+        if event.name == "PostToolUseFailure" and is_refusal(event.text("error")):
+            self._add_refusal(event)
             return
-        call = calls.read_call(event)
-        proposed = self._close_call(event)
+        call, proposed = read_call(event), self._close_call(event)
         self.session.repairs += self._failures.add_call(event, call)
         if (call.is_shell or call.is_edit) and call.command:
             self.session.calls.append(call)
-        if not event.agent_id:
-            self._reply.add_call(call)
-        if call.is_stopped:
-            self._interrupt(event)
-        elif event.data.get("user_modified") is True:
-            change = calls.diff_edit((proposed or event).tool_input, event.tool_input, event.text("written"))
+            if call.is_shell and not event.agent_id:
+                failed = "" if call.ok else ", which was stopped" if call.is_stopped else ", which failed"
+                self._reply.commands.append(f"`{cut_text(' '.join(call.command.split()), _SHORT_CHARS)}`{failed}")
+            elif call.ok and not event.agent_id and call.command not in self._reply.files:
+                self._reply.files.append(call.command)
+        if event.data.get("user_modified") is True and not call.is_stopped:
+            change = diff_edit(proposed, event)
             text = f"The person changed what was proposed for {call.command or 'a file'}"
-            self._add_signal("edited", event, f"{text}:\n{change}" if change else text, call.command, call.tool)
-        asked, own = calls.find_own_answers(event)
+            self._add_signal("edited", event, f"{text}:\n{change}" if change else text, call.command)
+        asked, own = find_own_answers(event)
         if own:
             self._add_turn(event, "user", own, own, f"[asked: {asked}]", is_typed=False)
 
     def _add_denial(self, event: Event) -> None:
         self._close_call(event)
-        tool, arguments = event.text("tool_name"), event.tool_input
-        text = ": ".join(filter(None, (calls.describe_call(tool, arguments), event.text("reason").strip())))
-        self._add_signal("denied", event, text, calls.find_subject(tool, arguments), tool)
-
-    def _add_interruption(self, event: Event) -> None:
-        said = event.text("said").strip()
-        if said and not self._reply.said and not self._is_done:
-            self._reply.said = said
-        self._interrupt(event)
-
-    def _interrupt(self, event: Event) -> None:
-        if self._settle(event):
-            tool, arguments, text = self._find_call(event)
-            self._add_signal("interrupted", event, text, calls.find_subject(tool, arguments), tool)
+        text = ": ".join(filter(None, (describe_call(event), event.text("reason").strip())))
+        self._add_signal("denied", event, text, find_subject(event))
 
     def _add_refusal(self, event: Event) -> None:
-        self._refuse(event, event.text("text").strip(), is_typed=event.data.get("marked") is True)
-
-    def _refuse(self, event: Event, said: str, *, is_typed: bool) -> None:
-        if not self._settle(event):
-            return
-        tool, arguments, doing = self._find_call(event)
-        self._add_signal(
-            "rejected", event, ": ".join(filter(None, (doing, said))), calls.find_subject(tool, arguments), tool
-        )
-        if said:
+        """Add what the person said as they refused a call: once, also if a hook and the transcript report it."""
+        # Any tool can fail with such a text: only the host marks what a person typed.
+        said = event.text("text").strip() or extract_reason(event.text("error"))
+        call_id = event.text("tool_use_id")
+        if said and call_id not in self._refused:
+            self._refused |= {call_id} if call_id else set()
+            doing = describe_call(self._find_call(event))
             self._close_call(event)
-            refused = f"[was about to {doing}, and was refused]" if doing else ""
-            before = "\n".join(filter(None, (event.text("said").strip(), refused)))
-            self._add_turn(event, "user", said, said if has_content(said) else "", before, is_typed)
-
-    def _settle(self, event: Event) -> bool:
-        """Return whether a stopped call is news: a hook and the transcript may both report it, and the first counts."""
-        call_id, is_late = event.text("tool_use_id"), event.name in ("Interrupted", "Rejected")
-        if (call_id, not is_late) in self._settled:
-            self._settled.remove((call_id, not is_late))
-            return False
-        if call_id:
-            self._settled.add((call_id, is_late))
-        return True
+            before = f"[was about to {doing}, and was refused]" if doing else ""
+            heard = said if has_content(said) else ""
+            self._add_turn(event, "user", said, heard, before, is_typed=event.data.get("marked") is True)
 
     def _add_remark(self, event: Event) -> None:
         """Add words that the person put beside a call as they let it pass.
 
         They may be known late, so what is being talked about now stays as it is.
         """
-        said, doing = extract_spoken(event.text("text")), self._find_call(event)[2]
-        if said:
+        if said := extract_spoken(event.text("text")):
+            doing = describe_call(self._find_call(event))
             heard = said if has_content(said) else ""
             self._add_turn(event, "user", said, heard, f"[was allowed to {doing}]" if doing else "")
 
-    def _find_call(self, event: Event) -> tuple[str, Mapping[str, Any], str]:
-        """Return the tool and arguments of the call that an event is about, and the call in words if it is known."""
-        call_id = event.text("tool_use_id")
-        source = event if event.text("tool_name") else self._proposed.get(call_id, event) if call_id else event
-        tool, arguments = source.text("tool_name"), source.tool_input
-        return tool, arguments, calls.describe_call(tool, arguments) if tool else ""
+    def _find_call(self, event: Event) -> Event:
+        """Return the event that names the call that an event is about; the event itself if none is known."""
+        return event if event.text("tool_name") else self._proposed.get(event.text("tool_use_id"), event)
 
-    def _add_signal(self, name: str, event: Event, text: str, what: str, tool: str = "") -> None:
+    def _add_signal(self, name: str, event: Event, text: str, what: str) -> None:
+        tool = event.text("tool_name")
         self.session.signals.append(Signal(name, text, event.at, event.offset, event.id, self._attendance, what, tool))
 
     def _add_shown(self, event: Event) -> None:

@@ -5,24 +5,20 @@ All of it needs no store, and happens before a transaction begins. `facts.add_re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ScopeError
 from ..text import fingerprint
-from ..types.kinds import KINDS, MemoryType, Result
+from ..types.kinds import KINDS, Result
 from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
 from ..types.vector import Vector
 from .context import Engine
 
-_SHORT = 48
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(NamedTuple):
     """A memory to be stored as it is stated."""
 
     kind: str
@@ -30,20 +26,16 @@ class Draft:
     agent: str = ""
     user: str = ""
     session: str = ""
-    category: str = ""
-    """What the agent's `can_learn` and `cannot_learn` are asked about; empty: nothing to ask."""
-    key: str = ""
-    """The look-up key that recognises a repetition; set when the draft is screened."""
-    provenance: Provenance = field(default_factory=Provenance)
+    category: str = ""  # What the agent's `can_learn` and `cannot_learn` are asked about; empty: nothing to ask.
+    key: str = ""  # The look-up key that recognises a repetition; set when the draft is screened.
+    provenance: Provenance = Provenance()
     tags: tuple[str, ...] = ()
     valid_from: datetime | None = None
     valid_to: datetime | None = None
-    vectors: tuple[Vector, ...] = ()
-    """Set when the draft is prepared."""
+    vectors: tuple[Vector, ...] = ()  # Set when the draft is prepared.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeDraft:
+class OutcomeDraft(NamedTuple):
     """A task that was done: how, and how it went."""
 
     agent: str
@@ -55,37 +47,23 @@ class OutcomeDraft:
     error: str | None = None
     feedback: str | None = None
     retrieval: str | None = None
-    idempotency_key: str | None = None
-    """Recorded once under this key, however often it is sent."""
+    idempotency_key: str | None = None  # Recorded once under this key, however often it is sent.
     user: str = ""
-    shared: bool = False
-    """Whether it counts for the lessons of all users, not only for those of its own."""
+    shared: bool = False  # Whether it counts for the lessons of all users, not only for those of its own.
     session: str = ""
     tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    more: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields that the kind of outcomes declares, as they are stored."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """A heuristic or an anti-pattern that somebody states instead of letting it be learned."""
-
-    kind: MemoryType
-    agent: str
-    condition: str
-    strategy: str
-    user: str = ""
-    body: Mapping[str, Any] = field(default_factory=dict)
-    category: str = ""
-    provenance: Provenance = field(default_factory=lambda: Provenance(Origin.USER))
-    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = {}
+    at: datetime | None = None  # When it happened; None: now.
+    more: Mapping[str, Any] = {}  # Further fields that the kind of outcomes declares, as they are stored.
 
 
 def clean(value: Any) -> Any:
-    """The same JSON value with every secret taken out."""
+    """Return the same JSON value with every secret taken out."""
+    # Loaded here because its many patterns take a while to compile, and importing alma must not.
+    from .redact import redact
+
     if isinstance(value, str):
-        return _clean_short(value) if len(value) < _SHORT else _clean_text(value)
+        return redact(value)
     if isinstance(value, list | tuple):
         return [clean(item) for item in value]
     if not isinstance(value, Mapping):
@@ -93,44 +71,36 @@ def clean(value: Any) -> Any:
     cleaned = {}
     for name, item in value.items():
         # `{"password": "hunter2"}` gives itself away only by both together.
-        named = _clean_text(f"{name}={item}") if isinstance(item, str) else ""
+        named = redact(f"{name}={item}") if isinstance(item, str) else ""
         cleaned[clean(name)] = named[len(f"{name}=") :] if named.startswith(f"{name}=") else clean(item)
     return cleaned
 
 
-def _clean_text(text: str) -> str:
-    # Loaded here because its many patterns take a while to compile, and importing alma must not.
-    from .redact import redact
+def key_of(kind: str, agent: str, user: str, body: Mapping[str, Any], *, shared: bool = False) -> str:
+    """Return the look-up key that recognises a repetition; empty where every memory is a new one.
 
-    return redact(text).text
-
-
-# Names, domains and tags are short and come again and again.
-_clean_short = lru_cache(maxsize=4096)(_clean_text)
-
-
-def key_of(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> str:
-    unique = KINDS[kind].unique
-    if not unique:
+    With `shared` it is the key that all values of an explicit key have in common; empty where none was given.
+    """
+    unique, given = KINDS[kind].unique, explicit_key(kind, body)
+    if not unique or (shared and not given):
         return ""
-    return fingerprint(kind, agent, user, *(str(body[name]) for name in unique), *explicit_key(kind, body))
+    return fingerprint(kind, agent, user, *(str(body[name]) for name in unique[: 1 if shared else None]), *given)
 
 
 def explicit_key(kind: str, body: Mapping[str, Any]) -> list[str]:
-    """The fields of the explicit key that somebody gave; empty when there is none."""
+    """Return the fields of the explicit key that somebody gave; empty when there is none."""
     return [f"{name}={body[name]}" for name in KINDS[kind].keys if body.get(name)]
 
 
-def key_link(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> tuple[str, ...]:
-    """The link that all records with the same explicit key share, so that a newer value finds its predecessor."""
-    given = explicit_key(kind, body)
-    place = str(body[KINDS[kind].unique[0]]) if given else ""
-    return (f"key_{fingerprint(kind, agent, user, place, *given)}",) if given else ()
+def link_key(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the link by which a newer value of an explicit key finds its predecessor."""
+    key = key_of(kind, agent, user, body, shared=True)
+    return (f"key_{key}",) if key else ()
 
 
 def allow(engine: Engine, agent: str, category: str) -> None:
     """Raise ScopeError unless the agent may learn something of this category."""
-    scope = engine.scope(agent)
+    scope = engine.scopes.of(agent)
     if not category or scope.is_allowed(category):
         return
     if scope.can_learn:
@@ -155,14 +125,18 @@ def screen(engine: Engine, draft: Draft) -> Draft:
         if reasons := suspicious(KINDS[draft.kind].text(body)):
             body["metadata"] = {**body.get("metadata", {}), "suspicious": list(reasons)}
             tags = (*tags, "suspicious")
-    return replace(draft, body=body, tags=tags, key=key_of(draft.kind, draft.agent, draft.user, body))
+    return draft._replace(body=body, tags=tags, key=key_of(draft.kind, draft.agent, draft.user, body))
 
 
 def prepare(engine: Engine, drafts: Iterable[Draft]) -> list[Draft]:
     """Screen drafts and embed them, all in one pass of the embedder."""
-    screened = [screen(engine, draft) for draft in drafts]
-    vectors = engine.encode([KINDS[draft.kind].passages(draft.body) for draft in screened])
-    return [replace(draft, vectors=own) for draft, own in zip(screened, vectors, strict=True)]
+    return embed_drafts(engine, [screen(engine, draft) for draft in drafts])
+
+
+def embed_drafts(engine: Engine, drafts: Sequence[Draft]) -> list[Draft]:
+    """Return screened drafts with their vectors."""
+    vectors = engine.encode([KINDS[draft.kind].passages(draft.body) for draft in drafts])
+    return [draft._replace(vectors=own) for draft, own in zip(drafts, vectors, strict=True)]
 
 
 def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...] = (), **changes: Any) -> Record:
@@ -171,30 +145,22 @@ def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...] = (), **chan
     now = engine.clock()
     vectors = vectors or draft.vectors
     fields: dict[str, Any] = {
-        "kind": draft.kind,
+        **draft._asdict(),
         "project": engine.project,
-        "agent": draft.agent,
-        "user": draft.user,
-        "session": draft.session,
         # What comes from untrusted content waits for a person or for evidence.
         "status": Status.CANDIDATE if draft.provenance.trust is Trust.UNTRUSTED else Status.ACTIVE,
-        "key": draft.key,
         "text": kind.text(draft.body),
-        "body": draft.body,
-        "provenance": draft.provenance,
-        "tags": draft.tags,
-        "valid_from": draft.valid_from,
-        "valid_to": draft.valid_to,
         "created_at": now,
         "updated_at": now,
         "embedder": engine.embedder_name if vectors else "",
         "vectors": vectors,
         **changes,
     }
+    del fields["category"]
     if "id" not in changes:
         fields["id"] = new_id(kind.prefix)
     if "links" not in changes and kind.keys:
-        fields["links"] = key_link(draft.kind, draft.agent, draft.user, draft.body)
+        fields["links"] = link_key(draft.kind, draft.agent, draft.user, draft.body)
     return Record(**fields)
 
 
@@ -219,7 +185,7 @@ def reword(engine: Engine, record: Record, body: Mapping[str, Any]) -> dict[str,
         "text": kind.text(body),
         "vectors": vectors,
         "embedder": engine.embedder_name if vectors else "",
-        "links": key_link(record.kind, record.agent, record.user, body) or record.links,
+        "links": link_key(record.kind, record.agent, record.user, body) or record.links,
     }
 
 

@@ -6,11 +6,10 @@ import logging
 import os
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
-from typing import cast
 
 from ..errors import BusyError, ScopeError, StorageError, unknown
 from ..forks import hold_at_fork
@@ -26,7 +25,6 @@ from ..types.vector import Vector
 from .settings import Settings
 
 _LOG = logging.getLogger("alma")
-_MANY_TEXTS = 4096
 _CLOSING_SECONDS = 1.0
 
 
@@ -36,38 +34,23 @@ class Encoder:
     def __init__(self, embedder: Embedder, size: int = 512) -> None:
         self.embedder = embedder
         self.name = embedder.name
+        self.knows: Callable[[str], bool] = lambda text: True
+        if isinstance(embedder, Lingual):
+            self.knows = lru_cache(maxsize=4096)(embedder.knows)
         self._size = size
-        self._known: OrderedDict[str, Vector] = OrderedDict()
-        self._lock = hold_at_fork(threading.Lock())
-        self._is_lingual = isinstance(embedder, Lingual)
-        self._understood: dict[str, bool] = {}
-
-    def knows(self, text: str) -> bool:
-        if not self._is_lingual:
-            return True
-        if text not in self._understood:
-            if len(self._understood) >= _MANY_TEXTS:
-                self._understood.clear()
-            self._understood[text] = cast("Lingual", self.embedder).knows(text)
-        return self._understood[text]
+        self._vectors: dict[str, Vector] = {}
 
     def encode(self, groups: Sequence[Sequence[str]]) -> list[tuple[Vector, ...]]:
         """Return for each group of texts its vectors, long texts in passages: all in one pass of the embedder."""
         size = self.embedder.passage_chars
-        split = [[piece for text in group for piece in passages(text, size)] for group in groups]
-        wanted = dict.fromkeys(chain.from_iterable(split))
-        with self._lock:
-            vectors = {text: self._known[text] for text in wanted if text in self._known}
-        missing = [text for text in wanted if text not in vectors]
+        pieces = [[piece for text in group for piece in passages(text, size)] for group in groups]
+        # Never changed, only replaced: threads need no lock.
+        known = self._vectors
+        missing = [text for text in dict.fromkeys(chain.from_iterable(pieces)) if text not in known]
         if missing:
-            vectors |= zip(missing, self.embedder.embed(missing), strict=True)
-            with self._lock:
-                for text, vector in list(vectors.items())[-self._size :]:
-                    self._known[text] = vector
-                    self._known.move_to_end(text)
-                while len(self._known) > self._size:
-                    self._known.popitem(last=False)
-        return [tuple(map(vectors.__getitem__, group)) for group in split]
+            known = {**known, **dict(zip(missing, self.embedder.embed(missing), strict=True))}
+            self._vectors = dict(list(known.items())[-self._size :])
+        return [tuple(map(known.__getitem__, group)) for group in pieces]
 
 
 class Notes:
@@ -79,7 +62,7 @@ class Notes:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, Record] = {}
+        self.waiting: dict[str, Record] = {}
         self._taken: set[str] = set()
         self._lock = hold_at_fork(threading.Lock())
         self._pid = os.getpid()
@@ -87,52 +70,47 @@ class Notes:
     def add(self, note: Record) -> None:
         with self._lock:
             self._leave_to_parent()
-            self._waiting[note.id] = note
+            self.waiting[note.id] = note
 
     def has(self, id: str, project: str) -> bool:
         """Whether a note waits. Ask before the store: a note leaves only after it was stored."""
         with self._lock:
             self._leave_to_parent()
-            return id in self._waiting and self._waiting[id].project == project
+            return id in self.waiting and self.waiting[id].project == project
 
     def take(self, project: str | None = None) -> list[Record]:
         """Return the notes of a project, or of all, that nobody else is writing. They wait here until `settle`."""
-        if not self._waiting:
-            return []
         with self._lock:
             self._leave_to_parent()
-            waiting = [note for id, note in self._waiting.items() if id not in self._taken]
-            notes = [note for note in waiting if project is None or note.project == project]
+            free = [note for id, note in self.waiting.items() if id not in self._taken]
+            notes = [note for note in free if project in (None, note.project)]
             self._taken.update(note.id for note in notes)
             return notes
 
     def settle(self, notes: Sequence[Record], *, stored: bool) -> None:
-        if not notes:
-            return
         with self._lock:
             for note in notes:
                 self._taken.discard(note.id)
                 if stored:
-                    self._waiting.pop(note.id, None)
+                    self.waiting.pop(note.id, None)
 
     def flush(self, store: Store) -> None:
         """Write what waits before the store is closed; log what cannot be written."""
         deadline = time.monotonic() + _CLOSING_SECONDS
         while notes := self.take():
+            is_done = True
             try:
                 store.put(notes)
-                self.settle(notes, stored=True)
             except StorageError as error:
-                if isinstance(error, BusyError) and time.monotonic() < deadline:
-                    self.settle(notes, stored=False)
-                    continue
-                names = ", ".join(note.id for note in notes)
-                _LOG.warning("these retrievals could not be recorded: %s (%s)", names, error)
-                self.settle(notes, stored=True)
+                is_done = not isinstance(error, BusyError) or time.monotonic() > deadline
+                if is_done:
+                    names = ", ".join(note.id for note in notes)
+                    _LOG.warning("these retrievals could not be recorded: %s (%s)", names, error)
+            self.settle(notes, stored=is_done)
 
     def _leave_to_parent(self) -> None:
         if self._pid != os.getpid():
-            self._waiting, self._taken, self._pid = {}, set(), os.getpid()
+            self.waiting, self._taken, self._pid = {}, set(), os.getpid()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +141,14 @@ class Engine:
 
     def knows(self, text: str) -> bool:
         """Return whether vectors of a text stand for its meaning."""
-        if self.encoder is None:
-            return False
-        return self.encoder.knows(text)
+        return self.encoder is not None and self.encoder.knows(text)
 
     def agent(self, name: str) -> str:
         """The declared name of an agent."""
-        found = self.scopes.canonical(name)
-        if found is None:
+        declared = self.scopes.canonical(name)
+        if declared is None:
             raise ScopeError(unknown("agent", name, self.scopes.known()))
-        return found
+        return declared
 
     def scope(self, agent: str) -> MemoryScope:
         return self.scopes.of(agent)

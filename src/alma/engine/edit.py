@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..errors import NotFoundError, ScopeError, ValidationError, unknown
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE
-from .admit import Draft, Statement, allow, clean, key_of, prepare, reword
+from .admit import Draft, allow, clean, key_of, prepare, reword
 from .context import Engine
 from .episodes import find_turns
-from .erase import erase_memory, find_changes
+from .erase import erase_memory
 from .facts import add_facts
 from .outcomes import prepare_lessons, readable_body, state_lessons
 from .rules import Teaching, dress_rule, learn_rules, prepare_rules
-from .transaction import Transaction, refuse_activation, write
+from .transaction import LESSONS, Transaction, refuse_activation, write
 
 
-def add_memories(
-    engine: Engine, proposals: Sequence[Draft | Statement | Teaching], *, compare_texts: bool = False
-) -> list[Record]:
+def add_memories(engine: Engine, proposals: Sequence[Draft | Teaching], *, compare_texts: bool = False) -> list[Record]:
     """Add facts, preferences, stated lessons and rules in one transaction; return each as it is stored.
 
     Without `compare_texts` only an equal text is recognised as a repetition of a fact.
     """
-    drafts = prepare(engine, [one for one in proposals if isinstance(one, Draft)])
-    lessons = prepare_lessons(engine, [one for one in proposals if isinstance(one, Statement)])
-    rules = prepare_rules(engine, [one for one in proposals if isinstance(one, Teaching)])
+    teachings = [one for one in proposals if isinstance(one, Teaching)]
+    stated = [one for one in proposals if isinstance(one, Draft) and one.kind in LESSONS]
+    others = [one for one in proposals if isinstance(one, Draft) and one.kind not in LESSONS]
+    facts = prepare(engine, others) if others else []
+    lessons = prepare_lessons(engine, stated) if stated else []
+    rules = prepare_rules(engine, teachings) if teachings else []
 
     def step(tx: Transaction) -> list[Record]:
-        records: dict[type, Iterator[Record | None]] = {
-            Draft: iter(add_facts(tx, drafts, compare_texts=compare_texts)),
-            Statement: iter(state_lessons(tx, lessons)),
-            Teaching: iter([one.record for one in learn_rules(tx, rules)]),
-        }
-        made = (next(records[type(one)]) for one in proposals)
-        return [record for record in made if record is not None]
+        added = iter(add_facts(tx, facts, compare_texts=compare_texts) if facts else ())
+        said = iter(state_lessons(tx, lessons) if lessons else ())
+        taught = iter(learn_rules(tx, rules) if rules else ())
+        records = (
+            next(taught).record if isinstance(one, Teaching) else next(said if one.kind in LESSONS else added)
+            for one in proposals
+        )
+        return [record for record in records if record is not None]
 
     return write(engine, step)
 
@@ -64,11 +66,7 @@ def _find(tx: Transaction, memory_id: str) -> Record:
 
 def list_history(engine: Engine, memory_id: str) -> list[Record]:
     """Return what happened to a memory, oldest first."""
-    return read_history(Transaction(engine), memory_id)
-
-
-def read_history(tx: Transaction, memory_id: str) -> list[Record]:
-    return [one for one in find_changes(tx, [memory_id]) if one.body["record"] == memory_id][::-1]
+    return Transaction(engine).read_history(memory_id)
 
 
 def check_fields(engine: Engine, memory_id: str, fields: Iterable[str]) -> None:
@@ -98,26 +96,28 @@ def update_memory(
         _check_editable(held, fields)
         if fields or status is not None:
             _refuse_overruling(engine, held, "change")
-        if status is Status.ACTIVE and not engine.may_approve and _is_waiting(tx, held):
-            raise refuse_activation(held, "is a candidate")
+        if status is Status.ACTIVE and not engine.may_approve:
+            # Whether it waits for a person, or did when it was put away.
+            past = [line.body["before"].get("status") for line in reversed(tx.read_history(held.id))]
+            if next((one for one in (held.status, *past) if one in LIVE), None) == Status.CANDIDATE:
+                raise refuse_activation(held, "is a candidate")
         if held.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
             allow(engine, held.agent, fields["domain"])
         given = clean(dict(fields))
-        changes: dict[str, Any] = {} if status is None else {"status": status}
-        if status is Status.ACTIVE and held.status is Status.SUPERSEDED:
-            changes |= {"valid_to": None, "superseded_by": ""}
-        if tags is not None:
-            changes["tags"] = tags
+        body = {**readable_body(held), **given}
+        changes: dict[str, Any] = {} if tags is None else {"tags": tags}
+        if status is not None:
+            changes["status"] = status
+            # A lesson that a person put away stays away, whatever is learned.
+            body["put_away"] = status is not Status.ACTIVE
+            if status is Status.ACTIVE and held.status is Status.SUPERSEDED:
+                changes |= {"valid_to": None, "superseded_by": ""}
         if held.kind == MemoryType.EPISODE and changes:
             # Its turns are what is searched.
             for turn in find_turns(tx, held):
                 tx.update(turn, **changes)
-        body = {**readable_body(held), **given}
         if held.kind == MemoryType.RULE:
             body = dress_rule(body)
-        if status is not None:
-            # A lesson that a person put away stays away, whatever is learned.
-            body["put_away"] = status is not Status.ACTIVE
         if given.keys() - {"metadata"}:
             changes |= reword(engine, held, body)
             changes["provenance"] = _edited_by(held, editor)
@@ -138,14 +138,6 @@ def _refuse_overruling(engine: Engine, held: Record, verb: str) -> None:
             "use a token with the scope 'approve', or start the MCP server with --approve. What you know better you "
             "may add as another memory"
         )
-
-
-def _is_waiting(tx: Transaction, held: Record) -> bool:
-    """Whether it waits for a person, or did when it was put away."""
-    lines = reversed(read_history(tx, held.id))
-    before = (Status(str(line.body["before"].get("status") or held.status)) for line in lines)
-    decided = (status for status in (held.status, *before) if status in (Status.CANDIDATE, Status.ACTIVE))
-    return next(decided, None) is Status.CANDIDATE
 
 
 def _edited_by(held: Record, editor: Provenance) -> Provenance:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..text import digest
 from ..types import speech
@@ -19,8 +18,7 @@ from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Provenance, Record, Status
 from ..types.times import to_iso
-from ..types.vector import Vector
-from .admit import Draft, build, clean, screen
+from .admit import Draft, build, clean, embed_drafts, screen
 from .context import Engine
 from .transaction import Transaction, write
 
@@ -28,18 +26,15 @@ SAID_CHARS = 20_000
 """So much of what its people said is also searched as one text; each turn is searched itself, wherever it stands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Said(NamedTuple):
     speaker: str
     text: str
     at: datetime | None = None
-    id: str = ""
-    """The host's own id of the turn, if it has one."""
-    provenance: Provenance = field(default_factory=Provenance)
+    id: str = ""  # The host's own id of the turn, if it has one.
+    provenance: Provenance = Provenance()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class Conversation(NamedTuple):
     """What was said in one session, or what is new of it."""
 
     agent: str
@@ -47,18 +42,19 @@ class Conversation:
     turns: tuple[Said, ...]
     user: str = ""
     title: str = ""
-    provenance: Provenance = field(default_factory=Provenance)
+    provenance: Provenance = Provenance()
     tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = {}
+
+    def draft(self, kind: str, body: Mapping[str, Any], provenance: Provenance) -> Draft:
+        return Draft(kind, body, self.agent, self.user, self.session, provenance=provenance, tags=self.tags)
 
 
-@lru_cache(maxsize=4096)
 def episode_of(turn_id: str) -> str:
     """Return the id of the episode that a turn belongs to."""
     return f"epi_{turn_id[4:].rpartition('_')[0]}"
 
 
-@lru_cache(maxsize=4096)
 def number_of(turn_id: str) -> int:
     return int(turn_id.rpartition("_")[2])
 
@@ -67,47 +63,43 @@ def turn_id(episode_id: str, number: int) -> str:
     return f"trn_{episode_id[4:]}_{number}"
 
 
-def episode_id(engine: Engine, conversation: Conversation) -> str:
-    """A session belongs to an agent and a user: two people may both call theirs 'chat'."""
-    return f"epi_{digest(engine.project, conversation.agent, conversation.user, conversation.session, size=10)}"
-
-
 def record_conversations(engine: Engine, conversations: Sequence[Conversation]) -> list[Record]:
     """Keep conversations; the record of each as it is now. One that was deleted stays away: it is RETIRED and empty."""
+    # A session belongs to an agent and a user: two people may both call theirs 'chat'.
+    ids = [f"epi_{digest(engine.project, one.agent, one.user, one.session, size=10)}" for one in conversations]
     joined: dict[str, Conversation] = {}
-    for one in conversations:
-        # Two parts of one conversation follow on each other.
-        id = episode_id(engine, one)
-        joined[id] = _join(joined[id], one) if id in joined else one
+    for id, one in zip(ids, conversations, strict=True):
+        first = joined.setdefault(id, one)
+        if first is not one:
+            # Two parts of one conversation follow on each other.
+            joined[id] = first._replace(
+                turns=first.turns + one.turns,
+                title=first.title or one.title,
+                tags=tuple(dict.fromkeys(first.tags + one.tags)),
+                metadata={**first.metadata, **one.metadata},
+            )
     prepared = {id: _prepare_turns(engine, id, one) for id, one in joined.items()}
-    known = _find_known(Transaction(engine), [turn.key for turns in prepared.values() for turn in turns])
+    keys = {turn.key for turns in prepared.values() for turn in turns}
+    held = Where(kinds={"turn"}, projects={engine.project}, keys=keys)
+    known = {turn.key for turn in engine.store.scan(held)}
     # What is held is not embedded again: a host may tell the whole conversation after each turn.
     fresh = [turn for turns in prepared.values() for turn in turns if turn.key not in known]
-    encoded = engine.encode([KINDS["turn"].passages(turn.body) for turn in fresh])
-    vectors = {turn.key: own for turn, own in zip(fresh, encoded, strict=True)}
+    # Of two with one key the first counts.
+    embedded = {turn.key: turn for turn in reversed(embed_drafts(engine, fresh))}
+    drafts = {id: [embedded.get(turn.key, turn) for turn in turns] for id, turns in prepared.items()}
 
     def step(tx: Transaction) -> dict[str, Record]:
-        tx.get(prepared)
-        keys = [turn.key for turns in prepared.values() for turn in turns]
-        known = _find_known(tx, keys) | set(tx.find_tombstones([*keys, *prepared]))
-        return {id: _grow_episode(tx, id, joined[id], turns, vectors, known) for id, turns in prepared.items()}
+        # Read first: whoever adds turns in between changes the episode, and this step begins again.
+        tx.get(drafts)
+        known = {turn.key for turn in tx.scan(held)} | set(tx.find_tombstones([*keys, *drafts]))
+        return {id: _grow_episode(tx, id, joined[id], drafts[id], known) for id in drafts}
 
     episodes = write(engine, step)
     for id in Transaction(engine).find_tombstones(episodes):
         # Deleted while it was being written: what came after the deletion goes too.
         episodes[id] = replace(episodes[id], status=Status.RETIRED)
         engine.store.delete([id, *(turn.id for turn in list_turns(engine, episodes[id]))])
-    return [episodes[episode_id(engine, one)] for one in conversations]
-
-
-def _join(first: Conversation, second: Conversation) -> Conversation:
-    return replace(
-        first,
-        turns=first.turns + second.turns,
-        title=first.title or second.title,
-        tags=tuple(dict.fromkeys(first.tags + second.tags)),
-        metadata={**first.metadata, **second.metadata},
-    )
+    return [episodes[id] for id in ids]
 
 
 def _prepare_turns(engine: Engine, id: str, conversation: Conversation) -> list[Draft]:
@@ -121,33 +113,16 @@ def _prepare_turns(engine: Engine, id: str, conversation: Conversation) -> list[
     for place, turn in enumerate(conversation.turns):
         identity: tuple[str, ...] = ("id", turn.id)
         if not turn.id:
-            said = ("said", str(place) if turn.at is None else str(to_iso(turn.at)), turn.speaker, turn.text)
+            said = ("said", str(to_iso(turn.at) or place), turn.speaker, turn.text)
             seen[said] += 1
             identity = (*said, str(seen[said]))
-        draft = Draft(
-            kind="turn",
-            agent=conversation.agent,
-            user=conversation.user,
-            session=conversation.session,
-            body={"speaker": turn.speaker, "text": turn.text},
-            provenance=turn.provenance,
-            tags=conversation.tags,
-        )
-        drafts.append(replace(screen(engine, draft), key=digest(id[4:], *identity)))
+        draft = conversation.draft("turn", {"speaker": turn.speaker, "text": turn.text}, turn.provenance)
+        drafts.append(screen(engine, draft)._replace(key=digest(id[4:], *identity)))
     return drafts
 
 
-def _find_known(tx: Transaction, keys: Sequence[str]) -> set[str]:
-    return {turn.key for turn in tx.scan(Where(kinds={"turn"}, projects={tx.engine.project}, keys=set(keys)))}
-
-
 def _grow_episode(
-    tx: Transaction,
-    id: str,
-    conversation: Conversation,
-    drafts: Sequence[Draft],
-    vectors: Mapping[str, tuple[Vector, ...]],
-    known: set[str],
+    tx: Transaction, id: str, conversation: Conversation, drafts: Sequence[Draft], known: set[str]
 ) -> Record:
     """Store the turns that are new, and return their episode as it is now."""
     if id in known:
@@ -164,63 +139,45 @@ def _grow_episode(
         if draft.key in known:
             continue
         known.add(draft.key)
-        made = build(
-            tx.engine,
-            replace(draft, body={**draft.body, "index": number}),
-            vectors.get(draft.key, ()),
-            id=turn_id(id, number),
-            links=(id,),
-            created_at=last,
-        )
+        draft = draft._replace(body={**draft.body, "index": number})
+        record = build(tx.engine, draft, id=turn_id(id, number), links=(id,), created_at=last)
         if held is not None:
             # What waits for a person goes on waiting.
-            status = made.status if made.status is Status.CANDIDATE else held.status
-            made = replace(made, tags=tuple(dict.fromkeys((*tags, *made.tags))), status=status)
-        fresh.append(tx.put(made))
+            status = record.status if record.status is Status.CANDIDATE else held.status
+            record = replace(record, tags=tuple(dict.fromkeys((*tags, *record.tags))), status=status)
+        fresh.append(tx.put(record))
         number += 1
-    body = _describe_episode(episode, fresh, conversation)
+    body = episode.body
+    said = [turn.text for turn in fresh if speech.is_person(turn.body["speaker"])]
+    ended = max((turn.created_at for turn in fresh), default=episode.created_at)
+    body = {
+        **body,
+        "title": body["title"] or clean(conversation.title),
+        "speakers": list(dict.fromkeys([*body["speakers"], *(turn.body["speaker"] for turn in fresh)])),
+        "turns": body["turns"] + len(fresh),
+        "next": number,
+        "metadata": {**body["metadata"], **clean(dict(conversation.metadata))},
+        "ended_at": max(body["ended_at"], str(to_iso(ended))),
+        "said": "\n".join([body["said"], *said] if body["said"] else said)[:SAID_CHARS],
+    }
+    fields: dict[str, Any] = {"body": body, "text": KINDS["episode"].text(body), "tags": tags}
     if held is None:
-        return tx.put(replace(episode, body=body, text=KINDS["episode"].text(body), tags=tags))
+        return tx.put(replace(episode, **fields))
     if not fresh and (body, tags) == (held.body, held.tags):
         return held
     for older in find_turns(tx, held) if tags != held.tags else ():
         if not tx.is_new(older):
             tx.update(older, tags=tags)
-    return tx.update(held, body=body, text=KINDS["episode"].text(body), tags=tags)
+    return tx.update(held, **fields)
 
 
 def _begin_episode(engine: Engine, id: str, conversation: Conversation) -> Record:
     """Return an episode in which nothing has been said yet."""
-    draft = Draft(
-        kind="episode",
-        agent=conversation.agent,
-        user=conversation.user,
-        session=conversation.session,
-        body={"title": conversation.title, "metadata": dict(conversation.metadata)},
-        provenance=conversation.provenance,
-        tags=conversation.tags,
-    )
-    screened = screen(engine, draft)
+    body = {"title": conversation.title, "metadata": dict(conversation.metadata)}
+    draft = screen(engine, conversation.draft("episode", body, conversation.provenance))
     started = next((turn.at for turn in conversation.turns if turn.at is not None), None) or engine.clock()
-    body = {**screened.body, "speakers": [], "turns": 0, "next": 0, "ended_at": to_iso(started), "said": ""}
-    return build(engine, replace(screened, body=body), id=id, created_at=started)
-
-
-def _describe_episode(episode: Record, fresh: Sequence[Record], conversation: Conversation) -> dict[str, Any]:
-    """Return the body of an episode with these new turns."""
-    body = episode.body
-    said = [turn.text for turn in fresh if speech.is_person(turn.body["speaker"])]
-    ended = max((turn.created_at for turn in fresh), default=episode.created_at)
-    return {
-        **body,
-        "title": body["title"] or clean(conversation.title),
-        "speakers": list(dict.fromkeys([*body["speakers"], *(turn.body["speaker"] for turn in fresh)])),
-        "turns": body["turns"] + len(fresh),
-        "next": body["next"] + len(fresh),
-        "metadata": {**body["metadata"], **clean(dict(conversation.metadata))},
-        "ended_at": max(body["ended_at"], str(to_iso(ended))),
-        "said": "\n".join([body["said"], *said] if body["said"] else said)[:SAID_CHARS],
-    }
+    begun = {"speakers": [], "turns": 0, "next": 0, "ended_at": to_iso(started), "said": ""}
+    return build(engine, draft._replace(body={**draft.body, **begun}), id=id, created_at=started)
 
 
 def remove_turn(tx: Transaction, turn: Record) -> None:

@@ -10,13 +10,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 from typing import Any, TypeVar
 
 from ..ports import Vacuumable
 from ..text import fingerprint
-from ..types.evidence import Evidence
 from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Origin, Record, Status
@@ -25,7 +23,7 @@ from .admit import make_record, place_of, reword
 from .context import Engine
 from .episodes import find_turns, remove_turn
 from .outcomes import add_error, describe_lesson, lesson_id, settle_lessons, share_label
-from .transaction import LESSONS, SALT_MARKER, Transaction, hash_key, key_of_deleted, tombstone_id, write
+from .transaction import LESSONS, SALT_MARKER, Transaction, hash_key, key_of_deleted, strategy_of, tombstone_id, write
 
 _REPLACED = "a later memory took its place, and was deleted since"
 _BATCH = 500
@@ -59,9 +57,7 @@ def erase_user(engine: Engine, user: str) -> dict[str, int]:
     everything = Where(projects={engine.project, EVERYWHERE}, users={user})
     held = [(record.id, record.kind) for record in engine.store.scan(everything)]
     for ids in _split([id for id, kind in held if kind in READABLE_KINDS]):
-        remains = _find_graph_remains(Transaction(engine), ids)
-        write(engine, partial(_unlink_from_graph, ids=ids, gone=remains))
-        engine.store.delete(remains)
+        engine.store.delete(write(engine, partial(_unlink_from_graph, ids=ids)))
     for ids in _split([id for id, _ in held]):
         engine.store.delete(ids)
     counts.update(kind for _, kind in held if kind in READABLE_KINDS)
@@ -79,24 +75,16 @@ def vacuum(engine: Engine) -> None:
         engine.store.vacuum()
 
 
-def find_changes(tx: Transaction, ids: Collection[str]) -> list[Record]:
-    """Return the lines of history that belong to these records or quote them, newest first."""
-    if not ids:
-        return []
-    return tx.scan(Where(kinds={"change"}, projects={tx.engine.project, EVERYWHERE}, linked=set(ids)))
-
-
 # -- first step: what stays loses the words
 
 
 def _bury(tx: Transaction, record: Record) -> None:
     stone = tx.find(tombstone_id(record.id))
     if stone is None or stone.status is not Status.ACTIVE:
-        if not tx.read_salts():
-            tx.set_marker(SALT_MARKER, {"value": [os.urandom(16).hex()]}, project="")
-        salt = tx.read_salts()[0]
-        body = {"record": record.id, "kind": record.kind, "salt": salt}
-        key = hash_key(salt, key_of_deleted(record))
+        salts = tx.read_salts() or [os.urandom(16).hex()]
+        tx.once(SALT_MARKER, {"value": salts}, project="")
+        body = {"record": record.id, "kind": record.kind, "salt": salts[0]}
+        key = hash_key(salts[0], key_of_deleted(record))
         if stone is not None:
             tx.update(stone, status=Status.ACTIVE, body=body, key=key)
         else:
@@ -105,8 +93,15 @@ def _bury(tx: Transaction, record: Record) -> None:
         _regroup(tx, record)
     if record.kind == "turn":
         remove_turn(tx, record)
-    _unquote(tx, record)
-    _unlink_from_graph(tx, [record.id], _find_graph_remains(tx, [record.id]))
+    # The history of others quotes it. Lines of earlier versions do not name what they quote.
+    projects = {tx.engine.project, EVERYWHERE}
+    where = Where(kinds={record.kind}, projects=projects, agents={record.agent}, statuses={Status.SUPERSEDED})
+    replaced = [one.id for one in tx.scan(where) if one.superseded_by == record.id]
+    quoting = [one for one in tx.find_changes([record.id]) if one.body["record"] != record.id]
+    quoting += [one for one in tx.find_changes(replaced) if one.body["verb"] == "superseded"]
+    for line in quoting:
+        tx.update(line, body={**line.body, "why": _REPLACED})
+    _unlink_from_graph(tx, [record.id])
 
 
 def make_tombstone(engine: Engine, record: Record, body: Mapping[str, Any], key: str) -> Record:
@@ -114,81 +109,68 @@ def make_tombstone(engine: Engine, record: Record, body: Mapping[str, Any], key:
     return make_record(engine, "tombstone", body, Origin.USER, id=id, key=key, **place_of(record))
 
 
-def _unquote(tx: Transaction, record: Record) -> None:
-    """Take the words of a record out of the history of others."""
-    lines = {one.id: one for one in find_changes(tx, [record.id]) if one.body["record"] != record.id}
-    # Lines of earlier versions do not name what they quote.
-    projects = {tx.engine.project, EVERYWHERE}
-    where = Where(kinds={record.kind}, projects=projects, agents={record.agent}, statuses={Status.SUPERSEDED})
-    replaced = [one.id for one in tx.scan(where) if one.superseded_by == record.id]
-    lines |= {one.id: one for one in find_changes(tx, replaced) if one.body["verb"] == "superseded"}
-    for line in lines.values():
-        tx.update(line, body={**line.body, "why": _REPLACED})
-
-
 def _regroup(tx: Transaction, record: Record) -> None:
     """Take a deleted outcome or lesson out of its strategy group, and its words out of what was formed from that.
 
     A deleted outcome no longer counts for or against its strategy.
     """
-    group = _find_group(tx, record)
+    group, sources = _find_group(tx, record)
     if group is None:
         return
-    sources = _find_sources(tx, group, record.id)
     strategy = group.body["strategy"]
     if not sources:
         _recommend_instead(tx, group, strategy, "")
         return
-    is_outcome = record.kind == MemoryType.OUTCOME
-    changes = _reword_group(tx, group, record, sources)
-    if is_outcome:
-        value, at = Result(record.body["outcome"]).value_of, int(record.created_at.timestamp())
-        changes["evidence"] = _without_result(group.evidence, value, at)
-    group = tx.update(group, **changes)
+    group = tx.update(group, **_reword_group(tx, group, record, sources))
     now = tx.engine.clock()
-    if is_outcome:
+    if record.kind == MemoryType.OUTCOME:
+        value, at = Result(record.body["outcome"]).value_of, int(record.created_at.timestamp())
+        group = tx.update(group, evidence=group.evidence.without_result(value, at))
         settle_lessons(tx, group, group, now)
     lessons = [one for one in tx.get([lesson_id(group, kind) for kind in LESSONS]) if one.id != record.id]
     for lesson in lessons:
         if lesson.provenance.origin is Origin.OUTCOME:
             described = describe_lesson(tx, group, group, MemoryType(lesson.kind), now)
-            described["metadata"] = lesson.body.get("metadata", {})
-            text = KINDS[lesson.kind].text(described)
-            worded = {"text": text, "vectors": group.vectors, "embedder": group.embedder}
-            tx.update(lesson, body={**lesson.body, **described}, **worded)
+            body = {**lesson.body, **described, "metadata": lesson.body.get("metadata", {})}
+            text = KINDS[lesson.kind].text(body)
+            tx.update(lesson, body=body, text=text, vectors=group.vectors, embedder=group.embedder)
     if group.body["strategy"] != strategy:
         _recommend_instead(tx, group, strategy, group.body["strategy"])
     gone = _words_of([record]) - _words_of([*sources, group])
-    for line in find_changes(tx, [one.id for one in lessons]) if gone else ():
+    for line in tx.find_changes([one.id for one in lessons]) if gone else ():
         before = line.body["before"]
         kept = {name: value for name, value in before.items() if not any(text in str(value) for text in gone)}
         if kept != before:
             tx.update(line, body={**line.body, "before": kept})
 
 
-def _find_group(tx: Transaction, record: Record) -> Record | None:
-    if record.kind not in (MemoryType.OUTCOME, *LESSONS):
-        return None
-    return next((one for one in tx.get(record.links[:1]) if one.kind == "strategy"), None)
+def _find_group(tx: Transaction, record: Record) -> tuple[Record | None, list[Record]]:
+    """Return the strategy group of an outcome or a lesson, and what else gives it its words, oldest first.
 
-
-def _find_sources(tx: Transaction, group: Record, but: str) -> list[Record]:
-    """Return what gives a group its words, oldest first: outcomes, and lessons that somebody stated or edited."""
-    where = Where(kinds={MemoryType.OUTCOME, *LESSONS}, projects={tx.engine.project}, linked={group.id})
-    return [
+    That is other outcomes, and lessons that somebody stated or edited.
+    """
+    kinds = {MemoryType.OUTCOME, *LESSONS}
+    group = next((one for one in tx.get(record.links[:1]) if one.kind == "strategy"), None)
+    if record.kind not in kinds or group is None:
+        return None, []
+    sources = [
         one
-        for one in tx.scan(where)
-        if one.id != but and (one.kind == MemoryType.OUTCOME or one.provenance.origin is not Origin.OUTCOME)
-    ][::-1]
+        for one in tx.scan(Where(kinds=kinds, projects={tx.engine.project}, linked={group.id}))
+        if one.id != record.id and (one.kind == MemoryType.OUTCOME or one.provenance.origin is not Origin.OUTCOME)
+    ]
+    return group, sources[::-1]
 
 
 def _reword_group(tx: Transaction, group: Record, record: Record, sources: Sequence[Record]) -> dict[str, Any]:
     """Return the fields of the group with words and errors that a source still has."""
     body = dict(group.body)
-    attempted = [_read_attempt(one) for one in sources]
-    if (body["strategy"], body["task"]) not in {one[:2] for one in attempted}:
-        body["strategy"], body["task"], body["task_type"] = attempted[0]
-    body["label"] = reduce(share_label, (task for _, task, _ in attempted))
+    attempts = [
+        (strategy_of(one), str(one.get("task") or one.get("condition") or ""), str(one["task_type"]))
+        for one in (source.body for source in sources)
+    ]
+    if (body["strategy"], body["task"]) not in {one[:2] for one in attempts}:
+        body["strategy"], body["task"], body["task_type"] = attempts[0]
+    body["label"] = reduce(share_label, (task for _, task, _ in attempts))
     if record.body.get("error"):
         body["errors"] = []
         for one in sources:
@@ -197,22 +179,6 @@ def _reword_group(tx: Transaction, group: Record, record: Record, sources: Seque
     if KINDS["strategy"].passages(body) == KINDS["strategy"].passages(group.body):
         return {"body": body}
     return {**reword(tx.engine, group, body), "key": fingerprint(body["strategy"])}
-
-
-def _read_attempt(source: Record) -> tuple[str, str, str]:
-    """Return the strategy, the task and its type of an outcome or a lesson."""
-    body = source.body
-    strategy = str(body.get("strategy") or body.get("pattern"))
-    return strategy, str(body.get("task") or body.get("condition") or ""), str(body["task_type"])
-
-
-def _without_result(evidence: Evidence, value: float, at: int) -> Evidence:
-    name = "successes" if value >= 1.0 else "failures" if value <= 0.0 else "partials"
-    recent = list(evidence.recent)
-    near = [entry for entry in recent if entry[1] == value]
-    if near:
-        recent.remove(min(near, key=lambda entry: abs(entry[0] - at)))
-    return replace(evidence, **{name: max(0, getattr(evidence, name) - 1)}, recent=tuple(recent))
 
 
 def _recommend_instead(tx: Transaction, group: Record, strategy: str, instead: str) -> None:
@@ -229,13 +195,6 @@ def _words_of(records: Iterable[Record]) -> set[str]:
     return {str(one.body[name]) for one in records for name in names if one.body.get(name)}
 
 
-def _unlink_from_graph(tx: Transaction, ids: Collection[str], gone: Collection[str]) -> None:
-    """Take the links to deleted memories out of the entities and relations that stay: all but `gone`."""
-    for one in _find_in_graph(tx, ids):
-        if one.id not in gone:
-            tx.update(one, links=tuple(link for link in one.links if link not in ids))
-
-
 # -- second step: the rest is erased
 
 
@@ -244,45 +203,34 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
     ids = [record.id]
     if record.kind == MemoryType.EPISODE:
         ids += [turn.id for turn in find_turns(tx, record)]
-    group = _find_group(tx, record)
-    if group is not None and not _find_sources(tx, group, record.id):
+    group, sources = _find_group(tx, record)
+    if group is not None and not sources:
         ids += [group.id, *(one.id for one in tx.get([lesson_id(group, kind) for kind in LESSONS]))]
-    lines = [one.id for one in find_changes(tx, ids) if one.body["record"] in ids]
+    lines = [one.id for one in tx.find_changes(ids) if one.body["record"] in ids]
     lines += [one.id for one in tx.scan(Where(kinds={"comparison"}, linked=set(ids)))]
-    graph = _find_graph_remains(tx, [record.id]) + _find_named_in_turn(tx, record)
-    return list(dict.fromkeys((*ids, *lines, *graph)))
+    lone = [one for one in _find_in_graph(tx, [record.id]) if one.links == (record.id,)]
+    # The graph links the conversation, not its turns: what only this turn of it names goes, too.
+    for episode in tx.get(record.links[:1]) if record.kind == "turn" else ():
+        said = "\n".join(one.text for one in find_turns(tx, episode) if one.id != record.id).casefold()
+        for one in _find_in_graph(tx, [episode.id]):
+            is_of_turn = one.kind == "relation" and one.body["attributes"].get("turn") == record.id
+            is_named_here = one.kind == "entity" and one.body["name"].casefold() not in said
+            lone += [one] if len(one.links) == 1 and (is_of_turn or is_named_here) else []
+    return list(dict.fromkeys((*ids, *lines, *_without_spoken_of(tx, lone))))
 
 
 def _find_in_graph(tx: Transaction, sources: Collection[str]) -> list[Record]:
-    where = Where(kinds={"entity", "relation"}, projects={tx.engine.project}, linked=set(sources))
-    return tx.scan(where)
+    return tx.scan(Where(kinds={"entity", "relation"}, projects={tx.engine.project}, linked=set(sources)))
 
 
-def _find_graph_remains(tx: Transaction, ids: Collection[str]) -> list[str]:
-    """Return the ids of entities and relations that came from deleted memories alone."""
-    return _without_spoken_of(tx, [one for one in _find_in_graph(tx, ids) if set(one.links) <= set(ids)])
-
-
-def _find_named_in_turn(tx: Transaction, turn: Record) -> list[str]:
-    """Return the ids of entities and relations that only this turn of a conversation names.
-
-    The graph links the conversation, not its turns.
-    """
-    episodes = tx.get(turn.links[:1]) if turn.kind == "turn" else []
-    if not episodes:
-        return []
-    said = "\n".join(one.text for one in find_turns(tx, episodes[0]) if one.id != turn.id).casefold()
-    lone = [
-        one
-        for one in _find_in_graph(tx, [episodes[0].id])
-        if len(one.links) == 1
-        and (
-            one.body["attributes"].get("turn") == turn.id
-            if one.kind == "relation"
-            else one.body["name"].casefold() not in said
-        )
-    ]
-    return _without_spoken_of(tx, lone)
+def _unlink_from_graph(tx: Transaction, ids: Collection[str]) -> list[str]:
+    """Take the links to deleted memories out of the graph; return the ids of what came from these memories alone."""
+    linked = _find_in_graph(tx, ids)
+    gone = _without_spoken_of(tx, [one for one in linked if set(one.links) <= set(ids)])
+    for one in linked:
+        if one.id not in gone:
+            tx.update(one, links=tuple(link for link in one.links if link not in ids))
+    return gone
 
 
 def _without_spoken_of(tx: Transaction, lone: Sequence[Record]) -> list[str]:

@@ -15,17 +15,18 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ..reading.port import About, Pair, Relation, Verdict
-from ..text import fingerprint, normalise
+from ..reading.port import About, Pair, Verdict
+from ..text import fingerprint, normalise, stems
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
-from .admit import Draft, build, explicit_key, make_record, place_of
+from .admit import Draft, build
 from .context import Engine
 from .search import by_words
 from .transaction import Transaction
 
 _ALIKE = 16
+_WORTH_COMPARING = 0.3
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
 _KEPT = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
 RecordPair = tuple[Record, Record]
@@ -42,15 +43,13 @@ def add_records(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
     stones = tx.find_tombstones(keys)
     records = []
     for draft in drafts:
-        by_person = draft.provenance.origin is Origin.USER
-        stone = stones.get(draft.key)
-        held = known.get(draft.key) if draft.key else None
+        stone, held = stones.get(draft.key), known.get(draft.key)
         # Deleted before, and now stated by somebody else: it stays a candidate until a person accepts it.
-        is_unwanted = stone is not None and not by_person
+        is_unwanted = stone is not None and draft.provenance.origin is not Origin.USER
         if held is None:
             record = build(engine, draft)
             record = tx.put(replace(record, status=Status.CANDIDATE) if is_unwanted else record)
-            if stone is not None and by_person:
+            if stone is not None and not is_unwanted:
                 # A memory said again by its person is wanted again.
                 tx.update(stone, status=Status.RETIRED)
         else:
@@ -78,34 +77,32 @@ def add_facts(
     a memory of the same kind, agent and user that it replaces as if they had the same key; "" for none. Without
     `compare_texts` only an equal text is recognised as a repetition, which is faster for many drafts.
     """
-    made = add_records(tx, drafts)
-    replaced = {record.id: id for record, id in zip(made, replaces, strict=False) if id}
-    fresh = {record.id: record for record in made if tx.is_new(record) and record.kind in _WORDS}
-    not_yet = set(fresh)
+    added = add_records(tx, drafts)
+    replaced = {record.id: id for record, id in zip(added, replaces, strict=False) if id}
+    fresh = {record.id: record for record in added if record.kind in _WORDS and tx.is_new(record)}
+    later = set(fresh)
     repeated: dict[str, str] = {}
     for id, record in fresh.items():
-        held = _place_fact(tx, record, not_yet, replaced.get(id, ""), compare_texts)
-        if held is not None:
-            repeated[id] = held.id
-        not_yet.discard(id)
-    ids = [repeated.get(record.id, record.id) for record in made]
+        if held := _place_fact(tx, record, later, replaced.get(id, ""), compare_texts):
+            repeated[id] = held
+        later.discard(id)
+    ids = [repeated.get(record.id, record.id) for record in added]
     records = {record.id: record for record in tx.get(ids)}
     return [records[id] for id in ids]
 
 
-def _place_fact(
-    tx: Transaction, record: Record, not_yet: Collection[str], replaced: str, compare_texts: bool
-) -> Record | None:
-    """Put a new fact into its place among the others; return the fact that it only repeats, if there is one.
+def _place_fact(tx: Transaction, record: Record, later: Collection[str], replaced: str, compare_texts: bool) -> str:
+    """Put a new fact into its place among the others; return the id of the fact that it only repeats, if there is one.
 
-    `not_yet` holds the ids of the fact itself and of those that arrive after it.
+    `later` holds the ids of the fact itself and of those that arrive after it.
     """
     if record.valid_from is not None and record.valid_from < record.created_at:
         # Told today of a year ago, it was known a year ago.
         record = tx.update(record, created_at=record.valid_from)
-    has_key = bool(explicit_key(record.kind, record.body))
-    if record.status is not Status.ACTIVE or not (has_key or replaced or compare_texts):
-        return None
+    # The only link of a fact is that of its key.
+    key = set(record.links)
+    if record.status is not Status.ACTIVE or not (key or replaced or compare_texts):
+        return ""
     where = Where(
         kinds={record.kind},
         projects={record.project},
@@ -113,14 +110,12 @@ def _place_fact(
         users={record.user},
         statuses={Status.ACTIVE},
     )
-    keyed = []
-    if has_key:
-        keyed = [one for one in tx.scan(replace(where, linked=set(record.links))) if one.id not in not_yet]
-    same = _find_same(tx, record, where, not_yet, keyed) if compare_texts else []
+    keyed = [one for one in tx.scan(replace(where, linked=key)) if one.id not in later] if key else []
+    same = _find_same(tx, record, where, later, keyed) if compare_texts else []
     for held in same:
-        if not record.links or held.links == record.links:
+        if not key or held.links == record.links:
             tx.drop(record)
-            return tx.update(held, tags=tuple(dict.fromkeys((*held.tags, *record.tags))))
+            return tx.update(held, tags=tuple(dict.fromkeys((*held.tags, *record.tags)))).id
     named = [one for one in tx.get([replaced] if replaced else []) if one.id != record.id and where.accepts(one)]
     # A key given later takes over what was stated without one.
     against = list({held.id: held for held in (*keyed, *same, *named)}.values())
@@ -128,43 +123,40 @@ def _place_fact(
         if held.provenance.weight > record.provenance.weight:
             body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": held.id}}
             tx.update(record, status=Status.CANDIDATE, body=body)
-            return None
-    later = [held for held in against if _is_later(held, record)]
-    if later:
+            return ""
+    newer = [held for held in against if _is_later(held, record)]
+    if newer:
         # It was so until what is known now began.
-        first = min(later, key=_begin_of)
-        record = tx.update(record, status=Status.SUPERSEDED, superseded_by=first.id, valid_to=_begin_of(first))
+        first = min(newer, key=begin_of)
+        record = tx.update(record, status=Status.SUPERSEDED, superseded_by=first.id, valid_to=begin_of(first))
     for held in against:
-        if held not in later:
-            moment = _begin_of(record)
-            # One that ends when it begins held at no time; without an end it would hold at all.
-            ends = held.valid_from is None or held.valid_from < moment
-            tx.update(held, status=Status.SUPERSEDED, superseded_by=record.id, valid_to=moment if ends else None)
-            why = f"a later fact: {_read_words(record)}"
-            tx.add_history(held, "superseded", why, {"status": str(held.status)}, record.id)
-    return None
+        if held not in newer:
+            words = record.body[_WORDS[MemoryType(record.kind)]]
+            tx.supersede(held, record, f"a later fact: {words}", begin_of(record))
+    return ""
 
 
 def _find_same(
-    tx: Transaction, record: Record, where: Where, not_yet: Collection[str], keyed: Sequence[Record]
+    tx: Transaction, record: Record, where: Where, later: Collection[str], keyed: Sequence[Record]
 ) -> list[Record]:
     """Return the active records that say the same: those with the key of this one, and any without a key."""
-    text = _read_words(record)
+    field, place = _WORDS[MemoryType(record.kind)], KINDS[record.kind].unique[0]
+    text = record.body[field]
+    mine = stems(text)
     hits = by_words(tx.engine.store, text, where, _ALIKE)
-    place = KINDS[record.kind].unique[0]
     alike = [
         held
         for held in tx.select(tx.engine.store.get([hit.id for hit in hits]), where)
-        if held.id not in not_yet and normalise(held.body[place]) == normalise(record.body[place])
+        if held.id not in later
+        and not (record.links and held.links)
+        and normalise(held.body[place]) == normalise(record.body[place])
+        # One shared word in many is not worth a closer look.
+        and len(mine & (theirs := stems(held.body[field]))) >= _WORTH_COMPARING * max(len(mine), len(theirs))
     ]
-    if record.links:
-        alike = [*keyed, *(held for held in alike if not held.links)]
-    relations = tx.engine.reader.compare([Pair(_read_words(held), text, About.FACT) for held in alike])
+    alike = [*keyed, *alike]
+    pairs = [Pair(held.body[field], text, About.FACT) for held in alike]
+    relations = tx.engine.reader.compare(pairs) if pairs else ()
     return [held for held, relation in zip(alike, relations, strict=True) if relation.is_same]
-
-
-def _read_words(record: Record) -> str:
-    return str(record.body[_WORDS[MemoryType(record.kind)]])
 
 
 def _is_later(held: Record, record: Record) -> bool:
@@ -174,11 +166,11 @@ def _is_later(held: Record, record: Record) -> bool:
     now; only one that was announced for a time to come is later still.
     """
     if record.valid_from is not None:
-        return _begin_of(held) > record.valid_from
+        return begin_of(held) > record.valid_from
     return held.valid_from is not None and held.valid_from > max(held.created_at, record.created_at)
 
 
-def _begin_of(record: Record) -> datetime:
+def begin_of(record: Record) -> datetime:
     return record.valid_from or record.created_at
 
 
@@ -203,9 +195,3 @@ def find_comparisons(engine: Engine, pairs: Sequence[RecordPair]) -> dict[tuple[
 def find_dismissed(engine: Engine, pairs: Sequence[RecordPair]) -> Collection[tuple[str, str]]:
     """Return the ids of those pairs that are known to be about different things."""
     return {ids for ids, verdict in find_comparisons(engine, pairs).items() if verdict in APART}
-
-
-def build_comparison(engine: Engine, older: Record, newer: Record, relation: Relation) -> Record:
-    body = {"verdict": str(relation.verdict), "probability": relation.probability}
-    place = {**place_of(newer), "project": engine.project, "links": (older.id, newer.id)}
-    return make_record(engine, "comparison", body, Origin.MODEL, id=comparison_id(older, newer), **place)

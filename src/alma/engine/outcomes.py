@@ -16,8 +16,8 @@ looks again, and finds the group.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -26,19 +26,19 @@ from typing import Any, NamedTuple
 from ..errors import NotFoundError, ValidationError
 from ..reading.local import are_opposites
 from ..reading.port import Pair
-from ..text import STOP, fingerprint, shorten, stem, stems, words
+from ..text import STOP, digest, fingerprint, shorten, stem, stems, words
 from ..types.evidence import Evidence
 from ..types.kinds import KINDS, MemoryType, Result, quoted_why
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.scope import plain
 from ..types.speech import quote_output
-from ..types.vector import Vector, cosine
-from .admit import Draft, OutcomeDraft, Statement, build, make_record, place_of, screen
+from ..types.vector import cosine
+from .admit import Draft, OutcomeDraft, build, embed_drafts, make_record, place_of, screen
 from .context import Engine
 from .evidence import WORKS, Standing, believe, rate, standing
 from .search import find_near
-from .transaction import EMBEDDER_MARKER, LESSONS, Transaction, lesson_key, tombstone_id, write
+from .transaction import LESSONS, Transaction, lesson_key, strategy_of, tombstone_id, write
 
 _LEARNED = Provenance(Origin.OUTCOME, Trust.LEARNED)
 _MAX_ERRORS = 5
@@ -57,22 +57,20 @@ _ALIKE, _UNLIKE = 0.65, 0.5
 # -- strategy groups
 
 
-def draft_group(agent: str, user: str, strategy: str, task: str, task_type: str, vectors: tuple[Vector, ...]) -> Draft:
-    """Return one way of doing one task, as the group that it would begin.
+def draft_group(source: Draft, user: str) -> Draft:
+    """Return what an outcome or a stated lesson is about, one way of doing one task, as the group that it would begin.
 
-    `user` is whose group it counts for; empty: that of nobody in particular, which all users see. `vectors` are those
-    of the strategy and of the task, if there are any.
+    `user` is whose group it counts for; empty: that of nobody in particular, which all users see.
     """
-    body = {"strategy": strategy, "task": task, "task_type": task_type, "errors": []}
-    key = fingerprint(strategy)
-    return Draft(kind="strategy", agent=agent, user=user, body=body, provenance=_LEARNED, key=key, vectors=vectors)
+    strategy, task = strategy_of(source.body), source.body.get("task") or source.body.get("condition", "")
+    body = {"strategy": strategy, "task": task, "task_type": source.body["task_type"], "errors": []}
+    return Draft("strategy", body, source.agent, user, provenance=_LEARNED, key=fingerprint(strategy))
 
 
 def is_of_task(approach: Draft | Record, record: Record) -> bool:
     """Whether a group, or the lesson formed from it, is about the same sort of task as an approach."""
-    mine, theirs, body = approach.vectors, record.vectors, record.body
-    both = len(mine) > 1 and len(theirs) > 1 and len(mine[1]) == len(theirs[1])
-    alike = cosine(mine[1], theirs[1]) if both else None
+    mine, theirs, body = approach.vectors[1:2], record.vectors[1:2], record.body
+    alike = cosine(mine[0], theirs[0]) if mine and theirs and len(mine[0]) == len(theirs[0]) else None
     task = body["task"] if record.kind == "strategy" else body["condition"]
     return same_task(approach.body["task"], task, alike, approach.body["task_type"], body["task_type"])
 
@@ -83,9 +81,7 @@ def same_task(task: str, other: str, alike: float | None, task_type: str = "", o
         return True
     if task_type and other_type:
         return plain(task_type) == plain(other_type)
-    if alike is not None and alike < _UNLIKE:
-        return False
-    if task != other and contrary(task, other):
+    if (alike is not None and alike < _UNLIKE) or (task != other and contrary(task, other)):
         return False
     if alike is not None and alike >= _ALIKE:
         return True
@@ -99,12 +95,11 @@ def same_task(task: str, other: str, alike: float | None, task_type: str = "", o
 def contrary(task: str, other: str) -> bool:
     """Whether one undoes the other: to enable something and to disable it, however near the vectors are."""
     mine, theirs = set(words(task)), set(words(other))
-    if any((a in mine and b in theirs) or (b in mine and a in theirs) for a, b in _WAYS if not {a, b} & mine & theirs):
-        return True
     left, right = mine - theirs, theirs - mine
-    return (
-        len(left) <= _FEW_WORDS and len(right) <= _FEW_WORDS and any(are_opposites(a, b) for a in left for b in right)
-    )
+    if any((a in left and b in right) or (b in left and a in right) for a, b in _WAYS):
+        return True
+    is_close = len(left) <= _FEW_WORDS and len(right) <= _FEW_WORDS
+    return is_close and any(are_opposites(a, b) for a in left for b in right)
 
 
 def label_of(group: Record) -> str:
@@ -123,8 +118,7 @@ def share_label(label: str, task: str) -> str:
     shared = [own[at] for block in matcher.get_matching_blocks() for at in range(block.a, block.a + block.size)]
     while shared and shared[-1].casefold().strip(_SIGNS) in STOP:
         shared.pop()
-    is_telling = any(word.casefold().strip(_SIGNS) not in STOP for word in shared)
-    return " ".join(shared).strip(_SIGNS) if is_telling else label
+    return " ".join(shared).strip(_SIGNS) or label
 
 
 def lesson_id(group: Record, kind: str) -> str:
@@ -133,8 +127,7 @@ def lesson_id(group: Record, kind: str) -> str:
 
 
 def marker_id(engine: Engine, approach: Draft) -> str:
-    owner = (approach.agent, approach.user) if approach.user else (approach.agent,)
-    return f"mrk_groups_{fingerprint(engine.project, *owner)}"
+    return f"mrk_groups_{fingerprint(engine.project, approach.agent, *filter(None, (approach.user,)))}"
 
 
 def find_or_make_group(tx: Transaction, approach: Draft) -> Record:
@@ -143,12 +136,11 @@ def find_or_make_group(tx: Transaction, approach: Draft) -> Record:
     # Read before the search: it says as of when the search found nothing.
     marker = tx.find(marker_id(engine, approach))
     where = _of_owner(engine, approach, "strategy")
+    fresh = _find_new(tx, approach, "strategy")
     exact = tx.see(engine.store.scan(replace(where, keys={approach.key})))
-    fresh = _find_new(tx, approach, strategy)
     group = _pick_same(tx, approach, [*exact, *(one for one in fresh if one.key == approach.key)])
     if group is None:
-        vector = approach.vectors[0] if approach.vectors else None
-        group = _pick_same(tx, approach, [*tx.get(find_near(engine, vector, strategy, where, _NEAR)), *fresh])
+        group = _pick_same(tx, approach, [*_find_near(tx, approach, "strategy", where, _NEAR), *fresh])
     if group is None:
         group = tx.put(build(engine, approach))
         count = {"value": marker.body["value"] + 1 if marker else 1}
@@ -158,27 +150,21 @@ def find_or_make_group(tx: Transaction, approach: Draft) -> Record:
     return group
 
 
-def _find_groups_around(tx: Transaction, approach: Draft | Record) -> list[Record]:
-    """Return the groups for the same sort of task, whatever the strategy."""
-    near = _find_near_task(tx, approach, _of_owner(tx.engine, approach, "strategy"), _NEAR)
-    groups = {group.id: group for group in (*near, *_find_new(tx, approach, approach.body["task"]))}
-    return [group for group in groups.values() if is_of_task(approach, group)]
-
-
 def _of_owner(engine: Engine, approach: Draft | Record, kind: str) -> Where:
     return Where(kinds={kind}, projects={engine.project}, agents={approach.agent}, users={approach.user})
 
 
-def _find_near_task(tx: Transaction, approach: Draft | Record, where: Where, limit: int) -> list[Record]:
-    vector = approach.vectors[1] if len(approach.vectors) > 1 else None
-    return tx.get(find_near(tx.engine, vector, approach.body["task"], where, limit))
+def _find_near(tx: Transaction, approach: Draft | Record, field: str, where: Where, limit: int) -> list[Record]:
+    """Return the stored records that are near the strategy or the task of an approach."""
+    vectors = dict(zip(("strategy", "task"), approach.vectors, strict=False))
+    return tx.get(find_near(tx.engine, vectors.get(field), approach.body[field], where, limit))
 
 
-def _find_new(tx: Transaction, approach: Draft | Record, text: str) -> list[Record]:
-    """Return the groups made in this transaction that share words with the text."""
+def _find_new(tx: Transaction, approach: Draft | Record, field: str) -> list[Record]:
+    """Return the groups made in this transaction that share words with the strategy or the task of an approach."""
     if not tx.unindexed:
         return []
-    places = [(approach.agent, approach.user, word) for word in stems(text)]
+    places = [(approach.agent, approach.user, word) for word in stems(approach.body[field])]
     return tx.get(id for place in places for id in tx.unindexed.get(place, ())[-_NEAR:])
 
 
@@ -186,10 +172,8 @@ def _pick_same(tx: Transaction, approach: Draft, groups: Iterable[Record]) -> Re
     """Return the first of the groups that is surely of this strategy, for this sort of task."""
     fitting = [group for group in groups if is_of_task(approach, group)]
     pairs = [Pair(group.body["strategy"], approach.body["strategy"]) for group in fitting]
-    for group, relation in zip(fitting, tx.engine.reader.compare(pairs), strict=True):
-        if relation.is_same:
-            return group
-    return None
+    relations = tx.engine.reader.compare(pairs) if pairs else ()
+    return next((group for group, relation in zip(fitting, relations, strict=True) if relation.is_same), None)
 
 
 # -- outcomes
@@ -198,15 +182,11 @@ def _pick_same(tx: Transaction, approach: Draft, groups: Iterable[Record]) -> Re
 class PreparedOutcome(NamedTuple):
     """An outcome that was screened and embedded."""
 
+    outcome: OutcomeDraft
     draft: Draft
     approach: Draft
-    at: datetime | None
-    """When it happened; None: now."""
-    receipt: str
-    """The id of the receipt that it would be recorded under; empty when every call counts."""
-    arguments: str
-    """A digest of the arguments that it is recorded with."""
-    key: str | None
+    receipt: str  # The id of the receipt that it would be recorded under; empty when every call counts.
+    arguments: str  # A digest of the arguments that it is recorded with.
 
 
 def learn_outcomes(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[Record]:
@@ -219,55 +199,42 @@ def learn_outcomes(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[Rec
     return write(engine, lambda tx: record_outcomes(tx, prepared))
 
 
-def prepare_outcomes(
-    engine: Engine, episodes: Sequence[OutcomeDraft], times: Sequence[datetime | None] | None = None
-) -> list[PreparedOutcome]:
-    """Screen and embed outcomes. `times` says when each happened; None: now."""
+def prepare_outcomes(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[PreparedOutcome]:
+    """Screen and embed outcomes."""
     drafts = [screen(engine, draft_outcome(episode)) for episode in episodes]
-    # For short texts the two kinds have the same passages, which are embedded once.
-    kinds = (KINDS[MemoryType.OUTCOME], KINDS["strategy"])
-    vectors = iter(engine.encode([kind.passages(draft.body) for draft in drafts for kind in kinds]))
+    owners = ["" if one.shared else group_owner(engine, one.user) for one in episodes]
+    groups = [draft_group(draft, owner) for draft, owner in zip(drafts, owners, strict=True)]
+    # Short outcomes and their groups have the same passages, which are embedded once.
+    drafts = embed_drafts(engine, [*drafts, *groups])
     prepared = []
-    for episode, draft, at in zip(episodes, drafts, times or [None] * len(drafts), strict=True):
-        draft = replace(draft, vectors=next(vectors))
-        owner = group_owner(engine, episode.user, shared=episode.shared)
-        parts = (draft.body["strategy"], draft.body["task"], draft.body["task_type"])
-        approach = draft_group(draft.agent, owner, *parts, next(vectors))
+    for episode, draft, approach in zip(episodes, drafts, drafts[len(episodes) :], strict=False):
         receipt = arguments = ""
-        if episode.idempotency_key is not None or episode.retrieval is not None:
-            values = {one.name: getattr(episode, one.name) for one in fields(episode) if one.name != "idempotency_key"}
-            if not episode.more:
-                # So a call is recognised that was first sent before there were further fields.
-                del values["more"]
-            arguments = _digest(values)
-            key = episode.idempotency_key
-            receipt = f"rcp_{_digest([engine.project, *(('arguments', arguments) if key is None else ('key', key))])}"
-        prepared.append(PreparedOutcome(draft, approach, at, receipt, arguments, episode.idempotency_key))
+        key = episode.idempotency_key
+        if key is not None or episode.retrieval is not None:
+            # A call is recognised that was first sent before there were further fields.
+            unsent = ("idempotency_key", "at") if episode.more else ("idempotency_key", "at", "more")
+            values = {name: value for name, value in episode._asdict().items() if name not in unsent}
+            arguments = digest(json.dumps(values, sort_keys=True), size=20)
+            parts = (engine.project, "arguments", arguments) if key is None else (engine.project, "key", key)
+            receipt = f"rcp_{digest(json.dumps(parts), size=20)}"
+        prepared.append(PreparedOutcome(episode, draft, approach, receipt, arguments))
     return prepared
 
 
-def _digest(value: object) -> str:
-    # Loaded here because most processes that import this learn nothing.
-    import hashlib
-
-    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=20).hexdigest()
-
-
-def group_owner(engine: Engine, user: str, *, shared: bool = False) -> str:
+def group_owner(engine: Engine, user: str) -> str:
     """Return whose strategy group an outcome or a lesson of a user counts for; empty: that of nobody in particular."""
-    return "" if shared or engine.settings.share_between_users else user
+    return "" if engine.settings.share_between_users else user
 
 
 def draft_outcome(episode: OutcomeDraft) -> Draft:
     names = ("task", "strategy", "task_type", "duration_ms", "error", "feedback", "retrieval")
     body = {name: getattr(episode, name) for name in names}
-    body |= {"outcome": str(episode.result), "metadata": dict(episode.metadata), **episode.more}
     return Draft(
-        kind=MemoryType.OUTCOME,
+        MemoryType.OUTCOME,
+        {**body, "outcome": str(episode.result), "metadata": dict(episode.metadata), **episode.more},
         agent=episode.agent,
         user=episode.user,
         session=episode.session,
-        body=body,
         category=episode.task_type,
         provenance=Provenance(Origin.OUTCOME, Trust.TRUSTED),
         tags=episode.tags,
@@ -276,49 +243,35 @@ def draft_outcome(episode: OutcomeDraft) -> Draft:
 
 def record_outcomes(tx: Transaction, prepared: Sequence[PreparedOutcome]) -> list[Record]:
     """Record prepared outcomes, in order; return each as it is stored."""
-    # All that is known by its id is read at once.
-    ids = (id for one in prepared for id in (marker_id(tx.engine, one.approach), one.receipt) if id)
-    tx.get((EMBEDDER_MARKER, *ids))
-    outcomes = []
+    engine, outcomes = tx.engine, []
     for one in prepared:
-        outcome = _find_recorded(tx, one)
-        if outcome is None:
-            _check_retrieval(tx, one.draft.body["retrieval"])
-            outcome = _record_outcome(tx, one)
-            if one.receipt:
-                body = {"arguments": one.arguments, "outcome": outcome.id}
-                tx.put(make_record(tx.engine, "receipt", body, id=one.receipt, **place_of(outcome)))
+        receipt = tx.find(one.receipt) if one.receipt else None
+        if receipt is not None:
+            if receipt.body["arguments"] != one.arguments:
+                raise ValidationError(
+                    f"idempotency_key {one.outcome.idempotency_key!r} was used before with other arguments; "
+                    "repeat a call with the same arguments, and give another outcome a key of its own"
+                )
+            outcome = tx.find(receipt.body["outcome"])
+            if outcome is None:
+                raise NotFoundError(
+                    f"outcome {receipt.body['outcome']!r} was recorded for this call and deleted since; it is not "
+                    "recorded again, pass another idempotency_key to record it anew"
+                )
+            outcomes.append(outcome)
+            continue
+        retrieval = one.draft.body["retrieval"]
+        # Asked in this order: a note leaves its place only after it was stored.
+        if retrieval and not engine.notes.has(retrieval, engine.project):
+            held = tx.find(retrieval)
+            if held is None or held.kind != "retrieval" or held.project != engine.project:
+                raise NotFoundError(f"there is no retrieval {retrieval!r}; pass the retrieval_id of a MemorySlice")
+        outcome = _record_outcome(tx, one)
+        if one.receipt:
+            body = {"arguments": one.arguments, "outcome": outcome.id}
+            tx.put(make_record(engine, "receipt", body, id=one.receipt, **place_of(outcome)))
         outcomes.append(outcome)
     return outcomes
-
-
-def _find_recorded(tx: Transaction, one: PreparedOutcome) -> Record | None:
-    """Return the outcome that was recorded for the same call; None when there is none yet."""
-    receipt = tx.find(one.receipt) if one.receipt else None
-    if receipt is None:
-        return None
-    if receipt.body["arguments"] != one.arguments:
-        raise ValidationError(
-            f"idempotency_key {one.key!r} was used before with other arguments; "
-            "repeat a call with the same arguments, and give another outcome a key of its own"
-        )
-    outcome = tx.find(str(receipt.body["outcome"]))
-    if outcome is None:
-        raise NotFoundError(
-            f"outcome {receipt.body['outcome']!r} was recorded for this call and deleted since; it is not recorded "
-            "again, pass another idempotency_key to record it anew"
-        )
-    return outcome
-
-
-def _check_retrieval(tx: Transaction, retrieval: str | None) -> None:
-    project = tx.engine.project
-    # Asked in this order: a note leaves its place only after it was stored.
-    if not retrieval or tx.engine.notes.has(retrieval, project):
-        return
-    held = tx.find(retrieval)
-    if held is None or held.kind != "retrieval" or held.project != project:
-        raise NotFoundError(f"there is no retrieval {retrieval!r}; pass the retrieval_id of a MemorySlice")
 
 
 def _record_outcome(tx: Transaction, one: PreparedOutcome) -> Record:
@@ -326,24 +279,22 @@ def _record_outcome(tx: Transaction, one: PreparedOutcome) -> Record:
     body = one.draft.body
     result = Result(body["outcome"])
     # An outcome of last year weighs as one of last year.
-    now = one.at or tx.engine.clock()
+    at = one.outcome.at
+    now = at or tx.engine.clock()
     group = find_or_make_group(tx, one.approach)
-    worked = is_working(group, now)
-    group = tx.update(
-        group,
-        evidence=group.evidence.with_result(result.value_of, now),
-        body={
-            **group.body,
-            "label": share_label(label_of(group), body["task"]),
-            "errors": add_error(group.body["errors"], None if result is Result.SUCCESS else body["error"]),
-        },
-    )
+    worked = _is_working(group, now)
+    errors = list(group.body["errors"])
+    if result is not Result.SUCCESS:
+        errors = add_error(errors, body["error"])
+    label = share_label(label_of(group), body["task"])
+    evidence = group.evidence.with_result(result.value_of, now)
+    group = tx.update(group, evidence=evidence, body={**group.body, "label": label, "errors": errors})
     has_turned = settle_lessons(tx, group, one.approach, now)
-    if has_turned or is_working(group, now) != worked:
+    if has_turned or _is_working(group, now) != worked:
         _advise_warnings(tx, group, one.approach, now, has_turned)
     links = (group.id, body["retrieval"]) if body["retrieval"] else (group.id,)
     evidence = Evidence().with_result(result.value_of, now)
-    dated: dict[str, Any] = {} if one.at is None else {"created_at": now, "updated_at": now}
+    dated: dict[str, Any] = {} if at is None else {"created_at": now, "updated_at": now}
     return tx.put(build(tx.engine, one.draft, links=links, evidence=evidence, **dated))
 
 
@@ -355,7 +306,7 @@ def add_error(errors: Sequence[str], error: str | None) -> list[str]:
     return [*(one for one in errors if fingerprint(one) != fingerprint(short)), short][-_MAX_ERRORS:]
 
 
-def is_working(group: Record, now: datetime) -> bool:
+def _is_working(group: Record, now: datetime) -> bool:
     return group.evidence.successes > 0 and (rate(group.evidence, now) or 0.0) >= WORKS
 
 
@@ -368,32 +319,32 @@ def settle_lessons(tx: Transaction, group: Record, approach: Draft | Record, now
     `approach` is what changed the evidence.
     """
     settings = tx.engine.settings
-    least = tx.engine.scope(group.agent).min_occurrences_for_heuristic or settings.min_occurrences_for_heuristic
+    least = tx.engine.scopes.of(group.agent).min_occurrences_for_heuristic or settings.min_occurrences_for_heuristic
     verdict = standing(group.evidence, now, least, settings.min_failures_for_anti_pattern)
-    ids = [lesson_id(group, kind) for kind in LESSONS]
+    ids = {kind: lesson_id(group, kind) for kind in LESSONS}
     # With its first result there can be no lesson yet.
     is_first = group.evidence.results == 1 and tx.is_new(group)
-    lessons = {} if is_first else {record.id: record for record in tx.get(ids)}
-    because = f"{group.evidence.successes} of {group.evidence.results} worked"
+    lessons = {} if is_first else {record.id: record for record in tx.get(ids.values())}
     has_turned = False
-    for kind, id in zip(LESSONS, ids, strict=True):
+    for kind, id in ids.items():
         if id in lessons:
-            has_turned |= _update_lesson(tx, lessons[id], group, approach, verdict, because, now)
-        elif verdict == str(kind) and not _is_deleted(tx, group, kind):
+            has_turned |= _update_lesson(tx, lessons[id], group, approach, verdict, now)
+        elif verdict == str(kind):
+            words = {"strategy": group.body["strategy"], "condition": label_of(group)}
+            # It may have been deleted: this one, or one in the same words that another group had.
+            if tx.find_deleted([id]) or tx.is_buried(lesson_key(kind, group.agent, group.user, words)):
+                continue
             body = describe_lesson(tx, group, approach, kind, now)
-            draft = Draft(kind=kind, agent=group.agent, user=group.user, body=body, provenance=_LEARNED, key=id)
+            draft = Draft(kind, body, agent=group.agent, user=group.user, provenance=_LEARNED, key=id)
             moment: dict[str, Any] = {"created_at": now, "updated_at": now}
             lesson = build(tx.engine, draft, group.vectors, id=id, evidence=group.evidence, links=(group.id,), **moment)
-            tx.add_history(tx.put(lesson), "formed", because, **moment)
+            tx.add_history(tx.put(lesson), "formed", _describe_results(group), **moment)
             has_turned = True
     return has_turned
 
 
-def _is_deleted(tx: Transaction, group: Record, kind: MemoryType) -> bool:
-    """Whether the lesson was deleted: this one, or one in the same words that another group had."""
-    words = {"strategy": group.body["strategy"], "condition": label_of(group)}
-    key = lesson_key(kind, group.agent, group.user, words)
-    return bool(tx.find_deleted([lesson_id(group, kind)])) or tx.is_buried(key)
+def _describe_results(group: Record) -> str:
+    return f"{group.evidence.successes} of {group.evidence.results} worked"
 
 
 def _update_lesson(
@@ -402,18 +353,16 @@ def _update_lesson(
     group: Record,
     approach: Draft | Record,
     verdict: Standing,
-    because: str,
     now: datetime,
 ) -> bool:
     """Move a lesson's evidence and standing; return whether its status changed."""
     is_stated = lesson.provenance.origin is not Origin.OUTCOME
     is_active = lesson.status is Status.ACTIVE
-    status = lesson.status
-    is_settled = status in (Status.SUPERSEDED, Status.RETIRED) or (lesson.body.get("put_away") and not is_active)
+    status, body = lesson.status, lesson.body
+    is_settled = status in (Status.SUPERSEDED, Status.RETIRED) or (body.get("put_away") and not is_active)
     if not is_settled:
         is_unrefuted = verdict is Standing.OPEN and is_active and is_stated
         status = Status.ACTIVE if verdict == lesson.kind or is_unrefuted else Status.ARCHIVED
-    body = lesson.body
     # What somebody stated or edited stays as they wrote it.
     if status is Status.ACTIVE and not is_stated:
         described = describe_lesson(tx, group, approach, MemoryType(lesson.kind), now)
@@ -424,8 +373,9 @@ def _update_lesson(
         return False
     gone = "faded" if lesson.kind == MemoryType.HEURISTIC else "withdrawn"
     verb = "restored" if status is Status.ACTIVE else gone
-    before = {"status": str(lesson.status)}
-    tx.add_history(fresh, verb, because, before, created_at=now, updated_at=now)
+    tx.add_history(
+        fresh, verb, _describe_results(group), {"status": str(lesson.status)}, created_at=now, updated_at=now
+    )
     return True
 
 
@@ -448,10 +398,13 @@ def describe_lesson(
 
 def _find_alternative(tx: Transaction, approach: Draft | Record, but: tuple[str, ...], now: datetime) -> str:
     """Return the strategy that most surely works for the same sort of task, other than these groups'."""
-    around = _find_groups_around(tx, approach)
-    working = [group for group in around if group.id not in but and is_working(group, now)]
-    unwanted = tx.find_deleted([lesson_id(group, MemoryType.HEURISTIC) for group in working])
-    wanted = [group for group in working if lesson_id(group, MemoryType.HEURISTIC) not in unwanted]
+    near = _find_near(tx, approach, "task", _of_owner(tx.engine, approach, "strategy"), _NEAR)
+    working = {
+        lesson_id(group, MemoryType.HEURISTIC): group
+        for group in (*near, *_find_new(tx, approach, "task"))
+        if group.id not in but and is_of_task(approach, group) and _is_working(group, now)
+    }
+    wanted = [working[id] for id in working.keys() - tx.find_deleted(working)]
     best = max(wanted, key=lambda group: (believe(group, now).low, group.id), default=None)
     return str(best.body["strategy"]) if best else ""
 
@@ -465,50 +418,42 @@ def _advise_warnings(tx: Transaction, group: Record, approach: Draft | Record, n
     where = replace(_of_owner(tx.engine, approach, MemoryType.ANTI_PATTERN), statuses={Status.ACTIVE})
     warnings = tx.see(tx.engine.store.scan(where, _FEW + 1))
     if len(warnings) > _FEW:
-        warnings = _find_near_task(tx, approach, where, _NEAREST)
+        warnings = _find_near(tx, approach, "task", where, _NEAREST)
     for warning in warnings:
-        is_stated = warning.provenance.origin is not Origin.OUTCOME
-        if is_stated or (warning.body["better_alternative"] and not has_turned):
+        alternative = warning.body["better_alternative"]
+        if warning.provenance.origin is not Origin.OUTCOME or (alternative and not has_turned):
             continue
         if group.id in warning.links or not is_of_task(approach, warning):
             continue
         better = _find_alternative(tx, approach, warning.links, now)
-        if better != warning.body["better_alternative"]:
+        if better != alternative:
             tx.update(warning, body={**warning.body, "better_alternative": better})
 
 
 # -- lessons that are stated
 
 
-def prepare_lessons(engine: Engine, statements: Sequence[Statement]) -> list[Draft]:
-    drafts = [screen(engine, draft_lesson(statement)) for statement in statements]
-    heads = [{"strategy": _strategy_of(draft.body), "task": draft.body["condition"]} for draft in drafts]
-    vectors = engine.encode([KINDS["strategy"].passages(head) for head in heads])
-    return [replace(draft, vectors=own) for draft, own in zip(drafts, vectors, strict=True)]
+def draft_lesson(
+    kind: MemoryType,
+    agent: str,
+    condition: str,
+    strategy: str,
+    *,
+    body: Mapping[str, Any],
+    category: str = "",
+    **fields: Any,
+) -> Draft:
+    """Return a heuristic or an anti-pattern that somebody states instead of letting it be learned."""
+    name = "strategy" if kind is MemoryType.HEURISTIC else "pattern"
+    stated = {"condition": condition, name: strategy, "task_type": category, "metadata": {}, **body}
+    return Draft(kind, stated, agent=agent, category=category, **fields)
 
 
-def draft_lesson(statement: Statement) -> Draft:
-    name = "strategy" if statement.kind is MemoryType.HEURISTIC else "pattern"
-    body = {
-        "condition": statement.condition,
-        name: statement.strategy,
-        "task_type": statement.category,
-        "metadata": {},
-        **statement.body,
-    }
-    return Draft(
-        kind=statement.kind,
-        agent=statement.agent,
-        user=statement.user,
-        body=body,
-        category=statement.category,
-        provenance=statement.provenance,
-        tags=statement.tags,
-    )
-
-
-def _strategy_of(body: Any) -> str:
-    return str(body.get("strategy") or body.get("pattern"))
+def prepare_lessons(engine: Engine, drafts: Iterable[Draft]) -> list[Draft]:
+    """Screen stated lessons, and embed them as their strategy groups are."""
+    screened = [screen(engine, draft) for draft in drafts]
+    groups = embed_drafts(engine, [draft_group(draft, draft.user) for draft in screened])
+    return [draft._replace(vectors=group.vectors) for draft, group in zip(screened, groups, strict=True)]
 
 
 def state_lessons(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
@@ -519,17 +464,16 @@ def state_lessons(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
             # It waits on its own: nothing that is learned takes words or standing from it.
             ids.append(tx.put(build(tx.engine, draft)).id)
             continue
-        parts = (_strategy_of(draft.body), draft.body["condition"], draft.body["task_type"])
-        group = find_or_make_group(tx, draft_group(draft.agent, draft.user, *parts, draft.vectors))
-        ids.append(_state_lesson(tx, draft, group))
+        approach = draft_group(draft, draft.user)._replace(vectors=draft.vectors)
+        ids.append(_state_lesson(tx, draft, find_or_make_group(tx, approach)))
     return [tx.get([id])[0] for id in ids]
 
 
 def _state_lesson(tx: Transaction, draft: Draft, group: Record) -> str:
     """Store the lesson of a group as it is stated now; return its id."""
-    id = lesson_id(group, draft.kind)
+    id, weight = lesson_id(group, draft.kind), draft.provenance.weight
     held = tx.find(id)
-    if held is not None and held.provenance.weight > draft.provenance.weight:
+    if held is not None and held.provenance.weight > weight:
         # Nobody overrules somebody who is trusted more; they may only confirm.
         tx.update(held)
         return id
@@ -537,36 +481,36 @@ def _state_lesson(tx: Transaction, draft: Draft, group: Record) -> str:
     [other] = [kind for kind in LESSONS if kind != draft.kind]
     opposed = [one for one in tx.get([lesson_id(group, other)]) if one.status is Status.ACTIVE]
     # Against what a person said, an agent's word waits.
-    is_outweighed = any(one.provenance.weight > draft.provenance.weight for one in opposed)
+    is_outweighed = any(one.provenance.weight > weight for one in opposed)
     for one in [] if is_outweighed else opposed:
         # A strategy is recommended or warned of, never both.
         tx.update(one, status=Status.ARCHIVED)
         tx.add_history(one, "overruled", before={"status": str(one.status)})
-    given = {name: value for name, value in draft.body.items() if value}
-    body = {**draft.body, **(readable_body(held) if held else {}), **given}
     # The tombstones of this lesson, and of one in the same words.
     key = lesson_key(draft.kind, draft.agent, draft.user, draft.body)
     same = [stone.id for stone in tx.find_tombstones([key]).values()]
     stones = [stone for stone in tx.get([tombstone_id(id), *same]) if stone.status is Status.ACTIVE]
-    by_person = draft.provenance.origin is Origin.USER
-    is_active = held is not None and held.status is Status.ACTIVE
-    for stone in stones if by_person else ():
+    is_unwanted = bool(stones) and draft.provenance.origin is not Origin.USER
+    for stone in [] if is_unwanted else stones:
         # A memory said again by its person is wanted again.
         tx.update(stone, status=Status.RETIRED)
-    record = tx.put(
-        build(
-            tx.engine,
-            replace(draft, body=body, tags=tuple(dict.fromkeys((*(held.tags if held else ()), *draft.tags)))),
-            group.vectors,
-            id=id,
-            key=id,
-            # Deleted memories do not come back by themselves: it waits for a person.
-            status=Status.CANDIDATE if is_outweighed or (stones and not by_person and not is_active) else Status.ACTIVE,
-            links=(group.id,),
-            evidence=(held or group).evidence.with_results_of(group.evidence),
-            created_at=held.created_at if held else tx.engine.clock(),
-        )
+    # Deleted memories do not come back by themselves: it waits for a person.
+    is_waiting = is_outweighed or (is_unwanted and not (held and held.status is Status.ACTIVE))
+    given = {name: value for name, value in draft.body.items() if value}
+    body = {**draft.body, **(readable_body(held) if held else {}), **given}
+    tags = tuple(dict.fromkeys((*(held.tags if held else ()), *draft.tags)))
+    record = build(
+        tx.engine,
+        draft._replace(body=body, tags=tags),
+        group.vectors,
+        id=id,
+        key=id,
+        status=Status.CANDIDATE if is_waiting else Status.ACTIVE,
+        links=(group.id,),
+        evidence=(held or group).evidence.with_results_of(group.evidence),
+        created_at=held.created_at if held else tx.engine.clock(),
     )
+    tx.put(record)
     if held is not None:
         tx.add_history(record, "told again", before={name: held.body.get(name) for name in body})
     return id
@@ -574,6 +518,5 @@ def _state_lesson(tx: Transaction, draft: Draft, group: Record) -> str:
 
 def readable_body(held: Record) -> dict[str, Any]:
     """Return the body of a record that becomes a person's: what a program gave as a reason stays quoted."""
-    if held.kind == MemoryType.ANTI_PATTERN:
-        return {**held.body, "why_bad": quoted_why(held)}
-    return {**held.body, "why": quoted_why(held)} if held.kind == MemoryType.RULE else dict(held.body)
+    field = {"anti_pattern": "why_bad", "rule": "why"}.get(held.kind)
+    return {**held.body, field: quoted_why(held)} if field else dict(held.body)

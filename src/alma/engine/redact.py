@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from functools import cache, cached_property
+from functools import cache
 
 with open(os.path.join(os.path.dirname(__file__), "secret_rules.json"), encoding="utf-8") as _file:
     DATA = json.load(_file)
@@ -28,55 +28,37 @@ _SHORTEST_SHAPE = 15
 _LONGEST_NAME = 24
 
 
-class Redacted:
-    """A text without its secrets, and the names of what was removed."""
-
-    __slots__ = ("found", "text")
-
-    def __init__(self, text: str, found: tuple[str, ...]) -> None:
-        self.text = text
-        self.found = found
-
-
-def redact(text: str) -> Redacted:
-    """Return the text with each secret replaced by ``[REDACTED:<name>]``, and the names of the secrets."""
-    names: dict[str, None] = {}
-    text = _remove_secrets(text, names)
+def redact(text: str) -> str:
+    """Return the text with each secret replaced by ``[REDACTED:<name>]``."""
+    text = _remove_secrets(text)
     if not text.isascii() and contains("invisible", text):
         # Zero-width characters can cut a secret in two. They go only if that uncovers one: emoji need them.
-        hidden: dict[str, None] = {}
-        clear = _remove_secrets(named_pattern("invisible").sub("", text), hidden)
-        if hidden:
-            return Redacted(clear, tuple(names | hidden))
-    return Redacted(text, tuple(names))
+        visible = named_pattern("invisible").sub("", text)
+        clear = _remove_secrets(visible)
+        return text if clear == visible else clear
+    return text
 
 
-def _remove_secrets(plain: str, names: dict[str, None]) -> str:
-    """Return the text without secrets, and add what they are to `names`."""
+def _remove_secrets(plain: str) -> str:
     text = Text(plain)
     # A secret's removal can lay bare another (`a:b@c` chains), so repeat until nothing changes.
     for _ in range(6):
-        before = text.plain
+        unchanged = text.plain
         for rule in select_rules(text):
             pieces: list[str] = []
             done = 0
             for start, end in find_spans(rule, text):
-                name = rule.id or _name_by_context(text.plain[max(0, start - 60) : start].lower())
-                names[name] = None
+                # Without a name of its own, it is called by the nearest word before it.
+                before = text.plain[max(0, start - 60) : start].lower()
+                nearest = max(DATA["names"], key=before.rfind)
+                name = rule.id or (DATA["names"][nearest] if nearest in before else "secret")
                 pieces += (text.plain[done:start], f"[REDACTED:{name}]")
                 done = end
             if pieces:
                 text = Text("".join(pieces) + text.plain[done:])
-        if text.plain == before:
+        if text.plain == unchanged:
             break
     return text.plain
-
-
-def _name_by_context(before: str) -> str:
-    """Return what to call a secret by the word before it."""
-    names: dict[str, str] = DATA["names"]
-    nearest = max(names, key=before.rfind)
-    return names[nearest] if nearest in before else "secret"
 
 
 # -- whether a value looks like a secret
@@ -202,18 +184,6 @@ def is_iban(value: str) -> bool:
     return 15 <= len(flat) <= 34 and int(number) % 97 == 1
 
 
-CHECKS: dict[str, Callable[[str], bool]] = {
-    "real": lambda value: not is_placeholder(value),
-    "literal": lambda value: value.lower() not in COMMON_WORDS and not matches("reference", value),
-    "opaque": is_opaque,
-    # For prefixes that words may also carry: `sk-` is a CSS family, `hf_` a variable's.
-    "opaque_part": lambda value: any(len(part) >= 12 and is_opaque(part) for part in re.split("[-_.]", value)),
-    "credentials": lambda value: ":" in decode_base64(value),
-    "card_number": is_card_number,
-    "iban": is_iban,
-}
-
-
 # -- where secrets are
 
 
@@ -226,11 +196,6 @@ class Text:
         words = plain.split()
         self.longest = max(map(len, words), default=0)
         self.long = " ".join([word for word in words if len(word) >= _SHORTEST_SHAPE])
-
-    @cached_property
-    def has_number(self) -> bool:
-        """Whether the number of a card or an account may be in it; such numbers may be written in groups."""
-        return named_pattern("long_number").search(self.plain) is not None
 
 
 def fold_case(text: str) -> str:
@@ -246,10 +211,9 @@ class Rule:
     pattern: str = ""  # Its group `s` is the secret, otherwise the whole match.
     fold: bool = False  # Case is ignored.
     needs: str = ""  # One of these characters must be in the text too.
-    number: bool = False  # A long number must be in the text too.
+    number: bool = False  # A long number must be in the text too: of a card or an account, maybe in groups.
     run: int = 0  # So many characters without a space must be in the text; if case matters, a keyword is among such.
     unless: str = ""  # This must not be in the text.
-    start: str = ""  # "keyword": a match begins with a keyword. Finding that is much faster than trying each place.
     anchor: str = ""  # A match begins where this pattern matches in the lower-case text.
     near: str = ""  # A match is near a match of this pattern in the lower-case text, if the group of that matched.
     unless_before: str = ""  # The name of a pattern that must not be found in the text right before.
@@ -284,7 +248,7 @@ def select_rules(text: Text) -> list[Rule]:
         for rule in (RULES[number] for number in sorted(numbers))
         if text.longest >= rule.run
         and not (rule.unless and rule.unless in text.plain)
-        and (not rule.number or text.has_number)
+        and (not rule.number or contains("long_number", text.plain))
         and (not rule.needs or any(sign in text.plain for sign in rule.needs))
     ]
 
@@ -309,27 +273,14 @@ def _find_matches(rule: Rule, text: Text) -> Iterator[re.Match[str]]:
             if near[1] is not None:
                 begin, done = max(done, near.start() - _LONGEST_NAME), near.end()
                 yield from compile_pattern(rule.pattern).finditer(text.plain, begin, done)
-    elif rule.anchor or rule.start:
-        for at in _find_starts(rule, text):
-            match = compile_pattern(rule.pattern).match(text.plain, at) if at >= done else None
+    elif rule.anchor:
+        for anchor in compile_pattern(rule.anchor).finditer(text.folded):
+            match = compile_pattern(rule.pattern).match(text.plain, anchor.start()) if anchor.start() >= done else None
             if match:
                 done = match.end()
                 yield match
     else:
         yield from compile_pattern(rule.pattern).finditer(text.plain)
-
-
-def _find_starts(rule: Rule, text: Text) -> list[int]:
-    """Return the places where a match may begin."""
-    if rule.anchor:
-        return [anchor.start() for anchor in compile_pattern(rule.anchor).finditer(text.folded)]
-    starts = []
-    for keyword in rule.keywords:
-        at = text.plain.find(keyword)
-        while at >= 0:
-            starts.append(at)
-            at = text.plain.find(keyword, at + 1)
-    return sorted(starts)
 
 
 def _find_secret(rule: Rule, match: re.Match[str]) -> Span | None:
@@ -344,23 +295,34 @@ def _find_secret(rule: Rule, match: re.Match[str]) -> Span | None:
         if rule.value == "next":
             start, end, bare = _find_value(text, match.end())
         elif rule.value == "said":
-            start, end = _find_quoted(text, match.end()) or _find_bare(text, match.end())
+            said = named_pattern("said_value").match(text, match.end())
+            bare_end = match.end() + len(said[0].rstrip(".,;:)!?")) if said else match.end()
+            start, end = _find_quoted(text, match.end()) or (match.end(), bare_end)
         else:
             start, end = match.span("s" if "s" in match.re.groupindex else 0)
         value = text[start:end].replace(" ", "") if rule.value and rule.terse and not bare else text[start:end]
-        is_found = all(_passes(check, value, rule, bare) for check in rule.checks)
+        is_found = all(CHECKS[check](value, rule, bare) for check in rule.checks)
         span = (start, _find_end(text, start, end) if rule.value else end) if is_found else None
     if span and rule.unless_before and contains(rule.unless_before, text[max(0, match.start() - 600) : match.start()]):
         return None
     return span
 
 
-def _passes(check: str, value: str, rule: Rule, bare: bool) -> bool:
-    if check == "secret":
-        return is_secret(value, rule.family, bare, rule.terse or not bare)
-    if check == "telling":
-        return is_telling(value, rule.family)
-    return _wraps_secret(value) if check == "wrapped" else CHECKS[check](value)
+CHECKS: dict[str, Callable[[str, Rule, bool], bool]] = {
+    "real": lambda value, rule, bare: not is_placeholder(value),
+    "literal": lambda value, rule, bare: value.lower() not in COMMON_WORDS and not matches("reference", value),
+    "opaque": lambda value, rule, bare: is_opaque(value),
+    # For prefixes that words may also carry: `sk-` is a CSS family, `hf_` a variable's.
+    "opaque_part": lambda value, rule, bare: any(
+        len(part) >= 12 and is_opaque(part) for part in re.split("[-_.]", value)
+    ),
+    "credentials": lambda value, rule, bare: ":" in decode_base64(value),
+    "card_number": lambda value, rule, bare: is_card_number(value),
+    "iban": lambda value, rule, bare: is_iban(value),
+    "secret": lambda value, rule, bare: is_secret(value, rule.family, bare, rule.terse or not bare),
+    "telling": lambda value, rule, bare: is_telling(value, rule.family),
+    "wrapped": lambda value, rule, bare: _wraps_secret(value),
+}
 
 
 def _wraps_secret(value: str) -> bool:
@@ -426,11 +388,6 @@ def _find_quoted(text: str, pos: int) -> Span | None:
     inner = line[: min(ends)]
     start = pos + 1 + len(inner) - len(inner.lstrip())
     return start, start + len(inner.strip())
-
-
-def _find_bare(text: str, pos: int) -> Span:
-    bare = named_pattern("said_value").match(text, pos)
-    return pos, pos + len(bare[0].rstrip(".,;:)!?")) if bare else pos
 
 
 def _find_password(match: re.Match[str]) -> Span | None:

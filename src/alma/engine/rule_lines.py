@@ -59,23 +59,20 @@ def describe_occasion(trigger: str, rule: str) -> str:
     """
     phrase = " ".join(trigger.split()).rstrip(" ,.:;")
     words = [word.lower() for word in _WORD.findall(phrase)]
-    if not phrase or not _reads_well(trigger, phrase, words):
-        return ""
     topics = stems(phrase) - _ANY_WORK
-    if topics and topics <= stems(rule):
+    if (
+        not words
+        or len(phrase) > _TRIGGER_CHARS
+        or len(words) > _TRIGGER_WORDS
+        or words[-1] in _OPEN_ENDED
+        or _SENTENCE_END.search(trigger.strip().rstrip(",.:;"))
+        or any(phrase.count(quote) % 2 for quote in '`"')
+        or any(phrase.count(opening) != phrase.count(closing) for opening, closing in _PAIRS)
+        or (topics and topics <= stems(rule))
+    ):
         return ""
     if words[0] in _LEADS or not words[0].isascii():
         return phrase[0].upper() + phrase[1:]
     is_activity = phrase[0].isalpha() and _ACTIVITY.fullmatch(words[0]) is not None
     is_clause = len(words) > 1 and (words[0] in _SUBJECTS or not _PREDICATES.isdisjoint(words[1:]))
     return f"{'When' if is_activity or is_clause else 'For'} {phrase}"
-
-
-def _reads_well(trigger: str, phrase: str, words: list[str]) -> bool:
-    if not words or len(phrase) > _TRIGGER_CHARS or len(words) > _TRIGGER_WORDS:
-        return False
-    if _SENTENCE_END.search(trigger.strip().rstrip(",.:;")) or words[-1] in _OPEN_ENDED:
-        return False
-    return phrase.count("`") % 2 == phrase.count('"') % 2 == 0 and all(
-        phrase.count(opening) == phrase.count(closing) for opening, closing in _PAIRS
-    )

@@ -1,4 +1,4 @@
-"""Rules: what a person's corrections and notes teach, and what becomes of them.
+"""Rules: what a person's corrections and notes teach, and what a person does to them.
 
 A rule that is taught again is the same rule, said once more: a candidate becomes active when it is said in a form that
 leaves no doubt, and what held for one session holds for the project when others need it too. What was said of one
@@ -6,25 +6,30 @@ moment ("no, the other file") is no rule of the project however often it is said
 of the same place takes its place; what a machine found out takes the place of nothing that a person said. One that was
 deleted stays away unless its person states it anew. Each teaching has an id, and is counted once, however often it is
 told.
+
+A person accepts, edits, widens, narrows, puts away, brings back and erases. Each change keeps the rule as it was in its
+history, so that `restore_rule` can undo it. Only `erase_rule` cannot be undone.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..errors import NotFoundError, ValidationError
 from ..reading.local import LocalReader
 from ..reading.port import Pair
-from ..text import content_words, is_common, shorten, stem, stems
+from ..text import content_words, is_common, normalise, shorten, stem, stems
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
-from .admit import Draft, build, clean, key_of, screen
+from ..types.rules import EVERYWHERE, LASTING, MACHINE_TAUGHT, Reach, RuleSource
+from .admit import Draft, build, clean, embed_drafts, key_of, reword, screen
 from .context import Engine
+from .erase import erase_memory
 from .rule_lines import format_line
 from .search import by_meaning, by_words
 from .transaction import Transaction, write
@@ -32,33 +37,41 @@ from .transaction import Transaction, write
 AGENT = "claude-code"
 """Whom the rules of a coding agent belong to."""
 RULE_CHARS = 600
-_PART_CHARS = 240
-_SAID_CHARS = 500
+_CHARS = {"rule": RULE_CHARS, "trigger": 240, "why": 240, "said": 500}
 _ALIKE = 12
 _SOURCES = 50
 _HABIT = 3
 """In so many sessions a person says "for this session" before it is taken for more."""
 _SPOKEN = frozenset((RuleSource.NOTE, RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.IMPORT))
-_ORIGINS = {
-    RuleSource.NOTE: Origin.USER,
-    RuleSource.CORRECTION: Origin.CORRECTION,
-    RuleSource.PREFERENCE: Origin.CORRECTION,
-    RuleSource.EDIT: Origin.CORRECTION,
-    RuleSource.DENIAL: Origin.CORRECTION,
-    RuleSource.MODEL: Origin.MODEL,
-    RuleSource.IMPORT: Origin.IMPORT,
-}
+_ORIGINS = {RuleSource.NOTE: Origin.USER, RuleSource.MODEL: Origin.MODEL, RuleSource.IMPORT: Origin.IMPORT}
 _READER = LocalReader()
 _FORBIDDING = re.compile(r"\A(?:please\s+)?(?:never|don['’]t|do not|stop|avoid)\s+", re.IGNORECASE)
 _ASKING = re.compile(r"\A(?:please\s+|always\s+)+", re.IGNORECASE)
+_FIELDS = ("rule", "trigger", "why", "prefer", "avoid", "source")
+_BY_PERSON = ("edited", "accepted", "restored")
+_LEAST_QUOTE = 12
+"""A shorter sentence ("use tabs") may be part of many that have nothing to do with the rule."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Teaching:
+def dress_rule(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body with the line that hosts are shown, and the words and names that make it relevant."""
+    names = [str(name).lower() for name in (*body["prefer"], *body["avoid"])]
+    said = [stem(word) for word in content_words(f"{body['trigger']} {body['rule']}") if not is_common(word)]
+    return {**body, "line": format_line(body), "cues": list(dict.fromkeys((*names, *said)))[:24]}
+
+
+def is_old_fix(record: Record) -> bool:
+    """Whether an earlier version stored what an agent worked out as a rule. It is an observation, and nobody's rule."""
+    return record.kind == MemoryType.RULE and record.body.get("source") == RuleSource.FIX
+
+
+# -- what is taught
+
+
+class Teaching(NamedTuple):
     """What one turn or note teaches."""
 
-    id: str
-    """Of what taught it; the same id teaches once."""
+    id: str  # Of what taught it; the same id teaches once.
     rule: str
     reach: Reach
     source: RuleSource
@@ -69,44 +82,33 @@ class Teaching:
     avoid: tuple[str, ...] = ()
     session: str = ""
     agent: str = AGENT
-    user: str = ""
-    """Whose rule it is; empty: everybody's."""
-    sure: bool = True
-    """Whether it holds at once; else it waits until it is repeated, confirmed or reviewed."""
+    user: str = ""  # Whose rule it is; empty: everybody's.
+    sure: bool = True  # Whether it holds at once; else it waits until it is repeated, confirmed or reviewed.
     at: datetime | None = None
-    provenance: Provenance | None = None
-    """Where it came from, if `source` does not say it."""
+    provenance: Provenance | None = None  # Where it came from, if `source` does not say it.
     episodes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    supersedes: tuple[str, ...] = ()
-    """The ids of rules that a reader says it takes the place of."""
+    metadata: Mapping[str, Any] = {}
+    supersedes: tuple[str, ...] = ()  # The ids of rules that a reader says it takes the place of.
 
     @property
-    def explicit(self) -> bool:
+    def is_explicit(self) -> bool:
         """Whether somebody who may make rules wrote it down as one."""
         return self.sure and self.source in (RuleSource.NOTE, RuleSource.IMPORT)
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether a page or a tool says it: that comes as an import that is not sure."""
+        return self.source is RuleSource.IMPORT and not self.sure
 
-@dataclass(frozen=True, slots=True)
-class Taught:
+
+class Taught(NamedTuple):
     """What became of a teaching."""
 
     teaching: Teaching
-    record: Record | None
-    """None: it was refused."""
-    verb: str
-    """made | repeated | confirmed | promoted | known | refused"""
-    replaced: tuple[str, ...] = ()
-    """The ids of rules it contradicts and took the place of."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedRule:
-    """A teaching, and the rule that it would become."""
-
-    teaching: Teaching
-    draft: Draft
+    record: Record | None  # None: it was refused.
+    verb: str  # made | repeated | confirmed | promoted | known | refused
+    replaced: tuple[str, ...] = ()  # The ids of rules it contradicts and took the place of.
 
 
 def teach(engine: Engine, teachings: Sequence[Teaching]) -> list[Taught]:
@@ -115,53 +117,28 @@ def teach(engine: Engine, teachings: Sequence[Teaching]) -> list[Taught]:
     return write(engine, lambda tx: learn_rules(tx, prepared))
 
 
-def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[PreparedRule]:
+def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[Teaching, Draft]]:
     """Screen and embed the rules that teachings would become."""
     drafts = []
     for one in teachings:
-        body = {
-            "rule": shorten(clean(one.rule), RULE_CHARS),
-            "trigger": shorten(clean(one.trigger), _PART_CHARS),
-            "why": shorten(clean(one.why), _PART_CHARS),
-            "reach": str(one.reach),
-            "source": str(one.source),
-            "said": shorten(clean(one.said), _SAID_CHARS),
-            "prefer": list(one.prefer),
-            "avoid": list(one.avoid),
-            "metadata": {**one.metadata, "sources": [one.id], "repeats": 0},
-        }
-        # What a page or a tool says comes as an import that is not sure.
-        is_outside = one.source is RuleSource.IMPORT and not one.sure
+        body: dict[str, Any] = {name: shorten(clean(getattr(one, name)), most) for name, most in _CHARS.items()}
+        body |= {"reach": str(one.reach), "source": str(one.source), "prefer": list(one.prefer)}
+        body |= {"avoid": list(one.avoid), "metadata": {**one.metadata, "sources": [one.id], "repeats": 0}}
         is_learned = one.source in (RuleSource.FIX, RuleSource.MODEL)
-        trust = Trust.UNTRUSTED if is_outside else Trust.LEARNED if is_learned else Trust.TRUSTED
+        trust = Trust.UNTRUSTED if one.is_outside else Trust.LEARNED if is_learned else Trust.TRUSTED
+        origin = _ORIGINS.get(one.source, Origin.CORRECTION)
         draft = Draft(
-            kind=MemoryType.RULE,
+            MemoryType.RULE,
+            body,
             agent=one.agent,
             user=one.user,
             session="" if one.reach in LASTING else one.session,
-            body=body,
-            provenance=one.provenance or Provenance(_ORIGINS[one.source], trust, one.episodes, str(one.source)),
+            provenance=one.provenance or Provenance(origin, trust, one.episodes, str(one.source)),
             tags=one.tags,
         )
         screened = screen(engine, draft)
-        drafts.append(replace(screened, body=dress_rule(screened.body)))
-    vectors = engine.encode([KINDS[MemoryType.RULE].passages(draft.body) for draft in drafts])
-    return [
-        PreparedRule(one, replace(draft, vectors=own))
-        for one, draft, own in zip(teachings, drafts, vectors, strict=True)
-    ]
-
-
-def is_old_fix(record: Record) -> bool:
-    """Whether an earlier version stored what an agent worked out as a rule. It is an observation, and nobody's rule."""
-    return record.kind == MemoryType.RULE and record.body.get("source") == RuleSource.FIX
-
-
-def dress_rule(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body with the line that hosts are shown, and the words and names that make it relevant."""
-    names = [str(name).lower() for name in (*body["prefer"], *body["avoid"])]
-    said = [stem(word) for word in content_words(f"{body['trigger']} {body['rule']}") if not is_common(word)]
-    return {**body, "line": format_line(body), "cues": list(dict.fromkeys((*names, *said)))[:24]}
+        drafts.append(screened._replace(body=dress_rule(screened.body)))
+    return list(zip(teachings, embed_drafts(engine, drafts), strict=True))
 
 
 # -- the same, or contrary: in doubt they are two rules
@@ -208,16 +185,20 @@ def _apply_elsewhere(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return bool(first and second) and not first & second
 
 
-def find_similar_rules(tx: Transaction, rule: Draft | Record, project: str) -> list[Record]:
-    """Return the rules of the same agent and user that might be the same or contradict it, likeliest first."""
-    engine, body = tx.engine, rule.body
-    where = Where(
+def _describe_similar(rule: Draft | Record, project: str) -> Where:
+    return Where(
         kinds={MemoryType.RULE},
         projects={project, EVERYWHERE},
         agents={rule.agent},
         users={rule.user},
         statuses={*LIVE, Status.ARCHIVED},
     )
+
+
+def find_similar_rules(tx: Transaction, rule: Draft | Record, project: str) -> list[Record]:
+    """Return the rules of the same agent and user that might be the same or contradict it, likeliest first."""
+    engine, body = tx.engine, rule.body
+    where = _describe_similar(rule, project)
     ids = dict.fromkeys(record.id for record in tx.see(engine.store.scan(replace(where, keys={rule.key}))))
     for text in (f"{body['trigger']} {body['rule']}", *body["prefer"], *body["avoid"]):
         ids |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
@@ -229,36 +210,35 @@ def find_similar_rules(tx: Transaction, rule: Draft | Record, project: str) -> l
 # -- learning
 
 
-def learn_rules(tx: Transaction, prepared: Sequence[PreparedRule]) -> list[Taught]:
+def learn_rules(tx: Transaction, prepared: Sequence[tuple[Teaching, Draft]]) -> list[Taught]:
     """Add each rule, count it as repeated, or let it replace the rules it contradicts."""
-    return [_learn_rule(tx, one.teaching, one.draft) for one in prepared]
+    return [_learn_rule(tx, teaching, draft) for teaching, draft in prepared]
 
 
 def _learn_rule(tx: Transaction, given: Teaching, draft: Draft) -> Taught:
-    similar = find_similar_rules(tx, draft, tx.engine.project)
+    project = tx.engine.project
+    exact = tx.scan(replace(_describe_similar(draft, project), keys={draft.key}))
+    joined = next((held for held in exact if held.session in ("", draft.session)), None)
+    if joined is not None:
+        # It is known in these very words: nothing like it needs to be looked for.
+        return _repeat_rule(tx, given, draft, joined, None)
+    similar = find_similar_rules(tx, draft, project)
     same = [held for held in similar if held.key == draft.key or same_rule(draft.body, held.body)]
     joined = _pick_joined(given, draft, same)
     if joined is not None:
         return _repeat_rule(tx, given, draft, joined, similar)
     stone = tx.find_tombstones([draft.key]).get(draft.key)
-    is_after = stone is not None and given.at is not None and given.at > stone.created_at
-    if stone is not None and not given.explicit and not is_after:
+    is_unwanted = stone is not None and not given.is_explicit
+    if stone is not None and is_unwanted and not (given.at is not None and given.at > stone.created_at):
         return Taught(given, None, "refused")
     # Deleted rules do not come back by themselves: said again, such a rule waits for its person.
-    is_waiting = not given.sure or (stone is not None and not given.explicit)
-    record = tx.put(
-        build(
-            tx.engine,
-            draft,
-            project=EVERYWHERE if given.reach is Reach.ALWAYS else tx.engine.project,
-            status=Status.CANDIDATE if is_waiting else Status.ACTIVE,
-            links=given.episodes,
-        )
-    )
-    if stone is not None and given.explicit:
+    is_waiting = not given.sure or is_unwanted
+    status = Status.CANDIDATE if is_waiting else Status.ACTIVE
+    project = EVERYWHERE if given.reach is Reach.ALWAYS else tx.engine.project
+    record = tx.put(build(tx.engine, draft, project=project, status=status, links=given.episodes))
+    if stone is not None and not is_unwanted:
         tx.update(stone, status=Status.RETIRED)
-    replaced = () if is_waiting else supersede_rules(tx, record, similar, given.supersedes)
-    return Taught(given, record, "made", replaced)
+    return Taught(given, record, "made", () if is_waiting else supersede_rules(tx, record, similar, given.supersedes))
 
 
 def _pick_joined(given: Teaching, draft: Draft, same: Sequence[Record]) -> Record | None:
@@ -278,64 +258,55 @@ def _pick_joined(given: Teaching, draft: Draft, same: Sequence[Record]) -> Recor
     return same[0] if (given.prefer and given.avoid) or is_self_contained(given.rule) else None
 
 
-def _repeat_rule(tx: Transaction, given: Teaching, draft: Draft, held: Record, similar: Sequence[Record]) -> Taught:
+def _repeat_rule(
+    tx: Transaction, given: Teaching, draft: Draft, held: Record, similar: Sequence[Record] | None
+) -> Taught:
     """Count a rule as taught once more, which may activate it or make it reach further."""
     metadata = dict(held.body.get("metadata", {}))
     sources = list(metadata.get("sources", ()))
-    if given.id in sources or (given.source is RuleSource.IMPORT and not given.sure):
+    if given.id in sources or given.is_outside:
         # A page or an agent that says it again is no second voice.
         return Taught(given, held, "known")
     metadata |= {"sources": [*sources, given.id][-_SOURCES:], "repeats": int(metadata.get("repeats", 0)) + 1}
     body = {**held.body, "metadata": metadata}
     changes: dict[str, Any] = {}
     verb = "repeated"
-    if held.session and (given.reach in LASTING or given.session != held.session):
-        reach = given.reach if given.reach in LASTING else Reach.PROJECT
+    is_lasting = given.reach in LASTING
+    is_wider = given.reach is Reach.ALWAYS and held.project != EVERYWHERE and given.is_explicit
+    if (held.session and (is_lasting or given.session != held.session)) or (not held.session and is_wider):
+        reach = given.reach if is_lasting else Reach.PROJECT
         body["reach"] = str(reach)
-        changes |= {"session": "", "project": EVERYWHERE if reach is Reach.ALWAYS else held.project}
+        changes = {"session": "", "project": EVERYWHERE if reach is Reach.ALWAYS else held.project}
         verb = "promoted"
-    elif given.reach is Reach.ALWAYS and held.project != EVERYWHERE and given.explicit:
-        body["reach"] = str(Reach.ALWAYS)
-        changes |= {"project": EVERYWHERE}
-        verb = "promoted"
-    may_activate = tx.engine.may_activate(held)
-    is_waiting = held.status is not Status.ACTIVE and not held.body.get("put_away")
-    if may_activate and is_waiting and _confirms(given):
-        changes["status"] = Status.ACTIVE
-        verb = "confirmed" if verb == "repeated" else verb
-    if may_activate and given.explicit:
-        body |= {"source": str(given.source), "rule": draft.body["rule"], "put_away": False}
-        changes["status"] = Status.ACTIVE
-        if draft.provenance.weight > held.provenance.weight:
-            changes["provenance"] = draft.provenance
+    # What refuses is a machine, and it refuses again what is tried again. A person who changes the same thing again
+    # means it. Heard again in words that were in doubt before, it is still in doubt.
+    confirms = is_lasting if given.source is RuleSource.EDIT else given.sure and given.source is not RuleSource.DENIAL
+    if tx.engine.may_activate(held):
+        if confirms and held.status is not Status.ACTIVE and not held.body.get("put_away"):
+            changes["status"] = Status.ACTIVE
+            verb = "confirmed" if verb == "repeated" else verb
+        if given.is_explicit:
+            body |= {"source": str(given.source), "rule": draft.body["rule"], "put_away": False}
+            changes["status"] = Status.ACTIVE
+            if draft.provenance.weight > held.provenance.weight:
+                changes["provenance"] = draft.provenance
     body = dress_rule(body)
     if body["rule"] != held.body["rule"]:
         changes |= {"vectors": draft.vectors, "embedder": tx.engine.embedder_name if draft.vectors else ""}
     key = key_of(held.kind, held.agent, held.user, body)
     fresh = tx.update(held, body=body, text=KINDS[held.kind].text(body), key=key, **changes)
-    _add_line(tx, fresh, verb, given.said or given.rule, held)
+    tx.add_history(fresh, verb, shorten(clean(given.said or given.rule), _CHARS["said"]), _describe_before(held))
     reaches_further = (held.session, held.project) != (fresh.session, fresh.project)
     is_ending = held.status is not Status.ACTIVE or reaches_further or given.supersedes
     is_active = fresh.status is Status.ACTIVE
-    replaced = supersede_rules(tx, fresh, similar, given.supersedes) if is_active and is_ending else ()
-    return Taught(given, fresh, verb, replaced)
+    if not is_active or not is_ending:
+        return Taught(given, fresh, verb)
+    similar = find_similar_rules(tx, fresh, tx.engine.project) if similar is None else similar
+    return Taught(given, fresh, verb, supersede_rules(tx, fresh, similar, given.supersedes))
 
 
-def _confirms(given: Teaching) -> bool:
-    """Whether a repetition makes a rule of what was waiting."""
-    if given.source is RuleSource.DENIAL:
-        # What refuses is a machine, and it refuses again what is tried again.
-        return False
-    if given.source is RuleSource.EDIT:
-        # A person who changes the same thing again means it.
-        return given.reach in LASTING
-    # Heard again in words that were in doubt before, it is still in doubt.
-    return given.sure
-
-
-def _add_line(tx: Transaction, record: Record, verb: str, why: str, before: Record, quoted: str = "") -> None:
-    old = {"status": str(before.status), "reach": before.body.get("reach"), "rule": before.body.get("rule")}
-    tx.add_history(record, verb, shorten(clean(why), _SAID_CHARS), old, quoted)
+def _describe_before(record: Record) -> dict[str, Any]:
+    return {"status": str(record.status), "reach": record.body.get("reach"), "rule": record.body.get("rule")}
 
 
 def find_ended_rules(
@@ -359,17 +330,166 @@ def find_ended_rules(
 
 
 def supersede_rules(
-    tx: Transaction, record: Record, similar: Sequence[Record] | None = None, named: Collection[str] = ()
+    tx: Transaction, record: Record, similar: Sequence[Record], named: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Let a rule that now holds take the place of those that it contradicts, and of those `named`; return their ids."""
-    if similar is None:
-        similar = find_similar_rules(tx, record, tx.engine.project)
-    now = tx.engine.clock()
     ended = find_ended_rules(tx, record, similar, named)
     for held in ended:
-        end = now if held.valid_from is None or held.valid_from < now else None
-        tx.update(held, status=Status.SUPERSEDED, superseded_by=record.id, valid_to=end)
-        is_named = held.id in named
-        why = "the model says that a later rule replaces it" if is_named else "a later rule contradicts it"
-        _add_line(tx, held, "superseded", f"{why}: {record.body['rule']}", held, record.id)
+        reason = "the model says that a later rule replaces it" if held.id in named else "a later rule contradicts it"
+        tx.supersede(held, record, f"{reason}: {record.body['rule']}", before=_describe_before(held))
     return tuple(held.id for held in ended)
+
+
+# -- what a person does to a rule
+
+
+def change_rule(
+    engine: Engine,
+    rule_id: str,
+    verb: str,
+    *,
+    words: Mapping[str, str] | None = None,
+    reach: Reach | None = None,
+    status: Status | None = None,
+    session: str = "",
+) -> tuple[Record, list[Record]]:
+    """Change a rule for a person; return it and the rules that it replaces from now on.
+
+    `words` holds new values of `rule`, `trigger` and `why`. `session` is where a rule of reach once or session holds.
+    """
+    fields = {name: " ".join(str(clean(value)).split()) for name, value in (words or {}).items()}
+    for name, text in fields.items():
+        if len(text) > _CHARS[name]:
+            raise ValidationError(f"the {name} has {len(text)} characters; at most {_CHARS[name]} are kept")
+        if name == "rule" and not text:
+            raise ValidationError("a rule cannot be empty; forget it instead")
+
+    def step(tx: Transaction) -> tuple[Record, list[Record]]:
+        record = _get_rule(tx, rule_id)
+        own = reach or Reach(record.body["reach"])
+        return _change_rule(tx, record, verb, fields, own, status or record.status, session)
+
+    return write(engine, step)
+
+
+def restore_rule(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
+    """Undo the last change of a rule; return the rule and the rules that it replaces.
+
+    A rule that was replaced or put away is in force again, or waits again if it did before. A rule in force gets the
+    words, the reach and the status that it had before a person last changed it.
+    """
+
+    def step(tx: Transaction) -> tuple[Record, list[Record]]:
+        record = _get_rule(tx, rule_id)
+        body, lines = record.body, [one.body for one in reversed(tx.read_history(rule_id))]
+        if record.status not in LIVE:
+            statuses = (one["before"].get("status") for one in lines)
+            before = {"status": next((one for one in statuses if one in LIVE), Status.ACTIVE)}
+            if record.status is Status.SUPERSEDED and not body.get("put_away"):
+                before["reach"] = body["reach"] if body["reach"] in LASTING else Reach.PROJECT
+        else:
+            before = next((one["before"] for one in lines if one["verb"] in _BY_PERSON and one["before"]), {})
+        fields = {name: before[name] for name in _FIELDS if before.get(name, body[name]) != body[name]}
+        reach, status = Reach(before.get("reach", body["reach"])), Status(before.get("status", record.status))
+        if not fields and (str(reach), status) == (body["reach"], record.status):
+            raise ValidationError("there is no change of this rule to undo")
+        session, project = before.get("session", record.session), before.get("project", "")
+        return _change_rule(tx, record, "restored", fields, reach, status, session, project)
+
+    return write(engine, step)
+
+
+def find_ended(engine: Engine, rule: Record) -> list[Record]:
+    """Return the rules in force that replaced this one, or that it contradicts."""
+    return _find_ended(Transaction(engine), rule, rule.superseded_by)
+
+
+def _find_ended(tx: Transaction, rule: Record, successor: str) -> list[Record]:
+    similar = find_similar_rules(tx, rule, rule.project)
+    ids = dict.fromkeys([*filter(None, [successor]), *(one.id for one in find_ended_rules(tx, rule, similar))])
+    return [one for one in tx.get(ids) if one.kind == MemoryType.RULE and one.status in LIVE]
+
+
+def _get_rule(tx: Transaction, rule_id: str) -> Record:
+    record = tx.find(rule_id)
+    if record is None or record.kind != MemoryType.RULE:
+        raise NotFoundError(f"there is no rule {rule_id!r} any more")
+    return record
+
+
+def _change_rule(
+    tx: Transaction,
+    record: Record,
+    verb: str,
+    fields: Mapping[str, Any],
+    reach: Reach,
+    status: Status,
+    session: str,
+    project: str = "",
+) -> tuple[Record, list[Record]]:
+    # Loaded here: what reads rules takes longer to load than all of alma.
+    from ..reading.local_rules import find_choice
+
+    session = "" if reach in LASTING else record.session or session
+    if reach not in LASTING and not session:
+        raise ValidationError(f"reach {str(reach)!r} needs a session: pass its id, or use 'project' or 'always'")
+    own = project or (record.project if record.project != EVERYWHERE else tx.engine.project)
+    body: dict[str, Any] = {**record.body, **fields, "reach": str(reach), "put_away": status not in LIVE}
+    changes: dict[str, Any] = {"project": EVERYWHERE if reach is Reach.ALWAYS else own, "session": session}
+    if fields:
+        if "rule" in fields and "prefer" not in fields:
+            prefer, avoid = find_choice(body["rule"])
+            body |= {"prefer": list(prefer), "avoid": list(avoid)}
+        if "why" in fields and "source" not in fields and body["source"] in MACHINE_TAUGHT:
+            # The reason is no longer what a program printed.
+            body["source"] = str(RuleSource.NOTE)
+        body = dress_rule(body)
+        changes |= reword(tx.engine, record, body)
+        changes["key"] = key_of(record.kind, record.agent, record.user, body) or record.key
+        changes["provenance"] = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
+    fresh = tx.update(record, status=status, superseded_by="", valid_to=None, **{"body": body, **changes})
+    before = {name: record.body[name] for name in (*_FIELDS, "reach")}
+    before |= {"status": str(record.status), "session": record.session, "project": record.project}
+    tx.add_history(fresh, verb, "by a person", before)
+    ended = _find_ended(tx, fresh, record.superseded_by) if status is Status.ACTIVE else []
+    for one in ended:
+        tx.supersede(one, fresh, f"a person {verb}: {fresh.body['rule']}")
+    return fresh, ended
+
+
+# -- erasing
+
+
+def erase_rule(engine: Engine, rule: Record) -> int:
+    """Erase a rule, its history and every recorded turn that holds the sentence it came from; return how many turns.
+
+    It cannot be undone. The caller erases the sentence from journals, and vacuums.
+    """
+    erase_memory(replace(engine, project=rule.project), rule)
+    quotes = find_quotes(rule)
+    # A rule of all projects may have been taught in any of them.
+    projects = None if rule.project == EVERYWHERE else {rule.project}
+    turns = [one for one in engine.store.scan(Where(kinds={"turn"}, projects=projects)) if has_quote(one.text, quotes)]
+    for turn in turns:
+        erase_memory(replace(engine, project=turn.project), turn)
+    notes = engine.store.scan(Where(kinds={"retrieval"}, projects=projects))
+    engine.store.delete([one.id for one in notes if has_quote(one.body["task"], quotes)])
+
+    def forget_words(tx: Transaction) -> None:
+        for one in tx.scan(Where(kinds={MemoryType.RULE}, projects=projects)):
+            if has_quote(one.body["said"], quotes):
+                tx.update(one, body={**one.body, "said": ""})
+
+    write(engine, forget_words)
+    return len(turns)
+
+
+def find_quotes(rule: Record) -> list[str]:
+    """Return the sentences by which a recorded turn is recognised as one that taught this rule."""
+    return list(dict.fromkeys(normalise(str(rule.body[name])) for name in ("said", "rule") if rule.body[name]))
+
+
+def has_quote(text: str, quotes: Sequence[str]) -> bool:
+    """Whether a text holds one of these sentences; a short one only counts when it is the whole text."""
+    plain = normalise(text)
+    return any(one == plain or (len(one) >= _LEAST_QUOTE and one in plain) for one in quotes)

@@ -6,34 +6,30 @@ processes that change the same thing at once both get their way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..types.query import Where
 from ..types.record import Record
 from .admit import Draft, build, clean, prepare, rewrite
 from .context import Engine
-
-Body = Mapping[str, Any]
-
-
-def draft(
-    kind: str, body: Body, *, agent: str = "", user: str = "", session: str = "", tags: Sequence[str] = ()
-) -> Draft:
-    return Draft(kind=kind, body=body, agent=agent, user=user, session=session, tags=tuple(tags))
+from .transaction import Transaction
 
 
-def made(engine: Engine, given: Draft, **fields: Any) -> Record:
-    """The first version of a thing, to be put by the caller: `id`, `links`, `key` and so on may be given."""
-    [prepared] = prepare(engine, [given])
-    return build(engine, prepared, **fields)
+def add(tx: Transaction, kind: str, body: Mapping[str, Any], **fields: Any) -> Record:
+    """Store a new thing; `agent`, `id`, `links` and other fields of its record may be given."""
+    [prepared] = prepare(tx.engine, [Draft(kind=kind, body=body)])
+    return tx.put(build(tx.engine, prepared, **fields))
+
+
+def change(tx: Transaction, record: Record, body: Mapping[str, Any], **fields: Any) -> Record:
+    """Store the next version with another body, without secrets; a thing that stays as it is gets none."""
+    fresh = {name: clean(value) for name, value in body.items()}
+    if fresh == record.body and not fields:
+        return record
+    return tx.put(rewrite(tx.engine, record, fresh, **fields))
 
 
 def scan(engine: Engine, kind: str, limit: int | None = None, **conditions: Any) -> list[Record]:
     """Newest first; the conditions are those of `Where`."""
     return list(engine.store.scan(Where(kinds={kind}, projects={engine.project}, **conditions), limit))
-
-
-def altered(engine: Engine, held: Record, body: Body, **fields: Any) -> Record:
-    """The next version with another body, cleaned and embedded anew where its text changed."""
-    return rewrite(engine, held, {name: clean(value) for name, value in body.items()}, **fields)

@@ -14,8 +14,9 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, TypeVar
 
 from ..errors import BusyError, ConflictError, EmbedderMismatchError, ScopeError
@@ -48,46 +49,44 @@ class Transaction:
         """Ids of new records by the words that find them: the store cannot find them yet."""
         self._read: dict[str, Record | None] = {}
         self._changed: dict[str, Record] = {}
-        self._changed_of_kind: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._ids_of_kind: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        """Of what was changed: a batch is searched for each of its records."""
 
     @property
     def changed(self) -> list[Record]:
         """Every new or changed record, in the order in which they were first put."""
         return list(self._changed.values())
 
-    def get(self, ids: Iterable[str]) -> list[Record]:
-        """Return the records with these ids, in that order; those that do not exist are left out."""
+    def get(self, ids: Iterable[str], *, as_stored: bool = False) -> list[Record]:
+        """Return the records with these ids, in that order; those that do not exist are left out.
+
+        With `as_stored` they are returned without the changes of this transaction.
+        """
         wanted = dict.fromkeys(ids)
-        self._load(id for id in wanted if id not in self._changed)
-        return [record for id in wanted if (record := self._changed.get(id) or self._read[id]) is not None]
+        changed = {} if as_stored else self._changed
+        missing = [id for id in wanted if id not in changed and id not in self._read]
+        if missing:
+            self._read |= dict.fromkeys(missing)
+            self._read |= {record.id: record for record in self.engine.store.get(missing)}
+        return [record for id in wanted if (record := changed.get(id) or self._read[id])]
 
     def find(self, id: str) -> Record | None:
-        if id not in self._changed:
-            self._load((id,))
-        return self._changed.get(id) or self._read[id]
+        records = self.get((id,))
+        return records[0] if records else None
 
     def read_stored(self, ids: Iterable[str]) -> list[Record]:
         """Return the records with these ids as they are stored, before the changes of this transaction."""
-        wanted = list(ids)
-        self._load(wanted)
-        return [record for id in wanted if (record := self._read[id]) is not None]
-
-    def _load(self, ids: Iterable[str]) -> None:
-        missing = [id for id in ids if id not in self._read]
-        if missing:
-            self._read |= dict.fromkeys(missing)
-            for record in self.engine.store.get(missing):
-                self._read[record.id] = record
+        return self.get(ids, as_stored=True)
 
     def see(self, stored: Iterable[Record]) -> list[Record]:
         """Return records that were just read from the store as this transaction has them."""
-        return [self._changed.get(one.id) or self._remember(one) for one in stored]
-
-    def _remember(self, stored: Record) -> Record:
-        held = self._read.get(stored.id)
-        if held is None:
-            self._read[stored.id] = held = stored
-        return held
+        records = []
+        for one in stored:
+            record = self._changed.get(one.id) or self._read.get(one.id)
+            if record is None:
+                record = self._read[one.id] = one
+            records.append(record)
+        return records
 
     def scan(self, where: Where, limit: int | None = None) -> list[Record]:
         """Return the records that `where` accepts: new ones of this transaction last, stored ones newest first."""
@@ -96,8 +95,8 @@ class Transaction:
     def select(self, stored: Iterable[Record], where: Where) -> list[Record]:
         """Return what `where` accepts of stored records, as they are now, and of those changed in this transaction."""
         records = {record.id: record for record in self.see(stored)}
-        for kind in list(self._changed_of_kind) if where.kinds is None else where.kinds:
-            records |= {id: self._changed[id] for id in self._changed_of_kind.get(kind, ())}
+        for kind in list(self._ids_of_kind) if where.kinds is None else where.kinds:
+            records |= {id: self._changed[id] for id in self._ids_of_kind.get(kind, ())}
         return [record for record in records.values() if where.accepts(record)]
 
     def is_new(self, record: Record) -> bool:
@@ -108,30 +107,30 @@ class Transaction:
         """Whether a record was made or changed in this transaction."""
         return id in self._changed
 
-    def put(self, record: Record) -> Record:
-        """Store a new or a changed record. Its version grows once, however often it changes in this transaction."""
-        held = self._read.get(record.id)
+    def put(self, record: Record, *, exact: bool = False) -> Record:
+        """Store a new or a changed record. Its version grows once, however often it changes in this transaction.
+
+        An `exact` one is stored with the version and the dates that it brings.
+        """
+        held = None if exact else self._read.get(record.id)
         if held is not None:
             record = replace(record, version=held.version + 1, updated_at=self.engine.clock())
-        return self.restore(record)
-
-    def restore(self, record: Record) -> Record:
-        """Store a record exactly as it is, with the version and the dates that it brings."""
         self._changed[record.id] = record
-        self._changed_of_kind[record.kind][record.id] = None
+        self._ids_of_kind[record.kind][record.id] = None
         return record
 
     def update(self, record: Record, **changes: Any) -> Record:
         """Store the next version of a record with these fields changed, dated anew unless `updated_at` is given."""
-        held = self._read.get(record.id) if record.id in self._changed else self._remember(record)
+        self.see([record])
+        held = self._read.get(record.id)
         if held is not None:
             changes = {"version": held.version + 1, "updated_at": self.engine.clock(), **changes}
-        return self.restore(replace(record, **changes))
+        return self.put(replace(record, **changes), exact=True)
 
     def drop(self, record: Record) -> None:
         """Forget that a record was put in this transaction."""
         self._changed.pop(record.id, None)
-        self._changed_of_kind[record.kind].pop(record.id, None)
+        self._ids_of_kind[record.kind].pop(record.id, None)
 
     def add_history(
         self,
@@ -147,11 +146,37 @@ class Transaction:
         links = (record.id, quoted) if quoted else (record.id,)
         return self.put(make_record(self.engine, "change", body, links=links, **place_of(record), **fields))
 
+    def find_changes(self, ids: Collection[str]) -> list[Record]:
+        """Return the lines of history that belong to these records or quote them, newest first."""
+        projects = {self.engine.project, EVERYWHERE}
+        return self.scan(Where(kinds={"change"}, projects=projects, linked=set(ids))) if ids else []
+
+    def read_history(self, id: str) -> list[Record]:
+        """Return what happened to a record, oldest first."""
+        return [one for one in self.find_changes([id]) if one.body["record"] == id][::-1]
+
+    def supersede(
+        self,
+        held: Record,
+        later: Record,
+        why: str,
+        moment: datetime | None = None,
+        before: Mapping[str, Any] | None = None,
+        **changes: Any,
+    ) -> Record:
+        """Let a later record take the place of one that is held, from a moment on or from now on."""
+        moment = moment or self.engine.clock()
+        # One that ends when it begins held at no time; without an end it would hold at all.
+        end = moment if held.valid_from is None or held.valid_from < moment else None
+        fresh = self.update(held, status=Status.SUPERSEDED, superseded_by=later.id, valid_to=end, **changes)
+        self.add_history(fresh, "superseded", why, {"status": str(held.status), **(before or {})}, later.id)
+        return fresh
+
     def once(self, id: str, body: Mapping[str, Any], **fields: Any) -> bool:
         """Store the marker `id` and return True; False when it is stored already: this was written before."""
         if self.find(id) is not None:
             return False
-        self.put(make_record(self.engine, "marker", body, id=id, **fields))
+        self.set_marker(id, body, **fields)
         return True
 
     def set_marker(self, id: str, body: Mapping[str, Any], **fields: Any) -> Record:
@@ -170,15 +195,16 @@ class Transaction:
 
     def find_tombstones(self, keys: Iterable[str]) -> dict[str, Record]:
         """Return the active tombstones of this project and of all projects that recognise these keys, by key."""
-        wanted = {key for key in keys if key}
+        # Tombstones of earlier versions hold the key itself.
+        wanted = {key: key for key in keys if key}
         if not wanted:
             return {}
-        # Tombstones of earlier versions hold the key itself.
-        by_hash = {key: key for key in wanted}
-        by_hash |= {hash_key(salt, key): key for salt in self.read_salts() for key in wanted}
+        marker = self.find(SALT_MARKER)
+        for salt in marker.body["value"] if marker else ():
+            wanted |= {hash_key(salt, key): key for key in set(wanted.values())}
         projects = {self.engine.project, EVERYWHERE}
-        where = Where(kinds={"tombstone"}, projects=projects, keys=set(by_hash), statuses={Status.ACTIVE})
-        return {by_hash[stone.key]: stone for stone in self.scan(where)}
+        where = Where(kinds={"tombstone"}, projects=projects, keys=set(wanted), statuses={Status.ACTIVE})
+        return {wanted[stone.key]: stone for stone in self.scan(where)}
 
     def is_buried(self, key: str) -> bool:
         """Whether the memory with this key was deleted, so that it must not come back by itself."""
@@ -210,8 +236,12 @@ def key_of_deleted(record: Record) -> str:
 
 def lesson_key(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> str:
     """Return the key of a heuristic or an anti-pattern: the same for the same words, whatever group it comes from."""
-    strategy = str(body.get("strategy") or body.get("pattern"))
-    return fingerprint(kind, agent, user, strategy, str(body["condition"]))
+    return fingerprint(kind, agent, user, strategy_of(body), str(body["condition"]))
+
+
+def strategy_of(body: Mapping[str, Any]) -> str:
+    """Return the strategy of a strategy group, an outcome or a lesson."""
+    return str(body.get("strategy") or body.get("pattern"))
 
 
 def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = True) -> T:
@@ -224,15 +254,21 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
     while True:
         tx = Transaction(engine)
         result = step(tx)
-        records = tx.changed
+        records = list(tx._changed.values())
         if not records:
             return result
         if not engine.may_approve:
             _refuse_promotion(tx)
-        notes = engine.notes.take(engine.project)
+        # The first vectors decide which embedder a store speaks; later ones must agree.
+        embedder = next((record.embedder for record in records if record.vectors), "")
+        held = tx.find(EMBEDDER_MARKER) if embedder else None
+        if held is not None and held.body["value"] != embedder:
+            raise describe_mismatch(held.body["value"], embedder)
+        marker = [make_embedder_marker(engine, embedder)] if embedder and held is None else []
+        notes = engine.notes.take(engine.project) if engine.notes.waiting else []
         stored = False
         try:
-            engine.store.put([*notes, *records, *_claim_embedder(tx, records)])
+            engine.store.put([*notes, *records, *marker])
             stored = True
             return result
         except ConflictError as conflict:
@@ -244,7 +280,8 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
             if not patient or time.monotonic() > deadline or not all(KINDS[one.kind].passing for one in records):
                 raise
         finally:
-            engine.notes.settle(notes, stored=stored)
+            if notes:
+                engine.notes.settle(notes, stored=stored)
         time.sleep(random.uniform(0, pause))
         pause = min(pause * 2, 0.05)
 
@@ -267,15 +304,6 @@ def refuse_activation(record: Record, reason: str) -> ScopeError:
         f"{record.id!r} {reason}, and only a person may make it active: run `alma update {record.id} --status active`, "
         "use a token with the scope 'approve', or start the MCP server with --approve"
     )
-
-
-def _claim_embedder(tx: Transaction, records: Sequence[Record]) -> list[Record]:
-    """The first vectors decide which embedder a store speaks; later ones must agree."""
-    embedder = next((record.embedder for record in records if record.vectors), "")
-    held = tx.find(EMBEDDER_MARKER) if embedder else None
-    if held is not None and held.body["value"] != embedder:
-        raise describe_mismatch(held.body["value"], embedder)
-    return [make_embedder_marker(tx.engine, embedder)] if embedder and held is None else []
 
 
 def find_embedder_marker(engine: Engine) -> Record | None:

@@ -11,7 +11,7 @@ from typing import TypedDict
 from ..ports import Countable
 from ..types.kinds import KINDS, MEMORY_KINDS, Memory
 from ..types.query import Where, visible_users
-from ..types.record import Record, Status
+from ..types.record import LIVE, Record, Status
 from ..types.slice import MemorySlice
 from .context import Engine
 from .evidence import believe
@@ -52,18 +52,26 @@ def stats(engine: Engine, agent: str | None = None, user: str | None = None) -> 
         agents=None if agent is None else {agent},
         users=None if user is None else visible_users(user),
     )
-    counts = count_records(engine, replace(where, kinds=MEMORY_KINDS))
-    asked = count_records(engine, replace(where, kinds={"retrieval"}))
-    live = {place: number for place, number in counts.items() if place[2] in (Status.ACTIVE, Status.CANDIDATE)}
+    by_type: dict[str, int] = dict.fromkeys(MEMORY_KINDS, 0)
+    by_status, by_agent, others = Counter[str](), Counter[str](), Counter[str]()
+    counts = count_records(engine, replace(where, kinds={*MEMORY_KINDS, "turn", "retrieval"}))
+    for (kind, name, status), number in counts.items():
+        if kind not in by_type:
+            others[kind] += number
+            continue
+        by_status[status] += number
+        if status in LIVE:
+            by_type[kind] += number
+            by_agent[name] += number
     return Stats(
         project_id=engine.project,
         agent=agent,
-        total_count=sum(live.values()),
-        by_type={kind: _sum(live, 0, kind) for kind in MEMORY_KINDS},
-        by_status={str(status): number for status in Status if (number := _sum(counts, 2, status))},
-        by_agent={name: _sum(live, 1, name) for name in sorted({place[1] for place in live}) if name},
-        turn_count=sum(count_records(engine, replace(where, kinds={"turn"})).values()),
-        retrieval_count=sum(asked.values()),
+        total_count=sum(by_type.values()),
+        by_type=by_type,
+        by_status={str(status): by_status[status] for status in Status if by_status[status]},
+        by_agent={name: by_agent[name] for name in sorted(by_agent) if name},
+        turn_count=others["turn"],
+        retrieval_count=others["retrieval"],
         embedder=engine.embedder_name or "none (words only)",
     )
 
@@ -72,7 +80,3 @@ def count_records(engine: Engine, where: Where) -> Mapping[tuple[str, str, str],
     if isinstance(engine.store, Countable):
         return engine.store.count(where)
     return Counter((record.kind, record.agent, str(record.status)) for record in engine.store.scan(where))
-
-
-def _sum(counts: Mapping[tuple[str, str, str], int], at: int, name: str) -> int:
-    return sum(number for place, number in counts.items() if place[at] == name)

@@ -95,7 +95,6 @@ _TOOLS = frozenset({"system", "developer", "tool", "function", "tool_result"})
 _TEXT_BLOCKS = ("text", "input_text", "output_text")
 _SECTION_CHARS = 1_900  # A model reader looks at no more of one turn.
 _CONFIDENCE = {Voice.PERSON: 0.9, Voice.DOCUMENT: 0.85, Voice.ASSISTANT: 0.6}
-_GUESS = 0.4  # Of an assistant's claims about the world.
 _KINDS = {
     Topic.FACT: Kind.FACT,
     Topic.PREFERENCE: Kind.PREFERENCE,
@@ -137,7 +136,7 @@ def extract_conversation(
     messages: Sequence[Mapping[str, Any]], *, model: Model | None = None, known: Sequence[Known] = ()
 ) -> Extraction:
     """As `from_conversation`, with how it was read. `known` are stored memories that the findings may replace."""
-    return _extract(read_messages(messages), model, known, is_document=False)
+    return extract_messages(read_messages(messages), model, known)
 
 
 def extract_text(text: str, *, model: Model | None = None, name: str = "") -> Extraction:
@@ -148,7 +147,7 @@ def extract_text(text: str, *, model: Model | None = None, name: str = "") -> Ex
     cleaned = clean("".join(validate.output("text", part) or "" for part in parts))
     speaker = name or "document"
     sections = [Message(Role.USER, section, speaker, key="text") for section in _split_sections(cleaned)]
-    return _extract(sections, model, (), is_document=True)
+    return extract_messages(sections, model, is_document=True)
 
 
 def _split_sections(text: str) -> Iterator[str]:
@@ -183,10 +182,13 @@ def find_known_memories(engine: Engine, agent: str, user: str | None, texts: Seq
     return [Known(record.id, str(record.body.get("fact") or record.body.get("preference"))) for record in records]
 
 
-def _extract(messages: Sequence[Message], model: Model | None, known: Sequence[Known], is_document: bool) -> Extraction:
+def extract_messages(
+    messages: Sequence[Message], model: Model | None, known: Sequence[Known] = (), *, is_document: bool = False
+) -> Extraction:
+    """As `extract_conversation`, of messages that were read before."""
     proposals = LocalReader().find_memories(messages)
-    speakers = {one.speaker for one in messages if one.role is Role.USER}
-    if len(speakers) > 1 and not any(one.role is Role.ASSISTANT for one in messages):
+    people = {one.speaker for one in messages if one.role is Role.USER}
+    if len(people) > 1 and not any(one.role is Role.ASSISTANT for one in messages):
         # What people tell each other to do is no rule for an agent.
         proposals = [one for one in proposals if one.topic is not Topic.RULE]
     dropped: Counter[str] = Counter()
@@ -217,31 +219,34 @@ def _extract(messages: Sequence[Message], model: Model | None, known: Sequence[K
 
 def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool, model: str) -> Extracted | None:
     """Return a proposal as a finding; None if only a person may say such a thing, and none does."""
-    speaker = Voice.PERSON if message.role is Role.USER else Voice.ASSISTANT
-    voice = Voice.DOCUMENT if is_document else speaker
-    is_personal = proposal.topic is Topic.PREFERENCE or _is_about_speaker(proposal, message)
-    is_order = proposal.topic is Topic.RULE and voice is Voice.ASSISTANT
-    if voice is not Voice.PERSON and (is_personal or is_order):
+    topic, text = proposal.topic, proposal.text
+    voice = Voice.PERSON if message.role is Role.USER else Voice.ASSISTANT
+    voice = Voice.DOCUMENT if is_document else voice
+    names = _SPEAKER | {message.speaker.casefold()}
+    begins = any(text.casefold().startswith((f"{name} ", f"{name}'s ")) for name in names - {"i", "me", "person"})
+    is_own = proposal.subject in names or (not proposal.subject and topic is Topic.FACT and begins)
+    is_order = topic is Topic.RULE and voice is Voice.ASSISTANT
+    if voice is not Voice.PERSON and (topic is Topic.PREFERENCE or is_own or is_order):
         return None
-    kind = _KINDS[proposal.topic]
-    if proposal.topic is Topic.RULE and voice is Voice.DOCUMENT:
+    kind = _KINDS[topic]
+    if topic is Topic.RULE and voice is Voice.DOCUMENT:
         # A document advises; only a person in conversation makes rules.
-        kind = Kind.ANTI_PATTERN if FORBIDS.match(proposal.text) else Kind.HEURISTIC
-    is_guess = voice is Voice.ASSISTANT and kind is Kind.FACT
+        kind = Kind.ANTI_PATTERN if FORBIDS.match(text) else Kind.HEURISTIC
     return Extracted(
         kind=kind,
-        text=proposal.text,
-        fields=_list_fields(kind, proposal, message),
+        text=text,
+        fields={name: value for name, value in _list_fields(kind, proposal, is_own).items() if value},
         quote=proposal.quote,
         turn=message.index,
         speaker=message.speaker,
         voice=voice,
-        confidence=_GUESS if is_guess else _CONFIDENCE[voice],
+        # An assistant's claims about the world are guesses.
+        confidence=0.4 if voice is Voice.ASSISTANT and kind is Kind.FACT else _CONFIDENCE[voice],
         at=message.at,
         when=proposal.when,
         replaces=proposal.replaces,
         key=digest(message.key, kind, _find_sentence(message.text, proposal.quote)),
-        model="" if proposal.topic is Topic.RULE else model,
+        model="" if topic is Topic.RULE else model,
     )
 
 
@@ -280,45 +285,27 @@ def _find_sentence(text: str, quote: str) -> str:
     return wanted
 
 
-def _is_about_speaker(proposal: MemoryProposal, message: Message) -> bool:
-    names = _SPEAKER | {message.speaker.casefold()}
-    text = proposal.text.casefold()
-    begins = any(text.startswith((f"{name} ", f"{name}'s ")) for name in names - {"i", "me", "person"})
-    return proposal.subject in names or (not proposal.subject and proposal.topic is Topic.FACT and begins)
-
-
-def _list_fields(kind: Kind, proposal: MemoryProposal, message: Message) -> dict[str, str]:
-    is_own = _is_about_speaker(proposal, message)
-    is_keyed = bool(proposal.subject and proposal.attribute)
-    result = proposal.result or Result.SUCCESS
-    warned = FORBIDS.sub("", proposal.text, count=1)
-    fields: dict[Kind, dict[str, str]] = {
-        Kind.OUTCOME: {
-            "task": proposal.task or proposal.text,
-            "strategy_used": proposal.strategy or proposal.text,
-            "outcome": str(result),
-            "error_message": proposal.reason if result is Result.FAILURE else "",
-        },
-        Kind.PREFERENCE: {
-            "preference": proposal.text,
-            "category": "general",
-            "attribute": " ".join([*([] if is_own else [proposal.subject]), proposal.attribute]) if is_keyed else "",
-        },
-        Kind.CORRECTION: {"rule": proposal.text, "why": proposal.reason},
-        Kind.FACT: {"fact": proposal.text, "domain": "user" if is_own else "project"},
-        Kind.DECISION: {"fact": proposal.text, "domain": "project" if is_keyed else "decisions"},
-        Kind.ANTI_PATTERN: {
-            "pattern": proposal.strategy or warned[:1].upper() + warned[1:],
-            "why_bad": proposal.reason,
-            "better_alternative": proposal.instead,
-            "condition": proposal.task,
-        },
-        Kind.HEURISTIC: {"strategy": proposal.text, "condition": proposal.task or proposal.text},
-        Kind.WORK_ITEM: {"title": proposal.text},
-    }
-    if is_keyed and kind in (Kind.FACT, Kind.DECISION):
-        fields[kind] |= {"subject": "user" if is_own else proposal.subject, "attribute": proposal.attribute}
-    return {name: value for name, value in fields[kind].items() if value}
+def _list_fields(kind: Kind, one: MemoryProposal, is_own: bool) -> dict[str, str]:
+    is_keyed = bool(one.subject and one.attribute)
+    if kind is Kind.OUTCOME:
+        fields = {"task": one.task or one.text, "strategy_used": one.strategy or one.text}
+        result = one.result or Result.SUCCESS
+        return {**fields, "outcome": str(result), "error_message": one.reason if result is Result.FAILURE else ""}
+    if kind is Kind.PREFERENCE:
+        attribute = one.attribute if is_own else f"{one.subject} {one.attribute}"
+        return {"preference": one.text, "category": "general", "attribute": attribute if is_keyed else ""}
+    if kind is Kind.ANTI_PATTERN:
+        warned = FORBIDS.sub("", one.text, count=1)
+        fields = {"pattern": one.strategy or warned[:1].upper() + warned[1:], "why_bad": one.reason}
+        return {**fields, "better_alternative": one.instead, "condition": one.task}
+    if kind in (Kind.FACT, Kind.DECISION):
+        other = "project" if is_keyed or kind is Kind.FACT else "decisions"
+        fields = {"fact": one.text, "domain": "user" if is_own and kind is Kind.FACT else other}
+        key = {"subject": "user" if is_own else one.subject, "attribute": one.attribute}
+        return {**fields, **key} if is_keyed else fields
+    if kind is Kind.HEURISTIC:
+        return {"strategy": one.text, "condition": one.task or one.text}
+    return {"title": one.text} if kind is Kind.WORK_ITEM else {"rule": one.text, "why": one.reason}
 
 
 def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:

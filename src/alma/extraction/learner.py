@@ -10,15 +10,14 @@ candidates, each on its own: nothing that is learned takes words or standing fro
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine import facts, outcomes, rules, validate
-from ..engine.admit import Draft, OutcomeDraft, Statement, build, prepare
-from ..engine.context import Engine
+from ..engine.admit import Draft, OutcomeDraft, prepare
 from ..engine.inject.escape import suspicious
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
@@ -29,25 +28,31 @@ from ..reading.port import Role
 from ..text import digest, fingerprint, shorten
 from ..types import kinds
 from ..types.kinds import Memory, MemoryType, Result
-from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust, find_source
 from ..types.rules import Reach, RuleSource
 from ..types.speech import by_name
-from . import extractor
-from .extractor import FORBIDS, Extracted, Extraction, Kind, Voice
+from .extractor import (
+    FORBIDS,
+    Extracted,
+    Extraction,
+    Kind,
+    Voice,
+    extract_messages,
+    extract_text,
+    find_known_memories,
+    read_messages,
+)
 
 if TYPE_CHECKING:
     from ..memory import ALMA
 
-Written = tuple[Record | None, str]  # What a finding became, and "made", "known", or why it was refused.
+Written = Sequence[Record | None]  # What findings became; None for what was deleted, and does not come back.
 
 MIN_CONFIDENCE = 0.5
 _SURE_RULE = 0.75  # A rule that was read with less confidence waits until it is repeated, confirmed or reviewed.
-_QUOTE_CHARS = 500
-_TITLE_CHARS = 200
 _SHOWN_CHARS = 80
-_DELETED = "it was deleted, and does not come back by itself"
 _ORIGINS = {Voice.PERSON: Origin.USER, Voice.ASSISTANT: Origin.AGENT, Voice.DOCUMENT: Origin.IMPORT}
+_FACTS = (Kind.FACT, Kind.DECISION, Kind.PREFERENCE)
 LISTS = tuple("domain_knowledge user_preferences anti_patterns heuristics outcomes rules work_items".split())
 
 
@@ -92,13 +97,8 @@ class Learned(dict[str, Any]):
     `fallback`: why the local reader had to replace it; `dropped`: how many proposals were dropped, by reason.
     """
 
-    findings: tuple[Extracted, ...]
+    findings: Sequence[Extracted]
     memories: Kept
-
-    def __init__(self, values: Mapping[str, Any], findings: Sequence[Extracted], memories: Kept) -> None:
-        super().__init__(values)
-        self.findings = tuple(findings)
-        self.memories = memories
 
 
 class AutoLearner(Holder):
@@ -141,14 +141,12 @@ class AutoLearner(Holder):
         `relayed=True` is for a conversation that an agent reports: the person's words in it count as the agent's, and
         rules wait for a person. If the model fails, `fallback` says why, and a later call asks it again.
         """
-        messages = list(validate.many("messages", messages))
-        least = self._check_confidence(min_confidence)
         agent = self.alma.engine.agent(validate.name("agent", agent))
         model = self.model or self.alma.model
-        spoken = extractor.read_messages(messages)
+        spoken = read_messages(messages)
         texts = [one.text for one in spoken if one.role is Role.USER]
-        known = extractor.find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
-        extraction = extractor.extract_conversation(messages, model=model, known=known)
+        known = find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
+        extraction = extract_messages(spoken, model, known)
         episode = ""
         if save_episode and spoken and not dry_run:
             turns = [{"speaker": one.speaker, "text": one.text, "at": one.at} for one in spoken]
@@ -157,9 +155,14 @@ class AutoLearner(Holder):
             # The name of a chat or file is no kind of source.
             kind = source if find_source(source) else "conversation"
             episode = self.alma.add_episode(agent, session, turns, user_id, source=kind).id
-        place = {"agent": agent, "user_id": user_id, "source": source, "episode": episode}
-        trust = {"trusted": trusted, "relayed": relayed}
-        return self._store(extraction, least, dry_run, **place, session_id=session_id or "", **trust)
+        place = {
+            "agent": agent,
+            "user_id": user_id,
+            "source": source,
+            "episode": episode,
+            "session_id": session_id or "",
+        }
+        return self._store(extraction, min_confidence, dry_run, **place, trusted=trusted, relayed=relayed)
 
     async def alearn_from_conversation(
         self, messages: Sequence[Mapping[str, Any]], agent: str, *args: Any, **options: Any
@@ -180,17 +183,15 @@ class AutoLearner(Holder):
         relayed: bool = False,
     ) -> Learned:
         """Find what a text states and store it, as `learn_from_conversation` does. `name` is its title."""
-        least = self._check_confidence(min_confidence)
         agent = self.alma.engine.agent(validate.name("agent", agent))
-        extraction = extractor.extract_text(text, model=self.model or self.alma.model, name=name or "")
-        place = {"agent": agent, "user_id": user_id, "source": name or "text"}
-        return self._store(extraction, least, dry_run, **place, trusted=trusted, relayed=relayed)
+        extraction = extract_text(text, model=self.model or self.alma.model, name=name or "")
+        place = {"agent": agent, "user_id": user_id, "source": name or "text", "trusted": trusted, "relayed": relayed}
+        return self._store(extraction, min_confidence, dry_run, **place)
 
-    def _check_confidence(self, given: float | None) -> float:
-        return self.min_confidence if given is None else validate.number("min_confidence", given, 0.0, 1.0)
-
-    def _store(self, extraction: Extraction, least: float, dry_run: bool, **options: Any) -> Learned:
+    def _store(self, extraction: Extraction, confidence: float | None, dry_run: bool, **options: Any) -> Learned:
         """Store the findings that are sure enough, and describe what became of all of them."""
+        given = self.min_confidence if confidence is None else confidence
+        least = validate.number("min_confidence", given, 0.0, 1.0)
         sure = [one for one in extraction.found if one.confidence >= least]
         kept = Kept() if dry_run else keep(self.alma, sure, **options)
         doubted = [
@@ -198,22 +199,22 @@ class AutoLearner(Holder):
             for one in extraction.found
             if one.confidence < least
         ]
-        types = [*(type(one).__name__ for one in kept.memories), *("WorkItem" for _ in kept.work_items)]
-        values = {
-            "extracted_count": len(sure),
-            "new": kept.count,
-            "known": kept.known,
-            "kept": dict(Counter(types)),
-            "by_kind": dict(Counter(str(one.kind) for one in sure)),
-            "superseded": list(kept.superseded),
-            "skipped": [*doubted, *kept.refused],
-            "model": extraction.model or None,
-            "fallback": extraction.failed or None,
-            "dropped": dict(extraction.dropped),
-            "episode_id": options.get("episode") or None,
-            "dry_run": dry_run,
-        }
-        return Learned(values, sure, kept)
+        learned = Learned(
+            extracted_count=len(sure),
+            new=kept.count,
+            known=kept.known,
+            kept=dict(Counter(type(one).__name__ for one in (*kept.memories, *kept.work_items))),
+            by_kind=dict(Counter(str(one.kind) for one in sure)),
+            superseded=kept.superseded,
+            skipped=[*doubted, *kept.refused],
+            model=extraction.model or None,
+            fallback=extraction.failed or None,
+            dropped=dict(extraction.dropped),
+            episode_id=options.get("episode") or None,
+            dry_run=dry_run,
+        )
+        learned.findings, learned.memories = sure, kept
+        return learned
 
 
 # -- storing findings
@@ -237,38 +238,17 @@ def keep(
     they are the words of others: they wait for a person as candidates, and tasks among them are not taken on. With
     `relayed=True` an agent reports them: a person's words count as the agent's, and rules wait.
     """
-    target = _Target(
-        engine=alma.engine,
-        agent=alma.engine.agent(validate.name("agent", agent)),
-        user=None if user_id is None else validate.name("user_id", user_id),
-        source=validate.name("source", source),
-        episode=episode,
-        session=session_id,
-    )
-    kept = Kept()
-    items = _check_findings(target, found, trusted, relayed, kept)
+    keeper = _Keeper(alma, agent, user_id, source, episode, session_id)
+    items = list(keeper.check_findings(found, trusted, relayed))
     work = [one for one in items if one.kind is Kind.WORK_ITEM]
     if len(items) > len(work):
-        _write_items(target, [one for one in items if one.kind is not Kind.WORK_ITEM], kept)
+        keeper.write_items([one for one in items if one.kind is not Kind.WORK_ITEM])
     if work:
-        _create_work(alma, target, work, kept)
-    return kept
+        keeper.create_work(work)
+    return keeper.kept
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where findings are stored."""
-
-    engine: Engine
-    agent: str
-    user: str | None
-    source: str
-    episode: str
-    session: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(NamedTuple):
     """A finding that may be stored."""
 
     finding: Extracted
@@ -296,7 +276,7 @@ class _Item:
         one = self.finding
         optional = {"when": one.when, "model": one.model}
         return {
-            "quote": shorten(one.quote, _QUOTE_CHARS),
+            "quote": shorten(one.quote, 500),
             "turn": one.turn,
             "speaker": one.speaker,
             "confidence": one.confidence,
@@ -307,282 +287,236 @@ class _Item:
         return self.finding.fields.get(name) or default
 
 
-def _check_findings(
-    target: _Target, found: Sequence[Extracted], trusted: bool, relayed: bool, kept: Kept
-) -> list[_Item]:
-    """Return the findings that are valid, each once."""
-    items: dict[str, _Item] = {}
-    for one in found:
-        key = one.key or digest(str(one.turn), one.kind, one.quote, one.text)
-        mark = f"mrk_heard_{digest(target.engine.project, target.agent, target.user or '', target.session, key)}"
-        if mark in items:
-            kept.known += 1
-            continue
-        try:
-            text = validate.text("text", one.text)
-            fields = {name: validate.text(name, value) for name, value in one.fields.items() if value}
-        except ValidationError as error:
-            kept.refuse(one.kind, one.text, error)
-            continue
-        is_trusted = trusted and not suspicious("\n".join((one.quote, text, *fields.values())))
-        origin = _ORIGINS[one.voice] if is_trusted else Origin.CONTENT
-        provenance = Provenance(
-            Origin.AGENT if relayed and origin is Origin.USER else origin,
-            Trust.LEARNED if is_trusted else Trust.UNTRUSTED,
-            (target.episode,) if target.episode else (),
-            target.source,
-        )
-        # Without a user, or if others speak, it is stored for the speaker.
-        is_named = by_name(one.speaker, "") != "" and one.voice is Voice.PERSON
-        user = one.speaker if is_named else "user"
-        if target.user and (trusted or not is_named):
-            user = target.user
-        owner = outcomes.group_owner(target.engine, user) if user == target.user else ""
-        items[mark] = _Item(replace(one, fields=fields), mark, text, provenance, user, owner)
-    return list(items.values())
+class _Keeper:
+    """Stores findings for an agent and a user."""
 
+    def __init__(self, alma: ALMA, agent: str, user: str | None, source: str, episode: str, session: str) -> None:
+        self._alma = alma
+        self._engine = alma.engine
+        self._agent = alma.engine.agent(validate.name("agent", agent))
+        self._user = "" if user is None else validate.name("user_id", user)
+        self._source = validate.name("source", source)
+        self._episodes = (episode,) if episode else ()
+        self._session = session
+        self.kept = Kept()
 
-def _write_items(target: _Target, items: Sequence[_Item], kept: Kept) -> None:
-    """Write all items that have no mark yet, and their marks, in one transaction."""
+    def check_findings(self, found: Sequence[Extracted], trusted: bool, relayed: bool) -> Iterator[_Item]:
+        """Yield the findings that are valid, each once."""
+        marks: set[str] = set()
+        for one in found:
+            key = one.key or digest(str(one.turn), one.kind, one.quote, one.text)
+            mark = f"mrk_heard_{digest(self._engine.project, self._agent, self._user, self._session, key)}"
+            if mark in marks:
+                self.kept.known += 1
+                continue
+            try:
+                text = validate.text("text", one.text)
+                fields = {name: validate.text(name, value) for name, value in one.fields.items() if value}
+            except ValidationError as error:
+                self.kept.refuse(one.kind, one.text, error)
+                continue
+            marks.add(mark)
+            is_trusted = trusted and not suspicious("\n".join((one.quote, text, *fields.values())))
+            origin = _ORIGINS[one.voice] if is_trusted else Origin.CONTENT
+            origin = Origin.AGENT if relayed and origin is Origin.USER else origin
+            trust = Trust.LEARNED if is_trusted else Trust.UNTRUSTED
+            # Without a user, or if others speak, it is stored for the speaker.
+            is_named = by_name(one.speaker, "") != "" and one.voice is Voice.PERSON
+            user = one.speaker if is_named else "user"
+            if self._user and (trusted or not is_named):
+                user = self._user
+            owner = outcomes.group_owner(self._engine, user) if user == self._user else ""
+            provenance = Provenance(origin, trust, self._episodes, self._source)
+            yield _Item(replace(one, fields=fields), mark, text, provenance, user, owner)
 
-    def step(tx: Transaction) -> tuple[dict[str, Written], list[str]]:
-        groups: dict[Callable[[Transaction, _Target, Sequence[_Item]], list[Written]], list[_Item]] = {}
-        for item in sorted(items, key=lambda one: one.kind is Kind.OUTCOME):
-            if tx.once(item.mark, {"value": "heard"}):
-                groups.setdefault(_choose_writer(item), []).append(item)
-        written: dict[str, Written] = {}
-        for write_group, group in groups.items():
-            written |= zip((one.mark for one in group), write_group(tx, target, group), strict=True)
-        return written, [one.id for one in tx.changed if one.status is Status.SUPERSEDED and one.version > 1]
+    def write_items(self, items: Sequence[_Item]) -> None:
+        """Write all items that have no mark yet, and their marks, in one transaction."""
 
-    written, superseded = write(target.engine, step)
-    kept.superseded += superseded
-    now = target.engine.clock()
-    new: set[str] = set()
-    for item in items:
-        record, verb = written.get(item.mark, (None, "known"))
-        if record is None and verb != "known":
-            kept.refuse(item.kind, item.text, verb)
-        elif record is None or verb != "made" or record.id in new:
-            kept.known += 1
-        else:
-            new.add(record.id)
-            name = next(one for one in LISTS if one.startswith(record.kind))
-            getattr(kept, name).append(view(record, now))
+        def step(tx: Transaction) -> tuple[dict[str, tuple[Record | None, bool]], list[str]]:
+            groups = defaultdict(list)
+            for item in sorted(items, key=lambda one: one.kind is Kind.OUTCOME):
+                if tx.once(item.mark, {"value": "heard"}):
+                    own = {Kind.OUTCOME: self._write_outcomes, Kind.CORRECTION: self._write_rules}
+                    is_drafted = item.is_waiting or item.kind in _FACTS
+                    writer = self._write_drafts if is_drafted else own.get(item.kind, self._write_lessons)
+                    groups[writer].append(item)
+            written = {}
+            for write_group, group in groups.items():
+                for item, record in zip(group, write_group(tx, group), strict=True):
+                    written[item.mark] = record, record is not None and tx.is_new(record)
+            return written, [one.id for one in tx.changed if one.status is Status.SUPERSEDED and one.version > 1]
 
-
-def _choose_writer(item: _Item) -> Callable[[Transaction, _Target, Sequence[_Item]], list[Written]]:
-    if item.kind in (Kind.FACT, Kind.DECISION, Kind.PREFERENCE):
-        return _write_facts
-    if item.is_waiting:
-        return _write_waiting
-    return {Kind.OUTCOME: _write_outcomes, Kind.CORRECTION: _write_rules}.get(item.kind, _write_lessons)
-
-
-def _describe_records(records: Sequence[Record]) -> list[Written]:
-    return [(record, "made" if record.version == 1 else "known") for record in records]
-
-
-def _past_time(engine: Engine, at: datetime | None) -> datetime | None:
-    """Return a time unless it is in the future: another clock is wrong."""
-    return at if at is not None and at <= engine.clock() else None
-
-
-def _write_facts(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
-    """Write facts and preferences, without those that were said before a person deleted them."""
-    drafts = prepare(tx.engine, [_make_draft(target, one) for one in items])
-    stones = tx.find_tombstones([one.key for one in drafts])
-    wanted = [
-        at
-        for at, one in enumerate(drafts)
-        if one.valid_from is None or one.key not in stones or one.valid_from >= stones[one.key].created_at
-    ]
-    replaces = [items[at].finding.replaces for at in wanted]
-    records = facts.add_facts(tx, [drafts[at] for at in wanted], replaces=replaces)
-    written = dict(zip(wanted, _describe_records(records), strict=True))
-    return [written.get(at, (None, _DELETED)) for at in range(len(items))]
-
-
-def _make_draft(target: _Target, item: _Item) -> Draft:
-    key = {name: item.field(name) for name in ("subject", "attribute") if item.field(name)}
-    common: dict[str, Any] = {
-        "provenance": item.provenance,
-        "tags": item.tags,
-        "valid_from": _past_time(target.engine, item.finding.at),
-    }
-    if item.kind is Kind.PREFERENCE:
-        body = {"category": item.field("category", "general"), "preference": item.field("preference", item.text), **key}
-        return Draft(
-            kind=MemoryType.USER_PREFERENCE, user=item.user, body={**body, "metadata": item.metadata}, **common
-        )
-    domain = item.field("domain", "decisions" if item.kind is Kind.DECISION else "project")
-    return Draft(
-        kind=MemoryType.DOMAIN_KNOWLEDGE,
-        agent=target.agent,
-        user=item.user if domain == "user" else item.owner,
-        session=target.session,
-        body={"domain": domain, "fact": item.field("fact", item.text), **key, "metadata": item.metadata},
-        **common,
-    )
-
-
-def _make_statement(target: _Target, item: _Item) -> Statement:
-    is_warning = item.kind is Kind.ANTI_PATTERN or (item.kind is Kind.CORRECTION and FORBIDS.match(item.text))
-    body: dict[str, Any] = {"metadata": item.metadata}
-    if is_warning:
-        body["why_bad"] = item.field("why_bad", item.field("why"))
-        body["better_alternative"] = item.field("better_alternative")
-    return Statement(
-        kind=MemoryType.ANTI_PATTERN if is_warning else MemoryType.HEURISTIC,
-        agent=target.agent,
-        condition=item.field("condition"),
-        strategy=item.field("pattern" if is_warning else "strategy", item.field("rule", item.text)),
-        user=item.owner,
-        body=body,
-        provenance=item.provenance,
-        tags=item.tags,
-    )
-
-
-def _write_lessons(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
-    drafts = outcomes.prepare_lessons(tx.engine, [_make_statement(target, one) for one in items])
-    return _describe_records(outcomes.state_lessons(tx, drafts))
-
-
-def _write_rules(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
-    teachings = []
-    for item in items:
-        is_user = item.provenance.origin is Origin.USER
-        teachings.append(
-            rules.Teaching(
-                id=item.mark,
-                agent=target.agent,
-                rule=item.field("rule", item.text),
-                why=item.field("why"),
-                reach=Reach.PROJECT,
-                source=RuleSource.CORRECTION if is_user else RuleSource.IMPORT,
-                provenance=None if is_user else item.provenance,
-                said=item.finding.quote,
-                session=target.session,
-                user=item.owner,
-                sure=is_user and item.finding.confidence >= _SURE_RULE,
-                at=item.finding.at,
-                episodes=(target.episode,) if target.episode else (),
-                tags=item.tags,
-                metadata=item.metadata,
-            )
-        )
-    verbs = {"made": "made", "refused": _DELETED}
-    taught = rules.learn_rules(tx, rules.prepare_rules(tx.engine, teachings))
-    return [(one.record, verbs.get(one.verb, "known")) for one in taught]
-
-
-def _make_episode(target: _Target, item: _Item) -> OutcomeDraft:
-    return OutcomeDraft(
-        agent=target.agent,
-        task=item.field("task", item.text),
-        strategy=item.field("strategy_used", item.text),
-        result=Result(item.field("outcome", Result.SUCCESS)),
-        error=item.field("error_message") or None,
-        user=target.user or "",
-        session=target.session,
-        tags=item.tags,
-        metadata={**item.metadata, "source": target.source},
-    )
-
-
-def _write_outcomes(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
-    times = [_past_time(tx.engine, one.finding.at) for one in items]
-    episodes = [_make_episode(target, one) for one in items]
-    prepared = outcomes.prepare_outcomes(tx.engine, episodes, times)
-    return [(record, "made") for record in outcomes.record_outcomes(tx, prepared)]
-
-
-def _write_waiting(tx: Transaction, target: _Target, items: Sequence[_Item]) -> list[Written]:
-    """Write lessons and outcomes that wait for a person, apart from all that was learned, each found by its key.
-
-    A rule of others waits as a lesson, too.
-    """
-    drafts = [
-        replace(outcomes.draft_outcome(_make_episode(target, one)), provenance=one.provenance)
-        if one.kind is Kind.OUTCOME
-        else outcomes.draft_lesson(_make_statement(target, one))
-        for one in items
-    ]
-    keyed: list[Draft] = []
-    for item, draft in zip(items, prepare(tx.engine, drafts), strict=True):
-        parts = [item.mark]
-        if item.kind is not Kind.OUTCOME:
-            words = str(draft.body.get("strategy") or draft.body.get("pattern"))
-            owner = [draft.user] if draft.user else []
-            parts = [draft.kind, draft.agent, *owner, str(draft.body["condition"]), words]
-        keyed.append(replace(draft, key=fingerprint("heard", *parts)))
-    keys = {one.key for one in keyed}
-    statuses = {Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED}
-    where = Where(projects={tx.engine.project}, keys=keys, kinds={one.kind for one in keyed}, statuses=statuses)
-    stored = {record.key: record for record in tx.scan(where)}
-    deleted = tx.find_tombstones(keys)
-    written: list[Written] = []
-    for one in keyed:
-        if one.key in deleted:
-            written.append((None, _DELETED))
-        elif one.key in stored:
-            written.append((stored[one.key], "known"))
-        else:
-            stored[one.key] = tx.put(build(tx.engine, one))
-            written.append((stored[one.key], "made"))
-    return written
-
-
-def _create_work(alma: ALMA, target: _Target, items: Sequence[_Item], kept: Kept) -> None:
-    """Open work items. The tasks of others are refused: an agent would do them."""
-    from ..progress import ProgressTracker
-
-    tracker = ProgressTracker(alma=alma)
-    marked = {record.id for record in target.engine.store.get([item.mark for item in items])}
-    kept.known += len(marked)
-    for item in items:
-        if item.mark in marked:
-            continue
-        if item.is_waiting:
-            kept.refuse(item.kind, item.text, "tasks in a text that is not trusted are not taken on")
-            continue
-        id = _choose_work_id(target, item)
-        work = {
-            "id": id,
-            "title": shorten(item.field("title", item.text), _TITLE_CHARS),
-            "description": item.finding.quote,
-            "agent": target.agent,
-            "tags": ["extracted"],
-            "metadata": {**item.metadata, "source": target.source},
-        }
-        try:
-            created = list(tracker.create_work_items([work])) if id else []
-        except ValidationError:
-            # Another process may have opened the same at this moment.
-            if not target.engine.store.get([str(id)]):
-                raise
-            created = []
-        kept.known += not created
-        kept.work_items += created
-
-    def mark(tx: Transaction) -> None:
+        written, self.kept.superseded = write(self._engine, step)
+        new: dict[str, Record] = {}
         for item in items:
-            if not item.is_waiting:
-                tx.once(item.mark, {"value": "heard"})
+            record, is_new = written.get(item.mark, (None, False))
+            if record is None and item.mark in written:
+                self.kept.refuse(item.kind, item.text, "it was deleted, and does not come back by itself")
+            elif record is None or not is_new or record.id in new:
+                self.kept.known += 1
+            else:
+                new[record.id] = record
+        for record in new.values():
+            name = next(one for one in LISTS if one.startswith(record.kind))
+            getattr(self.kept, name).append(view(record, self._engine.clock()))
 
-    write(target.engine, mark)
+    def _find_time(self, item: _Item) -> datetime | None:
+        """Return when it was said, unless that is in the future: another clock is wrong."""
+        at = item.finding.at
+        return at if at is not None and at <= self._engine.clock() else None
 
+    def _write_drafts(self, tx: Transaction, items: Sequence[_Item]) -> Written:
+        """Write facts and preferences, and what waits for a person, apart from all that was learned.
 
-def _choose_work_id(target: _Target, item: _Item) -> str | None:
-    """Return an id that follows from the task, so that nothing is opened twice; None while it is open.
+        A fact that was said before a person deleted it stays away; what waits does so whenever it was said.
+        """
+        drafts = []
+        for item, draft in zip(items, prepare(tx.engine, map(self._make_draft, items)), strict=True):
+            if item.kind is Kind.OUTCOME:
+                draft = draft._replace(key=fingerprint("heard", item.mark))
+            elif item.kind not in _FACTS:
+                words = (str(draft.body["condition"]), str(draft.body.get("strategy") or draft.body.get("pattern")))
+                owner = [draft.user] if draft.user else []
+                draft = draft._replace(key=fingerprint("heard", draft.kind, draft.agent, *owner, *words))
+            drafts.append(draft)
+        stones = tx.find_tombstones([one.key for one in drafts])
+        wanted = []
+        for at, (item, one) in enumerate(zip(items, drafts, strict=True)):
+            stone = stones.get(one.key)
+            is_later = item.kind in _FACTS and (not one.valid_from or not stone or one.valid_from >= stone.created_at)
+            if stone is None or is_later:
+                wanted.append(at)
+        replaces = [items[at].finding.replaces for at in wanted]
+        records = facts.add_facts(tx, [drafts[at] for at in wanted], replaces=replaces)
+        written = dict(zip(wanted, records, strict=True))
+        return [written.get(at) for at in range(len(items))]
 
-    A task that was done and is asked for again is new work.
-    """
-    name = f"wrk_{fingerprint(target.engine.project, target.agent, item.field('title', item.text))[:24]}"
-    again = f"wrk_{item.mark[-24:]}"
-    stored = {record.id: record for record in target.engine.store.get([name, again])}
-    if name not in stored:
-        return name
-    is_done = stored[name].body["status"] == "done" or stored[name].status is not Status.ACTIVE
-    return again if is_done and again not in stored else None
+    def _make_draft(self, item: _Item) -> Draft:
+        if item.kind is Kind.OUTCOME:
+            return outcomes.draft_outcome(self._draft_outcome(item))._replace(provenance=item.provenance)
+        if item.kind not in _FACTS:
+            # A rule of others waits as a lesson, too.
+            return self._draft_lesson(item)
+        domain = item.field("domain", "decisions" if item.kind is Kind.DECISION else "project")
+        kind, body = MemoryType.DOMAIN_KNOWLEDGE, {"domain": domain, "fact": item.field("fact", item.text)}
+        place: dict[str, Any] = {
+            "agent": self._agent,
+            "session": self._session,
+            "user": item.user if domain == "user" else item.owner,
+        }
+        if item.kind is Kind.PREFERENCE:
+            category, preference = item.field("category", "general"), item.field("preference", item.text)
+            kind, body = MemoryType.USER_PREFERENCE, {"category": category, "preference": preference}
+            place = {"user": item.user}
+        body |= {name: item.field(name) for name in ("subject", "attribute") if item.field(name)}
+        draft = Draft(kind=kind, body={**body, "metadata": item.metadata}, provenance=item.provenance, tags=item.tags)
+        return draft._replace(valid_from=self._find_time(item), **place)
+
+    def _draft_lesson(self, item: _Item) -> Draft:
+        is_warning = item.kind is Kind.ANTI_PATTERN or (item.kind is Kind.CORRECTION and FORBIDS.match(item.text))
+        body: dict[str, Any] = {"metadata": item.metadata}
+        if is_warning:
+            body["why_bad"] = item.field("why_bad", item.field("why"))
+            body["better_alternative"] = item.field("better_alternative")
+        return outcomes.draft_lesson(
+            kind=MemoryType.ANTI_PATTERN if is_warning else MemoryType.HEURISTIC,
+            agent=self._agent,
+            condition=item.field("condition"),
+            strategy=item.field("pattern" if is_warning else "strategy", item.field("rule", item.text)),
+            user=item.owner,
+            body=body,
+            provenance=item.provenance,
+            tags=item.tags,
+        )
+
+    def _write_lessons(self, tx: Transaction, items: Sequence[_Item]) -> Written:
+        drafts = outcomes.prepare_lessons(tx.engine, [self._draft_lesson(one) for one in items])
+        return outcomes.state_lessons(tx, drafts)
+
+    def _write_rules(self, tx: Transaction, items: Sequence[_Item]) -> Written:
+        teachings = []
+        for item in items:
+            is_user = item.provenance.origin is Origin.USER
+            teachings.append(
+                rules.Teaching(
+                    id=item.mark,
+                    agent=self._agent,
+                    rule=item.field("rule", item.text),
+                    why=item.field("why"),
+                    reach=Reach.PROJECT,
+                    source=RuleSource.CORRECTION if is_user else RuleSource.IMPORT,
+                    provenance=None if is_user else item.provenance,
+                    said=item.finding.quote,
+                    session=self._session,
+                    user=item.owner,
+                    sure=is_user and item.finding.confidence >= _SURE_RULE,
+                    at=item.finding.at,
+                    episodes=self._episodes,
+                    tags=item.tags,
+                    metadata=item.metadata,
+                )
+            )
+        taught = rules.learn_rules(tx, rules.prepare_rules(tx.engine, teachings))
+        return [one.record for one in taught]
+
+    def _draft_outcome(self, item: _Item) -> OutcomeDraft:
+        return OutcomeDraft(
+            agent=self._agent,
+            task=item.field("task", item.text),
+            strategy=item.field("strategy_used", item.text),
+            result=Result(item.field("outcome", Result.SUCCESS)),
+            error=item.field("error_message") or None,
+            user=self._user,
+            session=self._session,
+            tags=item.tags,
+            metadata={**item.metadata, "source": self._source},
+            at=self._find_time(item),
+        )
+
+    def _write_outcomes(self, tx: Transaction, items: Sequence[_Item]) -> Written:
+        drafts = [self._draft_outcome(one) for one in items]
+        return outcomes.record_outcomes(tx, outcomes.prepare_outcomes(tx.engine, drafts))
+
+    def create_work(self, items: Sequence[_Item]) -> None:
+        """Open work items. The tasks of others are refused: an agent would do them."""
+        from ..progress import ProgressTracker
+
+        tracker, store = ProgressTracker(alma=self._alma), self._engine.store
+        marked = {record.id for record in store.get([item.mark for item in items])}
+        for item in items:
+            if item.mark not in marked and item.is_waiting:
+                self.kept.refuse(item.kind, item.text, "tasks in a text that is not trusted are not taken on")
+                continue
+            id = None if item.mark in marked else self._choose_work_id(item)
+            work = {
+                "id": id,
+                "title": shorten(item.field("title", item.text), 200),
+                "description": item.finding.quote,
+                "agent": self._agent,
+                "tags": ["extracted"],
+                "metadata": {**item.metadata, "source": self._source},
+            }
+            try:
+                created = tracker.create_work_items([work]) if id else []
+            except ValidationError:
+                # Another process may have opened the same at this moment.
+                if not store.get([str(id)]):
+                    raise
+                created = []
+            self.kept.known += not created
+            self.kept.work_items += created
+            marked.add(item.mark)
+        write(self._engine, lambda tx: [tx.once(mark, {"value": "heard"}) for mark in marked])
+
+    def _choose_work_id(self, item: _Item) -> str | None:
+        """Return an id that follows from the task, so that nothing is opened twice; None while it is open.
+
+        A task that was done and is asked for again is new work.
+        """
+        name = f"wrk_{fingerprint(self._engine.project, self._agent, item.field('title', item.text))[:24]}"
+        again = f"wrk_{item.mark[-24:]}"
+        stored = {record.id: record for record in self._engine.store.get([name, again])}
+        if name not in stored:
+            return name
+        is_done = stored[name].body["status"] == "done" or stored[name].status is not Status.ACTIVE
+        return again if is_done and again not in stored else None

@@ -8,46 +8,50 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Annotated, Any
 
 from ..engine import episodes, validate
 from ..engine.context import Engine
 from ..engine.search import by_words
 from ..engine.transaction import write
 from ..engine.view import view
-from ..errors import ConfigError, ModelError, NotFoundError, ValidationError, unknown
+from ..errors import ConfigError, ModelError, ValidationError, unknown
+from ..memory import ALMA
 from ..opening import Holder
+from ..operations import About, Effect, Group
 from ..ports import Clock, Model
 from ..reading.local import LocalReader
 from ..reading.port import Entities
-from ..text import digest, words
+from ..text import digest
+from ..text import words as split_words
 from ..types import speech, times
-from ..types.graph import THING, Entity, Neighbour, Relationship, Span
+from ..types.graph import THING, Entity, Neighbour, Relationship
 from ..types.kinds import Memory, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status
 from ..types.times import from_iso, to_iso
-from .graph import Graph, check_limit, check_type
-from .memory import RecordRows
+from .cypher import BoltRows, KuzuRows
+from .graph import AsOf, Graph, Limit, Name, check_type
+from .memory import MemoryRows, RecordRows
+from .postgres import PostgresRows
+from .revision import remove_source
 
-if TYPE_CHECKING:
-    from ..memory import ALMA
-
-Statements = tuple[list[Entity], list[Relationship]]
+operation = Group("graph")
 
 # -- graphs by name
 
 _ROWS = {
-    "memory": (".memory", "MemoryRows", {}),
-    "sqlite": (".memory", "RecordRows", {}),
-    "postgres": (".postgres", "PostgresRows", {}),
-    "neo4j": (".cypher", "BoltRows", {"flavour": "neo4j"}),
-    "memgraph": (".cypher", "BoltRows", {"flavour": "memgraph"}),
-    "kuzu": (".cypher", "KuzuRows", {}),
+    "memory": MemoryRows,
+    "sqlite": RecordRows,
+    "postgres": PostgresRows,
+    "neo4j": partial(BoltRows, "neo4j"),
+    "memgraph": partial(BoltRows, "memgraph"),
+    "kuzu": KuzuRows,
 }
 
 
@@ -62,31 +66,30 @@ def create_graph_store(
     """
     if backend not in _ROWS:
         raise ConfigError(unknown("graph backend", backend, _ROWS))
-    module, name, own = _ROWS[backend]
     try:
         if backend == "sqlite":
             return _open_in_memory(project_id, clock, **options)
         project = project_id or "default"
-        own = own if backend == "memory" else {**own, "project": project}
-        rows = getattr(import_module(module, __package__), name)(**own, **options)
+        options |= {} if backend == "memory" else {"project": project}
+        rows: Any = _ROWS[backend]
+        return Graph(rows(**options), project, clock=clock or times.now)
     except TypeError as error:
         raise ConfigError(f"graph backend {backend!r} does not take these options: {error}") from error
-    return Graph(rows, project, clock=clock or times.now)
 
 
 def _open_in_memory(project_id: str | None, clock: Clock | None, *, alma: ALMA | None = None) -> Graph:
     """Open the graph in the memory that is given, or in the one that is configured here."""
     holder = Holder(alma, project_id)
-    engine = holder.alma.engine
-    if project_id not in (None, holder.alma.project_id):
-        engine = replace(engine, project=project_id)
+    engine = replace(holder.alma.engine, project=project_id or holder.alma.project_id)
     return Graph(RecordRows(engine, holder.close), engine.project, clock=clock or engine.clock)
 
 
 # -- entities and relationships in texts
 
-_BY_BOTH, _BY_MODEL, _BY_LOCAL = 0.9, 0.8, 0.7
+Statements = tuple[list[Entity], list[Relationship]]
+
 _MAX_CHARS = 100_000
+_MAX_SPANS = 50
 _REDACTED = re.compile(r"\[REDACTED:[^\]\s]{1,60}\]")
 _TYPES = {"organization": "organisation", "other": THING}
 
@@ -117,7 +120,13 @@ class EntityExtractor:
 
     def extract_many(self, texts: Sequence[tuple[str, str | None]]) -> list[Statements]:
         """Do the same for several texts with their speakers. The model sees them in batches, and each only once."""
-        entries = [_check_entry(text, speaker) for text, speaker in texts]
+        entries = []
+        for text, speaker in texts:
+            if not isinstance(text, str):
+                raise ValidationError(f"text must be text (str), not {type(text).__name__}")
+            # A redacted secret is no name.
+            readable = _REDACTED.sub(lambda match: " " * len(match[0]), text[:_MAX_CHARS]).replace("’", "'")
+            entries.append((readable, validate.name("speaker", speaker) if speaker else ""))
         local = LocalReader().find_entities([text for text, _ in entries], [speaker for _, speaker in entries])
         unread = [entry for entry in dict.fromkeys(entries) if entry[0].strip() and entry not in self._answers]
         if self._model is not None and not self.failure and unread:
@@ -127,42 +136,34 @@ class EntityExtractor:
                 self.failure = str(error)
             else:
                 self._answers.update(zip(unread, answers, strict=True))
-        return [
-            _combine_readings(*entry, found, self._answers.get(entry, Entities()))
-            for entry, found in zip(entries, local, strict=True)
-        ]
+        asked = [self._answers.get(entry, Entities()) for entry in entries]
+        return [_combine_readings(*each) for each in zip(entries, local, asked, strict=True)]
 
 
-def _check_entry(text: object, speaker: str | None) -> tuple[str, str]:
-    if not isinstance(text, str):
-        raise ValidationError(f"text must be text (str), not {type(text).__name__}")
-    # A redacted secret is no name.
-    readable = _REDACTED.sub(lambda found: " " * len(found[0]), text[:_MAX_CHARS]).replace("’", "'")
-    return readable, validate.name("speaker", speaker) if speaker else ""
-
-
-def _combine_readings(text: str, speaker: str, local: Entities, asked: Entities) -> Statements:
+def _combine_readings(entry: tuple[str, str], local: Entities, asked: Entities) -> Statements:
+    text, speaker = entry
     entities: dict[str, Entity] = {}
-    types = {name.strip(): _TYPES.get(kind, kind) for name, kind in asked.names}
-    for name, kind in {**types, **dict(local.names)}.items():
+    own, types = dict(local.names), {name.strip(): _TYPES.get(kind, kind) for name, kind in asked.names}
+    for name in {**types, **own}:
         spans = tuple(match.span() for match in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text))
         if len(name) > 1 and (spans or name == speaker):
-            specific = types.get(name, THING) if kind == THING else kind
-            confidence = _rate_confidence(name in dict(local.names), name in types)
-            entities[name] = Entity(name, specific, confidence=confidence, spans=spans)
+            kind = types.get(name, THING) if own.get(name, THING) == THING else own[name]
+            entities[name] = Entity(name, kind, confidence=_rate_confidence(name in own, name in types), spans=spans)
     relationships: dict[str, Relationship] = {}
     for relation in dict.fromkeys((*local.relations, *asked.relations)):
-        subject, kind, target = relation
-        ends = entities.get(subject.strip()), entities.get(target.strip())
-        if ends[0] is None or ends[1] is None or ends[0].id == ends[1].id:
+        subject, target = entities.get(relation[0].strip()), entities.get(relation[2].strip())
+        if subject is None or target is None or subject.id == target.id:
             continue
         try:
-            kind_name = check_type("type", kind)
+            kind = check_type("type", relation[1])
         except ValidationError:
             continue
+        # The shortest stretch of text with both ends in it; of the speaker the text has no place.
+        first, second = subject.spans[:_MAX_SPANS], target.spans[:_MAX_SPANS]
+        pairs = [(min(a[0], b[0]), max(a[1], b[1])) for a in first for b in second]
+        span = min(pairs or (*first, *second), key=lambda one: (one[1] - one[0], one), default=None)
         confidence = _rate_confidence(relation in local.relations, relation in asked.relations)
-        span = _find_nearest(ends[0].spans, ends[1].spans)
-        one = Relationship(ends[0].id, kind_name, ends[1].id, confidence=confidence, span=span)
+        one = Relationship(subject.id, kind, target.id, confidence=confidence, span=span)
         relationships.setdefault(one.id, one)
     return (
         sorted({one.id: one for one in entities.values()}.values(), key=lambda one: (one.spans[:1], one.id)),
@@ -171,13 +172,7 @@ def _combine_readings(text: str, speaker: str, local: Entities, asked: Entities)
 
 
 def _rate_confidence(is_local: bool, is_asked: bool) -> float:
-    return _BY_BOTH if is_local and is_asked else _BY_LOCAL if is_local else _BY_MODEL
-
-
-def _find_nearest(first: Sequence[Span], second: Sequence[Span]) -> Span | None:
-    """Return the shortest stretch of text with both ends in it; of the speaker the text has no place."""
-    pairs = [(min(a[0], b[0]), max(a[1], b[1])) for a in first[:50] for b in second[:50]]
-    return min(pairs or [*first, *second], key=lambda span: (span[1] - span[0], span), default=None)
+    return 0.9 if is_local and is_asked else 0.7 if is_local else 0.8
 
 
 # -- building
@@ -200,7 +195,8 @@ class Built:
     entities: int
     relationships: int
     ended: int  # Relationships and entities that ended or went because their record did.
-    reader: str = "local"  # The reader; "local (… failed: …)" when the model's answer could not be used.
+    reader: str = "local"
+    """Which reader was at work, and whether the model failed."""
 
 
 def build(
@@ -225,24 +221,27 @@ def build(
     with Holder(alma, project_id) as holder:
         memory = holder.alma
         project = memory.project_id if project_id is None else validate.name("project_id", project_id)
-        engine = memory.engine if project == memory.project_id else replace(memory.engine, project=project)
+        engine = replace(memory.engine, project=project)
         into = graph or create_graph_store("sqlite", alma=memory, project_id=project)
         return _Builder(engine, into, EntityExtractor(model or memory.model), everything).run(names, progress)
 
 
-def update(
-    alma: ALMA | None = None,
-    *,
-    graph: Graph | None = None,
-    model: Model | None = None,
-    kinds: Iterable[str] = KINDS,
+def update(alma: ALMA | None = None, **options: Any) -> Built:
+    """Do the same, with the same options, for what is new, changed or gone since the last run."""
+    return build(alma, everything=False, **options)
+
+
+@operation(Effect.ADDS, idempotent=True)
+def build_graph(
+    alma: ALMA,
+    everything: Annotated[bool, About("read all again, and not only what changed since the last time")] = False,
     progress: ReportProgress | None = None,
-    project_id: str | None = None,
 ) -> Built:
-    """Do the same for what is new, changed or gone since the last run."""
-    return build(
-        alma, graph=graph, model=model, kinds=kinds, progress=progress, project_id=project_id, everything=False
-    )
+    """Read who and what the facts, rules and conversations name, and how they hang together, into the graph.
+
+    Done again it adds nothing. What a replaced or deleted memory said ends or goes with it.
+    """
+    return build(alma, everything=everything, progress=progress)
 
 
 class _Builder:
@@ -250,56 +249,46 @@ class _Builder:
         self._engine = engine
         self._graph = graph
         self._extractor = extractor
-        self._marker = f"mrk_graph_{digest(engine.project, graph.project_id, graph.rows.place, size=12)}"
-        self._since: datetime | None = None
-        self._versions: Mapping[str, int] = {}  # Of the records that were read shortly before, and are not again.
         self._is_empty = not graph.find(limit=1)  # Nothing can end that was not there when the run began.
-        markers = [] if everything or self._is_empty else engine.store.get([self._marker])
-        if markers and (last := from_iso(markers[0].body["value"])) is not None:
-            self._since, self._versions = last - _MARGIN, markers[0].body.get("versions", {})
+        self._everything = everything or self._is_empty
         self._counts: Counter[str] = Counter()
 
     def run(self, kinds: Iterable[str], progress: ReportProgress | None) -> Built:
-        began = self._engine.clock()
-        before = self._graph.stats()
+        engine, graph, counts = self._engine, self._graph, self._counts
+        began, before = engine.clock(), graph.stats()
+        marker = f"mrk_graph_{digest(engine.project, graph.project_id, graph.rows.place, size=12)}"
+        since: datetime | None = None
+        versions: dict[str, int] = {}  # Of the records that were read shortly before, and are not again.
+        for last in () if self._everything else engine.store.get([marker]):
+            since, versions = from_iso(last.body["value"]), last.body.get("versions", {})
+        least = since - _MARGIN if since else datetime.min.replace(tzinfo=UTC)
+        # Oldest first, so that what was said later has the last word; without their vectors, which take room.
+        where = Where(kinds=set(kinds), projects={engine.project})
+        records = [replace(one, vectors=()) for one in engine.store.scan(where)]
+        records.sort(key=lambda one: (one.created_at, one.id))
         waiting: list[Record] = []
-        records = list(self._list_records(kinds))
         for number, record in enumerate(records, 1):
-            is_recent = self._since is None or record.updated_at >= self._since
-            if is_recent and self._versions.get(record.id) != record.version:
+            if record.updated_at >= least and versions.get(record.id) != record.version:
                 waiting.append(record)
-            if len(waiting) == _BATCH:
+            if len(waiting) == _BATCH or number == len(records):
                 self._add_records(waiting)
                 waiting = []
             if progress is not None:
                 progress(number, len(records))
-        self._add_records(waiting)
         # What came from a record that was deleted goes with it.
-        for stone in self._engine.store.scan(Where(kinds={"tombstone"}, projects={self._engine.project})):
-            if self._since is None or stone.updated_at >= self._since:
+        for stone in engine.store.scan(Where(kinds={"tombstone"}, projects={engine.project})):
+            if stone.updated_at >= least:
                 self._forget(stone.body["record"])
         if not self._extractor.failure:
             # What the model could not read now is read again the next time.
             recent = [one for one in records if one.updated_at >= began - _MARGIN][-_MAX_VERSIONS:]
             body = {"value": to_iso(began), "versions": {one.id: one.version for one in recent}}
-            write(self._engine, lambda tx: tx.set_marker(self._marker, body))
-        after, counts = self._graph.stats(), self._counts
-        return Built(
-            records=len(records),
-            read=counts["read"],
-            # What is new is counted beside what went.
-            entities=max(0, after.entities - before.entities + counts["entities gone"]),
-            relationships=max(0, after.relationships - before.relationships + counts["relationships gone"]),
-            ended=counts["ended"],
-            reader=self._extractor.reader,
-        )
-
-    def _list_records(self, kinds: Iterable[str]) -> Iterator[Record]:
-        """Oldest first, so that what was said later has the last word; without their vectors, which take room."""
-        where = Where(kinds=set(kinds), projects={self._engine.project})
-        ids = [id for _, id in sorted((one.created_at, one.id) for one in self._engine.store.scan(where))]
-        for start in range(0, len(ids), _BATCH):
-            yield from (replace(one, vectors=()) for one in self._engine.store.get(ids[start : start + _BATCH]))
+            write(engine, lambda tx: tx.set_marker(marker, body))
+        after = graph.stats()
+        # What is new is counted beside what went.
+        entities = max(0, after.entities - before.entities + counts["entities gone"])
+        related = max(0, after.relationships - before.relationships + counts["relationships gone"])
+        return Built(len(records), counts["read"], entities, related, counts["ended"], self._extractor.reader)
 
     def _add_records(self, records: Sequence[Record]) -> None:
         """Add what some records say now, in one transaction, and then end what they no longer say.
@@ -310,16 +299,16 @@ class _Builder:
         is_shared = self._engine.settings.share_between_users
         private = {one.id for one in records if one.user and not is_shared}
         readable = [one for one in records if one.status is Status.ACTIVE and one.id not in private]
-        statements = self._read_records(readable)
-        entities = [one for some, _ in statements.values() for one in some]
-        related = [one for _, some in statements.values() for one in some]
-        stored, edges = self._graph.add_each(entities, related) if entities else ([], [])
+        entities, related = self._read_records(readable)
+        stored, edges = self._graph.add_many(entities, related) if entities else ([], [])
         kept: dict[str, set[str]] = {one.id: set() for one in records}
-        sources = [one.sources[0] for one in entities] + [one.sources[0] for one in related]
-        for source, one in zip(sources, [*stored, *edges], strict=True):
-            if one is not None:
-                kept[source].add(one.id)
-        self._counts["read"] += len(statements)
+        ids = {stated.id: one.id for stated, one in zip(entities, stored, strict=True)}
+        # Those whose ends are one entity were left out.
+        related = [one for one in related if ids[one.subject] != ids[one.object]]
+        sources = [one.sources[0] for some in (entities, related) for one in some]
+        for source, id in zip(sources, (one.id for some in (stored, edges) for one in some), strict=True):
+            kept[source].add(id)
+        self._counts["read"] += len(readable)
         for record in records if not self._is_empty else ():
             if record.id in private:
                 # An earlier version read it in.
@@ -329,14 +318,14 @@ class _Builder:
             elif record.status is not Status.CANDIDATE:
                 self._forget(record.id, ended_at=record.valid_to or record.updated_at)
 
-    def _forget(self, source: str, *, ended_at: datetime | None = None, keep: Iterable[str] = ()) -> None:
-        entities, relationships, ended = self._graph.forget_each(source, ended_at=ended_at, keep=keep)
-        self._counts["entities gone"] += entities
-        self._counts["relationships gone"] += relationships
-        self._counts["ended"] += entities + relationships + ended
+    def _forget(
+        self, source: str, *, ended_at: datetime | None = None, keep: frozenset[str] | set[str] = frozenset()
+    ) -> None:
+        counts = self._graph.rows.change(lambda rows: remove_source(rows, source, ended_at, keep))
+        self._counts.update(dict(zip(("entities gone", "relationships gone"), counts, strict=False)), ended=sum(counts))
 
-    def _read_records(self, records: Sequence[Record]) -> dict[str, Statements]:
-        """Return what each record says. All their texts are read together, so that a model is asked in batches.
+    def _read_records(self, records: Sequence[Record]) -> Statements:
+        """Return what records say. All their texts are read together, so that a model is asked in batches.
 
         Of a conversation each turn of a person is read, with the name of who speaks.
         """
@@ -348,18 +337,16 @@ class _Builder:
                 origins.append((record.id, record.valid_from or record.created_at, {}))
                 continue
             for turn in episodes.list_turns(self._engine, record):
-                name = turn.body["speaker"]
+                name = str(turn.body["speaker"])
                 if turn.status is Status.ACTIVE and speech.is_person(name):
-                    texts.append((turn.body["text"], None if str(name).casefold() in _NAMELESS else str(name)))
+                    texts.append((turn.body["text"], None if name.casefold() in _NAMELESS else name))
                     origins.append((record.id, turn.created_at, {"turn": turn.id}))
-        statements: dict[str, Statements] = {record.id: ([], []) for record in records}
-        for (id, at, turn_of), found in zip(origins, self._extractor.extract_many(texts), strict=True):
-            statements[id][0].extend(replace(one, sources=(id,)) for one in found[0])
-            statements[id][1].extend(
-                replace(one, sources=(id,), valid_from=at, attributes={**one.attributes, **turn_of}, id="")
-                for one in found[1]
-            )
-        return statements
+        entities: list[Entity] = []
+        related: list[Relationship] = []
+        for (id, at, attributes), (named, joined) in zip(origins, self._extractor.extract_many(texts), strict=True):
+            entities += [replace(one, sources=(id,)) for one in named]
+            related += [replace(one, sources=(id,), valid_from=at, attributes=attributes, id="") for one in joined]
+        return entities, related
 
 
 # -- one entity
@@ -373,20 +360,15 @@ class EntityProfile:
 
     entity: Entity
     now: tuple[Neighbour, ...]
+    """How it hangs together with others."""
     ended: tuple[Relationship, ...]
     facts: tuple[Memory, ...] = ()
+    """Those that name it."""
+    text: str = ""
+    """A few lines for a person to read."""
 
     def __str__(self) -> str:
-        """Return a few lines for a person to read."""
-        called = f", also called {', '.join(self.entity.aliases)}" if self.entity.aliases else ""
-        lines = [f"{self.entity.name} ({self.entity.type}){called}"]
-        for one in self.now:
-            kind, name = one.relationship.type, one.entity.name
-            is_outward = one.relationship.subject == self.entity.id
-            lines.append(f"  {kind} {name}" if is_outward else f"  {name} {kind} this")
-        lines += [f"  until {str(to_iso(one.valid_to))[:10]}: {one.type} {one.object}" for one in self.ended]
-        lines += [f"  · {getattr(one, 'fact', '')}" for one in self.facts]
-        return "\n".join(lines)
+        return self.text
 
 
 def about(
@@ -402,38 +384,35 @@ def about(
 
     The facts that name it are those of the memory; with a graph and no memory there are none.
     """
-    wanted = validate.name("name", name)
-    most = check_limit(limit)
-    holder = Holder(alma, project_id) if alma is not None or graph is None else None
-    try:
-        into = graph or create_graph_store("sqlite", alma=holder.alma if holder else None, project_id=project_id)
-        try:
-            entity = next(iter(into.find(wanted, limit=1)), None) or into.get(wanted)
-        except NotFoundError:
-            raise NotFoundError(
-                f"nobody and nothing is called {wanted!r} in the graph of project {into.project_id!r}; "
-                "alma.graph.update() reads what is new into it"
-            ) from None
-        now = into.neighbours(entity.id, as_of=as_of, limit=most)
+    with ExitStack() as stack:
+        if alma is None and graph is None:
+            alma = stack.enter_context(Holder(None, project_id)).alma
+        graph = graph or create_graph_store("sqlite", alma=alma, project_id=project_id)
+        entity = graph.resolve(name)
+        now = graph.neighbours(entity.id, as_of=as_of, limit=limit)
         current = {one.relationship.id for one in now}
-        past = into.relationships(entity.id, history=True, limit=_ENDED)
-        ended = tuple(one for one in past if one.valid_to is not None and one.id not in current)
-        names = (entity.name, *entity.aliases)
-        facts = _find_facts(holder.alma, into.project_id, names, most) if holder else ()
-        return EntityProfile(entity, tuple(now), ended, facts)
-    finally:
-        if holder is not None:
-            holder.close()
+        past = graph.relationships(entity.id, history=True, limit=_ENDED)
+        ended = [one for one in past if one.valid_to is not None and one.id not in current]
+        facts: dict[str, Memory] = {}
+        where = Where(kinds={MemoryType.DOMAIN_KNOWLEDGE}, projects={graph.project_id}, statuses={Status.ACTIVE})
+        for called in (entity.name, *entity.aliases):
+            hits = by_words(alma.engine.store, called, where, limit) if alma else []
+            for record in alma.engine.store.get([hit.id for hit in hits]) if alma else ():
+                if set(split_words(called)) <= set(split_words(record.text)):
+                    facts.setdefault(record.id, view(record, graph.clock()))
+    shown = tuple(facts.values())[:limit]
+    lines = [f"{entity.name} ({entity.type})"]
+    if entity.aliases:
+        lines[0] += f", also called {', '.join(entity.aliases)}"
+    for each in now:
+        kind, other = each.relationship.type, each.entity.name
+        lines.append(f"  {kind} {other}" if each.relationship.subject == entity.id else f"  {other} {kind} this")
+    lines += [f"  until {str(to_iso(one.valid_to))[:10]}: {one.type} {one.object}" for one in ended]
+    lines += [f"  · {getattr(one, 'fact', '')}" for one in shown]
+    return EntityProfile(entity, tuple(now), tuple(ended), shown, "\n".join(lines))
 
 
-def _find_facts(alma: ALMA, project: str, names: Sequence[str], limit: int) -> tuple[Memory, ...]:
-    engine = alma.engine
-    where = Where(kinds={MemoryType.DOMAIN_KNOWLEDGE}, projects={project}, statuses={Status.ACTIVE})
-    facts: dict[str, Memory] = {}
-    for name in names:
-        wanted = set(words(name))
-        hits = by_words(engine.store, name, where, limit)
-        for record in engine.store.get([hit.id for hit in hits]):
-            if wanted <= set(words(record.text)):
-                facts.setdefault(record.id, view(record, engine.clock()))
-    return tuple(facts.values())[:limit]
+@operation(Effect.READS)
+def about_entity(alma: ALMA, name: Name, as_of: AsOf = None, limit: Limit = 20) -> EntityProfile:
+    """What is known about somebody or something: relations now and before, and the facts that name it."""
+    return about(name, alma, as_of=as_of, limit=limit)

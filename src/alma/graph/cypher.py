@@ -9,29 +9,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import MissingExtraError, StorageError
 from ..files import make_private_folder
 from ..types.graph import Direction, Entity, Relationship
 from ..types.times import to_micros
-from .rows import (
-    Attempt,
-    EntityFilter,
-    GraphChange,
-    Item,
-    RelationFilter,
-    decode_item,
-    list_columns,
-    list_conditions,
-    sort_newest,
-)
+from .rows import Attempt, GraphChange, Item, RowFilter, RowReader, T, decode_item, list_columns, sort_newest
 
-T = TypeVar("T")
 Table = list[dict[str, Any]]
 Run = Callable[[str, dict[str, Any]], Table]  # Runs a query with its values; returns the rows by name.
 
@@ -45,19 +33,14 @@ _PAIR = """UNWIND $pairs AS pair
     MATCH (a:AlmaEntity {pk: pair.first})-[r:AlmaRelates]->(b:AlmaEntity {pk: pair.second})
     WHERE r.project = $project"""
 _HOLDS = "r.valid_from <= $at AND $at < r.valid_to"
-_NODE_CONDITIONS = {
-    "ids": "n.pk IN $ids",
+_CONDITIONS = {
+    "ids": "it.pk IN $ids",
     "keys": "k.pk IN $keys",
-    "type": "n.type = $type",
-    "source": "$source IN n.sources",
-}
-_EDGE_CONDITIONS = {
-    "ids": "r.pk IN $ids",
     "out_ends": "a.pk IN $out_ends",
     "in_ends": "b.pk IN $in_ends",
-    "types": "r.type IN $types",
+    "types": "it.type IN $types",
     "at": _HOLDS,
-    "source": "$source IN r.sources",
+    "source": "$source IN it.sources",
 }
 
 _PUT_ENTITIES = """UNWIND $rows AS row MERGE (n:AlmaEntity {pk: row.pk})
@@ -77,75 +60,67 @@ _REMOVE = "MATCH (n:AlmaEntity) WHERE n.pk IN $places DETACH DELETE n"
 _KEYS = "MATCH (k:AlmaName)-[:AlmaNames]->(n:AlmaEntity) WHERE n.pk IN $places RETURN DISTINCT k.pk AS key"
 
 
-class CypherRows:
+class CypherRows(RowReader):
     """Reads and writes the rows of a project by running queries."""
 
     def __init__(self, run: Run, project: str) -> None:
         self._run = run
         self._project = project
 
-    def find_entities(self, where: EntityFilter, limit: int | None = None) -> list[Entity]:
-        head = _NODE if where.keys is None else _NAMED
-        return self._find(Entity, head, _NODE_CONDITIONS, list_conditions(where), limit)
-
-    def find_relationships(self, where: RelationFilter, limit: int | None = None) -> list[Relationship]:
-        if where.ends is not None and where.direction is Direction.BOTH:
-            # Asked for both at once, an engine looks at every relationship there is.
-            sides = [replace(where, direction=side) for side in (Direction.OUT, Direction.IN)]
-            edges = {one.id: one for side in sides for one in self.find_relationships(side, limit)}
-            return sort_newest(edges.values(), limit)
-        if where.types is not None and not where.types:
-            return []
-        values = list_conditions(where)
-        if where.types is not None:
-            values["types"] = list(where.types)
-        return self._find(Relationship, _EDGE if where.pairs is None else _PAIR, _EDGE_CONDITIONS, values, limit)
-
-    def _find(
-        self, kind: type[Item], head: str, clauses: dict[str, str], values: dict[str, Any], limit: int | None
-    ) -> list[Item]:
+    def find(self, kind: type[Item], where: RowFilter, limit: int | None = None) -> list[Item]:
         """Ask for a long list in parts; of each part the newest."""
+        if where.ends is not None and where.direction == Direction.BOTH:
+            # Asked for both at once, an engine looks at every relationship there is.
+            sides = [where._replace(direction=side) for side in (Direction.OUT, Direction.IN)]
+            edges = {one.id: one for side in sides for one in self.find(kind, side, limit)}
+            return sort_newest(edges.values(), limit)
+        values: dict[str, Any] = where.list_conditions()
+        if [] in values.values():
+            return []
+        listed = next((name for name in ("ids", "keys", "out_ends", "in_ends", "pairs") if name in values), "")
+        parts: list[Any] = values.pop(listed, [])
+        if listed == "pairs":
+            head, parts = _PAIR, [{"first": self._place(a), "second": self._place(b)} for a, b in parts]
+        else:
+            head, parts = _NODE if kind is Entity else _EDGE, self._places(parts)
         it = "n" if kind is Entity else "r"
-        query = " AND ".join([head, *(clauses[name] for name in values if name in clauses)])
+        clauses: list[str] = [
+            _CONDITIONS[name].replace("it.", f"{it}.") for name in (*values, listed) if name in _CONDITIONS
+        ]
+        query = " AND ".join([_NAMED if listed == "keys" else head, *clauses])
         query += f" RETURN DISTINCT {it}.data AS data, {it}.created AS created, {it}.id AS id"
         if limit is not None:
             query += " ORDER BY created DESC, id DESC LIMIT $limit"
             values["limit"] = limit
         values["project"] = self._project
-        listed = next((name for name in ("ids", "keys", "out_ends", "in_ends", "pairs") if name in values), "")
-        if listed == "pairs":
-            parts: list[Any] = [{"first": self._place(a), "second": self._place(b)} for a, b in values.pop(listed)]
-        elif listed:
-            parts = self._places(values.pop(listed))
         rows = self._run_parts(query, listed, parts, **values) if listed else self._run(query, values)
         return sort_newest((decode_item(kind, text) for text in {row["data"] for row in rows}), limit)
 
     def count_types(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
-        values = {"project": self._project, "at": to_micros(at)}
-        entities = self._run(f"{_NODE} RETURN n.type AS type, count(n) AS number", {"project": self._project})
-        edges = self._run(f"{_EDGE} RETURN r.type AS type, count(r) AS number", {"project": self._project})
-        current = self._run(f"{_EDGE} AND {_HOLDS} RETURN count(r) AS number", values)
+        project = {"project": self._project}
+        entities = self._run(f"{_NODE} RETURN n.type AS type, count(n) AS number", project)
+        edges = self._run(f"{_EDGE} RETURN r.type AS type, count(r) AS number", project)
+        [current] = self._run(f"{_EDGE} AND {_HOLDS} RETURN count(r) AS number", {**project, "at": to_micros(at)})
         by_type = [{row["type"]: row["number"] for row in rows} for rows in (entities, edges)]
-        return by_type[0], by_type[1], int(current[0]["number"])
+        return by_type[0], by_type[1], current["number"]
 
     def write(self, change: GraphChange) -> None:
         """Write a change inside the transaction that the queries run in."""
-        touched = self._places([*(one.id for one in change.entities), *change.removed_entities])
-        names_before = {row["key"] for row in self._run_parts(_KEYS, "places", touched)}
-        names = [{"key": self._place(key), "pk": self._place(one.id)} for one in change.entities for key in one.keys]
-        entities = [{**self._row(one), "name": one.name} for one in change.entities]
-        edges = [self._row(one) for one in change.relationships]
-        for row, one in zip(edges, change.relationships, strict=True):
-            row |= {"first": self._place(one.subject), "second": self._place(one.object)}
+        tables = [[self._make_row(one) for one in some] for some in (change.entities, change.relationships)]
+        for row in tables[1]:
+            row |= {"first": self._place(row["subject"]), "second": self._place(row["object"])}
             row["valid_from"] = _ALWAYS if row["valid_from"] is None else row["valid_from"]
             row["valid_to"] = _NEVER if row["valid_to"] is None else row["valid_to"]
+        names = [{"key": self._place(key), "pk": row["pk"]} for row in tables[0] for key in row.pop("keys")]
+        touched = self._places([*(one.id for one in change.entities), *change.removed_entities])
+        names_before = {row["key"] for row in self._run_parts(_KEYS, "places", touched)}
         cut = [*change.removed_relationships, *(one.id for one in change.relationships)]
         self._run_parts(_UNNAME, "places", touched)
-        self._run_parts(_PUT_ENTITIES, "rows", entities)
+        self._run_parts(_PUT_ENTITIES, "rows", tables[0])
         self._run_parts(_PUT_NAMES, "rows", names)
         self._run_parts(_NAME, "rows", names)
         self._run_parts(_CUT, "places", self._places(cut))
-        self._run_parts(_RELATE, "rows", edges)
+        self._run_parts(_RELATE, "rows", tables[1])
         self._run_parts(_REMOVE, "places", self._places(change.removed_entities))
         self._run_parts(_LONE_NAMES, "keys", sorted(names_before))
 
@@ -153,7 +128,7 @@ class CypherRows:
         starts = range(0, len(values), _BATCH)
         return [row for start in starts for row in self._run(query, {name: values[start : start + _BATCH], **more})]
 
-    def _row(self, one: Entity | Relationship) -> dict[str, Any]:
+    def _make_row(self, one: Entity | Relationship) -> dict[str, Any]:
         return {**list_columns(one), "pk": self._place(one.id), "project": self._project}
 
     def _place(self, id: str) -> str:

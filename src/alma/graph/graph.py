@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Any, Self
 
+from .. import words
 from ..engine import validate
 from ..engine.admit import clean
 from ..errors import NotFoundError, ValidationError
+from ..operations import About, Effect, Group
 from ..ports import Clock
 from ..types import times
 from ..types.graph import (
@@ -28,7 +30,7 @@ from ..types.graph import (
     relationship_id,
 )
 from .revision import MAX_LIMIT, Revision, merge_entities, remove_source, resolve_entities, suggest_merges
-from .rows import EntityFilter, GraphChange, RelationFilter, RowReader, Rows
+from .rows import GraphChange, RowFilter, RowReader, Rows
 
 _COMPARED = 5_000  # So many entities are looked at for suggestions, the newest.
 _EDGES = 4  # So many relationships are looked at in one step for each entity that is wanted.
@@ -53,53 +55,60 @@ def check_type(label: str, value: object) -> str:
     return name
 
 
-def check_limit(value: object) -> int:
-    return validate.whole("limit", value, 1, MAX_LIMIT)
+def _check_common(value: Any, kind: type[Any]) -> dict[str, Any]:
+    if not isinstance(value, kind):
+        raise ValidationError(f"this must be an alma.graph.{kind.__name__}, not {type(value).__name__}")
+    return {
+        "type": check_type("type", value.type),
+        "attributes": clean(validate.metadata(value.attributes)),
+        "sources": validate.names("sources", value.sources),
+        "confidence": validate.number("confidence", value.confidence, 0.0, 1.0),
+    }
 
 
-def _check_entity(value: object) -> Entity:
-    if not isinstance(value, Entity):
-        raise ValidationError(f"an entity must be an alma.graph.Entity, not {type(value).__name__}")
+def _check_entity(value: Entity) -> Entity:
+    common = _check_common(value, Entity)
     name = clean(validate.name("name", value.name))
-    own = validate.name("id", value.id)
-    is_derived = Entity(value.name).id == value.id
+    id = clean(validate.name("id", value.id))
     return replace(
         value,
         name=name,
-        id=Entity(name).id if is_derived else clean(own),
-        type=check_type("type", value.type),
+        id=Entity(name).id if Entity(value.name).id == value.id else id,
         aliases=tuple(clean(one) for one in validate.names("aliases", value.aliases)),
-        attributes=clean(validate.metadata(value.attributes)),
-        sources=validate.names("sources", value.sources),
         absorbed=validate.names("absorbed", value.absorbed),
-        confidence=validate.number("confidence", value.confidence, 0.0, 1.0),
         spans=(),
+        **common,
     )
 
 
-def _check_relationship(value: object) -> Relationship:
-    if not isinstance(value, Relationship):
-        raise ValidationError(f"a relationship must be an alma.graph.Relationship, not {type(value).__name__}")
-    start = validate.moment("valid_from", value.valid_from)
-    end = validate.moment("valid_to", value.valid_to)
+def _check_relationship(value: Relationship) -> Relationship:
+    common = _check_common(value, Relationship)
+    common |= {name: validate.name(name, getattr(value, name)) for name in ("subject", "object")}
+    start, end = (validate.moment(name, getattr(value, name)) for name in ("valid_from", "valid_to"))
     if start is not None and end is not None and end < start:
         raise ValidationError(f"valid_to ({end.isoformat()}) must not lie before valid_from ({start.isoformat()})")
-    ends = (value.subject, value.type, value.object)
-    is_derived = all(isinstance(one, str) for one in ends) and value.id == relationship_id(*ends, value.valid_from)
-    return replace(
-        value,
-        subject=validate.name("subject", value.subject),
-        object=validate.name("object", value.object),
-        type=check_type("type", value.type),
-        # One without an id of its own gets it when its ends are known.
-        id="" if is_derived else validate.name("id", value.id),
-        valid_from=start,
-        valid_to=end,
-        attributes=clean(validate.metadata(value.attributes)),
-        sources=validate.names("sources", value.sources),
-        confidence=validate.number("confidence", value.confidence, 0.0, 1.0),
-        span=None,
-    )
+    is_derived = value.id == relationship_id(value.subject, value.type, value.object, value.valid_from)
+    # One without an id of its own gets it when its ends are known.
+    id = "" if is_derived else validate.name("id", value.id)
+    return replace(value, id=id, valid_from=start, valid_to=end, span=None, **common)
+
+
+Name = Annotated[str, About("a name, an alias or an id", check=validate.name)]
+Start = Annotated[str, About("a name, an alias or an id", check=validate.name, shown_as="name")]
+Way = Annotated[str, About("from it, to it, or both", tuple(Direction))]
+Types = Annotated[Iterable[str] | None, About("only relations of these types")]
+AsOf = Annotated[words.Moment, About("as it was at this moment, such as 2026-05-07", check=validate.moment)]
+Depth = Annotated[int, About("at most so many steps", least=1, most=_MAX_DEPTH)]
+Limit = Annotated[int, About("at most so many", least=1, most=MAX_LIMIT)]
+
+
+def _open_graph(alma: Any) -> Graph:
+    from .memory import RecordRows
+
+    return Graph(RecordRows(alma.engine), alma.project_id, clock=alma.engine.clock)
+
+
+operation = Group("graph", _open_graph)
 
 
 class Graph:
@@ -136,51 +145,37 @@ class Graph:
 
         With `supersede` the others of this subject and type end where it begins.
         """
-        stated = _check_relationship(relationship)
-
-        def attempt(rows: RowReader) -> tuple[Relationship, GraphChange]:
-            revision = Revision(rows, self.clock(), [], [stated])
-            stored = revision.add_relationship(stated, supersede=supersede)
-            if stored is None:
-                raise ValidationError(f"a relationship needs two entities; both ends are {stated.subject!r}")
-            return stored, revision.to_change()
-
-        return self.rows.change(attempt)
+        stored = self.add_many([], [relationship], supersede=supersede)[1]
+        if not stored:
+            raise ValidationError(f"a relationship needs two entities; both ends are {relationship.subject!r}")
+        return stored[0]
 
     def add_many(
-        self, entities: Iterable[Entity], relationships: Iterable[Relationship] = ()
+        self, entities: Iterable[Entity], relationships: Iterable[Relationship] = (), *, supersede: bool = False
     ) -> tuple[list[Entity], list[Relationship]]:
         """Add all or none, in one transaction. Relationships whose ends are the same entity are left out."""
-        stored, related = self.add_each(entities, relationships)
-        return stored, [one for one in related if one is not None]
-
-    def add_each(
-        self, entities: Iterable[Entity], relationships: Iterable[Relationship]
-    ) -> tuple[list[Entity], list[Relationship | None]]:
-        """Add as `add_many` does; for a relationship whose ends are the same entity the answer has None."""
         named = [_check_entity(one) for one in validate.many("entities", entities)]
         related = [_check_relationship(one) for one in validate.many("relationships", relationships)]
 
-        def attempt(rows: RowReader) -> tuple[tuple[list[Entity], list[Relationship | None]], GraphChange]:
+        def attempt(rows: RowReader) -> tuple[tuple[list[Entity], list[Relationship]], GraphChange]:
             revision = Revision(rows, self.clock(), named, related)
             ids = [revision.add_entity(one) for one in named]
-            stored = [revision.add_relationship(one) for one in related]
-            edges = [None if one is None else revision.relationships[one.id] for one in stored]
+            stored = [revision.add_relationship(one, supersede=supersede) for one in related]
+            edges = [revision.relationships[one.id] for one in stored if one is not None]
             return ([revision.entities[id] for id in ids], edges), revision.to_change()
 
         return self.rows.change(attempt)
 
     def end_relationship(self, id: str, at: datetime | str | None = None) -> Relationship:
         """Record that it held until then, or until now."""
-        name = validate.name("id", id)
+        moment = validate.moment("at", at) or self.clock()
 
         def attempt(rows: RowReader) -> tuple[Relationship, GraphChange]:
-            one = self._require_relationship(rows, name)
-            moment = validate.moment("at", at) or self.clock()
-            if one.valid_from is not None and moment < one.valid_from:
-                raise ValidationError(f"{name} began at {one.valid_from.isoformat()}; it cannot end before that")
+            one = self._require_relationship(rows, id)
+            if one.valid_from and moment < one.valid_from:
+                raise ValidationError(f"{id} began at {one.valid_from.isoformat()}; it cannot end before that")
             ended = replace(one, valid_to=moment)
-            return ended, GraphChange(relationships=(ended,))
+            return ended, GraphChange((), [ended])
 
         return self.rows.change(attempt)
 
@@ -190,9 +185,8 @@ class Graph:
             raise ValidationError("merge needs at least two ids: the one that is kept, and those that are the same")
 
         def attempt(rows: RowReader) -> tuple[Entity, GraphChange]:
-            first = self._require_entity(rows, keep)
-            rest = {one.id: one for id in others if (one := self._require_entity(rows, id)).id != first.id}
-            return merge_entities(rows, first, list(rest.values()))
+            first, *rest = (self._require_entity(rows, id) for id in (keep, *others))
+            return merge_entities(rows, first, {one.id: one for one in rest if one.id != first.id}.values())
 
         return self.rows.change(attempt)
 
@@ -201,43 +195,26 @@ class Graph:
 
         The ids in `keep` stay as they are.
         """
-        return sum(self.forget_each(source, ended_at=ended_at, keep=keep))
-
-    def forget_each(
-        self, source: str, *, ended_at: datetime | str | None = None, keep: Iterable[str] = ()
-    ) -> tuple[int, int, int]:
-        """Do the same, and count removed entities, removed relationships, and relationships that ended."""
-        name = validate.name("source", source)
-        moment = validate.moment("ended_at", ended_at)
-        kept = frozenset(keep)
-
-        def attempt(rows: RowReader) -> tuple[tuple[int, int, int], GraphChange]:
-            change = remove_source(rows, name, moment, kept)
-            ended = sum(not one.sources for one in change.relationships)
-            return (len(change.removed_entities), len(change.removed_relationships), ended), change
-
-        return self.rows.change(attempt)
+        name, moment, kept = validate.name("source", source), validate.moment("ended_at", ended_at), frozenset(keep)
+        return sum(self.rows.change(lambda rows: remove_source(rows, name, moment, kept)))
 
     def delete_entity(self, id: str) -> bool:
         """Remove it for good with all its relationships; whether it was there."""
         name = validate.name("id", id)
 
         def attempt(rows: RowReader) -> tuple[bool, GraphChange]:
-            entity = resolve_entities(rows, [name]).get(name)
-            if entity is None:
-                return False, GraphChange()
-            edges = rows.find_relationships(RelationFilter(ends=[entity.id]))
-            removed = tuple(one.id for one in edges)
-            return True, GraphChange(removed_entities=(entity.id,), removed_relationships=removed)
+            gone = [one.id for one in resolve_entities(rows, [name]).values()]
+            edges = rows.find(Relationship, RowFilter(ends=gone)) if gone else []
+            return bool(gone), GraphChange((), (), gone, [one.id for one in edges])
 
         return self.rows.change(attempt)
 
     def delete_relationship(self, id: str) -> bool:
-        name = validate.name("id", id)
+        where = RowFilter(ids=[validate.name("id", id)])
 
         def attempt(rows: RowReader) -> tuple[bool, GraphChange]:
-            removed = tuple(one.id for one in rows.find_relationships(RelationFilter(ids=[name])))
-            return bool(removed), GraphChange(removed_relationships=removed)
+            gone = [one.id for one in rows.find(Relationship, where)]
+            return bool(gone), GraphChange(removed_relationships=gone)
 
         return self.rows.change(attempt)
 
@@ -246,15 +223,33 @@ class Graph:
     def get(self, id: str) -> Entity:
         return self._require_entity(self.rows, id)
 
-    def get_relationship(self, id: str) -> Relationship:
-        return self._require_relationship(self.rows, validate.name("id", id))
+    def resolve(self, name: str) -> Entity:
+        """Return the entity with this id, name or alias: the newest, when several have the name."""
+        try:
+            return self.get(name)
+        except NotFoundError:
+            for one in self.find(name, limit=1):
+                return one
+            raise
 
-    def find(self, name: str | None = None, *, type: str | None = None, limit: int = 50) -> list[Entity]:
-        """Find entities by name or alias, by type, or all: newest first. Case and white space make no difference."""
-        kind = None if type is None else check_type("type", type)
-        most = check_limit(limit)
-        keys = None if name is None else [name_key(validate.name("name", name))]
-        return self.rows.find_entities(EntityFilter(keys=keys, type=kind), most)
+    def get_relationship(self, id: str) -> Relationship:
+        return self._require_relationship(self.rows, id)
+
+    @operation(Effect.READS, "find_entities")
+    def find(
+        self,
+        name: Annotated[str | None, About("a name or an alias; without it the newest", check=validate.name)] = None,
+        *,
+        type: Annotated[str | None, About("such as person, organisation, file, package", check=check_type)] = None,
+        limit: Limit = 50,
+    ) -> list[Entity]:
+        """Find whom and what the graph knows.
+
+        Notes:
+            By name or alias, by type, or all: newest first. Case and white space make no difference.
+        """
+        keys = None if name is None else [name_key(name)]
+        return self.rows.find(Entity, RowFilter(keys=keys, types=None if type is None else [type]), limit)
 
     def relationships(
         self,
@@ -268,9 +263,8 @@ class Graph:
     ) -> list[Relationship]:
         """List the relationships of one entity, or all: newest first."""
         where = self._make_filter(direction, types, as_of)
-        ends = None if id is None else [self.get(id).id]
-        where = replace(where, ends=ends, at=None if history else where.at)
-        return self.rows.find_relationships(where, check_limit(limit))
+        where = where._replace(ends=None if id is None else [self.get(id).id], at=None if history else where.at)
+        return self.rows.find(Relationship, where, validate.whole("limit", limit, 1, MAX_LIMIT))
 
     def neighbours(
         self,
@@ -283,75 +277,88 @@ class Graph:
     ) -> list[Neighbour]:
         """List the entities one step away and how they are related, newest first."""
         own = self.get(id).id
-        where = replace(self._make_filter(direction, types, as_of), ends=[own])
-        edges = self.rows.find_relationships(where, check_limit(limit))
-        others = self.rows.find_entities(EntityFilter(ids={edge.other(own) for edge in edges}))
+        edges = self.relationships(own, direction=direction, types=types, as_of=as_of, limit=limit)
+        others = self.rows.find(Entity, RowFilter(ids={edge.other(own) for edge in edges}))
         by_id = {one.id: one for one in others}
         return [Neighbour(by_id[edge.other(own)], edge) for edge in edges if edge.other(own) in by_id]
 
+    @operation(Effect.READS, "traverse_graph")
     def traverse(
         self,
-        id: str,
-        depth: int = 2,
+        id: Start,
+        depth: Depth = 2,
         *,
-        direction: str = Direction.BOTH,
-        types: Iterable[str] | None = None,
-        as_of: datetime | str | None = None,
-        limit: int = 100,
+        direction: Way = Direction.BOTH,
+        types: Types = None,
+        as_of: AsOf = None,
+        limit: Limit = 100,
     ) -> Subgraph:
-        """Return the entities at most `depth` steps away, nearest first, at most `limit` of them."""
+        """What can be reached from an entity, nearest first.
+
+        Notes:
+            The entities at most `depth` steps away, at most `limit` of them.
+        """
         where = self._make_filter(direction, types, as_of)
-        return _walk(self.rows, self.get(id), validate.whole("depth", depth, 1, _MAX_DEPTH), where, check_limit(limit))
+        return _walk(self.rows, self.resolve(id), depth, where, limit)
 
+    @operation(Effect.READS, "find_paths")
     def paths(
-        self,
-        start: str,
-        end: str,
-        *,
-        depth: int = 4,
-        types: Iterable[str] | None = None,
-        as_of: datetime | str | None = None,
-        limit: int = 10,
+        self, start: Name, end: Name, *, depth: Depth = 4, types: Types = None, as_of: AsOf = None, limit: Limit = 10
     ) -> list[Path]:
-        """Find ways from one to the other that visit nobody twice, shortest first, along or against the arrows."""
+        """How two entities hang together, the shortest way first.
+
+        Notes:
+            Ways that visit nobody twice, along or against the arrows.
+        """
         where = self._make_filter(Direction.BOTH, types, as_of)
-        ends = self.get(start), self.get(end)
-        return _find_paths(self.rows, *ends, validate.whole("depth", depth, 1, _MAX_DEPTH), where, check_limit(limit))
+        return _find_paths(self.rows, self.resolve(start), self.resolve(end), depth, where, limit)
 
-    def suggest_merges(self, limit: int = 20) -> list[Suggestion]:
-        """Return pairs of entities that may be one, surest first."""
-        most = check_limit(limit)
-        return suggest_merges(self.rows.find_entities(EntityFilter(), _COMPARED))[:most]
+    @operation(Effect.CHANGES, idempotent=True)
+    def merge_entities(
+        self,
+        keep: Name,
+        others: Annotated[list[str], About("who or what is the same: names, aliases or ids")],
+    ) -> Entity:
+        """Make several entities one: 'Bob' and 'Robert Smith'. Their relations and names become its own."""
+        return self.merge(self.resolve(keep).id, *(self.resolve(one).id for one in others))
 
+    @operation(Effect.READS)
+    def suggest_merges(self, limit: Limit = 20) -> list[Suggestion]:
+        """Which entities may be one and the same.
+
+        Notes:
+            Surest first.
+        """
+        return suggest_merges(self.rows.find(Entity, RowFilter(), _COMPARED))[:limit]
+
+    @operation(Effect.READS, "graph_stats")
     def stats(self) -> GraphStats:
-        entities, relationships, current = self.rows.count_types(self.clock())
-        return GraphStats(
-            entities=sum(entities.values()),
-            relationships=sum(relationships.values()),
-            current=current,
-            entity_types=dict(sorted(entities.items())),
-            relationship_types=dict(sorted(relationships.items())),
-        )
+        """How much the graph holds, by type."""
+        entities, edges, current = self.rows.count_types(self.clock())
+        by_type = [dict(sorted(each.items())) for each in (entities, edges)]
+        return GraphStats(sum(entities.values()), sum(edges.values()), current, *by_type)
 
     def _require_entity(self, rows: RowReader, id: str) -> Entity:
         name = validate.name("id", id)
         entity = resolve_entities(rows, [name]).get(name)
         if entity is None:
-            raise NotFoundError(f"there is no entity {id!r} in the graph of project {self.project_id!r}")
+            raise NotFoundError(
+                f"nobody and nothing is called {id!r} in the graph of project {self.project_id!r}; "
+                "build_graph reads what is new (in Python: alma.graph.update)"
+            )
         return entity
 
-    def _require_relationship(self, rows: RowReader, id: str) -> Relationship:
-        for one in rows.find_relationships(RelationFilter(ids=[id])):
-            return one
-        raise NotFoundError(f"there is no relationship {id!r} in the graph of project {self.project_id!r}")
-
-    def _make_filter(self, direction: str, types: Iterable[str] | None, as_of: datetime | str | None) -> RelationFilter:
-        names = None if types is None else validate.names("types", types)
-        return RelationFilter(
+    def _make_filter(self, direction: str, types: Iterable[str] | None, as_of: datetime | str | None) -> RowFilter:
+        return RowFilter(
             direction=validate.choice("direction", direction, Direction),
-            types=None if names is None else frozenset(check_type("types", one) for one in names),
+            types=None if types is None else [check_type("types", one) for one in validate.names("types", types)],
             at=validate.moment("as_of", as_of) or self.clock(),
         )
+
+    def _require_relationship(self, rows: RowReader, id: str) -> Relationship:
+        for one in rows.find(Relationship, RowFilter(ids=[validate.name("id", id)])):
+            return one
+        raise NotFoundError(f"there is no relationship {id!r} in the graph of project {self.project_id!r}")
 
 
 GraphStore = Graph  # The name for annotations: every backend is reached through it.
@@ -360,53 +367,45 @@ GraphStore = Graph  # The name for annotations: every backend is reached through
 # -- walking; every walk is bounded, however large a hub is
 
 
-def _walk(rows: RowReader, start: Entity, depth: int, where: RelationFilter, limit: int) -> Subgraph:
+def _walk(rows: RowReader, start: Entity, depth: int, where: RowFilter, limit: int) -> Subgraph:
     """Walk step by step, so that the nearest are there when the limit is reached."""
     depths = {start.id: 0}
     edges: dict[str, Relationship] = {}
-    frontier: Collection[str] = [start.id]
+    frontier = [start.id]
     truncated = False
+    most = min(_EDGES * limit, _MAX_EDGES)
     for step in range(1, depth + 1):
-        most = min(_EDGES * limit, _MAX_EDGES)
-        nearby = rows.find_relationships(replace(where, ends=frontier), most)
-        truncated |= len(nearby) == most
-        reached: dict[str, None] = {}
-        for edge in nearby:
-            for end in (edge.subject, edge.object):
-                if end not in depths and end not in reached:
-                    if len(depths) + len(reached) > limit:
-                        truncated = True
-                    else:
-                        reached[end] = None
-        depths |= dict.fromkeys(reached, step)
+        nearby = rows.find(Relationship, where._replace(ends=frontier), most) if frontier else []
+        ends = dict.fromkeys(end for edge in nearby for end in (edge.subject, edge.object) if end not in depths)
+        frontier = list(ends)[: limit + 1 - len(depths)]
+        truncated |= len(nearby) == most or len(frontier) < len(ends)
+        depths |= dict.fromkeys(frontier, step)
         edges |= {edge.id: edge for edge in nearby if edge.subject in depths and edge.object in depths}
-        frontier = list(reached)
-        if not frontier:
-            break
-    entities = {one.id: one for one in rows.find_entities(EntityFilter(ids=depths))}
+    entities = {one.id: one for one in rows.find(Entity, RowFilter(ids=depths))}
     order = sorted(entities, key=lambda id: (depths[id], id))
-    return Subgraph(
-        entities=tuple(entities[id] for id in order),
-        relationships=tuple(one for one in edges.values() if one.subject in entities and one.object in entities),
-        depths={id: depths[id] for id in order},
-        truncated=truncated,
-    )
+    related = tuple(one for one in edges.values() if one.subject in entities and one.object in entities)
+    return Subgraph(tuple(entities[id] for id in order), related, {id: depths[id] for id in order}, truncated)
 
 
-def _find_paths(
-    rows: RowReader, start: Entity, end: Entity, depth: int, where: RelationFilter, limit: int
-) -> list[Path]:
-    if start.id == end.id:
-        return [Path((start,), ())]
-    steps: dict[str, list[tuple[str, Relationship]]] = defaultdict(list)
-    for one in sorted(_find_between(rows, start.id, end.id, depth, where).values(), key=lambda edge: edge.id):
-        steps[one.subject].append((one.object, one))
-        steps[one.object].append((one.subject, one))
+def _find_paths(rows: RowReader, start: Entity, end: Entity, depth: int, where: RowFilter, limit: int) -> list[Path]:
+    """Find the ways from one to the other, shortest first."""
+    edges: dict[str, Relationship] = {}
+    # The relationships that may lie on a way are within half of it from either end.
+    for side, steps in ((start.id, (depth + 1) // 2), (end.id, depth // 2)):
+        seen = last = {side}
+        for _ in range(steps):
+            nearby = rows.find(Relationship, where._replace(ends=last), _MAX_EDGES) if last else []
+            edges |= {one.id: one for one in nearby}
+            last = {id for one in nearby for id in (one.subject, one.object)} - seen
+            seen = seen | last
+    joined: dict[str, list[Relationship]] = defaultdict(list)
+    for _, edge in sorted(edges.items()):
+        joined[edge.subject].append(edge)
+        joined[edge.object].append(edge)
     # How far each entity is from the end: one that is too far away is not entered.
     distances = {end.id: 0}
-    reached = [end.id]
-    for id in reached:
-        for other, _ in steps[id]:
+    for id in (reached := [end.id]):
+        for other in (edge.other(id) for edge in joined[id]):
             if other not in distances:
                 distances[other] = distances[id] + 1
                 reached.append(other)
@@ -414,31 +413,15 @@ def _find_paths(
     waiting: deque[tuple[list[str], list[Relationship]]] = deque([([start.id], [])])
     tries = 0
     while waiting and len(ways) < limit:
-        nodes, edges = waiting.popleft()
+        nodes, way = waiting.popleft()
         if nodes[-1] == end.id:
-            ways.append((nodes, edges))
+            ways.append((nodes, way))
             continue
-        for other, edge in steps[nodes[-1]]:
-            is_near = len(edges) + 1 + distances.get(other, depth) <= depth
+        for edge in joined[nodes[-1]]:
+            other = edge.other(nodes[-1])
+            is_near = len(nodes) + distances.get(other, depth) <= depth
             if is_near and other not in nodes and tries < _MAX_TRIES:
                 tries += 1
-                waiting.append(([*nodes, other], [*edges, edge]))
-    entities = {one.id: one for one in rows.find_entities(EntityFilter(ids={id for nodes, _ in ways for id in nodes}))}
-    return [Path(tuple(entities[id] for id in nodes), tuple(edges)) for nodes, edges in ways]
-
-
-def _find_between(rows: RowReader, start: str, end: str, depth: int, where: RelationFilter) -> dict[str, Relationship]:
-    """Return the relationships that may lie on a way, from both ends: the smaller side takes the next step."""
-    edges: dict[str, Relationship] = {}
-    sides = {start: ({start}, {start}), end: ({end}, {end})}  # Of each end: all that was seen, and what was last.
-    for _ in range(depth):
-        open_sides = [side for side, (_, last) in sides.items() if last]
-        if not open_sides or len(edges) >= _MAX_EDGES:
-            break
-        side = min(open_sides, key=lambda one: (len(sides[one][1]), one != start))
-        seen, last = sides[side]
-        nearby = rows.find_relationships(replace(where, ends=last), _MAX_EDGES)
-        edges |= {one.id: one for one in nearby}
-        fresh = {id for one in nearby for id in (one.subject, one.object)} - seen
-        sides[side] = (seen | fresh, fresh)
-    return edges
+                waiting.append(([*nodes, other], [*way, edge]))
+    entities = {one.id: one for one in rows.find(Entity, RowFilter(ids={id for nodes, _ in ways for id in nodes}))}
+    return [Path(tuple(entities[id] for id in nodes), tuple(way)) for nodes, way in ways]

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import MissingExtraError, StorageError
-from ..types.graph import Entity, Relationship
 from ..types.times import to_micros
-from .rows import Attempt, EntityFilter, Item, RelationFilter, decode_item, list_columns, list_conditions
+from .rows import TABLES, Attempt, Item, RowFilter, Rows, T, decode_item, list_columns
 
-T = TypeVar("T")
-_TABLES = (
+_SCHEMA = (
     """CREATE TABLE IF NOT EXISTS {entity} (
         project text NOT NULL, id text COLLATE "C" NOT NULL, type text NOT NULL, keys text[] NOT NULL,
         sources text[] NOT NULL, created bigint NOT NULL, data text NOT NULL, PRIMARY KEY (project, id))""",
@@ -30,22 +28,23 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS alma_relation_sources ON {relation} USING gin (sources)",
 )
 _LOCK = 0x616C6D61
-_PUT_ENTITY = """INSERT INTO {entity} (project, id, type, keys, sources, created, data)
-    VALUES (%(project)s, %(id)s, %(type)s, %(keys)s, %(sources)s, %(created)s, %(data)s)
-    ON CONFLICT (project, id) DO UPDATE SET type = EXCLUDED.type, keys = EXCLUDED.keys, sources = EXCLUDED.sources,
-    created = EXCLUDED.created, data = EXCLUDED.data"""
-_PUT_RELATION = """INSERT INTO {relation}
-    (project, id, type, subject, object, valid_from, valid_to, sources, created, data)
-    VALUES (%(project)s, %(id)s, %(type)s, %(subject)s, %(object)s, %(valid_from)s, %(valid_to)s, %(sources)s,
-    %(created)s, %(data)s)
-    ON CONFLICT (project, id) DO UPDATE SET type = EXCLUDED.type, subject = EXCLUDED.subject,
-    object = EXCLUDED.object, valid_from = EXCLUDED.valid_from, valid_to = EXCLUDED.valid_to,
-    sources = EXCLUDED.sources, created = EXCLUDED.created, data = EXCLUDED.data"""
+_PUT = {
+    "entity": """INSERT INTO {entity} (project, id, type, keys, sources, created, data)
+        VALUES (%(project)s, %(id)s, %(type)s, %(keys)s, %(sources)s, %(created)s, %(data)s)
+        ON CONFLICT (project, id) DO UPDATE SET type = EXCLUDED.type, keys = EXCLUDED.keys,
+        sources = EXCLUDED.sources, created = EXCLUDED.created, data = EXCLUDED.data""",
+    "relation": """INSERT INTO {relation}
+        (project, id, type, subject, object, valid_from, valid_to, sources, created, data)
+        VALUES (%(project)s, %(id)s, %(type)s, %(subject)s, %(object)s, %(valid_from)s, %(valid_to)s, %(sources)s,
+        %(created)s, %(data)s)
+        ON CONFLICT (project, id) DO UPDATE SET type = EXCLUDED.type, subject = EXCLUDED.subject,
+        object = EXCLUDED.object, valid_from = EXCLUDED.valid_from, valid_to = EXCLUDED.valid_to,
+        sources = EXCLUDED.sources, created = EXCLUDED.created, data = EXCLUDED.data""",
+}
 _HOLDS = "(valid_from IS NULL OR valid_from <= %(at)s) AND (valid_to IS NULL OR %(at)s < valid_to)"
 _CONDITIONS = {
     "ids": "id = ANY(%(ids)s)",
     "keys": "keys && %(keys)s::text[]",
-    "type": "type = %(type)s",
     "types": "type = ANY(%(types)s)",
     "source": "sources @> ARRAY[%(source)s]::text[]",
     "out_ends": "subject = ANY(%(out_ends)s)",
@@ -56,8 +55,10 @@ _CONDITIONS = {
 }
 
 
-class PostgresRows:
+class PostgresRows(Rows):
     """`dsn` is a connection string or URL of libpq. The tables are made in `schema` when they are first needed."""
+
+    place = ""
 
     def __init__(self, dsn: str, project: str, schema: str = "public") -> None:
         try:
@@ -67,51 +68,41 @@ class PostgresRows:
         self._psycopg = psycopg
         self._dsn = dsn
         self._project = project
-        self._schema = schema
+        self._tables = {name: psycopg.sql.Identifier(schema, f"alma_{name}") for name in _PUT}
         self._connection: Any = None
         self._lock = threading.RLock()
         self._is_closed = False
         parts = psycopg.conninfo.conninfo_to_dict(dsn)
         self.place = "postgres:" + "/".join(str(parts.get(name) or "") for name in ("host", "port", "dbname"))
 
-    def find_entities(self, where: EntityFilter, limit: int | None = None) -> list[Entity]:
-        return self._find(Entity, "entity", list_conditions(where), limit)
-
-    def find_relationships(self, where: RelationFilter, limit: int | None = None) -> list[Relationship]:
-        return self._find(Relationship, "relation", list_conditions(where), limit)
-
-    def _find(self, kind: type[Item], table: str, values: dict[str, Any], limit: int | None) -> list[Item]:
-        clauses = ["project = %(project)s", *(_CONDITIONS[name] for name in values)]
-        for name, value in values.items():
-            values[name] = value if isinstance(value, str | int) else list(value)
-        if "pairs" in values:
+    def find(self, kind: type[Item], where: RowFilter, limit: int | None = None) -> list[Item]:
+        values: dict[str, Any] = where.list_conditions()
+        clauses = " AND ".join(["project = %(project)s", *(_CONDITIONS[name] for name in values)])
+        if where.pairs is not None:
             pairs = values.pop("pairs")
             values |= {"firsts": [first for first, _ in pairs], "seconds": [second for _, second in pairs]}
-        query = f"SELECT data FROM {{{table}}} WHERE {' AND '.join(clauses)} ORDER BY created DESC, id DESC"
-        return [decode_item(kind, text) for (text,) in self._run(f"{query} LIMIT %(limit)s", **values, limit=limit)]
+        query = f"SELECT data FROM {{{TABLES[kind]}}} WHERE {clauses} ORDER BY created DESC, id DESC LIMIT %(limit)s"
+        return [decode_item(kind, text) for (text,) in self._run(query, **values, limit=limit)]
 
     def count_types(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
-        count = "SELECT type, count(*) FROM {{{table}}} WHERE project = %(project)s GROUP BY type"
-        entities, relations = (self._run(count.format(table=table)) for table in ("entity", "relation"))
-        current = f"SELECT count(*) FROM {{relation}} WHERE project = %(project)s AND {_HOLDS}"
-        [(number,)] = self._run(current, at=to_micros(at))
-        return dict(entities), dict(relations), int(number)
+        where = "WHERE project = %(project)s"
+        counts = [self._run(f"SELECT type, count(*) FROM {{{name}}} {where} GROUP BY type") for name in _PUT]
+        [(current,)] = self._run(f"SELECT count(*) FROM {{relation}} {where} AND {_HOLDS}", at=to_micros(at))
+        return dict(counts[0]), dict(counts[1]), current
 
     def change(self, attempt: Attempt[T]) -> T:
-        with self._connect() as connection, connection.transaction():
+        with self._connect() as connection, connection.transaction(), connection.cursor() as cursor:
             # Held until the transaction ends: what was read is still so when it is written.
-            connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCK, self._project))
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCK, self._project))
             result, change = attempt(self)
-            entities = [{**list_columns(one), "keys": list(one.keys)} for one in change.entities]
-            edges = [list_columns(one) for one in change.relationships]
-            with connection.cursor() as cursor:
-                for put, rows in ((_PUT_ENTITY, entities), (_PUT_RELATION, edges)):
-                    if rows:
-                        cursor.executemany(self._sql(put), [{**row, "project": self._project} for row in rows])
-                for table, ids in (("relation", change.removed_relationships), ("entity", change.removed_entities)):
-                    if ids:
-                        erase = f"DELETE FROM {{{table}}} WHERE project = %s AND id = ANY(%s)"
-                        cursor.execute(self._sql(erase), (self._project, list(ids)))
+            for kind, put, removed in change.list_tables():
+                table = TABLES[kind]
+                rows = [{**list_columns(one), "project": self._project} for one in put]
+                if rows:
+                    cursor.executemany(self._compose(_PUT[table]), rows)
+                if removed:
+                    erase = self._compose(f"DELETE FROM {{{table}}} WHERE project = %s AND id = ANY(%s)")
+                    cursor.execute(erase, (self._project, list(removed)))
             return result
 
     def close(self) -> None:
@@ -119,17 +110,14 @@ class PostgresRows:
             self._is_closed = True
             if self._connection is not None:
                 self._connection.close()
-                self._connection = None
 
     def _run(self, query: str, **values: Any) -> Any:
         with self._connect() as connection:
-            return connection.execute(self._sql(query), {"project": self._project, **values}).fetchall()
+            return connection.execute(self._compose(query), {"project": self._project, **values}).fetchall()
 
-    def _sql(self, query: str) -> Any:
+    def _compose(self, query: str) -> Any:
         """Only the names of the tables are set into a query; all else is passed beside it."""
-        sql = self._psycopg.sql
-        places = {name: sql.Identifier(self._schema, f"alma_{name}") for name in ("entity", "relation")}
-        return sql.SQL(query).format(**places)
+        return self._psycopg.sql.SQL(query).format(**self._tables)
 
     @contextmanager
     def _connect(self) -> Iterator[Any]:
@@ -142,8 +130,8 @@ class PostgresRows:
                     with self._connection.transaction():
                         # Two that make the same tables at once would trip over each other.
                         self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-                        for statement in _TABLES:
-                            self._connection.execute(self._sql(statement))
+                        for statement in _SCHEMA:
+                            self._connection.execute(self._compose(statement))
                 yield self._connection
             except self._psycopg.Error as error:
                 raise StorageError(f"PostgreSQL could not do it: {error}") from error

@@ -7,19 +7,35 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from ..engine.admit import clean
 from ..errors import NotFoundError, ValidationError
 from ..types.graph import THING, Direction, Entity, Relationship, Suggestion, name_key, relationship_id
-from .rows import EntityFilter, GraphChange, Item, RelationFilter, RowReader
+from .rows import GraphChange, Item, RowFilter, RowReader
 
 MAX_LIMIT = 10_000
 _MAX_SOURCES = 200  # So many of the records something comes from are stored, the latest.
 _MAX_ALIASES = 100
 _ALWAYS, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+def resolve_entities(rows: RowReader, ids: Iterable[str]) -> dict[str, Entity]:
+    """Return each by the id asked for: its own, one that was merged into it, or a name that only it has."""
+    wanted = list(dict.fromkeys(ids))
+    resolved = {one.id: one for one in rows.find(Entity, RowFilter(ids=wanted))}
+    missing = [id for id in wanted if id not in resolved]
+    keys = {key for id in missing for key in (id, name_key(id))}
+    named = rows.find(Entity, RowFilter(keys=keys)) if missing else []
+    for id in missing:
+        merged = [one for one in named if id in one.absorbed]
+        candidates = merged or [one for one in named if name_key(id) in one.keys]
+        if len(candidates) == 1:
+            resolved[id] = candidates[0]
+    return resolved
 
 
 class Revision:
@@ -36,21 +52,17 @@ class Revision:
         self.entities = {one.id: one for one in resolved.values()}
         self.relationships: dict[str, Relationship] = {}
         self._changed: dict[str, None] = {}
-        self._between: dict[tuple[str, str], list[Relationship]] = defaultdict(list)
-        known = [one for one in relationships if one.subject in self._ids and one.object in self._ids]
-        pairs = {(self._ids[one.subject], self._ids[one.object]) for one in known}
-        for one in rows.find_relationships(RelationFilter(pairs=pairs)) if pairs else ():
-            self._between[one.subject, one.object].append(one)
+        self._between: dict[tuple[str, str], dict[str, Relationship]] = defaultdict(dict)
+        pairs = {(self._ids.get(one.subject, ""), self._ids.get(one.object, "")) for one in relationships}
+        known = [pair for pair in pairs if all(pair)]
+        for one in rows.find(Relationship, RowFilter(pairs=known)) if known else ():
+            self._between[one.subject, one.object][one.id] = one
 
     def add_entity(self, stated: Entity) -> str:
         """Return the id that the entity is stored by."""
         id = self._ids.setdefault(stated.id, stated.id)
         stored = self.entities.get(id)
-        if stored is None:
-            aliases, sources = _list_aliases(stated.name, stated.aliases), stated.sources[-_MAX_SOURCES:]
-            merged = replace(stated, aliases=aliases, sources=sources, created_at=self._now)
-        else:
-            merged = merge_entity(stored, stated)
+        merged = _merge_entity(stored or replace(stated, created_at=self._now), stated)
         if merged != stored:
             self.entities[id] = merged
             self._changed[id] = None
@@ -64,214 +76,165 @@ class Revision:
             if end is None:
                 raise NotFoundError(f"there is no entity {id!r}; add it before its relationships")
             ends.append(end)
-        subject, object = ends
-        if subject == object:
+        if ends[0] == ends[1]:
             return None
         derived = relationship_id(stated.subject, stated.type, stated.object, stated.valid_from)
         # Without an id of its own it gets one here, where its ends are known.
-        own = stated.id if stated.id != derived else ""
-        stated = replace(stated, subject=subject, object=object, id=own)
-        if own:
-            stored_by_id = {one.id: one for one in self._rows.find_relationships(RelationFilter(ids=[own]))}
-            other = self.relationships.get(own) or stored_by_id.get(own)
-            if other is not None and _name_statement(other) != _name_statement(stated):
-                raise ValidationError(f"{own!r} is the id of another relationship: {other.subject} {other.type}")
-        between = [self.relationships.get(one.id, one) for one in self._between[subject, object]]
-        same = [one for one in between if one.type == stated.type]
-        stored = next((one for one in same if own and one.id == own), None) or _find_match(same, stated, self._now)
-        if stored is None:
-            fresh = _begin_relationship(stated, same, self._now)
-        else:
-            fresh = merge_relationship(stored, stated, [one for one in same if one.id != stored.id])
+        own = "" if stated.id == derived else stated.id
+        stated = replace(stated, subject=ends[0], object=ends[1], id=own)
+        between = self._between[ends[0], ends[1]]
+        same = [one for one in between.values() if one.type == stated.type]
+        if own and own not in {one.id for one in same}:
+            for other in (*self.relationships.values(), *self._rows.find(Relationship, RowFilter(ids=[own]))):
+                if other.id == own:
+                    raise ValidationError(f"{own!r} is the id of another relationship: {other.subject} {other.type}")
+        fresh = _state_relationship(stated, same, own, self._now)
         for one in self._supersede(fresh) if supersede else [fresh]:
-            self.relationships[one.id] = fresh = one
-            siblings = self._between[one.subject, one.object]
-            if all(other.id != one.id for other in siblings):
-                siblings.append(one)
+            self.relationships[one.id] = self._between[one.subject, one.object][one.id] = fresh = one
         return fresh
 
-    def to_change(self) -> GraphChange:
-        entities = tuple(self.entities[id] for id in self._changed)
-        return GraphChange(entities=entities, relationships=tuple(self.relationships.values()))
-
-    def _supersede(self, fresh: Relationship) -> list[Relationship]:
+    def _supersede(self, fresh: Relationship) -> Iterator[Relationship]:
         """End its rivals where the fresh one, which comes last, begins; it ends where a later one began."""
-        where = RelationFilter(ends=[fresh.subject], direction=Direction.OUT, types={fresh.type})
-        stored = {one.id: one for one in self._rows.find_relationships(where, MAX_LIMIT)} | self.relationships
-        rivals = [one for one in stored.values() if _name_statement(one)[:2] == (fresh.subject, fresh.type)]
-        rivals = [one for one in rivals if one.object != fresh.object and one.id != fresh.id]
-        start = fresh.valid_from or self._now
-        later = [one.valid_from for one in rivals if one.valid_from is not None and one.valid_from > start]
-        ended = [
-            replace(one, valid_to=start)
-            for one in rivals
-            if (one.valid_from or _ALWAYS) <= start < (one.valid_to or _NEVER)
-        ]
-        return [*ended, replace(fresh, valid_to=_find_earliest([*later, fresh.valid_to]))]
+        where = RowFilter(ends=[fresh.subject], direction=Direction.OUT, types=[fresh.type])
+        stored = {one.id: one for one in self._rows.find(Relationship, where, MAX_LIMIT)} | self.relationships
+        start, (_, end) = fresh.valid_from or self._now, _find_span(fresh)
+        for one in stored.values():
+            is_rival = (one.subject, one.type) == (fresh.subject, fresh.type) and one.object != fresh.object
+            since, until = _find_span(one)
+            if is_rival and since <= start < until:
+                yield replace(one, valid_to=start)
+            elif is_rival and start < since:
+                end = min(end, since)
+        yield _set_span(fresh, _find_span(fresh)[0], end)
+
+    def to_change(self) -> GraphChange:
+        return GraphChange([self.entities[id] for id in self._changed], list(self.relationships.values()))
 
 
-def resolve_entities(rows: RowReader, ids: Iterable[str]) -> dict[str, Entity]:
-    """Return each by the id asked for: its own, one that was merged into it, or a name that only it has."""
-    wanted = list(dict.fromkeys(ids))
-    resolved = {one.id: one for one in rows.find_entities(EntityFilter(ids=wanted))}
-    missing = [id for id in wanted if id not in resolved]
-    if not missing:
-        return resolved
-    named = rows.find_entities(EntityFilter(keys={key for id in missing for key in (id, name_key(id))}))
-    for id in missing:
-        merged = [one for one in named if id in one.absorbed]
-        candidates = merged or [one for one in named if name_key(id) in one.keys]
-        if len(candidates) == 1:
-            resolved[id] = candidates[0]
-    return resolved
+# -- one statement and what is stored
 
 
-def merge_entity(stored: Entity, stated: Entity) -> Entity:
+def _find_span(one: Relationship) -> tuple[datetime, datetime]:
+    return one.valid_from or _ALWAYS, one.valid_to or _NEVER
+
+
+def _set_span(one: Relationship, start: datetime, end: datetime, **changes: Any) -> Relationship:
+    since, until = None if start == _ALWAYS else start, None if end == _NEVER else end
+    return replace(one, valid_from=since, valid_to=until, **changes)
+
+
+def _merge_common(stored: Item, stated: Item) -> dict[str, Any]:
+    return {
+        "attributes": {**stored.attributes, **stated.attributes},
+        "sources": tuple(dict.fromkeys((*stored.sources, *stated.sources)))[-_MAX_SOURCES:],
+        "confidence": max(stored.confidence, stated.confidence),
+    }
+
+
+def _merge_entity(stored: Entity, stated: Entity) -> Entity:
     """Return the stored one with what is new: its own name and type stay unless nothing was known."""
+    # Each alias once, whatever its spelling.
+    aliases = {name_key(one): one for one in reversed((*stored.aliases, stated.name, *stated.aliases))}
+    aliases.pop(name_key(stored.name), None)
     return replace(
         stored,
         type=stated.type if stored.type == THING else stored.type,
-        aliases=_list_aliases(stored.name, (*stored.aliases, stated.name, *stated.aliases)),
-        attributes={**stored.attributes, **stated.attributes},
-        sources=tuple(dict.fromkeys((*stored.sources, *stated.sources)))[-_MAX_SOURCES:],
-        confidence=max(stored.confidence, stated.confidence),
+        aliases=tuple(reversed(aliases.values()))[-_MAX_ALIASES:],
         absorbed=tuple(dict.fromkeys((*stored.absorbed, *stated.absorbed))),
+        **_merge_common(stored, stated),
     )
 
 
-def _list_aliases(name: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return each once, whatever its spelling."""
-    aliases = {name_key(one): one for one in reversed(names)}
-    aliases.pop(name_key(name), None)
-    return tuple(reversed(aliases.values()))[-_MAX_ALIASES:]
+def _state_relationship(stated: Relationship, same: Sequence[Relationship], own: str, now: datetime) -> Relationship:
+    """Return what a statement makes of those with the same ends and type: the one it confirms, or a new one.
 
-
-def merge_relationship(stored: Relationship, stated: Relationship, others: Sequence[Relationship] = ()) -> Relationship:
-    """Return what is stated again for a time that overlaps: it holds as long as either says.
-
-    It ends when somebody knows that it ended. `others` say the same of other times; they are not run into.
+    It confirms the latest whose time overlaps, which then holds as long as either says, and ends when somebody knows
+    that it ended. Stated without any time, something holds now: after one that has ended, it begins again.
     """
     is_timeless = stated.valid_from is None and stated.valid_to is None
-    start = stored.valid_from if is_timeless else _find_start(stored, stated)
-    end = max(filter(None, (stored.valid_to, stated.valid_to)), default=None)
-    for one in others:
-        if (one.valid_to or _NEVER) <= (stored.valid_from or _ALWAYS):
-            start = max(filter(None, (start, one.valid_to)), default=None)
-        elif (stored.valid_to or _NEVER) <= (one.valid_from or _ALWAYS):
-            end = _find_earliest([end, one.valid_from])
-    return replace(
-        stored,
-        valid_from=start,
-        valid_to=end,
-        confidence=max(stored.confidence, stated.confidence),
-        attributes={**stored.attributes, **stated.attributes},
-        sources=tuple(dict.fromkeys((*stored.sources, *stated.sources)))[-_MAX_SOURCES:],
-    )
+    since, until = _find_span(stated)
+    since = now if is_timeless else since
+    matches = [one for one in same if since < _find_span(one)[1] and _find_span(one)[0] < until]
+    stored = next((one for one in same if one.id == own), None) or max(matches, key=_rank_start, default=None)
+    if stored is None:
+        start = now if is_timeless and same else stated.valid_from
+        id = stated.id if start == stated.valid_from else ""
+        return replace(stated, id=id, valid_from=start, created_at=now, sources=stated.sources[-_MAX_SOURCES:])
+    first, last = _find_span(stored)
+    start = first if is_timeless else min(first, since)
+    end = max(filter(None, (stored.valid_to, stated.valid_to)), default=_NEVER)
+    for one in same:
+        # Others say the same of other times; they are not run into.
+        if one.id != stored.id and _find_span(one)[1] <= first:
+            start = max(start, _find_span(one)[1])
+        elif one.id != stored.id and last <= _find_span(one)[0]:
+            end = min(end, _find_span(one)[0])
+    return _set_span(stored, start, end, **_merge_common(stored, stated))
 
 
-def _find_match(same: Sequence[Relationship], stated: Relationship, now: datetime) -> Relationship | None:
-    """Return the latest of the same ends and type whose time overlaps.
-
-    Stated without any time, something holds now: what has ended is then another time, not this one.
-    """
-    is_timeless = stated.valid_from is None and stated.valid_to is None
-    start, end = now if is_timeless else stated.valid_from or _ALWAYS, stated.valid_to or _NEVER
-    matches = [one for one in same if start < (one.valid_to or _NEVER) and (one.valid_from or _ALWAYS) < end]
-    return max(matches, key=_rank_start, default=None)
+def _rank_start(one: Relationship) -> tuple[datetime, str]:
+    return _find_span(one)[0], one.id
 
 
-def _begin_relationship(stated: Relationship, same: Sequence[Relationship], now: datetime) -> Relationship:
-    """Return a new relationship. After one that ended, and with no time of its own, it begins now."""
-    is_timeless = stated.valid_from is None and stated.valid_to is None
-    start = now if is_timeless and same else stated.valid_from
-    later = [one.valid_from for one in same if start and one.valid_from and one.valid_from > start]
-    return replace(
-        stated,
-        id="" if start != stated.valid_from else stated.id,
-        valid_from=start,
-        valid_to=_find_earliest([*later, stated.valid_to]),
-        created_at=now,
-        sources=stated.sources[-_MAX_SOURCES:],
-        span=None,
-    )
+# -- several that are one, and sources that are gone
 
 
-def merge_entities(rows: RowReader, keep: Entity, others: Sequence[Entity]) -> tuple[Entity, GraphChange]:
+def merge_entities(rows: RowReader, keep: Entity, others: Collection[Entity]) -> tuple[Entity, GraphChange]:
     """Make several entities one: the kept one's own words win. What then says the same of one time is one."""
     if not others:
         return keep, GraphChange()
     removed = [one.id for one in others]
     merged = keep
     for other in others:
-        stated = replace(other, attributes={**other.attributes, **merged.attributes})
-        merged = merge_entity(merged, replace(stated, absorbed=(*other.absorbed, other.id)))
+        attributes, absorbed = {**other.attributes, **merged.attributes}, (*other.absorbed, other.id)
+        merged = _merge_entity(merged, replace(other, attributes=attributes, absorbed=absorbed))
     kept: dict[tuple[str, str, str], list[Relationship]] = defaultdict(list)
     dropped: list[str] = []
-    for edge in sorted(rows.find_relationships(RelationFilter(ends=[keep.id, *removed])), key=_rank_start):
+    for edge in sorted(rows.find(Relationship, RowFilter(ends=[keep.id, *removed])), key=_rank_start):
         subject, object = (keep.id if end in removed else end for end in (edge.subject, edge.object))
         moved = replace(edge, subject=subject, object=object)
-        same = kept[_name_statement(moved)]
+        same = kept[subject, edge.type, object]
+        start, end = _find_span(moved)
         if subject == object:
             dropped.append(edge.id)
-        elif same and (moved.valid_from or _ALWAYS) < (same[-1].valid_to or _NEVER):
-            is_open = same[-1].valid_to is None or moved.valid_to is None
-            wider = merge_relationship(same[-1], moved)
-            end = None if is_open else wider.valid_to
-            same[-1] = replace(wider, valid_from=_find_start(same[-1], moved), valid_to=end)
+        elif same and start < _find_span(same[-1])[1]:
+            first, last = _find_span(same[-1])
+            same[-1] = _set_span(same[-1], min(first, start), max(last, end), **_merge_common(same[-1], moved))
             dropped.append(edge.id)
         else:
             same.append(moved)
-    edges = tuple(one for some in kept.values() for one in some)
-    return merged, GraphChange((merged,), edges, tuple(removed), tuple(dropped))
+    return merged, GraphChange([merged], [one for some in kept.values() for one in some], removed, dropped)
 
 
-def remove_source(rows: RowReader, source: str, ended_at: datetime | None, keep: Iterable[str]) -> GraphChange:
-    """Take a source away. An entity that nothing else speaks of goes too; one that was ended stays for the past."""
-    kept = frozenset(keep)
+def remove_source(
+    rows: RowReader, source: str, ended_at: datetime | None, keep: Collection[str]
+) -> tuple[tuple[int, int, int], GraphChange]:
+    """Take a source away; return how many entities and relationships go, how many relationships end, and the change.
+
+    An entity that nothing else speaks of goes too; one that was ended stays for the past.
+    """
+    where = RowFilter(source=source)
 
     def withdraw(items: Iterable[Item]) -> list[Item]:
-        lost = (one for one in items if one.id not in kept)
+        lost = (one for one in items if one.id not in keep)
         return [replace(one, sources=tuple(each for each in one.sources if each != source)) for one in lost]
 
-    entities = withdraw(rows.find_entities(EntityFilter(source=source)))
-    edges = withdraw(rows.find_relationships(RelationFilter(source=source)))
+    entities, edges = withdraw(rows.find(Entity, where)), withdraw(rows.find(Relationship, where))
+    alone = [one for one in edges if not one.sources]
+    kept = [one for one in edges if one.sources]
     if ended_at is not None:
-        ends = {
-            one.id: min(one.valid_to or _NEVER, max(ended_at, one.valid_from or ended_at))
-            for one in edges
-            if not one.sources
-        }
-        return GraphChange(
-            tuple(entities), tuple(replace(one, valid_to=ends.get(one.id, one.valid_to)) for one in edges)
-        )
-    removed = {one.id for one in edges if not one.sources}
-    orphans = set()
+        ended = [
+            replace(one, valid_to=min(_find_span(one)[1], max(ended_at, one.valid_from or ended_at))) for one in alone
+        ]
+        return (0, 0, len(ended)), GraphChange(entities, [*kept, *ended])
+    removed = {one.id for one in alone}
+    orphans = []
     for one in entities:
-        related = [] if one.sources else rows.find_relationships(RelationFilter(ends=[one.id]), len(removed) + 1)
-        if not one.sources and all(edge.id in removed for edge in related):
-            orphans.add(one.id)
-    return GraphChange(
-        entities=tuple(one for one in entities if one.id not in orphans),
-        relationships=tuple(one for one in edges if one.sources),
-        removed_entities=tuple(orphans),
-        removed_relationships=tuple(removed),
-    )
-
-
-def _name_statement(one: Relationship) -> tuple[str, str, str]:
-    return one.subject, one.type, one.object
-
-
-def _rank_start(one: Relationship) -> tuple[datetime, str]:
-    return one.valid_from or _ALWAYS, one.id
-
-
-def _find_start(one: Relationship, other: Relationship) -> datetime | None:
-    return None if one.valid_from is None or other.valid_from is None else min(one.valid_from, other.valid_from)
-
-
-def _find_earliest(moments: Iterable[datetime | None]) -> datetime | None:
-    return min(filter(None, moments), default=None)
+        related = [] if one.sources else rows.find(Relationship, RowFilter(ends=[one.id]), len(removed) + 1)
+        if not one.sources and removed.issuperset(edge.id for edge in related):
+            orphans.append(one.id)
+    counts = (len(orphans), len(removed), 0)
+    return counts, GraphChange([one for one in entities if one.id not in orphans], kept, orphans, list(removed))
 
 
 # -- which entities may be one, judged by their names alone
@@ -292,17 +255,10 @@ _PLAIN = re.compile(r"[^\w]+|_")
 _SURE, _LIKELY, _PERHAPS = 0.9, 0.7, 0.4
 
 
-_Pair = tuple[Entity, Entity, str, float]
-
-
 def suggest_merges(entities: Sequence[Entity]) -> list[Suggestion]:
     """Return pairs that may be one entity, surest first. The one with the longer name is the one to keep."""
     suggestions: dict[tuple[str, str], Suggestion] = {}
-    for one, other, why, score in (
-        *_compare_spelling(entities),
-        *_compare_people(entities),
-        *_compare_organisations(entities),
-    ):
+    for one, other, why, score in (*_compare_spelling(entities), *_compare_people(entities)):
         keep, gone = sorted((one, other), key=lambda each: (-len(each.name), each.id))
         is_alike = one.type == other.type or THING in (one.type, other.type)
         if one.id != other.id and is_alike:
@@ -310,47 +266,34 @@ def suggest_merges(entities: Sequence[Entity]) -> list[Suggestion]:
     return sorted(suggestions.values(), key=lambda each: (-each.score, each.keep.id, each.other.id))
 
 
-def _compare_spelling(entities: Sequence[Entity]) -> Iterator[_Pair]:
-    """Yield those written with other marks between the letters, or sharing an alias."""
-    groups: dict[str, list[Entity]] = defaultdict(list)
+def _compare_spelling(entities: Sequence[Entity]) -> Iterator[tuple[Entity, Entity, str, float]]:
+    """Yield those written with other marks between the letters, sharing an alias, or differing by a legal form."""
+    first: dict[tuple[str, str], Entity] = {}
     for one in entities:
-        groups[_PLAIN.sub("", name_key(one.name))].append(one)
-    for key, some in groups.items():
-        if len(key) > 2:
-            yield from ((some[0], other, "spelled alike", _SURE) for other in some[1:])
-    by_alias: dict[str, Entity] = {}
-    for one in entities:
-        for key in one.keys:
-            if (first := by_alias.setdefault(key, one)) is not one:
-                yield first, one, f"both are called {key!r}", _LIKELY
+        words = name_key(one.name).replace(",", "").split()
+        while len(words) > 1 and words[-1] in _LEGAL:
+            words.pop()
+        plain = _PLAIN.sub("", name_key(one.name))
+        reasons = [("spelled alike", plain, _SURE)] if len(plain) > 2 else []
+        reasons += [(f"both are called {key!r}", key, _LIKELY) for key in one.keys]
+        if one.type in ("organisation", THING):
+            reasons.append(("the same but for the legal form", " ".join(words), _LIKELY))
+        for why, key, score in reasons:
+            yield first.setdefault((why, key), one), one, why, score
 
 
-def _compare_people(entities: Sequence[Entity]) -> Iterator[_Pair]:
-    people = [one for one in entities if one.type in ("person", THING)]
-    full = [one for one in people if one.type == "person" and len(name_key(one.name).split()) > 1]
-    short_names = {words[0]: words[1:] for line in _SHORT_FOR.split("|") if (words := line.split())}
-    by_first: dict[str, list[Entity]] = defaultdict(list)
-    for one in full:
-        words = name_key(one.name).split()
-        for short in {words[0], *short_names.get(words[0], ())}:
-            by_first[short].append(one)
-            by_first[f"{short} {words[-1]}"].append(one)
-        by_first[f"{words[0][:1]} {words[-1]}"].append(one)
-    for one in people:
+def _compare_people(entities: Sequence[Entity]) -> Iterator[tuple[Entity, Entity, str, float]]:
+    short_names = {names[0]: names[1:] for line in _SHORT_FOR.split("|") if (names := line.split())}
+    by_short: dict[str, list[Entity]] = defaultdict(list)
+    for one in entities:
+        first, *rest = name_key(one.name).split()
+        if one.type == "person" and rest:
+            shorts = (first, *short_names.get(first, ()))
+            for short in {*shorts, *(f"{each} {rest[-1]}" for each in (*shorts, first[:1]))}:
+                by_short[short].append(one)
+    for one in entities:
         called = name_key(one.name).replace(".", "").lstrip("@")
-        same = [other for other in by_first.get(called, ()) if other.id != one.id]
-        for other in same:
+        same = [other for other in by_short.get(called, ()) if other.id != one.id]
+        for other in same if one.type in ("person", THING) else ():
             score = _PERHAPS if len(same) > 1 else _LIKELY if " " not in called else _SURE
             yield one, other, f"{one.name!r} is short for {other.name!r}", score
-
-
-def _compare_organisations(entities: Sequence[Entity]) -> Iterator[_Pair]:
-    groups: dict[str, list[Entity]] = defaultdict(list)
-    for one in entities:
-        if one.type in ("organisation", THING):
-            words = name_key(one.name).replace(",", "").split()
-            while len(words) > 1 and words[-1] in _LEGAL:
-                words.pop()
-            groups[" ".join(words)].append(one)
-    for group in groups.values():
-        yield from ((group[0], other, "the same but for the legal form", _LIKELY) for other in group[1:])

@@ -8,28 +8,29 @@ account of a session and one mark in it.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Self
+from threading import Lock
+from typing import Any, NamedTuple, Self
 
 from ..app import open_memory
 from ..coding.events import parse_journal
-from ..coding.session import CodingSession, SessionBuilder
+from ..coding.session import CodingSession, build_session
 from ..coding.transcript import find_unreported
 from ..config import Config
 from ..engine import session_reading
 from ..engine.admit import clean
-from ..engine.coding_sessions import JournalMark, StoredSession, find_mark, forget_mark, store_session
+from ..engine.coding_sessions import JournalMark, StoredSession, find_mark, mark_id, store_session
 from ..engine.context import Engine
 from ..engine.observations import adopt_old_fixes
+from ..engine.retrieve.pipeline import find_rules
 from ..engine.rules import Taught
-from ..engine.session_reading import Part, Progress
+from ..engine.session_reading import Part, Progress, Reading, change_progress, list_progress
 from ..engine.transaction import Transaction, write
 from ..errors import ALMAError, ModelError, ModelOutputError, OverBudgetError
 from ..files import try_lock
@@ -40,9 +41,8 @@ from ..models.claude_cli import PATH_VARIABLE, ClaudeCLI
 from ..models.recorded import digest_prompt
 from ..ports import Model
 from ..types.asking import Answer, Prompt
-from ..types.kinds import MemoryType
 from ..types.query import Where
-from ..types.record import Record, Status
+from ..types.record import LIVE, Record, Status
 from ..types.rules import EVERYWHERE
 from . import journal
 from .paths import DataDir, describe_error, is_model_allowed, list_own_files, read_settings
@@ -55,7 +55,6 @@ FIRST_PAUSE = 15 * 60.0
 LONGEST_PAUSE = 86_400.0
 MAX_TRIES = 8
 SPENT = "the daily budget is used up"
-ALL_DROPPED = "nothing in the answer passed the checks"
 _HEADER_BYTES = 64 * 1024
 _TRANSCRIPT_BYTES = 64 * 1024 * 1024
 _JOURNALS_BYTES = 256 * 1024 * 1024
@@ -65,26 +64,31 @@ _BATCH = 500
 
 
 class ProjectMemories:
-    """The store of a person, opened once for all their projects."""
+    """The store of a person for all their projects, opened when it is first needed."""
 
     def __init__(self, data_dir: DataDir) -> None:
-        is_words_only = os.environ.get("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "1") == "0"
-        path = Path(data_dir.db)
-        self.alma: ALMA = open_memory(
-            Config(
-                project_id=EVERYWHERE,
-                storage_dir=path.parent,
-                db_name=path.name,
-                embedding_provider="none" if is_words_only else "auto",
-            )
-        )
-        adopt_old_fixes(self.alma.engine)
+        self._data_dir = data_dir
+        self._opened: ALMA | None = None
+        self._opening = Lock()
+
+    @property
+    def alma(self) -> ALMA:
+        with self._opening:
+            if self._opened is None:
+                path = Path(self._data_dir.db)
+                embedder = "none" if os.environ.get("CLAUDE_SMART_USE_LOCAL_EMBEDDING") == "0" else "auto"
+                place: dict[str, Any] = {"storage_dir": path.parent, "db_name": path.name}
+                self._opened = open_memory(Config(project_id=EVERYWHERE, embedding_provider=embedder, **place))
+                adopt_old_fixes(self._opened.engine)
+            return self._opened
 
     def engine(self, project: str) -> Engine:
         return replace(self.alma.engine, project=project)
 
     def close(self) -> None:
-        self.alma.close()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     def __enter__(self) -> Self:
         return self
@@ -108,25 +112,23 @@ class DrainReport:
     """Somebody else is draining; they look again before they end."""
 
 
-def drain(
-    data_dir: DataDir, session: str | None = None, *, memory: ProjectMemories | None = None, wait: float = 0.0
-) -> DrainReport:
-    """Take in all journals, or that of one session. One drainer at a time: `wait` seconds for another to finish."""
-    report = DrainReport()
+def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: float = 0.0) -> DrainReport:
+    """Take in all journals. One drainer at a time: `wait` seconds for another to finish."""
     if memory is None:
-        if not _list_journals(data_dir, session):
-            return report
         with ProjectMemories(data_dir) as opened:
-            return drain(data_dir, session, memory=opened, wait=wait)
-    lock = try_lock(data_dir.drain_lock, wait)
+            return drain(data_dir, memory=opened, wait=wait)
+    report = DrainReport()
+    paths = list_own_files(data_dir, ".jsonl")
+    lock = try_lock(data_dir.drain_lock, wait) if paths else None
     if lock is None:
-        report.busy = True
+        report.busy = bool(paths)
         return report
     with lock:
-        for path in _list_journals(data_dir, session):
+        everywhere = memory.engine(EVERYWHERE)
+        for path in paths:
             # One journal that cannot be taken in must not hold up the others.
             try:
-                kept = _drain_journal(data_dir, memory, path)
+                stored = None if is_taken_in(everywhere, path) else _drain_journal(data_dir, memory, path)
             except FileNotFoundError:
                 # Cleared meanwhile.
                 continue
@@ -135,58 +137,38 @@ def drain(
                 problem = str(error) if isinstance(error, ALMAError | OSError) else describe_error(error)
                 report.problems.append(f"{os.path.basename(path)}: {problem}")
                 continue
-            if kept is not None:
+            if stored is not None:
                 report.sessions += 1
-                report.turns += kept.turns
-                report.followed += kept.followed
-                report.violated += kept.violated
-                report.taught += kept.taught
-                report.observed += kept.observed
+                report.turns += stored.turns
+                report.followed += stored.followed
+                report.violated += stored.violated
+                report.taught += stored.taught
+                report.observed += stored.observed
     return report
 
 
-def _list_journals(data_dir: DataDir, session: str | None = None) -> list[str]:
-    if session is None:
-        return list_own_files(data_dir, ".jsonl")
-    path = data_dir.journal(session)
-    return [path] if os.path.exists(path) else []
+class Journal(NamedTuple):
+    """A journal, and the session that it tells of."""
 
-
-class Journal:
-    """A journal, and the session that it tells of. Reading again goes on where the last reading ended."""
-
-    def __init__(self, path: str) -> None:
-        self.file = ""
-        """The id in its first line."""
-        self.size = 0
-        """How many bytes of whole lines were read."""
-        self.known: set[str] = set()
-        self._path = path
-        self._builder = SessionBuilder()
-        self.read()
-
-    @property
-    def story(self) -> CodingSession:
-        return self._builder.session
-
-    def read(self) -> None:
-        with open(self._path, "rb") as file:
-            file.seek(self.size)
-            data = file.read()
-        events, _ = parse_journal(data, self.size)
-        for event in events:
-            self.known.add(event.id)
-            self._builder.add(event)
-            if event.name == "Journal":
-                self.file = self.file or event.id
-        # What is not a whole line yet belongs to the next reading.
-        self.size += data.rfind(b"\n") + 1
+    file: str
+    """The id in its first line."""
+    size: int
+    """How many bytes of whole lines it has."""
+    known: set[str]
+    story: CodingSession
 
 
 def read_journal(path: str) -> Journal | None:
-    """Return a journal; None when it holds no event."""
-    content = Journal(path)
-    return content if content.known else None
+    """Return a journal; None when it is gone or holds no event."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return None
+    events, _ = parse_journal(data)
+    name = next((event.id for event in events if event.name == "Journal"), "")
+    known = {event.id for event in events}
+    return Journal(name, data.rfind(b"\n") + 1, known, build_session(events)) if events else None
 
 
 def is_taken_in(engine: Engine, path: str) -> bool:
@@ -194,64 +176,54 @@ def is_taken_in(engine: Engine, path: str) -> bool:
     with open(path, "rb") as file:
         first, _ = parse_journal(file.readline(_HEADER_BYTES))
         size = os.fstat(file.fileno()).st_size
-    if not first or first[0].name != "Journal":
-        return False
-    mark = find_mark(engine, first[0].session)
-    return mark.file == first[0].id and mark.offset >= size
+    mark = find_mark(engine, first[0].session) if first else JournalMark()
+    return bool(first) and mark.file == first[0].id and mark.offset >= size
 
 
 def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> StoredSession | None:
     """Take in one journal, and queue its session for a model where that is allowed."""
-    if is_taken_in(memory.engine(EVERYWHERE), path):
-        return None
     content = read_journal(path)
     if content is None:
         return None
-    story = content.story
-    project = find_moved(data_dir, story.project)
+    project = find_moved(data_dir, content.story.project)
     engine = memory.engine(project or EVERYWHERE)
-    mark = find_mark(engine, story.session)
-    is_same = mark.file == content.file
-    if is_same and mark.offset >= content.size:
-        return None
-    transcript = _add_unreported(data_dir, content, mark.transcript if is_same else 0)
+    mark = find_mark(engine, content.story.session)
+    if mark.file != content.file:
+        mark = JournalMark()
+    content, transcript = _add_unreported(data_dir, path, content, mark.transcript)
     # First of all: once it is taken in, nobody would know that a model has not read it.
-    since, is_allowed = mark.offset if is_same else 0, is_model_allowed(data_dir)
-    session_reading.queue_session(engine, story, content.file, since, is_allowed=is_allowed)
-    until = JournalMark(content.file, content.size, max(transcript, mark.transcript))
-    return store_session(engine, replace(story, project=project), until)
+    is_allowed = is_model_allowed(data_dir)
+    session_reading.queue_session(engine, content.story, content.file, mark.offset, is_allowed=is_allowed)
+    until = JournalMark(content.file, content.size, transcript)
+    return store_session(engine, replace(content.story, project=project), until)
 
 
-def _add_unreported(data_dir: DataDir, content: Journal, start: int) -> int:
-    """Add to the journal what only the transcript tells beyond `start`; return how far the transcript was read."""
-    path = content.story.transcript_path
-    if not path:
-        return 0
+def _add_unreported(data_dir: DataDir, path: str, content: Journal, start: int) -> tuple[Journal, int]:
+    """Add to the journal what only the transcript tells beyond `start`.
+
+    Returns the journal and how far the transcript was read.
+    """
     try:
-        size = os.path.getsize(path)
-        if size <= start:
-            return 0
-        with open(path, "rb") as file:
-            file.seek(max(start, size - _TRANSCRIPT_BYTES))
-            lines = [line for line in file.read(_TRANSCRIPT_BYTES).splitlines(keepends=True) if line.endswith(b"\n")]
+        with open(content.story.transcript_path, "rb") as file:
+            start = max(start, os.fstat(file.fileno()).st_size - _TRANSCRIPT_BYTES)
+            file.seek(start)
+            data = file.read(_TRANSCRIPT_BYTES)
     except (OSError, ValueError):
         # It may be no path at all, and the host keeps its transcripts as long as it likes. Without one the hooks' own
         # account has to do.
-        return 0
-    for event in find_unreported(lines, content.known):
+        return content, start
+    data = data[: data.rfind(b"\n") + 1]
+    events = find_unreported(data.splitlines(keepends=True), content.known)
+    for event in events:
         journal.append_event(data_dir, content.story.session, event, content.story.project)
-    content.read()
-    return start + sum(map(len, lines)) if start + _TRANSCRIPT_BYTES >= size else size
+    return (events and read_journal(path)) or content, start + len(data)
 
 
 def recall_rules(
     memory: ProjectMemories, project: str, session: str, text: str, limit: int = 5
 ) -> list[tuple[str, str]]:
     """Return the ids and lines of rules that a text calls for by meaning, best first."""
-    from ..engine.retrieve.pipeline import find_rules
-
-    found = find_rules(memory.engine(project), session, text, limit)
-    return [(record.id, str(record.body["line"])) for record in found]
+    return [(one.id, one.body["line"]) for one in find_rules(memory.engine(project), session, text, limit)]
 
 
 # -- reading by a model: only with the person's leave, one session at a time, within a daily budget. Nobody waits for
@@ -293,35 +265,30 @@ def read_sessions(
         report.problem = "another process is reading"
         return report
     with lock:
-        now = memory.engine(EVERYWHERE).clock().timestamp()
+        engine = memory.engine(EVERYWHERE)
+        now = engine.clock().timestamp()
         tried: set[str] = set()
         while is_model_allowed(data_dir):
             # Listed anew each time: other sessions may end while Claude reads.
-            due = _find_due(data_dir, memory, now, is_urgent=is_urgent)
-            fresh = (one for one in due if one.session not in tried and session in ("", one.session))
-            progress = next(fresh, None)
-            if progress is None:
+            fresh = (one for one in list_progress(engine) if one.session not in tried and one.is_waiting)
+            wanted = (one for one in fresh if session in ("", one.session))
+            due = next((one for one in wanted if is_urgent or _is_due(data_dir, engine, one, now)), None)
+            if due is None:
                 break
-            tried.add(progress.session)
-            if not _read_session(data_dir, memory, progress, report, timeout):
+            tried.add(due.session)
+            if not _read_session(data_dir, memory, due, report, timeout):
                 break
     return report
 
 
-def _find_due(data_dir: DataDir, memory: ProjectMemories, now: float, *, is_urgent: bool = False) -> Iterator[Progress]:
-    daily_calls = read_settings(data_dir).number("daily_calls")
-    for one in session_reading.list_progress(memory.engine(EVERYWHERE)):
-        if not one.is_waiting:
-            continue
-        try:
-            idle = time.time() - os.path.getmtime(data_dir.journal(one.session))
-        except FileNotFoundError:
-            idle = IDLE_SECONDS + 1
-        is_over = one.has_ended or idle > IDLE_SECONDS
-        # Somebody may have raised the limit.
-        is_time = one.next_try <= now or (one.error == SPENT and _count_calls(memory) < daily_calls)
-        if is_urgent or (is_time and is_over):
-            yield one
+def _is_due(data_dir: DataDir, engine: Engine, progress: Progress, now: float) -> bool:
+    try:
+        idle = time.time() - os.path.getmtime(data_dir.journal(progress.session))
+    except FileNotFoundError:
+        idle = IDLE_SECONDS + 1
+    # Somebody may have raised the limit.
+    is_paid = progress.error == SPENT and _count_calls(engine) < read_settings(data_dir).number("daily_calls")
+    return (progress.next_try <= now or is_paid) and (progress.has_ended or idle > IDLE_SECONDS)
 
 
 def _read_session(
@@ -329,40 +296,34 @@ def _read_session(
 ) -> bool:
     """Read one session. Returns whether it makes sense to go on with others."""
     engine = memory.engine(find_moved(data_dir, progress.project) or EVERYWHERE)
-    try:
-        content = read_journal(data_dir.journal(progress.session))
-    except FileNotFoundError:
-        content = None
+    content = read_journal(data_dir.journal(progress.session))
     if content is None or content.file != progress.file:
-        session_reading.change_progress(engine, progress.session, is_waiting=False, answers={})
+        change_progress(engine, progress.session, is_waiting=False, answers={})
         return True
     mark = find_mark(engine, progress.session)
-    until = mark.offset if mark.file == content.file else 0
-    if until <= progress.offset:
+    if mark.file != content.file or mark.offset <= progress.offset:
         # Not taken in yet.
         return True
-    part = session_reading.collect_part(engine, content.story, progress.offset, until)
+    part = session_reading.collect_part(engine, content.story, progress.offset, mark.offset)
     try:
         reading = _ask_model(data_dir, engine, part, progress, timeout)
     except ModelError as error:
-        report.problem = _note_failure(memory, progress, error)
+        report.problem = _note_failure(memory.engine(EVERYWHERE), progress, error)
         return isinstance(error, ModelOutputError)
-    applied = session_reading.apply_reading(engine, part, reading, progress)
-    if applied is not None:
+    if changes := session_reading.apply_reading(engine, part, reading, progress):
+        taught, refined, archived = changes
         report.sessions += 1
         report.turns += len(part.heard)
-        report.taught += applied.taught
-        report.refined += applied.refined
-        report.archived += applied.archived
+        report.taught += taught
+        report.refined += refined
+        report.archived += archived
         report.dropped.update(reading.dropped)
     return True
 
 
-def _ask_model(
-    data_dir: DataDir, engine: Engine, part: Part, progress: Progress, timeout: float | None
-) -> session_reading.Reading:
+def _ask_model(data_dir: DataDir, engine: Engine, part: Part, progress: Progress, timeout: float | None) -> Reading:
     if not part.heard:
-        return session_reading.Reading()
+        return Reading([], {})
     # First of all, because a call that cannot even start must not count.
     find_program()
     settings = read_settings(data_dir)
@@ -373,10 +334,10 @@ def _ask_model(
     model = _StoringModel(Budgeted(claude, replace(engine, project=EVERYWHERE), limits), engine, progress)
     reading = session_reading.read_part(model, part)
     if reading.dropped and not reading.proposals:
-        raise ModelOutputError(f"{ALL_DROPPED}: {describe_dropped(reading.dropped)}")
+        raise ModelOutputError(f"nothing in the answer passed the checks: {describe_dropped(reading.dropped)}")
     if part.repairs and timeout is None:
         try:
-            return replace(reading, notes=session_reading.read_repairs(model, part))
+            return reading._replace(notes=session_reading.read_repairs(model, part))
         except ModelError:
             # Repaired commands are worth one call, and no second try.
             return reading
@@ -388,8 +349,7 @@ def find_program() -> str:
     return ClaudeCLI(os.environ, path=os.environ.get(PATH_VARIABLE, "")).find_program()
 
 
-def _count_calls(memory: ProjectMemories) -> int:
-    engine = memory.engine(EVERYWHERE)
+def _count_calls(engine: Engine) -> int:
     today = engine.clock().date().isoformat()
     return next((day.calls for day in meter(engine) if day.day == today), 0)
 
@@ -406,40 +366,31 @@ class _StoringModel:
 
     def ask(self, prompt: Prompt) -> Answer:
         name = digest_prompt(prompt)
-        if name in self._answers:
-            return Answer(value=self._answers[name], model=self.name)
-        answer = self._model.ask(prompt)
-        answer = replace(answer, value=clean(answer.value))
-        self._answers[name] = answer.value
-        session_reading.change_progress(self._engine, self._session, answers=dict(self._answers))
-        return answer
+        if name not in self._answers:
+            self._answers[name] = clean(self._model.ask(prompt).value)
+            change_progress(self._engine, self._session, answers=self._answers)
+        return Answer(value=self._answers[name], model=self.name)
 
 
-def _note_failure(memory: ProjectMemories, progress: Progress, error: ModelError) -> str:
+def _note_failure(engine: Engine, progress: Progress, error: ModelError) -> str:
     """Note why a session could not be read, and when it is tried again. Returns the reason."""
-    engine = memory.engine(EVERYWHERE)
     now = engine.clock()
     is_spent, is_nonsense = isinstance(error, OverBudgetError), isinstance(error, ModelOutputError)
-    reason = SPENT if is_spent else str(clean(str(error)))
     tries = progress.tries + (not is_spent)
-    if is_spent:
-        next_try = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC).timestamp()
-    else:
-        next_try = now.timestamp() + min(LONGEST_PAUSE, FIRST_PAUSE * 4 ** (tries - 1))
-    failure = {"error": reason, "failed_at": now.timestamp(), "next_try": next_try}
-    session_reading.change_progress(
-        engine,
-        progress.session,
-        **failure,
-        tries=tries,
-        is_waiting=tries < MAX_TRIES,
-        **({"answers": {}} if is_nonsense else {}),
-    )
-    for one in session_reading.list_progress(engine) if not is_nonsense else ():
+    tomorrow = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC).timestamp()
+    later = now.timestamp() + min(LONGEST_PAUSE, FIRST_PAUSE * 4 ** (tries - 1))
+    failure: dict[str, Any] = {
+        "error": SPENT if is_spent else clean(str(error)),
+        "failed_at": now.timestamp(),
+        "next_try": tomorrow if is_spent else later,
+    }
+    answers = {} if is_nonsense else progress.answers
+    change_progress(engine, progress.session, **failure, tries=tries, is_waiting=tries < MAX_TRIES, answers=answers)
+    for one in list_progress(engine) if not is_nonsense else ():
         # A program that is missing or does not answer is missing for the other sessions, too.
-        if one.session != progress.session and one.is_waiting and one.next_try < next_try:
-            session_reading.change_progress(engine, one.session, **failure)
-    return reason
+        if one.session != progress.session and one.is_waiting and one.next_try < failure["next_try"]:
+            change_progress(engine, one.session, **failure)
+    return str(failure["error"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,21 +416,18 @@ class ReaderState:
 def describe_reader(data_dir: DataDir, memory: ProjectMemories | None) -> ReaderState:
     """Return how the reading of sessions stands. `memory` is None before anything was stored."""
     settings = read_settings(data_dir)
-    sessions = session_reading.list_progress(memory.engine(EVERYWHERE)) if memory is not None else []
-    dropped: Counter[str] = Counter()
-    for one in sessions:
-        dropped.update(one.dropped)
+    sessions = list_progress(memory.engine(EVERYWHERE)) if memory is not None else []
     last_read = max((one.read_at for one in sessions), default=0.0)
     failures = [one for one in sessions if one.error and one.failed_at >= last_read]
     failed = max(failures, key=lambda one: one.failed_at, default=None)
     return ReaderState(
         reader="local + claude" if is_model_allowed(data_dir) else "local",
         model=settings.text("model_name"),
-        calls_today=_count_calls(memory) if memory is not None else 0,
+        calls_today=_count_calls(memory.engine(EVERYWHERE)) if memory is not None else 0,
         daily_calls=settings.number("daily_calls"),
         sessions_waiting=sum(one.is_waiting for one in sessions),
         sessions_read=sum(one.read_at > 0 for one in sessions),
-        dropped=dict(dropped),
+        dropped=dict(sum((Counter(one.dropped) for one in sessions), Counter())),
         error=failed.error if failed else "",
         next_try=datetime.fromtimestamp(failed.next_try, UTC) if failed and failed.is_waiting else None,
     )
@@ -493,19 +441,31 @@ def describe_dropped(dropped: Mapping[str, int]) -> str:
 # and removed a while later if nothing was added meanwhile. One that was not taken in is never removed.
 
 
-def tidy(data_dir: DataDir, memory: ProjectMemories) -> int:
+def tidy_daily(data_dir: DataDir, memory: ProjectMemories) -> None:
+    """Remove what is no longer needed, once a day, whoever does it."""
+    stamp = os.path.join(data_dir.home, "tidied")
+    is_fresh = os.path.exists(stamp) and abs(time.time() - os.stat(stamp).st_mtime) <= _DAY
+    lock = None if is_fresh else try_lock(data_dir.drain_lock)
+    if lock is not None:
+        with lock:
+            # First the stamp: what cannot be tidied is not tried again at every wake-up.
+            os.close(os.open(stamp, os.O_CREAT | os.O_WRONLY, 0o600))
+            os.utime(stamp)
+            tidy(data_dir, memory)
+
+
+def tidy(data_dir: DataDir, memory: ProjectMemories) -> None:
     """Remove old journals that were taken in, profiles of sessions long over, and very old turns.
 
-    Returns how many journals went. The caller holds the drain lock, or nobody does.
+    The caller holds the drain lock, or nobody does.
     """
     engine, settings, now = memory.engine(EVERYWHERE), read_settings(data_dir), time.time()
-    removed = 0
-    for path in list_own_files(data_dir, DONE):
-        if now - os.stat(path).st_mtime > _REMOVAL_SECONDS:
-            removed += _remove_journal(engine, path)
     days, total = settings.number("journal_days"), 0
+    for path in list_own_files(data_dir, DONE):
+        if now - os.path.getmtime(path) > _REMOVAL_SECONDS:
+            _remove_journal(engine, path)
     # Newest first: what goes beyond the quota is the oldest.
-    for path in sorted(_list_journals(data_dir), key=os.path.getmtime, reverse=True):
+    for path in sorted(list_own_files(data_dir, ".jsonl"), key=os.path.getmtime, reverse=True):
         total += os.path.getsize(path)
         age = now - os.path.getmtime(path)
         is_old = age > days * _DAY or (total > _JOURNALS_BYTES and age > _DAY)
@@ -513,52 +473,42 @@ def tidy(data_dir: DataDir, memory: ProjectMemories) -> int:
             done = path.removesuffix(".jsonl") + DONE
             os.replace(path, done)
             os.utime(done, (now, now))
-    _archive_profiles(engine, engine.clock() - timedelta(days=days))
     # Turns, conversations and notes of what was shown, past their time; what they taught stays.
     before = engine.clock() - timedelta(days=settings.number("episode_days"))
-    where = Where(kinds={"turn", "episode", "retrieval"}, created_to=before)
-    ids = [one.id for one in engine.store.scan(where)]
-    for start in range(0, len(ids), _BATCH):
-        engine.store.delete(ids[start : start + _BATCH])
-    return removed
+    gone = [one.id for one in engine.store.scan(Where(kinds={"turn", "episode", "retrieval"}, created_to=before))]
+    for start in range(0, len(gone), _BATCH):
+        engine.store.delete(gone[start : start + _BATCH])
+    # Rules of single sessions that are over.
+    before = engine.clock() - timedelta(days=days)
+    where = Where(kinds={"rule"}, statuses=LIVE, created_to=before)
+
+    def archive(tx: Transaction) -> None:
+        for rule in tx.scan(where):
+            if rule.session and rule.updated_at < before:
+                tx.update(rule, status=Status.ARCHIVED)
+                tx.add_history(rule, "archived", "its session is over")
+
+    write(engine, archive)
 
 
 def _may_go(engine: Engine, content: Journal | None) -> bool:
-    if content is None:
-        return True
-    mark = find_mark(engine, content.story.session)
+    mark = find_mark(engine, content.story.session) if content else JournalMark()
     # Another journal of the session has begun: this one was taken in before that.
-    return mark.file != content.file or mark.offset >= content.size
+    return content is None or mark.file != content.file or mark.offset >= content.size
 
 
-def _remove_journal(engine: Engine, path: str) -> bool:
-    content = read_journal(path)
+def _remove_journal(engine: Engine, path: str) -> None:
+    content, stem = read_journal(path), path.removesuffix(DONE)
     if not _may_go(engine, content):
-        return False
+        return
     os.remove(path)
-    stem = path.removesuffix(DONE)
-    if not os.path.exists(f"{stem}.jsonl"):
-        if os.path.exists(f"{stem}.shown"):
-            os.remove(f"{stem}.shown")
-        if content is not None and find_mark(engine, content.story.session).file == content.file:
-            forget_mark(engine, content.story.session)
-            session_reading.forget_progress(engine, content.story.session)
-    return True
-
-
-def _archive_profiles(engine: Engine, before: datetime) -> None:
-    """Archive the rules of single sessions that are over."""
-    where = Where(kinds={MemoryType.RULE}, statuses={Status.ACTIVE, Status.CANDIDATE}, created_to=before)
-    old = [one.id for one in engine.store.scan(where) if one.session and one.updated_at < before]
-    for start in range(0, len(old), _BATCH):
-
-        def archive(tx: Transaction, ids: list[str] = old[start : start + _BATCH]) -> None:
-            for record in tx.get(ids):
-                if record.updated_at < before:
-                    tx.update(record, status=Status.ARCHIVED)
-                    tx.add_history(record, "archived", "its session is over")
-
-        write(engine, archive)
+    if os.path.exists(f"{stem}.jsonl"):
+        return
+    if os.path.exists(f"{stem}.shown"):
+        os.remove(f"{stem}.shown")
+    session = content.story.session if content else ""
+    if content and find_mark(engine, session).file == content.file:
+        engine.store.delete([mark_id(session), session_reading.progress_id(session)])
 
 
 def erase_from_journals(data_dir: DataDir, project: str, is_meant: Callable[[str], bool]) -> int:
@@ -567,28 +517,20 @@ def erase_from_journals(data_dir: DataDir, project: str, is_meant: Callable[[str
     A line keeps its length: how far a journal was read is counted in bytes, and a hook may be appending to it. The
     caller must hold the drain lock.
     """
+
+    def is_held(value: Any) -> bool:
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        return is_meant(value) if isinstance(value, str) else any(map(is_held, parts))
+
     blanked = 0
     for path in list_own_files(data_dir, ".jsonl", DONE):
         with open(path, "r+b") as file:
             offset = 0
             for line in file.read().split(b"\n")[:-1]:
-                if _holds_text(line, project, is_meant):
+                event, _ = parse_journal(line + b"\n")
+                if event and project in (EVERYWHERE, event[0].project) and is_held(event[0].data):
                     file.seek(offset)
                     file.write(b" " * len(line))
                     blanked += 1
                 offset += len(line) + 1
     return blanked
-
-
-def _holds_text(line: bytes, project: str, is_meant: Callable[[str], bool]) -> bool:
-    try:
-        event = json.loads(line)
-        pending = [event["data"]] if project in (EVERYWHERE, event["project"]) else []
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return False
-    while pending:
-        value = pending.pop()
-        if isinstance(value, str) and is_meant(value):
-            return True
-        pending += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return False

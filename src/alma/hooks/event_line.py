@@ -31,35 +31,35 @@ _PREFIXED_COMMANDS = OWN_COMMANDS | {"review", "edit", "restore"}
 _OWN = ("smart", "claude-smart")
 """The names that the plug-in may have in a host."""
 _INPUT_CHARS = 16_000
-_SHORT = 1000
 _ENTRY_CHARS = 60
+_MOST_PARTS = 1000
+# How many characters of the beginning and of the end of a text are kept.
+_SHORT = (1000, 0)
 _PROMPT = (24_000, 8000)
 _REPLY = (4000, 12_000)
 _OUTPUT = (1000, 3000)
-"""How many characters of the beginning and of the end are kept."""
-# Each event's fields: True for a short text, None for a flag or a number, else the length of a long text.
-_FIELDS: dict[str, dict[str, Any]] = {
-    "SessionStart": dict.fromkeys(("source", "model", "transcript_path", "parent"), True),
-    "UserPromptSubmit": {"prompt": _PROMPT, "prompt_id": True, "source": True},
+_TOOL = {"tool_name": _SHORT, "tool_use_id": _SHORT, "duration_ms": None}
+# Each event's fields: texts with their lengths; None for a flag or a number.
+_FIELDS: dict[str, dict[str, tuple[int, int] | None]] = {
+    "SessionStart": dict.fromkeys(("source", "model", "transcript_path", "parent"), _SHORT),
+    "UserPromptSubmit": {"prompt": _PROMPT, "prompt_id": _SHORT, "source": _SHORT},
     "UserPromptExpansion": {
-        "command_name": (_SHORT, 0),
+        "command_name": _SHORT,
         "command_args": _PROMPT,
         "prompt": _PROMPT,
-        "prompt_id": True,
+        "prompt_id": _SHORT,
     },
-    "PreToolUse": {},
-    "PostToolUse": {},
-    "PostToolUseFailure": {"error": _OUTPUT, "is_interrupt": None},
-    "PermissionDenied": {"reason": (3000, 1000)},
-    "Stop": {"last_assistant_message": _REPLY, "stop_hook_active": None, "prompt_id": True},
+    "PreToolUse": _TOOL,
+    "PostToolUse": _TOOL,
+    "PostToolUseFailure": {**_TOOL, "error": _OUTPUT, "is_interrupt": None},
+    "PermissionDenied": {**_TOOL, "reason": (3000, 1000)},
+    "Stop": {"last_assistant_message": _REPLY, "stop_hook_active": None, "prompt_id": _SHORT},
     "SubagentStop": {
-        "agent_id": True,
-        "agent_type": True,
-        "agent_transcript_path": True,
+        **dict.fromkeys(("agent_id", "agent_type", "agent_transcript_path"), _SHORT),
         "last_assistant_message": _REPLY,
     },
-    "PreCompact": {"trigger": True},
-    "SessionEnd": {"reason": True},
+    "PreCompact": {"trigger": _SHORT},
+    "SessionEnd": {"reason": _SHORT},
 }
 EVENTS = _FIELDS.keys()
 # A whole file before the edit says nothing that the edit does not.
@@ -132,10 +132,9 @@ def expand_own_command(call: HookCall) -> HookCall:
 
 def build_line(call: HookCall, project: str, now: float, *, is_ignored: bool = False) -> dict[str, Any]:
     """Return the journal's line of an event."""
+    data = _read_data(call)
     if is_ignored:
-        data = {name: _read_field(call, name, True) for name in ("tool_name", "tool_use_id")} | {"ignored": True}
-    else:
-        data = {name: value for name, value in _read_data(call).items() if value is not None}
+        data = {name: data[name] for name in ("tool_name", "tool_use_id") if name in data} | {"ignored": True}
     return {
         "v": 1,
         "id": _make_id(call, data),
@@ -143,8 +142,8 @@ def build_line(call: HookCall, project: str, now: float, *, is_ignored: bool = F
         "event": call.name,
         "session": call.session,
         "project": project,
-        "cwd": redact_and_cut(call.cwd, _SHORT, 0, may_be_private=False),
-        "agent_id": redact_and_cut(call.agent_id, _SHORT, 0, may_be_private=False),
+        "cwd": redact_and_cut(call.cwd, *_SHORT, may_be_private=False),
+        "agent_id": redact_and_cut(call.agent_id, *_SHORT, may_be_private=False),
         **read_entry_point(os.environ),
         "data": data,
     }
@@ -168,39 +167,31 @@ def _make_id(call: HookCall, data: Mapping[str, Any]) -> str:
     return digest(call.session, call.name, named, said)
 
 
-def _read_field(call: HookCall, field: str, kind: Any) -> Any:
-    """Return a field as it is written: None where the host does not give it or gives another type."""
-    value = call.given.get(field)
-    if kind is None:
-        return value if isinstance(value, bool | int | float) else None
-    if kind is True:
-        return redact_and_cut(value, _SHORT, 0, may_be_private=call.may_be_private) if isinstance(value, str) else None
-    return redact_and_cut(call.text(field), *kind, may_be_private=call.may_be_private)
-
-
 def _read_data(call: HookCall) -> dict[str, Any]:
+    """Return the fields of an event that are written: those that the host gives in the type that we expect."""
     data: dict[str, Any] = {}
+    for field, most in _FIELDS[call.name].items():
+        value = call.given.get(field)
+        if most is None and isinstance(value, bool | int | float):
+            data[field] = value
+        elif most is not None and isinstance(value, str):
+            data[field] = redact_and_cut(value, *most, may_be_private=call.may_be_private)
     if call.name in TOOL_EVENTS:
-        data["tool_name"] = _read_field(call, "tool_name", (_SHORT, 0))
-        data["tool_use_id"] = _read_field(call, "tool_use_id", True)
         trimmer = Trimmer(_INPUT_CHARS, may_be_private=call.may_be_private)
         data["tool_input"] = trimmer.trim(call.given.get("tool_input", {}))
     if call.name == "PostToolUse":
         response = call.given.get("tool_response")
         data["output"] = _read_output(response, call.may_be_private)
         for name, field in (("interrupted", "interrupted"), ("user_modified", "userModified")):
-            value = response.get(field) if isinstance(response, dict) else None
-            data[name] = value if isinstance(value, bool) else None
-    data |= {field: _read_field(call, field, kind) for field, kind in _FIELDS[call.name].items()}
-    if call.name in TOOL_EVENTS:
-        data["duration_ms"] = _read_field(call, "duration_ms", None)
-    if call.name == "UserPromptSubmit":
-        # One of our commands would have come as an expansion: this is a command of theirs that has the name of one.
-        source = data["source"] or ("system" if call.is_from_machine else None)
-        data["source"] = "command" if call.own_command else source
-    elif call.name == "UserPromptExpansion":
-        is_theirs = call.text("command_name") in OWN_COMMANDS and not call.own_command
-        data["source"] = "command" if is_theirs else None
+            if isinstance(response, dict) and isinstance(response.get(field), bool):
+                data[name] = response[field]
+    # A command of the person's own that has the name of one of ours.
+    if (call.name == "UserPromptSubmit" and call.own_command) or (
+        call.name == "UserPromptExpansion" and call.text("command_name") in OWN_COMMANDS and not call.own_command
+    ):
+        data["source"] = "command"
+    elif call.name == "UserPromptSubmit" and call.is_from_machine:
+        data["source"] = data.get("source") or "system"
     return data
 
 
@@ -216,10 +207,8 @@ def _read_output(response: Any, may_be_private: bool) -> str:
 
 def _join_texts(response: Any) -> str | None:
     """Return the text of an answer that is one; None for an answer of several fields."""
-    if isinstance(response, str):
-        return response
     if isinstance(response, list):
-        return "\n".join(text for item in response[:_SHORT] if (text := _join_texts(item)))
+        return "\n".join(text for item in response[:_MOST_PARTS] if (text := _join_texts(item)))
     if not isinstance(response, dict):
         return "" if response is None else str(response)
     if isinstance(response.get("stdout"), str):

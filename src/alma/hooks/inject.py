@@ -55,44 +55,35 @@ _NOTICE = (
 class Injection:
     """A text for the model, put together of sections, and the rules that are in it."""
 
-    __slots__ = ("rules", "text")
-
     def __init__(self) -> None:
         self.text = ""
         self.rules: list[StoredRule] = []
 
     def add_section(self, title: str, rules: Iterable[StoredRule], room: int, *, warn: bool = False) -> None:
         """Add as many rules as there is room for; a long one may be passed over for a shorter one."""
-        lines: list[str] = []
+        lines = ""
         room -= len(title)
         for rule in rules:
-            line = format_rule(rule)
-            if warn and rule.violations and not rule.is_observation:
-                line = f"{line[:-1]} (shown before and not followed: {rule.violations}×)\n"
-            if rule.line and len(line) <= room:
-                room -= len(line)
-                lines.append(line)
+            warning = f" (shown before and not followed: {rule.violations}×)" if warn and rule.violations else ""
+            # The end of an id: enough for a person to name a rule by, and not the part that tells when it was made.
+            line = f"- {rule.line} `[{rule.id[-_ID_CHARS:]}]`{warning}\n"
+            if rule.line and len(lines) + len(line) <= room:
+                lines += line
                 self.rules.append(rule)
         if lines:
-            self.text = f"{self.text}{title}{''.join(lines)}".lstrip()
-
-
-def format_rule(rule: StoredRule) -> str:
-    # The end of an id: enough for a person to name a rule by, and not the part that tells when it was made.
-    return f"- {rule.line} `[{rule.id[-_ID_CHARS:]}]`\n"
+            self.text = f"{self.text}{title}{lines}".lstrip()
 
 
 def rank_rule(rule: StoredRule) -> tuple[int, int, int, str]:
     """Return a sort key, the most useful first: notes, then what proved itself or was repeated, then the newest."""
-    repeats = _read_count(rule.body.get("metadata"), "repeats")
-    strength = (1 + _read_count(rule.evidence, "successes") + 2 * repeats).bit_length()
-    doubt = (1 + _read_count(rule.evidence, "failures")).bit_length()
-    return (0 if rule.body.get("source") == "note" else 1, doubt - strength, -rule.created_at, rule.id)
 
+    def count(counts: object, name: str) -> int:
+        value = counts.get(name, 0) if isinstance(counts, dict) else 0
+        return max(0, value) if isinstance(value, int) else 0
 
-def _read_count(counts: object, name: str) -> int:
-    value = counts.get(name, 0) if isinstance(counts, dict) else 0
-    return max(0, value) if isinstance(value, int) else 0
+    strength = 1 + count(rule.evidence, "successes") + 2 * count(rule.body.get("metadata"), "repeats")
+    doubt = (1 + count(rule.evidence, "failures")).bit_length() - strength.bit_length()
+    return (rule.body.get("source") != "note", doubt, -rule.created_at, rule.id)
 
 
 def build_playbook(rules: ReadOnlyRules, settings: Settings, sessions: list[str], known: HostRules) -> Injection:
@@ -109,10 +100,9 @@ def build_playbook(rules: ReadOnlyRules, settings: Settings, sessions: list[str]
     injection.add_section(_OBSERVED, observations, room - len(injection.text))
     if sessions:
         # The newest that fit, told in the order in which they were taught.
-        own = sorted(rules.list_of_sessions(sessions), key=lambda rule: (-rule.created_at, rule.id))
         room = min(MOST_CHARS - len(injection.text), settings.number("prompt_tokens") * CHARS_A_TOKEN)
         fitting = Injection()
-        fitting.add_section(_PROFILE, own, room)
+        fitting.add_section(_PROFILE, rules.list_of_sessions(sessions), room)
         injection.add_section(_PROFILE, fitting.rules[::-1], room)
     injection.rules += [rule for rule in taught if rule in known]
     return injection
@@ -139,44 +129,35 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
     """Return what a hook says to an event, as the host reads it; empty for nothing. It is written down first."""
     injection = _choose_rules(call, data_dir, line, settings)
     ids = [rule.id for rule in injection.rules]
-    if call.name == "SessionStart":
+    is_start = call.name == "SessionStart"
+    if ids or is_start:
         data_dir.make()
-        journal.write_shown(data_dir, call.session, ids, is_new=True)
-    elif ids:
-        reminders = []
-        if call.name == "PreToolUse":
-            from .relevance import mark_reminder
-
-            reminders = [mark_reminder(rule) for rule in injection.rules if rule.violations]
-        journal.write_shown(data_dir, call.session, ids + reminders, call.agent_id)
+        reminded = [f"{rule.id}!" for rule in injection.rules if call.name == "PreToolUse" and rule.violations]
+        journal.write_shown(data_dir, call.session, ids + reminded, call.agent_id, is_new=is_start)
     output: dict[str, Any] = {}
     if ids:
         data = line["data"]
         asked = data.get("prompt") or data.get("tool_input") or data.get("source") or ""
         text = asked if isinstance(asked, str) else json.dumps(asked, ensure_ascii=False)
         about = {"prompt_id": data["prompt_id"]} if "prompt_id" in data else {}
-        shown = {"rules": ids, "where": call.name, "text": cut_redacted(text, _TEXT, 0), **about}
+        shown = {"rules": ids, "where": call.name, "text": cut_redacted(text, _TEXT), **about}
         event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": shown}
         journal.append_line(data_dir, call.session, event, settings.number("journal_mb"))
-    if ids and injection.text:
+    if injection.text:
         output["hookSpecificOutput"] = {"hookEventName": call.name, "additionalContext": injection.text}
-    if call.name == "SessionStart" and (notice := _take_notice(data_dir, settings)):
+    if is_start and (notice := _take_notice(data_dir, settings)):
         output["systemMessage"] = notice
     return json.dumps(output) if output else ""
 
 
 def _take_notice(data_dir: DataDir, settings: Settings) -> str:
     """Return, once, how a person who was never asked can let Claude read sessions: where the host shows it to them."""
-    if settings.text("model") != "ask" or os.environ.get("CLAUDE_CODE_ENTRYPOINT") != "cli":
+    environ = os.environ
+    is_decided = settings.text("model") != "ask" or environ.get("CLAUDE_SMART_USE_LOCAL_CLI") in ("0", "1")
+    if is_decided or environ.get("CLAUDE_CODE_ENTRYPOINT") != "cli" or os.path.exists(data_dir.model_notice):
         return ""
-    if os.environ.get("CLAUDE_SMART_USE_LOCAL_CLI") in ("0", "1"):
-        return ""
-    try:
-        os.close(os.open(data_dir.model_notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        return ""
-    folders = os.environ.get("PATH", "").split(os.pathsep)
-    plugin = os.environ.get("CLAUDE_PLUGIN_ROOT", "")
+    os.close(os.open(data_dir.model_notice, os.O_CREAT | os.O_WRONLY, 0o600))
+    plugin, folders = environ.get("CLAUDE_PLUGIN_ROOT", ""), environ.get("PATH", "").split(os.pathsep)
     is_installed = not plugin or any(os.path.exists(os.path.join(folder, "claude-smart")) for folder in folders)
     command = "claude-smart" if is_installed else f"python3 '{plugin}/smart.py'"
     return _NOTICE.format(calls=settings.number("daily_calls"), command=command)
@@ -187,7 +168,7 @@ def _choose_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], se
     if is_for_nobody or not os.path.exists(data_dir.db):
         return Injection()
     try:
-        with ReadOnlyRules(data_dir, str(line["project"])) as rules:
+        with ReadOnlyRules(data_dir, line["project"]) as rules:
             if call.name == "SessionStart":
                 is_lost = call.text("source") in _LOST_CONTEXT
                 sessions = [call.session, *journal.list_parents(data_dir, call.session)] if is_lost else []
@@ -204,24 +185,19 @@ def _find_relevant(
     """By what was written down, not by what was given: what is private must not even be looked for."""
     from .relevance import find_relevant, read_prompt, read_tool_call
 
-    seen = journal.read_shown(data_dir, call.session, call.agent_id)
-    data = line["data"]
-    if call.name == "PreToolUse":
-        arguments = data["tool_input"] if isinstance(data["tool_input"], dict) else {}
-        occasion = read_tool_call(data["tool_name"], arguments, str(line["cwd"]))
-        return find_relevant(rules, occasion, seen, AT_ONCE)
-    relevant = find_relevant(rules, read_prompt(data["prompt"]), seen, AT_ONCE)
-    if len(relevant) < AT_ONCE and os.path.exists(data_dir.worker):
+    seen, data = journal.read_shown(data_dir, call.session, call.agent_id), line["data"]
+    is_prompt, said = call.name == "UserPromptSubmit", data.get("prompt", "")
+    if is_prompt:
+        occasion = read_prompt(said)
+    else:
+        occasion = read_tool_call(data.get("tool_name", ""), data["tool_input"], line["cwd"])
+    relevant = find_relevant(rules, occasion, seen, AT_ONCE)
+    if is_prompt and len(relevant) < AT_ONCE and os.path.exists(data_dir.worker):
         from .wake import ask_worker
 
         # The worker finds rules by meaning; none when it does not answer in time.
-        request = {
-            "op": "recall",
-            "project": line["project"],
-            "session": line["session"],
-            "text": data["prompt"][:_ASKED],
-            "limit": 4 * AT_ONCE,
-        }
+        place = {"project": line["project"], "session": line["session"]}
+        request = {"op": "recall", **place, "text": said[:_ASKED], "limit": 4 * AT_ONCE}
         recalled = (ask_worker(data_dir, request, _ASK_SECONDS) or {}).get("rules") or []
         seen |= {rule.id for rule in relevant}
         ids = [str(one[0]) for one in recalled if isinstance(one, list) and one]

@@ -11,7 +11,7 @@ import json
 import os
 import time
 
-from .paths import DataDir, log_problem, read_object, write_private
+from .paths import DataDir, log_problem, read_object, read_text, write_private
 from .privacy import Trimmer
 
 TYPE_CHECKING = False
@@ -22,40 +22,35 @@ if TYPE_CHECKING:
     from ..coding.events import Event
 
 MB = 1_000_000
-ALWAYS_TAKEN = frozenset(
-    "SessionStart UserPromptSubmit UserPromptExpansion Stop SessionEnd Shown Interrupted Rejected".split()
-)
+ALWAYS_TAKEN = frozenset("SessionStart UserPromptSubmit UserPromptExpansion Stop SessionEnd Shown Rejected".split())
 """What a journal over its quota still takes: what people said, and what was shown to them."""
 CLEARED_SECONDS = 60.0
 _FLAGS = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
 _PATIENCE_SECONDS = 0.05
-_HEAD_BYTES = 16_384
 _MOST_PARENTS = 5
 _MOST_BYTES = 1_000_000
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_mb: int = 8) -> None:
     """Add an event to a journal; raises OSError when it cannot be written whole."""
-    data = _encode(line).encode("utf-8", "replace") + b"\n"
+    data = _encode(line)
     data_dir.make()
     path, quota = data_dir.journal(session), quota_mb * MB
-    try:
-        file = os.open(path, _FLAGS)
-    except FileNotFoundError:
+    if not os.path.exists(path):
         _create_journal(path, session)
-        file = os.open(path, _FLAGS)
+    file = os.open(path, _FLAGS | os.O_CREAT, 0o600)
     try:
-        # Whoever made an empty file is about to write its first line; killed in between, it is left to us.
+        # Whoever made an empty file is about to write its first line, and whoever left a line open may be writing it.
+        # Killed in between, they leave it to us; at worst an empty line comes of it.
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not (size := os.fstat(file).st_size) and time.monotonic() < deadline:
+        while not (is_whole := _ends_line(file)) and time.monotonic() < deadline:
             time.sleep(0.001)
+        size = os.fstat(file).st_size
         if size > quota and line["event"] not in ALWAYS_TAKEN:
             return
-        start = _encode_header(session) if not size else b"" if _ends_line(file) else b"\n"
-        _write(file, start + data)
-        if size <= quota < size + len(start) + len(data):
+        data = data if is_whole else (b"\n" if size else _encode_header(session)) + data
+        _write(file, data)
+        if size <= quota < size + len(data):
             problem = f"the journal of {session[:100]} is over {quota_mb} MB: no more tools"
             log_problem(data_dir, str(line["event"]), problem)
     finally:
@@ -78,50 +73,38 @@ def append_event(data_dir: DataDir, session: str, event: Event, project: str) ->
     append_line(data_dir, session, line)
 
 
+def _encode(line: Mapping[str, Any]) -> bytes:
+    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace") + b"\n"
+
+
 def _encode_header(session: str) -> bytes:
-    header = {"v": 1, "id": os.urandom(16).hex(), "event": "Journal", "at": time.time(), "session": session}
-    return _encode(header).encode("utf-8", "replace") + b"\n"
+    return _encode({"v": 1, "id": os.urandom(16).hex(), "event": "Journal", "at": time.time(), "session": session})
 
 
 def _create_journal(path: str, session: str) -> None:
-    """Make a journal that holds its first line from the first moment: written beside it and linked, once for all."""
-    header, beside = _encode_header(session), f"{path}.{os.getpid()}"
-    _write_new(beside, header, os.O_TRUNC)
+    """Make a journal that holds its first line from the first moment: written beside it and linked, once for all.
+
+    Not every file system has links. Without them whoever comes first writes it.
+    """
+    beside = f"{path}.{os.getpid()}"
+    file = os.open(beside, _FLAGS | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
+        _write(file, _encode_header(session))
         os.link(beside, path)
-    except FileExistsError:
-        pass
-    except (OSError, AttributeError, NotImplementedError):
-        # Not every file system has links. Then somebody may see it empty for a moment, and waits.
-        try:
-            _write_new(path, header, os.O_EXCL)
-        except FileExistsError:
-            return
+    except (FileExistsError, OSError, AttributeError, NotImplementedError):
+        return
     finally:
+        os.close(file)
         os.unlink(beside)
 
 
-def _write_new(path: str, data: bytes, flag: int) -> None:
-    file = os.open(path, _FLAGS | os.O_CREAT | flag, 0o600)
-    try:
-        _write(file, data)
-    finally:
-        os.close(file)
-
-
 def _ends_line(file: int) -> bool:
-    """Return whether a journal ends with a whole line. Perhaps somebody is just writing it: that is waited for.
-
-    If not, at worst an empty line comes of it.
-    """
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        os.lseek(file, -1, os.SEEK_END)
-        if os.read(file, 1) == b"\n":
-            return True
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(0.001)
+    """Return whether a journal ends with a whole line."""
+    if not os.fstat(file).st_size:
+        return False
+    os.lseek(file, -1, os.SEEK_END)
+    return os.read(file, 1) == b"\n"
 
 
 def _write(file: int, data: bytes) -> None:
@@ -136,26 +119,20 @@ def _write(file: int, data: bytes) -> None:
 def list_parents(data_dir: DataDir, session: str) -> list[str]:
     """Return the sessions that this one goes on from, nearest first: a cleared context starts a new session."""
     parents: list[str] = []
-    while len(parents) < _MOST_PARENTS and (parent := _read_parent(data_dir, session)) and parent not in parents:
-        parents.append(parent)
-        session = parent
+    while len(parents) < _MOST_PARENTS:
+        # One of the first lines of a journal names the parent.
+        session = next(filter(None, map(_read_parent, read_text(data_dir.journal(session)).split("\n", 4)[:4])), "")
+        if not session or session in parents:
+            break
+        parents.append(session)
     return parents
 
 
-def _read_parent(data_dir: DataDir, session: str) -> str:
-    """Return the parent that the first lines of a journal name."""
+def _read_parent(line: str) -> str:
     try:
-        with open(data_dir.journal(session), "rb") as file:
-            lines = file.read(_HEAD_BYTES).split(b"\n")[:4]
-    except OSError:
+        return str(json.loads(line)["data"]["parent"]) if '"parent"' in line else ""
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
-    for line in lines:
-        if b'"parent"' in line:
-            try:
-                return str(json.loads(line)["data"]["parent"])
-            except (ValueError, KeyError, TypeError, RecursionError):
-                continue
-    return ""
 
 
 def remember_cleared(data_dir: DataDir, cwd: str, session: str) -> None:
@@ -185,12 +162,7 @@ def _read_cleared(data_dir: DataDir) -> dict[str, dict[str, Any]]:
 
 
 def read_shown(data_dir: DataDir, session: str, agent: str = "") -> set[str]:
-    try:
-        with open(data_dir.shown(session), "rb") as file:
-            lines = file.read(_MOST_BYTES).decode("utf-8", "replace").split("\n")
-    except FileNotFoundError:
-        return set()
-    parts = (line.partition(" ") for line in lines if line)
+    parts = (line.partition(" ") for line in read_text(data_dir.shown(session)).split("\n") if line)
     return {id for id, _, shown_to in parts if shown_to == agent}
 
 

@@ -75,18 +75,12 @@ def find_data_dir(environ: Mapping[str, str]) -> DataDir:
 
 def list_own_files(data_dir: DataDir, *endings: str) -> list[str]:
     """Return our files among the journals, or those with these endings. Others may use the folder, too."""
-    try:
-        names = sorted(os.listdir(data_dir.sessions))
-    except FileNotFoundError:
-        return []
-    own = [name for name in names if (name.endswith(endings) if endings else _is_own(name))]
+    names = sorted(os.listdir(data_dir.sessions)) if os.path.isdir(data_dir.sessions) else []
+    own = [name for name in names if name.endswith(endings or (".jsonl", ".shown", ".done"))]
+    if not endings:
+        # A hook that was killed may have left a journal's beginning behind, with its number at the end.
+        own += [name for name in names if name == "wanted" or name.rstrip("0123456789").endswith(".jsonl.")]
     return [os.path.join(data_dir.sessions, name) for name in own]
-
-
-def _is_own(name: str) -> bool:
-    """A hook that was killed may have left a journal's beginning behind, with its number at the end."""
-    stem, _, ending = name.rpartition(".")
-    return name == "wanted" or ending in ("jsonl", "shown", "done") or (ending.isdigit() and stem.endswith(".jsonl"))
 
 
 def file_name(session: str) -> str:
@@ -151,16 +145,11 @@ _LINE = 500
 
 def log_problem(data_dir: DataDir, event: str, message: str) -> None:
     """Add a line to the log. Where not even that can be written, there is nobody to tell."""
-    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    line = f"{moment} {event or '-'} {message}"
-    try:
-        from .privacy import redact_and_cut
+    from .privacy import redact_and_cut
 
-        # A path or a message of the system may hold a secret too.
-        line = redact_and_cut(line, 8 * _LINE, 0)
-    except ImportError:
-        # A half-removed installation.
-        line = moment
+    # A path or a message of the system may hold a secret too.
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    line = redact_and_cut(f"{moment} {event or '-'} {message}", 8 * _LINE)
     try:
         data_dir.make()
         rest = b""
@@ -222,17 +211,18 @@ class Settings:
 
 
 def read_settings(data_dir: DataDir) -> Settings:
+    given: Any = {}
     try:
         with open(data_dir.config, "rb") as file:
             given = json.loads(file.read(_MOST))
     except FileNotFoundError:
-        return Settings(DEFAULTS, [])
+        pass
     except (OSError, ValueError, RecursionError) as error:
         return Settings(DEFAULTS, [f"config.json cannot be read ({type(error).__name__}): defaults are used"])
     if not isinstance(given, dict):
         return Settings(DEFAULTS, ["config.json is not a JSON object: defaults are used"])
     if given.get("model") == _OLD_LEAVE:
-        given["model"] = DEFAULTS["model"]
+        del given["model"]
     problems = {name: problem for name, value in given.items() if (problem := check_setting(name, value))}
     valid = {name: value for name, value in given.items() if name not in problems}
     return Settings({**DEFAULTS, **valid}, list(problems.values()))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 
 from .paths import MOST_CHARS, log_problem
 from .project import clean_path, read_own_file
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from ..ignore import IgnorePattern
     from .paths import DataDir
     from .project import Project
 
@@ -62,10 +62,10 @@ def redact_text(text: str) -> str:
         return text
     from ..engine.redact import redact
 
-    return redact(text).text
+    return redact(text)
 
 
-def redact_and_cut(text: str, head: int, tail: int, *, may_be_private: bool = True) -> str:
+def redact_and_cut(text: str, head: int, tail: int = 0, *, may_be_private: bool = True) -> str:
     """Return what may be written of a text: at most about `head` characters of its start and `tail` of its end."""
     if may_be_private:
         text = remove_private(text)
@@ -77,37 +77,33 @@ def redact_and_cut(text: str, head: int, tail: int, *, may_be_private: bool = Tr
     if opened >= 0 and "-----END " not in start[opened:]:
         start = start[:opened]
     start = start[: max(start.rfind(sign) for sign in _BREAKS) + 1]
-    front = _cut_start(redact_text(start), head)
-    if not tail:
-        return front + CUT
-    rest = text[-(tail + _MARGIN) :]
+    rest = text[-(tail + _MARGIN) :] if tail else ""
     closed, opened = rest.find("-----END "), rest.find("-----BEGIN ")
     if closed >= 0 and (opened < 0 or closed < opened):
         rest = rest[closed + len("-----END ") :]
-    breaks = [place for sign in _BREAKS if (place := rest.find(sign)) >= 0]
-    rest = rest[min(breaks) :] if breaks else ""
-    return front + CUT + _cut_end(redact_text(rest), tail)
+    rest = rest[min((place for sign in _BREAKS if (place := rest.find(sign)) >= 0), default=len(rest)) :]
+    return _cut_start(redact_text(start), head) + CUT + _cut_end(redact_text(rest), tail)
+
+
+def _find_mark(text: str, at: int) -> tuple[int, int]:
+    """Return where a redaction's own mark begins and ends that lies across a place; that place when none does.
+
+    It is not cut in two either: what is left of one would read like a secret's name.
+    """
+    mark = text.rfind(_MARK, 0, at + len(_MARK) - 1)
+    end = text.find("]", mark) + 1 if mark >= 0 else 0
+    return (mark, end) if end > at else (at, at)
 
 
 def _cut_start(text: str, most: int) -> str:
-    """A redaction's own mark is not cut in two either: what is left of one would read like a secret's name."""
-    if len(text) <= most:
-        return text
-    mark = text.rfind(_MARK, 0, most + len(_MARK) - 1)
-    end = text.find("]", mark) if mark >= 0 else -1
-    return text[:mark] if end >= most else text[:most]
+    return text if len(text) <= most else text[: _find_mark(text, most)[0]]
 
 
 def _cut_end(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    start = len(text) - most
-    mark = text.rfind(_MARK, 0, start + len(_MARK) - 1)
-    end = text.find("]", mark) if mark >= 0 else -1
-    return text[end + 1 :] if end >= start else text[start:]
+    return text if len(text) <= most else text[_find_mark(text, len(text) - most)[1] :]
 
 
-def cut_redacted(text: str, head: int, tail: int) -> str:
+def cut_redacted(text: str, head: int, tail: int = 0) -> str:
     """Return the start and the end of a text that has no secrets left."""
     return text if len(text) <= head + tail else _cut_start(text, head) + CUT + _cut_end(text, tail)
 
@@ -173,13 +169,14 @@ def is_paused(data_dir: DataDir, key: str, event: str = "") -> bool:
 
 
 class IgnoreRules:
-    """The patterns of all `.claude-smart/ignore` files from the working folder up to the project's root."""
+    """The patterns of all `.claude-smart/ignore` files from the working folder up to the project's root.
 
-    __slots__ = ("_cwd", "_files")
+    What git means for folders holds for files here, too.
+    """
 
     def __init__(self, project: Project, cwd: str) -> None:
         self._cwd = os.path.normcase(os.path.realpath(cwd))
-        self._files: list[tuple[str, list[Pattern]]] = []
+        self._files: list[tuple[str, list[IgnorePattern]]] = []
         for folder in project.folders:
             text = read_own_file(folder, "ignore")
             lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
@@ -188,7 +185,9 @@ class IgnoreRules:
                 # would write down what was to be ignored.
                 lines = ["*"]
             if lines:
-                self._files.append((folder, [Pattern(line) for line in lines]))
+                from ..ignore import IgnorePattern
+
+                self._files.append((folder, [IgnorePattern(line) for line in lines]))
 
     @property
     def covers_everything(self) -> bool:
@@ -205,82 +204,11 @@ class IgnoreRules:
         for folder, patterns in self._files:
             # A link may lead into what is ignored, and the way to the project may lead over one.
             for full in {named, os.path.normcase(os.path.realpath(named))}:
-                below = os.path.relpath(full, folder).replace(os.sep, "/")
-                if below == ".." or below.startswith("../"):
-                    continue
-                names = below.split("/")
-                verdicts = [not pattern.is_negated for pattern in patterns if pattern.fits(names)]
-                if verdicts and verdicts[-1]:
+                names = os.path.relpath(full, folder).split(os.sep)
+                verdicts = [not pattern.is_negated for pattern in patterns if pattern.match(names)]
+                if names[0] != ".." and verdicts and verdicts[-1]:
                     return True
         return False
-
-
-class Pattern:
-    """One line of an ignore file, read as git reads it, but that what is meant for folders holds for files too.
-
-    It comes with a repository, so it may be written to keep us busy: no pattern takes longer than its length times
-    that of the path.
-    """
-
-    __slots__ = ("_parts", "covers_everything", "is_negated")
-
-    def __init__(self, line: str) -> None:
-        text = line.strip()
-        self.covers_everything = text == "*"
-        self.is_negated = text.startswith("!")
-        text = text[1:] if self.is_negated or text.startswith(("\\#", "\\!")) else text
-        text = text.rstrip("/")
-        parts = text.lstrip("/").split("/")
-        parts = parts if "/" in text else ["**", *parts]
-        self._parts = [part for i, part in enumerate(parts) if part != "**" or parts[i - 1 : i] != ["**"]]
-
-    def fits(self, names: list[str]) -> bool:
-        """Return whether it means this path or a folder that holds it.
-
-        As in git `**` stands for any number of folders, and at the end for at least one name.
-        """
-        # How many names of the path may be used up by the parts so far.
-        used = {0}
-        for number, part in enumerate(self._parts, start=1):
-            if part == "**":
-                used = set(range(min(used) + (number == len(self._parts)), len(names) + 1))
-            else:
-                match = _compile(part).match
-                used = {at + 1 for at in used if at < len(names) and match(names[at])}
-            if not used:
-                return False
-        return True
-
-
-_compiled: dict[str, re.Pattern[str]] = {}
-
-
-def _compile(part: str) -> re.Pattern[str]:
-    if part not in _compiled:
-        flags = re.S | re.I if sys.platform in ("win32", "darwin") else re.S
-        try:
-            _compiled[part] = re.compile(_translate(part) + "\\Z", flags)
-        except re.error:
-            # Such as `[z-a]`: then it means itself.
-            _compiled[part] = re.compile(re.escape(part) + "\\Z", flags)
-    return _compiled[part]
-
-
-def _translate(part: str) -> str:
-    """What stands between two stars is looked for once, where it first fits: no other place would fit better."""
-    pieces, i = [""], 0
-    while i < len(part):
-        if part[i] == "*":
-            pieces += [""] if part[i - 1 : i] != "*" or not i else []
-        elif part[i] == "[" and (end := part.find("]", i + 2)) > 0:
-            inner = part[i + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
-            pieces[-1] += f"[{'^' + inner[1:] if inner[0] in '!^' else inner}]"
-            i = end
-        else:
-            pieces[-1] += "." if part[i] == "?" else re.escape(part[i])
-        i += 1
-    first, *rest = pieces
-    return first + "".join(f"(?>.*?{piece})" for piece in rest[:-1]) + "".join(f".*{piece}" for piece in rest[-1:])
 
 
 _WORD = r"[^\s\"'`|&;<>()$={},@]+"

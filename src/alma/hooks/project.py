@@ -30,9 +30,8 @@ FOLDER = ".claude-smart"
 ID_FILE = "claude-smart-id"
 _LONGEST_KEY = 200
 _KEY_HEAD = 150
-_USUAL_PORTS = {"22", "443", "80"}
+_USUAL_PORTS = ("22", "443", "80")
 _ID_CHARS = 32
-_HEX = frozenset("0123456789abcdef")
 _FIELDS = ("key", "path", "remote", "root", "asked")
 _MOVED = "moved.json"
 _NAMED = "name-"
@@ -41,17 +40,16 @@ _NAMED = "name-"
 class Project:
     """A project's key, and the folders from the working one up to its root."""
 
-    __slots__ = ("folders", "git", "is_named", "key", "remote", "start")
+    __slots__ = ("folders", "is_git", "is_named", "key", "path", "remote")
 
-    def __init__(self, key: str, folders: list[str], git: str = "", start: str = "") -> None:
+    def __init__(self, key: str, folders: list[str], path: str, remote: str = "", *, is_git: bool = False) -> None:
         self.key = _shorten_key(key)
         """As the folder alone says it; a WorkingCopy knows which project it belongs to."""
         self.folders = folders
-        self.git = git
-        """The git directory that all worktrees share; empty without one."""
-        self.remote = ""
-        self.start = start
-        """Without git: the folder that the project is."""
+        self.path = path
+        """The git directory that all worktrees share; without git, the folder that the project is."""
+        self.is_git = is_git
+        self.remote = _shorten_key(remote)
         self.is_named = False
         """Whether the key is a name out of a file that anybody may have put there."""
 
@@ -67,22 +65,18 @@ def locate_project(cwd: str, opened: str = "") -> Project:
     above = _list_above(here)
     top = next((folder for folder in above if os.path.lexists(os.path.join(folder, ".git"))), "")
     folders = above[: above.index(top) + 1] if top else above
-    naming = name = ""
-    for naming in above:
+    for folder in above:
         # Names are a space of their own: none is the key of another.
-        line = " ".join(_first_line(read_own_file(naming, "project")).split())
+        line = " ".join(_first_line(read_own_file(folder, "project")).split())
         if name := "".join(sign for sign in line if sign.isprintable()):
-            break
-    if name:
-        is_inside = bool(top) and naming in folders
-        project = _locate_git(top, folders) if is_inside else Project("", folders, start=naming)
-        project.key, project.is_named = _shorten_key(f"name:{name}"), True
-        return project
+            project = _locate_git(top, folders) if top and folder in folders else Project("", folders, folder)
+            project.key, project.is_named = _shorten_key(f"name:{name}"), True
+            return project
     if top:
         return _locate_git(top, folders)
     start = _real_path(opened) if opened else here
     start = start if start in above else here
-    return Project(f"path:{start}", folders, start=start)
+    return Project(f"path:{start}", folders, start)
 
 
 def clean_path(path: str) -> str:
@@ -106,13 +100,13 @@ def _shorten_key(key: str) -> str:
     return key if safe == key and len(key) <= _LONGEST_KEY else f"{safe[:_KEY_HEAD]}#{digest(key)}"
 
 
-def _real_path(path: str) -> str:
-    return os.path.normcase(os.path.realpath(path))
+def _real_path(*parts: str) -> str:
+    return os.path.normcase(os.path.realpath(os.path.join(*parts)))
 
 
 def _first_line(text: str) -> str:
     lines = (line.strip() for line in text.replace("\0", "").splitlines())
-    return next((line for line in lines if line), "")
+    return next(filter(None, lines), "")
 
 
 def read_own_file(folder: str, name: str) -> str:
@@ -121,15 +115,9 @@ def read_own_file(folder: str, name: str) -> str:
     It comes with a repository, which is not to be trusted: a link could lead to a file of the person's that is nobody's
     business, and what is no plain file could hold us up.
     """
-    kept = os.path.join(folder, FOLDER)
-    path = os.path.join(kept, name)
-    try:
-        # A regular file, by its own mode and not by that of what a link leads to.
-        if os.lstat(path).st_mode & 0o170000 != 0o100000 or os.path.islink(kept):
-            return ""
-    except (OSError, ValueError):
-        return ""
-    return read_text(path)
+    own = os.path.join(folder, FOLDER)
+    path = os.path.join(own, name)
+    return "" if os.path.islink(own) or os.path.islink(path) else read_text(path)
 
 
 # -- git
@@ -140,16 +128,13 @@ def _locate_git(folder: str, folders: list[str]) -> Project:
     common = _find_git_directory(git)
     if not common:
         # It leads nowhere, or to a repository of others.
-        return Project(f"path:{folder}", folders, start=folder)
+        return Project(f"path:{folder}", folders, folder)
     if _is_worktree(common, git):
         common = os.path.dirname(os.path.dirname(common))
     url = find_remote(read_text(os.path.join(common, "config")))
     remote = normalise_remote(url, common) if url else ""
-    if remote:
-        project = Project(f"git:{remote}", folders, common)
-        project.remote = project.key.removeprefix("git:")
-        return project
-    return Project(f"path:{os.path.dirname(common) if os.path.basename(common) == '.git' else common}", folders, common)
+    here = os.path.dirname(common) if os.path.basename(common) == ".git" else common
+    return Project(f"git:{remote}" if remote else f"path:{here}", folders, common, remote, is_git=True)
 
 
 def _find_git_directory(git: str) -> str:
@@ -159,32 +144,24 @@ def _find_git_directory(git: str) -> str:
     if os.path.isdir(git):
         return _real_path(git)
     line = _first_line(read_text(git))
-    if not line.startswith("gitdir:"):
-        return ""
-    found = _real_path(os.path.join(os.path.dirname(git), line.removeprefix("gitdir:").strip()))
-    return found if os.path.isdir(found) and (_is_worktree(found, git) or _is_submodule(found, git)) else ""
+    target = _real_path(os.path.dirname(git), line.removeprefix("gitdir:").strip())
+    is_known = line.startswith("gitdir:") and (_is_worktree(target, git) or _is_submodule(target, git))
+    return target if is_known and os.path.isdir(target) else ""
 
 
-def _is_worktree(found: str, git: str) -> bool:
+def _is_worktree(target: str, git: str) -> bool:
     """Return whether a directory is an entry `worktrees/NAME` of a repository, made for the folder of this `.git`."""
-    back, shared = (_first_line(read_text(os.path.join(found, name))) for name in ("gitdir", "commondir"))
-    common, kept = os.path.split(os.path.dirname(found))
-    if kept != "worktrees" or not back or not shared:
-        return False
-    return (
-        _real_path(os.path.join(found, back)) == _real_path(git) and _real_path(os.path.join(found, shared)) == common
-    )
+    back, shared = (_first_line(read_text(os.path.join(target, name))) for name in ("gitdir", "commondir"))
+    common, kind = os.path.split(os.path.dirname(target))
+    is_entry = kind == "worktrees" and bool(back) and bool(shared)
+    return is_entry and _real_path(target, back) == _real_path(git) and _real_path(target, shared) == common
 
 
-def _is_submodule(found: str, git: str) -> bool:
+def _is_submodule(target: str, git: str) -> bool:
     """Return whether a directory lies in the modules of a repository whose folder holds this one."""
-    for folder in _list_above(os.path.dirname(git))[1:]:
-        outer = os.path.join(folder, ".git")
-        if os.path.lexists(outer):
-            modules = os.path.join(_find_git_directory(outer), "modules", "")
-            if os.path.isabs(modules) and found.startswith(modules):
-                return True
-    return False
+    outer = (os.path.join(folder, ".git") for folder in _list_above(os.path.dirname(git))[1:])
+    directories = filter(None, map(_find_git_directory, filter(os.path.lexists, outer)))
+    return any(target.startswith(os.path.join(one, "modules", "")) for one in directories)
 
 
 def find_remote(config: str) -> str:
@@ -214,33 +191,21 @@ def normalise_remote(url: str, folder: str = "") -> str:
     """Return one text for all ways to write an address: `github.com/acme/app`. Never with a user or a password."""
     url = url.replace("\\", "/") if os.name == "nt" else url
     scheme, sign, rest = url.partition("://")
-    if sign and scheme.lower() == "file":
-        return _normalise_path("/" + rest.partition("/")[2], folder)
+    # `host:path`, unless it is a path itself or begins with a drive.
+    host, colon, path = url.partition(":")
+    is_path = not colon or "/" in host or (len(host) == 1 and host.isalpha())
+    if (sign and scheme.lower() == "file") or (not sign and is_path):
+        # A path on this machine; git takes a relative one from the main worktree.
+        base = os.path.dirname(folder) if os.path.basename(folder) == ".git" else folder
+        return _real_path(base, "/" + rest.partition("/")[2] if sign else url).removesuffix(".git").rstrip("/\\")
     if sign:
-        for sign in "?#":
-            # What may stand there names no repository, but perhaps a token.
-            rest = rest.partition(sign)[0]
-        authority, _, path = rest.partition("/")
-        authority = authority.rpartition("@")[2].lower()
-        host, colon, port = authority.rpartition(":")
-        if not colon or not port.isdigit():
-            host = authority.rstrip(":")
-        elif port not in _USUAL_PORTS:
-            host = authority
-    else:
-        # host:path, unless it is a path itself or begins with a drive.
-        host, colon, path = url.partition(":")
-        if not colon or "/" in host or (len(host) == 1 and host.isalpha()):
-            return _normalise_path(url, folder)
-        host = host.rpartition("@")[2].lower()
+        # What may stand after these signs names no repository, but perhaps a token.
+        host, _, path = rest.partition("?")[0].partition("#")[0].partition("/")
+    host = host.rpartition("@")[2].lower()
+    name, _, port = host.rpartition(":")
+    host = name if name and (port in _USUAL_PORTS or not port) else host
     parts = [part for part in path.split("/") if part]
     return "/".join([host, *parts]).removesuffix(".git") if host and parts else ""
-
-
-def _normalise_path(path: str, folder: str) -> str:
-    """Return the path of a repository on this machine; git takes a relative one from the main worktree."""
-    base = os.path.dirname(folder) if os.path.basename(folder) == ".git" else folder
-    return _real_path(os.path.join(base, path)).removesuffix(".git").rstrip("/\\")
 
 
 # -- working copies, as they are remembered
@@ -276,18 +241,14 @@ def find_project(data_dir: DataDir, project: Project, *, remember: bool = True) 
 
 def find_copy(data_dir: DataDir, project: Project, *, remember: bool = True) -> WorkingCopy:
     """Return the working copy that a located folder is in, as it is remembered."""
-    path = project.git or project.start
-    if not path:
-        return WorkingCopy("", project.key, project.folders[-1])
-    id = read_id(path) if project.git else ""
-    if project.is_named:
-        id = _NAMED + digest(project.key, path)
+    path = project.path
+    id = _NAMED + digest(project.key, path) if project.is_named else read_id(path) if project.is_git else ""
     # Without git, or where nothing can be written into its folder, a copy is known by its path.
     stored = read_copy(data_dir, id or digest("path", path))
     if stored is not None and (stored.path, stored.remote) == (path, project.remote):
         return stored
-    copy = WorkingCopy(id, project.key, path, project.remote, read_root(project.git))
-    copy = (_settle_named if project.is_named else _settle)(data_dir, copy, stored)
+    copy = WorkingCopy(id, project.key, path, project.remote, _read_root(path) if project.is_git else "")
+    _settle(data_dir, copy, stored)
     if remember:
         remember_copy(data_dir, project, copy)
     return copy
@@ -295,69 +256,60 @@ def find_copy(data_dir: DataDir, project: Project, *, remember: bool = True) -> 
 
 def remember_copy(data_dir: DataDir, project: Project, copy: WorkingCopy) -> None:
     """Write down a working copy that is new or has changed."""
-    if not copy.is_stored and (project.git or project.start):
-        copy.id = copy.id or (write_id(copy.path) if project.git else digest("path", copy.path))
+    if not copy.is_stored:
+        copy.id = copy.id or (_write_id(copy.path) if project.is_git else digest("path", copy.path))
         write_copy(data_dir, copy)
         copy.is_stored = True
 
 
-def _settle_named(data_dir: DataDir, copy: WorkingCopy, stored: WorkingCopy | None) -> WorkingCopy:
-    """Decide about a copy with a name: it has the name if it is the first, or another clone, or that copy, moved."""
-    others = [one for one in read_copies(data_dir) if one.key == copy.key and one.path != copy.path]
-    if stored is not None:
-        copy.key, copy.asked = stored.key, stored.asked
-    elif others and not any(
-        (copy.remote and copy.remote == one.remote)
-        or ((copy.remote, copy.root) == (one.remote, one.root) and not os.path.exists(one.path))
-        for one in others
-    ):
-        copy.key, copy.asked = _make_key(copy), copy.key
-    return copy
+def _settle(data_dir: DataDir, copy: WorkingCopy, stored: WorkingCopy | None) -> None:
+    """Decide about a working copy that is new, was moved or copied, or has another remote than before."""
+    others = [one for one in read_copies(data_dir) if one.path != copy.path and one.is_named == copy.is_named]
+    if copy.is_named:
+        others = [one for one in others if one.key == copy.key]
+    if stored is not None and stored.path != copy.path and read_id(stored.path) == copy.id:
+        # The folder was copied with its id: two copies now, of one project only if they have one remote.
+        copy.id, stored = "", None
+    if stored is None:
+        _join(data_dir, copy, others)
+        return
+    is_shared = any(one.key == stored.key and os.path.exists(one.path) for one in others)
+    if is_shared and stored.remote and copy.remote not in ("", stored.remote) and not copy.is_named:
+        # It shared a project by its remote, and has another remote now: a fork, or one of two that were renamed.
+        _join(data_dir, copy, [one for one in others if one.key != stored.key])
+        copy.key = _make_key(copy) if copy.key == stored.key else copy.key
+        copy.asked = stored.key
+        return
+    copy.key, copy.root = stored.key, stored.root or copy.root
+    elsewhere = (one.key for one in others if one.remote and one.remote == copy.remote and one.key != copy.key)
+    copy.asked = stored.asked or next(elsewhere, "")
+
+
+def _join(data_dir: DataDir, copy: WorkingCopy, others: list[WorkingCopy]) -> None:
+    """Give a new working copy its project: that of a copy with the same remote, or of one whose place it takes.
+
+    A named copy has its name if it is the first, or another clone, or that copy, moved.
+    """
+    same = [one for one in others if one.remote and one.remote == copy.remote]
+    if not copy.is_named:
+        # A folder that became a repository, or a copy that lost its id.
+        before = [one for one in read_copies(data_dir) if one.path == copy.path and not one.is_named]
+        folder = read_copy(data_dir, digest("path", os.path.dirname(copy.path)))
+        same += [one for one in ([folder] if folder else []) + before if _may_be_same(one, copy)]
+    rooted = [one for one in others if one.root == copy.root and (copy.root or copy.is_named)]
+    moved = [one for one in rooted if not os.path.exists(one.path) and _may_be_same(one, copy)]
+    if same or len(moved) == 1:
+        copy.key, copy.asked = (same or moved)[0].key, (same or moved)[0].asked
+        return
+    copy.asked = rooted[0].key if rooted and not copy.is_named else ""
+    if any(one.key == copy.key for one in others):
+        copy.asked = copy.key if copy.is_named else copy.asked
+        copy.key = _make_key(copy)
 
 
 def _make_key(copy: WorkingCopy) -> str:
     """Return a key of its own for a copy whose key another project has."""
     return f"{copy.key}#{digest(copy.path)[:8]}"
-
-
-def _settle(data_dir: DataDir, copy: WorkingCopy, stored: WorkingCopy | None) -> WorkingCopy:
-    """Decide about a working copy that is new, was moved or copied, or has another remote than before."""
-    others = [one for one in read_copies(data_dir) if one.path != copy.path and not one.is_named]
-    if stored is None:
-        return _join(data_dir, copy, others)
-    if stored.path != copy.path and read_id(stored.path) == copy.id:
-        # The folder was copied with its id: two copies now, of one project only if they have one remote.
-        copy.id = ""
-        return _join(data_dir, copy, others)
-    has_new_remote = stored.remote and copy.remote not in ("", stored.remote)
-    if has_new_remote and any(one.key == stored.key and os.path.exists(one.path) for one in others):
-        # It shared a project by its remote, and has another remote now: a fork, or one of two that were renamed.
-        _join(data_dir, copy, [one for one in others if one.key != stored.key])
-        copy.key = _make_key(copy) if copy.key == stored.key else copy.key
-        copy.asked = stored.key
-        return copy
-    copy.key, copy.root, copy.asked = stored.key, stored.root or copy.root, stored.asked
-    elsewhere = (one.key for one in others if one.remote and one.remote == copy.remote and one.key != copy.key)
-    copy.asked = copy.asked or next(elsewhere, "")
-    return copy
-
-
-def _join(data_dir: DataDir, copy: WorkingCopy, others: list[WorkingCopy]) -> WorkingCopy:
-    """Give a new working copy its project: that of a copy with the same remote, or of one whose place it takes."""
-    same = next((one for one in others if one.remote and one.remote == copy.remote), None)
-    # A folder that became a repository, or a copy that lost its id.
-    before = [read_copy(data_dir, digest("path", os.path.dirname(copy.path)))]
-    before += [one for one in read_copies(data_dir) if one.path == copy.path and not one.is_named]
-    here = next((one for one in before if one is not None and _may_be_same(one, copy)), None)
-    rooted = [one for one in others if copy.root and one.root == copy.root]
-    moved = [one for one in rooted if not os.path.exists(one.path) and _may_be_same(one, copy)]
-    if known := same or here or (moved[0] if len(moved) == 1 else None):
-        copy.key, copy.asked = known.key, known.asked
-        return copy
-    if any(one.key == copy.key for one in others):
-        copy.key = _make_key(copy)
-    copy.asked = rooted[0].key if rooted else ""
-    return copy
 
 
 def _may_be_same(one: WorkingCopy, other: WorkingCopy) -> bool:
@@ -372,11 +324,12 @@ def find_moved(data_dir: DataDir, key: str) -> str:
 
 def join_projects(data_dir: DataDir, key: str, other: str) -> None:
     """Let all working copies of the project `key`, and the sessions recorded in them, belong to `other` from now on."""
+    keys = {key}
     for copy in read_copies(data_dir):
+        keys.add(copy.key)
         if copy.key == key:
             copy.key, copy.asked = other, ""
             write_copy(data_dir, copy)
-    keys = {one.key for one in read_copies(data_dir)} | {key}
     moved = {one: find_moved(data_dir, one) for one in keys} | {key: other}
     _write_entry(data_dir, _MOVED, {one: to for one, to in moved.items() if one != to})
 
@@ -388,27 +341,18 @@ def forget_copies(data_dir: DataDir, key: str = "") -> None:
         if key in ("", copy.key):
             gone += [os.path.join(copy.path, ID_FILE)] if read_id(copy.path) == copy.id else []
             gone.append(os.path.join(data_dir.projects, f"{copy.id}.json"))
-    for path in gone:
-        try:
-            os.remove(path)
-        except OSError:
-            continue
+    for path in filter(os.path.exists, gone):
+        os.remove(path)
 
 
 def read_id(git: str) -> str:
     """Return the id in a git directory; empty when there is none, or not one that we wrote."""
     path = os.path.join(git, ID_FILE)
-    try:
-        if os.path.islink(path):
-            return ""
-        with open(path, "rb") as file:
-            id = file.read(_ID_CHARS + 1).strip().decode("ascii")
-    except (OSError, ValueError):
-        return ""
-    return id if len(id) == _ID_CHARS and _HEX.issuperset(id) else ""
+    id = "" if os.path.islink(path) else read_text(path).strip()
+    return id if len(id) == _ID_CHARS and not id.strip("0123456789abcdef") else ""
 
 
-def write_id(git: str) -> str:
+def _write_id(git: str) -> str:
     """Give a working copy an id; the digest of its path, where nothing can be written."""
     id = os.urandom(_ID_CHARS // 2).hex()
     try:
@@ -418,14 +362,9 @@ def write_id(git: str) -> str:
     return id
 
 
-def read_root(git: str) -> str:
+def _read_root(git: str) -> str:
     """Return the first commit of a repository that was begun here, as its log of HEAD has it; empty for a clone."""
-    try:
-        with open(os.path.join(git, "logs", "HEAD"), "rb") as file:
-            first = file.readline(1000).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    commits, _, action = first.partition("\t")
+    commits, _, action = _first_line(read_text(os.path.join(git, "logs", "HEAD"))).partition("\t")
     return commits.split()[1] if action.startswith("commit (initial)") and len(commits.split()) > 1 else ""
 
 
@@ -439,12 +378,9 @@ def read_copy(data_dir: DataDir, id: str) -> WorkingCopy | None:
 
 
 def read_copies(data_dir: DataDir) -> list[WorkingCopy]:
-    try:
-        names = sorted(os.listdir(data_dir.projects))
-    except OSError:
-        return []
-    ids = (name.removesuffix(".json") for name in names if name.endswith(".json"))
-    return [copy for id in ids if (copy := read_copy(data_dir, id)) is not None]
+    names = sorted(os.listdir(data_dir.projects)) if os.path.isdir(data_dir.projects) else []
+    copies = (read_copy(data_dir, name.removesuffix(".json")) for name in names if name.endswith(".json"))
+    return [copy for copy in copies if copy is not None]
 
 
 def write_copy(data_dir: DataDir, copy: WorkingCopy) -> None:

@@ -24,7 +24,6 @@ _READ = 6000
 _LEAST_WORDS = 2
 _SHARE = 0.4
 _TRIGGER_SHARE = 0.6
-_TOPIC_SHARE = 0.51
 _RARE = 0.3
 """A word weighs so much at least, however many rules hold it."""
 
@@ -46,21 +45,17 @@ _EVERYDAY = frozenset(
     )
 )
 _PLAIN = (frozenset(map(stem, COMMON)) | _EVERYDAY) - {"go"}
-# A sort of work that a person names in one word. The second number: how little the word says alone.
-_TOPICS = {
-    stem(word): weight
-    for weight, words in (
-        (
-            1.0,
-            """commit push rebase merge branch release changelog deploy deployment migration migrate lint docker
-            dockerfile kubernetes terraform snapshot fixture mock benchmark docstring readme license dependency lockfile
-            translation i18n accessibility telemetry screenshot typecheck format pr review backport hotfix seed
-            cron webhook oauth graphql protobuf storybook e2e""",
-        ),
-        (0.5, "test database api query schema documentation docs comment type import style"),
+# A sort of work that a person names in one word, and words that say little of it alone.
+_WORK = frozenset(
+    map(
+        stem,
+        """commit push rebase merge branch release changelog deploy migration lint docker dockerfile
+        kubernetes terraform snapshot fixture mock benchmark docstring readme license dependency lockfile
+        translation i18n accessibility telemetry screenshot typecheck format pr review backport hotfix seed
+        cron webhook oauth graphql protobuf storybook e2e""".split(),
     )
-    for word in words.split()
-}
+)
+_VAGUE_WORK = frozenset(map(stem, "test database api query schema docs comment type import style".split()))
 # Said of the same work, however it is said.
 _SAME_WORK = {
     stem(word): stem(other)
@@ -79,7 +74,7 @@ _LANGUAGES = dict(
     for pair in """ts=typescript tsx=typescript js=javascript jsx=javascript py=python rs=rust rb=ruby md=markdown
     yml=yaml tf=terraform kt=kotlin go=go sh=shell cs=csharp sql=sql""".split()
 )
-_ENOUGH = frozenset(map(stem, _LANGUAGES.values())) | {word for word, weight in _TOPICS.items() if weight >= 1}
+_ENOUGH = frozenset(map(stem, _LANGUAGES.values())) | _WORK
 """The words that alone may say when a rule applies."""
 # A language by its file's ending; elsewhere a word like any other.
 _ONLY_OF_FILES = frozenset(("go",))
@@ -110,9 +105,10 @@ def read_prompt(text: str) -> Occasion:
     return Occasion(text if len(text) <= _READ else f"{text[: _READ * 2 // 3]} {text[-_READ // 3 :]}")
 
 
-def read_tool_call(tool: str, arguments: Mapping[str, object], cwd: str = "") -> Occasion:
+def read_tool_call(tool: str, arguments: object, cwd: str = "") -> Occasion:
     """Return the command or the path of a tool call, and what is to be written."""
-    texts = {name: value for name, value in arguments.items() if isinstance(value, str)}
+    pairs = arguments.items() if isinstance(arguments, dict) else ()
+    texts = {name: value for name, value in pairs if isinstance(value, str)}
     if "command" in texts:
         return Occasion(f"{texts['command'][:_READ]} {texts.get('description', '')[:200]}", is_command=True)
     path = next((texts[name] for name in ("file_path", "notebook_path", "path") if name in texts), "")
@@ -153,17 +149,16 @@ def find_relevant(rules: ReadOnlyRules, occasion: Occasion, seen: set[str], most
     for word, numbers in hits.items():
         for number in numbers:
             scores[number] = scores.get(number, 0.0) + weights[stem(word)] * (0.2 if word in COMMON else 1.0)
-    best = sorted(scores, key=lambda number: (-scores[number], -number))
-    due = [rule for rule in rules.get_numbered(best) if _is_due(rule, occasion, seen)]
-    fitting = [(-score, rule.id, rule) for rule in due if (score := _score_fit(rule, occasion, weights)) > 0]
-    return [rule for _, _, rule in sorted(fitting, key=lambda one: one[:2])[:most]]
+    best = rules.get_numbered(sorted(scores, key=lambda number: (-scores[number], -number)))
+    fits = {rule: _score_fit(rule, occasion, weights) for rule in best if _is_due(rule, occasion, seen)}
+    return sorted(filter(fits.get, fits), key=lambda rule: (-fits[rule], rule.id))[:most]
 
 
 def _is_due(rule: StoredRule, occasion: Occasion, seen: set[str]) -> bool:
     """Return whether a rule may be shown: it is new to the context, or was broken before and is about to be again."""
     if rule.id not in seen:
         return True
-    if not occasion.is_command or mark_reminder(rule) in seen or not rule.violations:
+    if not occasion.is_command or f"{rule.id}!" in seen or not rule.violations:
         return False
     # Nothing to remind of where the call does what the rule prefers and nothing of what it avoids.
     text = f"{occasion.literal} {occasion.content} "
@@ -171,11 +166,6 @@ def _is_due(rule: StoredRule, occasion: Occasion, seen: set[str]) -> bool:
     for name in wanted:
         text = text.replace(name, " ")
     return not wanted or any(mentions(text, name.lower()) for name in rule.names("avoid"))
-
-
-def mark_reminder(rule: StoredRule) -> str:
-    """Return what marks a rule as brought up at a tool call, among the ids of the rules that a context holds."""
-    return f"{rule.id}!"
 
 
 def _score_fit(rule: StoredRule, occasion: Occasion, weights: Mapping[str, float]) -> float:
@@ -187,14 +177,15 @@ def _score_fit(rule: StoredRule, occasion: Occasion, weights: Mapping[str, float
     if names:
         return 2.0 + names + score
     # By the sort of work, by when it applies, or by several telling words.
-    topics = [_TOPICS[word] for word in shared if word in _TOPICS]
-    all_topics = sum(_TOPICS.get(word, 0.0) for word in own)
-    fits = bool(topics) and max(topics) >= 1.0 and sum(topics) >= _TOPIC_SHARE * all_topics
-    # “dates or timestamps” are two times at which it applies.
-    fits = fits or any(_fits_trigger(part, occasion) for part in rule.text("trigger").split(" or "))
-    both = shared - _PLAIN
-    fits = fits or (len(both) >= _LEAST_WORDS and score >= _SHARE * len(own - _PLAIN))
-    return score + 0.1 if fits else 0.0
+    work, all_work = (len(words & _WORK) + len(words & _VAGUE_WORK) / 2 for words in (shared, own))
+    if (
+        (shared & _WORK and work > all_work / 2)
+        # “dates or timestamps” are two times at which it applies.
+        or any(_fits_trigger(part, occasion) for part in rule.text("trigger").split(" or "))
+        or (len(shared - _PLAIN) >= _LEAST_WORDS and score >= _SHARE * len(own - _PLAIN))
+    ):
+        return score + 0.1
+    return 0.0
 
 
 def _fits_trigger(trigger: str, occasion: Occasion) -> bool:
@@ -205,8 +196,7 @@ def _fits_trigger(trigger: str, occasion: Occasion) -> bool:
         return stems <= occasion.stems
     if telling:
         return len(telling & occasion.stems) >= _TRIGGER_SHARE * len(telling)
-    plain = stems - _EVERYDAY if len(stems - _EVERYDAY) >= _LEAST_WORDS else stems
-    return len(plain) >= _LEAST_WORDS and plain <= occasion.stems
+    return len(stems) >= _LEAST_WORDS and stems <= occasion.stems
 
 
 def _count_names(rule: StoredRule, occasion: Occasion) -> int:
@@ -215,32 +205,27 @@ def _count_names(rule: StoredRule, occasion: Occasion) -> int:
     for name in rule.names("prefer"):
         # A person who names what the rule prefers needs no rule, but perhaps the options that go with it.
         if occasion.is_command or not name.isalpha():
-            words = name.lower().split()
-            options = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
-            names = names | {" ".join(words[:options]) if options else name.lower()}
+            names = names | {name.lower().partition(" -")[0]}
     count = sum(mentions(occasion.literal, name) for name in names if _is_name(name, occasion.is_command))
-    if occasion.is_command and rule.text("source") == "fix":
+    if occasion.is_command and rule.is_observation:
         # What failed once is told of by the command that did.
         count += mentions(occasion.literal, rule.text("trigger").removeprefix("running ").lower() or "\0")
     for name in avoided if occasion.content else ():
         # In code; a name that is a word like any other only where it is quoted, called or taken from.
-        quoted = (f"'{name}'", f'"{name}"', f"{name}(", f"{name}.")
         if _is_name(name, False):
             count += mentions(occasion.content, name)
         elif name not in STOP:
-            count += any(part in occasion.content for part in quoted)
-    if "." in occasion.file:
-        text = f"{rule.text('trigger')} {rule.text('rule')} ".lower()
-        ending = f".{occasion.file.rpartition('.')[2]}"
-        count += mentions(text, occasion.file) or (len(ending) > 1 and f" {ending} " in text)
+            count += any(part in occasion.content for part in (f"'{name}'", f'"{name}"', f"{name}(", f"{name}."))
+    text, (_, dot, ending) = f"{rule.text('trigger')} {rule.text('rule')} ".lower(), occasion.file.rpartition(".")
+    if dot:
+        count += mentions(text, occasion.file) or (bool(ending) and f" .{ending} " in text)
     return count
 
 
 def _is_name(name: str, in_command: bool) -> bool:
     """In a command `make` is a program; in a sentence it is a word like any other."""
-    if not name.isalpha():
-        return len(name) > 1
-    return name not in STOP and len(name) > 1 and (in_command or stem(name) not in _PLAIN)
+    is_word = name.isalpha() and (name in STOP or (not in_command and stem(name) in _PLAIN))
+    return len(name) > 1 and not is_word
 
 
 def mentions(text: str, name: str) -> bool:

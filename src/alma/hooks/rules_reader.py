@@ -16,7 +16,7 @@ from .paths import read_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from .paths import DataDir
@@ -64,15 +64,10 @@ class StoredRule:
     def line(self) -> str:
         """As it is shown: made when the rule was written, and one line whatever happened to it since."""
         if self.is_observation and "failed" not in self.body:
-            # A repair that an earlier version stored as a rule and no drain has converted yet.
-            from ..engine.safety import find_doubtful_change, find_weakening
-
-            failed, arrow, worked = " ".join(self.text("said").split()).replace("`", "'").partition(" → ")
-            if not arrow or find_weakening(failed) or find_weakening(worked) or find_doubtful_change(failed, worked):
-                return ""
-            return f"`{failed}` failed, `{worked}` worked"[:400]
+            # A repair that an earlier version stored as a rule: the next drain converts it.
+            return ""
         line = " ".join(str(self.body.get("line", "")).split())[:400]
-        if self.body.get("source") in ("fix", "denial") and _OUTPUT not in line:
+        if self.body.get("source") == "denial" and _OUTPUT not in line:
             # Earlier versions wrote what a program printed as the reason.
             line = line.partition(" *Why:* ")[0]
         return line
@@ -86,10 +81,9 @@ class StoredRule:
     def violations(self) -> int:
         """How often it was shown and not followed; 0 when it was followed ever since."""
         failures, recent = self.evidence.get("failures"), self.evidence.get("recent")
-        if not isinstance(failures, int) or failures <= 0:
-            return 0
         last = recent[-_PROVEN:] if isinstance(recent, list) else []
-        return failures if len(last) < _PROVEN or any(one[1:] == [0.0] for one in last) else 0
+        is_proven = len(last) == _PROVEN and not any(one[1:] == [0.0] for one in last)
+        return failures if isinstance(failures, int) and not is_proven else 0
 
     def names(self, field: str) -> list[str]:
         given = self.body.get(field)
@@ -103,12 +97,10 @@ class StoredRule:
 class ReadOnlyRules:
     """An open store and the scopes of one project's rules in it."""
 
-    __slots__ = ("_db", "_now", "_scopes")
-
     def __init__(self, data_dir: DataDir, project: str) -> None:
         self._now = int(time.time() * 1_000_000)
-        self._db = _connect(data_dir.db)
         self._scopes: list[int] = []
+        self._db = _connect(data_dir.db)
         try:
             if self._is_finished():
                 select = (
@@ -119,14 +111,11 @@ class ReadOnlyRules:
             self._db.close()
             raise
 
-    def close(self) -> None:
-        self._db.close()
-
     def __enter__(self) -> ReadOnlyRules:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._db.close()
 
     def list_newest(self) -> list[StoredRule]:
         """Return the newest rules of the project and of all projects."""
@@ -146,21 +135,19 @@ class ReadOnlyRules:
 
     def find_numbers(self, word: str) -> list[int]:
         """Return the numbers of the newest rules whose text holds a word, at most as many as are looked at."""
-        if not self._scopes:
-            return []
-        scopes = " OR ".join(f"s{scope}" for scope in self._scopes)
-        quoted = word.replace('"', '""')
+        scopes, quoted = " OR ".join(f"s{scope}" for scope in self._scopes), word.replace('"', '""')
         select = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
-        return [number for (number,) in self._fetch(select, (f'text : "{quoted}" AND scope : ({scopes})', _HITS))]
+        query = (f'text : "{quoted}" AND scope : ({scopes})', _HITS)
+        return [number for (number,) in self._fetch(select, query)] if scopes else []
 
-    def get_numbered(self, numbers: Iterable[int]) -> list[StoredRule]:
+    def get_numbered(self, numbers: Sequence[int]) -> list[StoredRule]:
         """Return the rules with these numbers that hold in all sessions."""
-        best = list(numbers)[:_BEST]
+        best = numbers[:_BEST]
         return self._select(f"r.n IN ({_marks(best)}) AND {_ACTIVE} AND r.session = ''", best, _BEST)
 
     def get(self, ids: Sequence[str]) -> list[StoredRule]:
         """Return the rules with these ids that hold in all sessions, in the order given."""
-        best = list(ids)[:_BEST]
+        best = ids[:_BEST]
         where = f"r.id IN ({_marks(best)}) AND {_ACTIVE} AND r.session = '' AND {self._in_scope}"
         rules = {rule.id: rule for rule in self._select(where, (*best, *self._scopes), _BEST)}
         return [rules[id] for id in best if id in rules]
@@ -170,14 +157,12 @@ class ReadOnlyRules:
         return f"+r.scope IN ({_marks(self._scopes)})"
 
     def _select(self, where: str, params: Sequence[Any], limit: int) -> list[StoredRule]:
-        if not self._scopes:
-            # There is nothing to ask for, and perhaps no table yet to ask.
-            return []
         select = (
             "SELECT r.id, r.created_at, r.evidence, r.body FROM record r WHERE"
             f" {where} AND (r.valid_to IS NULL OR r.valid_to > ?) ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
         )
-        rows = self._fetch(select, (*params, self._now, limit))
+        # Without a scope there is nothing to ask for, and perhaps no table yet to ask.
+        rows = self._fetch(select, (*params, self._now, limit)) if self._scopes else []
         try:
             return [StoredRule(*row) for row in rows]
         except (ValueError, TypeError, RecursionError) as error:
@@ -205,19 +190,18 @@ class ReadOnlyRules:
         return True
 
 
-def _marks(values: Iterable[object]) -> str:
-    return ", ".join("?" for _ in values)
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _connect(path: str) -> sqlite3.Connection:
     try:
-        is_quiet = not os.stat(f"{path}-wal").st_size
+        is_quiet = not os.path.getsize(f"{path}-wal")
     except FileNotFoundError:
         is_quiet = True
     # As `urllib` would write it, which takes long to load.
     uri = path.replace("\\", "/") if os.name == "nt" else path
-    for sign, code in (("%", "%25"), ("?", "%3f"), ("#", "%23")):
-        uri = uri.replace(sign, code)
+    uri = uri.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     uri = f"file:{'' if uri.startswith('/') else '/'}{uri}?mode=ro{'&immutable=1' if is_quiet else ''}"
     try:
         db = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)

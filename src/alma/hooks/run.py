@@ -63,18 +63,13 @@ def _give_up(data_dir: DataDir, event: str, seconds: float) -> None:
     os._exit(0)
 
 
-class BadEventError(Exception):
-    """Stdin held no event that we know."""
-
-
 def answer_event(raw: bytes, data_dir: DataDir, event: str = "") -> tuple[str, str]:
     """Write down one event; return what is said to it on stdout and why the drainer is woken. Both may be empty."""
     from .event_line import expand_own_command
 
-    try:
-        call = _read_call(raw, event)
-    except BadEventError as problem:
-        log_problem(data_dir, event, str(problem))
+    call = _read_call(raw, event)
+    if isinstance(call, str):
+        log_problem(data_dir, event, call)
         return "", ""
     if not call.is_whole:
         message = "stdin is not all UTF-8: what is not was replaced, and nothing is said to it"
@@ -82,13 +77,14 @@ def answer_event(raw: bytes, data_dir: DataDir, event: str = "") -> tuple[str, s
     return _record(expand_own_command(call), data_dir)
 
 
-def _read_call(raw: bytes, event: str) -> HookCall:
+def _read_call(raw: bytes, event: str) -> HookCall | str:
+    """Return the event on stdin; or why it is none that we know."""
     import json
 
     from .event_line import EVENTS, HookCall
 
     if len(raw) > MOST_BYTES:
-        raise BadEventError(f"more than {MOST_BYTES >> 20} MB on stdin")
+        return f"more than {MOST_BYTES >> 20} MB on stdin"
     try:
         text, is_whole = raw.decode("utf-8-sig"), True
     except UnicodeDecodeError:
@@ -96,19 +92,17 @@ def _read_call(raw: bytes, event: str) -> HookCall:
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadEventError(f"stdin is not JSON ({type(error).__name__}, {len(raw)} bytes)") from error
+        return f"stdin is not JSON ({type(error).__name__}, {len(raw)} bytes)"
     if not isinstance(given, dict):
-        raise BadEventError("stdin is not a JSON object")
+        return "stdin is not a JSON object"
     name = given.get("hook_event_name")
     name = name if isinstance(name, str) and name else event
     if name not in EVENTS:
-        raise BadEventError(f"unknown event {name[:60]!r}")
+        return f"unknown event {name[:60]!r}"
     # In tens of megabytes a mere search tells much faster whether a passage may be private.
     may_be_private = len(raw) < _LARGE or b"private" in raw.lower()
     call = HookCall(given, name, may_be_private=may_be_private, is_whole=is_whole)
-    if not call.session:
-        raise BadEventError(f"{name} without a session_id")
-    return call
+    return call if call.session else f"{name} without a session_id"
 
 
 def _record(call: HookCall, data_dir: DataDir) -> tuple[str, str]:

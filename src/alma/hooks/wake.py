@@ -8,8 +8,8 @@ has begun. A file that somebody made a moment ago therefore needs nothing more: 
 started one. One that lies for longer was left by somebody who was killed, and is acted upon again. A drainer that is
 killed in the middle leaves its journals as they were; the next wake-up, or the worker's own round, takes them in.
 
-The worker speaks JSON lines over a socket. `multiprocessing.connection` would do the same, but takes longer to load
-than a whole hook.
+The worker speaks JSON lines over a unix socket in the person's home. `multiprocessing.connection` would do the same,
+but takes longer to load than a whole hook.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from .paths import describe_error, log_problem, read_object
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import _socket
     from collections.abc import Mapping
     from typing import Any
 
@@ -35,9 +34,6 @@ STALE_SECONDS = 60.0
 """Longer than a worker that is well leaves a wake-up lying, unless it is in a drain."""
 _TELL_SECONDS = 0.05
 _WORKER = os.path.join("alma", "hooks", "worker.py")
-
-_TROUBLE = (OSError, LookupError, ValueError, TypeError, RecursionError)
-"""A worker that is gone, or a file about it that is damaged."""
 
 
 def wake(data_dir: DataDir, reason: str) -> None:
@@ -119,7 +115,18 @@ def find_runtime(data_dir: DataDir) -> tuple[str, str]:
 def _start_process(command: list[str]) -> None:
     """Start a process that holds nothing of ours: the host waits until every copy of a hook's output is closed."""
     if os.name == "nt":
-        _start_on_windows(command)
+        import subprocess
+
+        # A hidden console instead of none: an interpreter of a virtual environment starts another, which would open
+        # one.
+        flags: int = getattr(subprocess, "CREATE_NO_WINDOW", 0) | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+        own_job: int = getattr(subprocess, "CREATE_BREAKAWAY_FROM_JOB", 0)
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        try:
+            subprocess.Popen(command, **pipes, creationflags=flags | own_job)
+        except PermissionError:
+            # Some hosts forbid a child to leave their job.
+            subprocess.Popen(command, **pipes, creationflags=flags)
         return
     modes = ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY))
     actions: Any = [(os.POSIX_SPAWN_OPEN, file, os.devnull, mode, 0) for file, mode in modes]
@@ -128,20 +135,6 @@ def _start_process(command: list[str]) -> None:
     except NotImplementedError:
         # The worker leaves our session by itself, a moment later.
         os.posix_spawn(command[0], command, os.environ, file_actions=actions)
-
-
-def _start_on_windows(command: list[str]) -> None:
-    import subprocess
-
-    # A hidden console instead of none: an interpreter of a virtual environment starts another, which would open one.
-    flags: int = getattr(subprocess, "CREATE_NO_WINDOW", 0) | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
-    own_job: int = getattr(subprocess, "CREATE_BREAKAWAY_FROM_JOB", 0)
-    nothing = subprocess.DEVNULL
-    try:
-        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=flags | own_job)
-    except PermissionError:
-        # Some hosts forbid a child to leave their job.
-        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=flags)
 
 
 # -- talking to the worker
@@ -162,76 +155,30 @@ def ask_worker(
     data_dir: DataDir, request: Mapping[str, Any], timeout: float, *, waits: bool = True
 ) -> dict[str, Any] | None:
     """Return the worker's answer; None when there is no worker or no answer in time. Empty if nobody `waits` for it."""
-    info = read_object(data_dir.worker)
-    if not info:
+    address = read_object(data_dir.worker).get("address")
+    if not isinstance(address, str):
         return None
-    deadline = time.monotonic() + timeout
-    try:
-        connection = _connect(info, deadline)
-        try:
-            send_message(connection, {**request, "token": info.get("token")}, deadline)
-            return receive_message(connection, deadline) if waits else {}
-        finally:
-            connection.close()
-    except _TROUBLE:
-        return None
-
-
-def _connect(info: Mapping[str, Any], deadline: float) -> _socket.socket:
-    """Return a connection to the worker, and to nobody else.
-
-    Once the worker is gone anybody may listen on its port, so that one who answers there must first show that it knows
-    the token. Where the address is a file in our own folder, reaching it is proof enough.
-    """
     # The module below `socket`, which takes longer to load than all that is done here.
     import _socket
 
-    is_unix = info["kind"] == "unix"
-    address: Any = str(info["address"]) if is_unix else ("127.0.0.1", int(info["address"]))
-    connection = _socket.socket(_socket.AF_UNIX if is_unix else _socket.AF_INET, _socket.SOCK_STREAM)
+    deadline = time.monotonic() + timeout
+    answer = b""
     try:
-        connection.settimeout(_remaining(deadline))
-        connection.connect(address)
-        if not is_unix:
-            nonce = os.urandom(16).hex()
-            send_message(connection, {"op": "hello", "nonce": nonce}, deadline)
-            if receive_message(connection, deadline).get("proof") != prove_token(str(info["token"]), nonce):
-                raise ConnectionRefusedError("somebody else listens where the worker did")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def prove_token(token: str, nonce: str) -> str:
-    """Return what only one who knows the token can answer to a nonce."""
-    from _blake2 import blake2b
-
-    return str(blake2b(nonce.encode(), key=token.encode()[:64], digest_size=32).hexdigest())
-
-
-def send_message(connection: _socket.socket, message: Mapping[str, Any], deadline: float) -> None:
-    connection.settimeout(_remaining(deadline))
-    connection.sendall(json.dumps(message).encode() + b"\n")
-
-
-def receive_message(connection: _socket.socket, deadline: float, most_bytes: int = 1 << 20) -> dict[str, Any]:
-    """Return the next message; raises OSError or ValueError when none comes in time or it is none."""
-    data = b""
-    while not data.endswith(b"\n"):
-        connection.settimeout(_remaining(deadline))
-        piece = connection.recv(65536)
-        data += piece
-        if not piece or len(data) > most_bytes:
-            raise ConnectionResetError("no whole message")
-    message = json.loads(data)
-    if not isinstance(message, dict):
-        raise ValueError("a message is a JSON object")
-    return message
-
-
-def _remaining(deadline: float) -> float:
-    remaining = deadline - time.monotonic()
-    if remaining <= 0:
-        raise TimeoutError
-    return remaining
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            connection.settimeout(timeout)
+            connection.connect(address)
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            while waits and not answer.endswith(b"\n"):
+                # None of it is left, or the worker is gone: then there is no answer.
+                connection.settimeout(max(deadline - time.monotonic(), 0.001))
+                piece = connection.recv(65536)
+                if not piece or time.monotonic() > deadline:
+                    return None
+                answer += piece
+        finally:
+            connection.close()
+        value = json.loads(answer) if waits else {}
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -3,7 +3,7 @@
 Without `--once` it becomes the warm worker of that home, unless there is one: it drains when it is woken and now and
 then, finds rules by meaning for the hooks, and ends when nobody needs it. One thread drains, a short-lived one serves
 each connection, and the main one listens and looks around. Everything works without this process, so whatever is odd
-makes it end: the next wake-up starts another.
+makes it end: the next wake-up starts another. Where there are no unix sockets, it drains once and ends.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ if __name__ == "__main__":
     sys.exit(run(sys.argv[1:]))
 
 import argparse
-import hmac
 import json
-import secrets
 import signal
 import socket
+import socketserver
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from ..errors import ALMAError, unknown
 from ..files import try_lock, write_atomic
 from . import wake
-from .drain import ProjectMemories, drain, read_sessions, recall_rules, tidy
-from .paths import DataDir, describe_error, is_model_allowed, load_settings, log_problem, read_object
+from .drain import ProjectMemories, drain, read_sessions, recall_rules, tidy_daily
+from .paths import DataDir, describe_error, load_settings, log_problem, read_object
 
 FILE = os.path.abspath(__file__)
 EVENT = "Worker"
@@ -51,14 +50,9 @@ ROUND_SECONDS = 180.0
 GRACE_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
 MOST_RSS = 200 * 1024 * 1024
-LONGEST_SOCKET_PATH = 100
-"""Systems take 104 to 108 bytes, the last of them zero."""
 _ENDING_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
-_TIDY_SECONDS = 86_400.0
 _READ_SECONDS = 2.0
-_BACKLOG = 64
-_MOST_CONNECTIONS = 16
 _MOST_BYTES = 256 * 1024
 _MOST_RULES = 50
 _REQUESTS = ("drain", "recall", "status", "stop")
@@ -89,13 +83,9 @@ def main(arguments: Sequence[str]) -> int:
 def drain_once(data_dir: DataDir, *, if_wanted: bool = False) -> None:
     if not if_wanted:
         wake.request_drain(data_dir)
-    drainer = Drainer(data_dir)
-    try:
-        drain_while_requested(data_dir, drainer.drain)
-        drainer.tidy()
-        drainer.read_sessions()
-    finally:
-        drainer.close()
+    with ProjectMemories(data_dir) as memory:
+        drain_while_requested(data_dir, memory)
+        read_sessions(data_dir, memory)
 
 
 def serve(data_dir: DataDir) -> None:
@@ -113,159 +103,29 @@ def serve(data_dir: DataDir) -> None:
         return
     with lock:
         idle_seconds = load_settings(data_dir, EVENT).number("worker_idle_seconds")
-        Worker(data_dir, Drainer(data_dir), FILE, idle_seconds=idle_seconds).run()
+        try:
+            worker = Worker(data_dir, ProjectMemories(data_dir), FILE, idle_seconds=idle_seconds)
+        except (OSError, AttributeError):
+            # Some systems have no such sockets, and a long path cannot be the name of one.
+            drain_once(data_dir, if_wanted=True)
+        else:
+            worker.run()
 
 
-def drain_while_requested(data_dir: DataDir, drain: Callable[[], bool], patience: float = PATIENCE_SECONDS) -> None:
-    """Drain until nobody wants it any more. `drain` says False when it must wait for another drainer."""
+def drain_while_requested(data_dir: DataDir, memory: ProjectMemories, patience: float = PATIENCE_SECONDS) -> None:
+    """Drain until nobody wants it any more, also if another drainer must be waited for; then tidy up."""
     deadline = time.monotonic() + patience
     while wake.claim_drain(data_dir):
-        if drain():
-            continue
-        # While it lies there and is fresh, nobody else starts a process for it.
-        wake.request_drain(data_dir)
-        if time.monotonic() > deadline:
-            return
-        time.sleep(_PAUSE_SECONDS)
-
-
-class Drainer:
-    """The memory of a person, opened when it is first needed, and what is done with it."""
-
-    def __init__(self, data_dir: DataDir) -> None:
-        self._data_dir = data_dir
-        self._memory: ProjectMemories | None = None
-        self._opening = threading.Lock()
-
-    def drain(self) -> bool:
-        """Take in the journals; False when another process is doing that."""
-        report = drain(self._data_dir, memory=self._open())
+        report = drain(data_dir, memory=memory)
         for problem in report.problems:
-            log_problem(self._data_dir, EVENT, problem)
-        return not report.busy
-
-    def read_sessions(self) -> None:
-        """Let the model read the sessions that wait, where it may. Why one could not be read is stored with it."""
-        if is_model_allowed(self._data_dir):
-            read_sessions(self._data_dir, self._open())
-
-    def recall(self, project: str, session: str, text: str, limit: int) -> list[tuple[str, str]]:
-        """Return the ids and lines of rules by meaning, best first."""
-        return recall_rules(self._open(), project, session, text, limit)
-
-    def tidy(self) -> None:
-        """Remove what is no longer needed, once a day, whoever does it."""
-        stamp = os.path.join(self._data_dir.home, "tidied")
-        with suppress(FileNotFoundError):
-            if abs(time.time() - os.stat(stamp).st_mtime) <= _TIDY_SECONDS:
+            log_problem(data_dir, EVENT, problem)
+        if report.busy:
+            # While it lies there and is fresh, nobody else starts a process for it.
+            wake.request_drain(data_dir)
+            if time.monotonic() > deadline:
                 return
-        lock = try_lock(self._data_dir.drain_lock)
-        if lock is None:
-            return
-        with lock:
-            # First the stamp: what cannot be tidied is not tried again at every wake-up.
-            os.close(os.open(stamp, os.O_CREAT | os.O_WRONLY, 0o600))
-            os.utime(stamp)
-            tidy(self._data_dir, self._open())
-
-    def close(self) -> None:
-        if self._memory is not None:
-            self._memory.close()
-            self._memory = None
-
-    def _open(self) -> ProjectMemories:
-        with self._opening:
-            if self._memory is None:
-                self._memory = ProjectMemories(self._data_dir)
-            return self._memory
-
-
-class Endpoint:
-    """Where the worker can be reached: a socket in its home or, where there are none, a loopback port; and a token.
-
-    Only the holder of the worker's lock makes one, and publishes it in `worker.json`.
-    """
-
-    def __init__(self, data_dir: DataDir, code: str) -> None:
-        self._data_dir = data_dir
-        self.token = secrets.token_hex(32)
-        self.since = time.time()
-        self._path = os.path.join(data_dir.home, "worker.sock")
-        unix = self._listen_unix()
-        self.socket = unix or _listen_loopback()
-        self._inode = _stat(self._path)[0]
-        info = {
-            "v": 1,
-            "kind": "unix" if unix else "tcp",
-            "address": self._path if unix else self.socket.getsockname()[1],
-            "token": self.token,
-            "pid": os.getpid(),
-            "since": self.since,
-            "code": code,
-            "sessions": data_dir.sessions,
-        }
-        try:
-            write_atomic(data_dir.worker, json.dumps(info))
-        except BaseException:
-            self.close()
-            raise
-
-    def is_published(self) -> bool:
-        """Return whether those who look for a worker still find this one."""
-        return read_object(self._data_dir.worker).get("token") == self.token
-
-    def close(self) -> None:
-        """Listen no more; what is on disk is removed if it is still ours."""
-        paths = [self._data_dir.worker] if self.is_published() else []
-        if _stat(self._path)[0] == self._inode:
-            paths.append(self._path)
-        for path in paths:
-            # What cannot be removed is out of date, which everybody who reads it finds out.
-            with suppress(OSError):
-                os.unlink(path)
-        self.socket.close()
-
-    def _listen_unix(self) -> socket.socket | None:
-        with suppress(OSError):
-            os.unlink(self._path)
-        family = getattr(socket, "AF_UNIX", None)
-        if family is None or len(os.fsencode(self._path)) > LONGEST_SOCKET_PATH:
-            return None
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        umask = os.umask(0o177)
-        try:
-            listener.bind(self._path)
-            listener.listen(_BACKLOG)
-        except OSError:
-            # Some file systems have no sockets.
-            listener.close()
-            return None
-        finally:
-            os.umask(umask)
-        return listener
-
-
-def _listen_loopback() -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        if exclusive := getattr(socket, "SO_EXCLUSIVEADDRUSE", 0):
-            # Windows lets others listen on the same port otherwise.
-            listener.setsockopt(socket.SOL_SOCKET, exclusive, 1)
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(_BACKLOG)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-def _stat(path: str) -> tuple[int, int, int]:
-    """Return what tells whether a file was replaced."""
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return (-1, -1, -1)
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+            time.sleep(_PAUSE_SECONDS)
+    tidy_daily(data_dir, memory)
 
 
 def measure_memory() -> int:
@@ -277,29 +137,53 @@ def measure_memory() -> int:
         return 0
 
 
-class Worker:
-    """Serves one home. Made by whoever holds the worker's lock."""
+class Connection(socketserver.StreamRequestHandler):
+    """One request and its answer, a JSON line each."""
 
-    def __init__(self, data_dir: DataDir, drainer: Drainer, code: str, *, idle_seconds: float) -> None:
+    timeout = _READ_SECONDS
+    server: Worker
+
+    def handle(self) -> None:
+        request = json.loads(self.rfile.readline(_MOST_BYTES))
+        answer = self.server.answer(request if isinstance(request, dict) else {})
+        self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+
+class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """Serves one home, over a socket that only its person can reach. Made by whoever holds the worker's lock."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, data_dir: DataDir, memory: ProjectMemories, code: str, *, idle_seconds: float) -> None:
+        self.address_family = socket.AF_UNIX
+        self._path = os.path.join(data_dir.home, "worker.sock")
+        with suppress(OSError):
+            os.unlink(self._path)
+        umask = os.umask(0o177)
+        try:
+            super().__init__(self._path, Connection)  # type: ignore[arg-type]
+        finally:
+            os.umask(umask)
+        self.timeout = min(TICK_SECONDS, max(idle_seconds / 4, 0.05))
         self._data_dir = data_dir
-        self._drainer = drainer
+        self._memory = memory
         self._idle_seconds = idle_seconds
-        self._tick = min(TICK_SECONDS, max(idle_seconds / 4, 0.05))
         self._code = code
-        # The files that an update replaces.
-        self._code_files = (code, os.path.join(os.path.dirname(os.path.dirname(code)), "__init__.py"))
-        self._code_stats = [_stat(path) for path in self._code_files]
-        self._endpoint = Endpoint(data_dir, code)
+        self._code_stamps = _stamp_code(code)
         self._is_over = threading.Event()
         self._is_due = threading.Event()
         self._draining = threading.Lock()
         self._recalling = threading.Lock()
-        self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        self._drain_thread = threading.Thread(target=self._drain_when_due, name="drain", daemon=True)
-        self._read_thread = threading.Thread(target=self._read_sessions, name="read", daemon=True)
+        self._drain_thread = threading.Thread(target=self._drain_when_due, daemon=True)
+        self._read_thread = threading.Thread(target=self._read_sessions, daemon=True)
+        self._next_round = time.monotonic() + ROUND_SECONDS
         self._used_at = time.monotonic()
         """When a hook last asked for something. The worker's own drains do not count, or it would never end."""
         self._handled = 0
+        self._info = {"v": 1, "kind": "unix", "address": self._path, "pid": os.getpid(), "since": time.time()}
+        self._info |= {"code": code, "sessions": data_dir.sessions}
+        write_atomic(data_dir.worker, json.dumps(self._info))
 
     def run(self) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -307,62 +191,59 @@ class Worker:
         self._request_drain()
         self._drain_thread.start()
         try:
-            self._listen()
+            while not self._is_over.is_set():
+                self.handle_request()
+                self._look_around()
         finally:
             self._end()
 
     def stop(self) -> None:
         self._is_over.set()
-        # Where the system allows it, nobody waits for the next tick.
-        with suppress(OSError):
-            self._endpoint.socket.shutdown(socket.SHUT_RDWR)
 
-    def _listen(self) -> None:
-        next_tick = time.monotonic() + self._tick
-        next_round = time.monotonic() + ROUND_SECONDS
-        self._endpoint.socket.settimeout(self._tick)
-        while not self._is_over.is_set():
-            with suppress(OSError):
-                connection, _ = self._endpoint.socket.accept()
-                if self._connections.acquire(blocking=False):
-                    threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-                else:
-                    connection.close()
-            now = time.monotonic()
-            if now >= next_tick:
-                next_tick = now + self._tick
-                self._look_around()
-            if now >= next_round and not self._is_over.is_set():
-                next_round = now + ROUND_SECONDS
-                self._request_drain()
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exception()
+        # Somebody who went away, or who does not speak our language, is no problem.
+        if error is not None and not isinstance(error, OSError | ValueError | RecursionError):
+            log_problem(self._data_dir, EVENT, f"request: {describe_error(error)}")
+
+    def _is_published(self) -> bool:
+        """Return whether those who look for a worker still find this one."""
+        return read_object(self._data_dir.worker) == self._info
 
     def _look_around(self) -> None:
         """Drain what a hook asked for by the file alone, or end when nobody needs this worker."""
+        now = time.monotonic()
         if wake.is_drain_requested(self._data_dir):
             if not self._is_due.is_set() and not self._draining.locked():
                 # The worker's own requests are due or being drained.
-                self._used_at = time.monotonic()
+                self._used_at = now
             self._is_due.set()
-            return
-        is_replaced = [_stat(path) for path in self._code_files] != self._code_stats
-        is_busy = self._draining.locked() or self._is_due.is_set() or self._read_thread.is_alive()
-        is_idle = time.monotonic() - self._used_at >= self._idle_seconds
-        is_unneeded = not is_busy and (is_idle or measure_memory() > MOST_RSS)
-        if is_replaced or is_unneeded or not self._endpoint.is_published():
-            self._is_over.set()
+        else:
+            is_busy = self._draining.locked() or self._is_due.is_set() or self._read_thread.is_alive()
+            is_idle = now - self._used_at >= self._idle_seconds
+            is_unneeded = not is_busy and (is_idle or measure_memory() > MOST_RSS)
+            if is_unneeded or _stamp_code(self._code) != self._code_stamps or not self._is_published():
+                self._is_over.set()
+        if now >= self._next_round and not self._is_over.is_set():
+            self._next_round = now + ROUND_SECONDS
+            self._request_drain()
 
     def _end(self) -> None:
         """From here on nobody finds this worker: what is wanted later starts another, which waits for our lock."""
         self._is_over.set()
-        self._endpoint.close()
+        if self._is_published():
+            # What cannot be removed is out of date, which everybody who reads it finds out.
+            with suppress(OSError):
+                os.unlink(self._data_dir.worker)
+                os.unlink(self._path)
+        self.socket.close()
         self._is_due.set()
         self._drain_thread.join(GRACE_SECONDS)
-        if not self._drain_thread.is_alive():
-            # Somebody may have told us at the very end. A home that was removed is not made again.
-            if wake.is_drain_requested(self._data_dir):
-                self._drain()
-            if not self._read_thread.is_alive():
-                self._drainer.close()
+        # Somebody may have told us at the very end. A home that was removed is not made again.
+        if not self._drain_thread.is_alive() and wake.is_drain_requested(self._data_dir):
+            self._drain()
+        if not self._drain_thread.is_alive() and not self._read_thread.is_alive():
+            self._memory.close()
 
     # -- draining
 
@@ -379,19 +260,18 @@ class Worker:
     def _drain(self) -> None:
         """The worker outlives a drain that fails: the journals are still there."""
         try:
-            drain_while_requested(self._data_dir, self._drainer.drain)
-            self._drainer.tidy()
+            drain_while_requested(self._data_dir, self._memory)
         except Exception as error:  # noqa: BLE001
             self._log_failure("drain", error)
             return
         if not self._read_thread.is_alive() and not self._is_over.is_set():
             # In a thread of its own: a model may take minutes, and what is said meanwhile is drained.
-            self._read_thread = threading.Thread(target=self._read_sessions, name="read", daemon=True)
+            self._read_thread = threading.Thread(target=self._read_sessions, daemon=True)
             self._read_thread.start()
 
     def _read_sessions(self) -> None:
         try:
-            self._drainer.read_sessions()
+            read_sessions(self._data_dir, self._memory)
         except Exception as error:  # noqa: BLE001 - the worker outlives a model that fails
             self._log_failure("model", error)
 
@@ -401,47 +281,18 @@ class Worker:
 
     # -- answering
 
-    def _serve(self, connection: socket.socket) -> None:
-        try:
-            with connection:
-                deadline = time.monotonic() + _READ_SECONDS
-                request = wake.receive_message(connection, deadline, _MOST_BYTES)
-                if request.get("op") == "hello":
-                    proof = wake.prove_token(self._endpoint.token, str(request.get("nonce"))[:64])
-                    wake.send_message(connection, {"proof": proof}, deadline)
-                    request = wake.receive_message(connection, deadline, _MOST_BYTES)
-                answer: Mapping[str, Any] = {"ok": False, "error": "wrong token"}
-                if hmac.compare_digest(str(request.get("token")).encode(), self._endpoint.token.encode()):
-                    self._handled += 1
-                    answer = self._answer(request)
-                wake.send_message(connection, answer, time.monotonic() + _READ_SECONDS)
-        except (OSError, ValueError, RecursionError):
-            # Somebody who went away, or who does not speak our language.
-            pass
-        except Exception as error:  # noqa: BLE001 - one bad request must not end the worker
-            log_problem(self._data_dir, EVENT, f"request: {describe_error(error)}")
-        finally:
-            self._connections.release()
-
-    def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        name = request.get("op")
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self._handled += 1
+        name, code = request.get("op"), request.get("code")
         if name not in _REQUESTS:
             return {"ok": False, "error": unknown("request", name, _REQUESTS)}
+        if name == "status":
+            state = {name: self._info[name] for name in ("pid", "since", "code")}
+            return {**state, "ok": True, "rss": measure_memory(), "handled": self._handled}
+        self._used_at = time.monotonic()
         if name == "recall":
             return self._recall(request)
-        if name == "status":
-            return {
-                "ok": True,
-                "pid": os.getpid(),
-                "since": self._endpoint.since,
-                "rss": measure_memory(),
-                "handled": self._handled,
-                "draining": self._draining.locked(),
-                "code": self._code,
-            }
-        code = request.get("code")
         if name == "drain":
-            self._used_at = time.monotonic()
             self._is_due.set()
         is_other = isinstance(code, str) and os.path.normcase(code) != os.path.normcase(self._code)
         if name == "stop" or (is_other and os.path.isfile(str(code))):
@@ -450,15 +301,19 @@ class Worker:
         return {"ok": True}
 
     def _recall(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self._used_at = time.monotonic()
-        project, session, text = (request.get(name) for name in ("project", "session", "text"))
+        project, session, text = texts = [request.get(name) for name in ("project", "session", "text")]
         limit = request.get("limit", 5)
-        is_valid = isinstance(project, str) and isinstance(session, str) and isinstance(text, str)
-        if not is_valid or not isinstance(limit, int):
+        if not all(isinstance(one, str) for one in texts) or not isinstance(limit, int):
             return {"ok": False, "error": "recall takes the texts project, session and text, and the number limit"}
         try:
             with self._recalling:
-                rules = self._drainer.recall(str(project), str(session), str(text), max(1, min(limit, _MOST_RULES)))
+                most = max(1, min(limit, _MOST_RULES))
+                return {"ok": True, "rules": recall_rules(self._memory, str(project), str(session), str(text), most)}
         except ALMAError as error:
             return {"ok": False, "error": str(error)}
-        return {"ok": True, "rules": [list(rule) for rule in rules]}
+
+
+def _stamp_code(code: str) -> list[tuple[float, int] | None]:
+    """Return what tells whether the files that an update replaces are still the same."""
+    files = (code, os.path.join(os.path.dirname(os.path.dirname(code)), "__init__.py"))
+    return [(os.path.getmtime(one), os.path.getsize(one)) if os.path.exists(one) else None for one in files]

@@ -12,12 +12,11 @@ import json
 import logging
 import re
 import types
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache, partial
-from http import HTTPStatus
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
@@ -33,8 +32,16 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from alma import __version__
 
-from ..callers import refuse_paths, refuse_vouching, relay_sources
-from ..errors import ALMAError, ValidationError
+from ..callers import limit_call
+from ..errors import (
+    ALMAError,
+    BusyError,
+    ConflictError,
+    NotFoundError,
+    OverBudgetError,
+    ScopeError,
+    ValidationError,
+)
 from ..operations import DEEPEST, About, Effect, Operation, Parameter, operations
 from ..projects import Projects
 from ..schema import RESULT, is_object, plain
@@ -51,8 +58,18 @@ _AT_ONCE = 16
 _AT_ONCE_PER_TOKEN = 4
 """The number of operations of one token that run at the same time, so that slow calls leave room for other clients."""
 _PREFIX = "/v1/"
+_MAX_DIGITS = 300
+"""Of a whole number, so that it is a finite number elsewhere, too."""
 _OPEN = ("/health", "/ready")
 """For load balancers, which have no token. The answers say nothing of what is remembered or where."""
+_STATUSES = {
+    ValidationError: 400,
+    ScopeError: 403,
+    NotFoundError: 404,
+    ConflictError: 409,
+    OverBudgetError: 429,
+    BusyError: 503,
+}
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _PROJECT_NAME = r"(?:[A-Za-z0-9._~@:+-]|%[0-9A-Fa-f]{2}){1,600}"
 _DESCRIPTION = """Memory that learns from what worked. Every operation is a POST of its arguments.
@@ -103,7 +120,7 @@ class OperationList(BaseModel):
 def build(projects: Projects, tokens: Tokens, rules: Rules, watchers: Iterable[Watcher] = ()) -> App:
     """Return the ASGI application, behind its gate. The memories are closed when it is shut down."""
     service = Service(projects, rules.body_seconds)
-    return Gate(service.app, rules, tokens, service.find_route, (service.metrics, *watchers))
+    return Gate(service.app, rules, tokens, service.find_route, (service.metrics.watch, *watchers))
 
 
 @cache
@@ -127,14 +144,15 @@ class Metrics:
         )
         self._running = Gauge("alma_http_requests_in_flight", "requests that run now", registry=self.registry)
 
-    def begin(self, call: Call) -> None:
-        self._running.inc()
-
-    def end(self, call: Call) -> None:
-        name = call.operation or call.path or "unknown"
-        self._running.dec()
-        self._requests.labels(name, call.status).inc()
-        self._seconds.labels(name).observe(call.seconds)
+    @contextmanager
+    def watch(self, call: Call) -> Iterator[None]:
+        with self._running.track_inprogress():
+            try:
+                yield
+            finally:
+                name = call.operation or call.path or "unknown"
+                self._requests.labels(name, call.status).inc()
+                self._seconds.labels(name).observe(call.seconds)
 
     def render(self, project: str, memories: Mapping[str, int]) -> bytes:
         """`memories`: how many the project holds, by type."""
@@ -196,7 +214,7 @@ class Service:
             redoc_url=None,
             redirect_slashes=False,
             lifespan=close_memories,
-            exception_handlers={HTTPException: _refuse_unrouted},
+            exception_handlers={HTTPException: answer_error},
         )
         self.app.state.service = self
         self.app.router.routes += list_routes()
@@ -210,9 +228,7 @@ class Service:
 
     async def answer_call(self, request: Request, operation: Operation) -> Response:
         call: Call = request.scope[CALL]
-        arguments = refuse_paths(operation, operation.check(await self._read_body(request)))
-        if not call.may_approve:
-            arguments = refuse_vouching(operation, relay_sources(operation, arguments))
+        arguments = limit_call(operation, operation.check(await self._read_body(request)), None, call.may_approve)
         project = _read_project(request)
 
         def run() -> bytes:
@@ -250,10 +266,10 @@ class Service:
     async def answer_operations(self, request: Request) -> Response:
         names = ("name", "summary", "group", "effect", "idempotent")
         entries = [
-            OperationEntry(**{name: getattr(one, name) for name in names}, scope=NEEDED[one.effect])
+            {name: getattr(one, name) for name in names} | {"scope": NEEDED[one.effect]}
             for one in list_offered().values()
         ]
-        return JSONResponse(OperationList(operations=entries).model_dump(mode="json"))
+        return JSONResponse({"operations": entries})
 
     async def answer_health(self, request: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -306,17 +322,35 @@ Project = Annotated[
 def list_routes() -> list[APIRoute]:
     """Return the routes of every service: described once, because that takes a while."""
     token = [Security(HTTPBearer(auto_error=False, scheme_name="token"))]
-    routes: list[APIRoute] = [
-        _Route(
+
+    def describe(path: str, handle: Handler, result: Any, parameters: Mapping[str, Any], **more: Any) -> APIRoute:
+        async def endpoint() -> None: ...
+
+        # FastAPI describes these parameters; requests are answered by `handle`.
+        endpoint.handle = handle  # type: ignore[attr-defined]
+        endpoint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter(
+                    name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    annotation=kind,
+                    default=None if kind is Project else inspect.Parameter.empty,
+                )
+                for name, kind in parameters.items()
+            ]
+        )
+        dependencies = [] if path in _OPEN else token
+        return _Route(path, endpoint, response_model=result, dependencies=dependencies, responses=_REFUSED, **more)
+
+    routes = [
+        describe(
             path,
-            _describe_endpoint(handle, {"project": Project} if result is None else {}),
-            methods=["GET"],
+            handle,
+            result,
+            {"project": Project} if result is None else {},
             operation_id="health_check" if path == "/health" else path.rpartition("/")[2],
             summary=summary,
-            response_model=result,
             response_class=PlainTextResponse if result is None else JSONResponse,
-            dependencies=[] if path in _OPEN else token,
-            responses=_REFUSED,
         )
         for path, handle, result, summary in (
             ("/health", Service.answer_health, Status, "Whether the service runs. Needs no token."),
@@ -325,47 +359,27 @@ def list_routes() -> list[APIRoute]:
             ("/v1/operations", Service.answer_operations, OperationList, "All operations."),
         )
     ]
-    for operation in list_offered().values():
-        handle = partial(Service.answer_call, operation=operation)
-        routes.append(
-            _Route(
-                _PREFIX + operation.name,
-                _describe_endpoint(handle, {"body": describe_arguments(operation), "project": Project}),
-                methods=["POST"],
-                operation_id=operation.name,
-                tags=[operation.group],
-                summary=operation.summary,
-                description=f"{operation.description}\n\nNeeds a token that may {NEEDED[operation.effect]}.",
-                response_model=describe_result(operation),
-                response_description="Done.",
-                dependencies=token,
-                responses=_REFUSED,
-                openapi_extra={
-                    "x-effect": str(operation.effect),
-                    "x-idempotent": operation.idempotent,
-                    "requestBody": {"required": any(one.needed for one in operation.parameters)},
-                },
-            )
+    routes += [
+        describe(
+            _PREFIX + one.name,
+            partial(Service.answer_call, operation=one),
+            describe_result(one),
+            {"body": describe_arguments(one), "project": Project},
+            methods=["POST"],
+            operation_id=one.name,
+            tags=[one.group],
+            summary=one.summary,
+            description=f"{one.description}\n\nNeeds a token that may {NEEDED[one.effect]}.",
+            response_description="Done.",
+            openapi_extra={
+                "x-effect": str(one.effect),
+                "x-idempotent": one.idempotent,
+                "requestBody": {"required": any(parameter.needed for parameter in one.parameters)},
+            },
         )
+        for one in list_offered().values()
+    ]
     return routes
-
-
-def _describe_endpoint(handle: Handler, parameters: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return an endpoint with these parameters, for FastAPI to describe; requests are answered by `handle`."""
-
-    async def endpoint() -> None: ...
-
-    kinds = inspect.Parameter.KEYWORD_ONLY
-    endpoint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(
-                name, kinds, annotation=kind, default=None if kind is Project else inspect.Parameter.empty
-            )
-            for name, kind in parameters.items()
-        ]
-    )
-    endpoint.handle = handle  # type: ignore[attr-defined]
-    return endpoint
 
 
 def describe_arguments(operation: Operation) -> Any:
@@ -417,75 +431,63 @@ def describe_result(operation: Operation) -> Any:
 
 async def _answer(handle: Handler, request: Request) -> Response:
     """Answer a request. Whatever goes wrong is an answer too, and reveals nothing of what is inside."""
-    call: Call = request.scope[CALL]
-    name = call.operation or call.path
     try:
         return await handle(request.app.state.service, request)
-    except Refusal as error:
-        refusal = error
-    except ALMAError as error:
+    except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client gets an answer
+        return await answer_error(request, error)
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    call: Call = request.scope[CALL]
+    name, headers = call.operation or call.path, {}
+    if isinstance(error, Refusal):
+        return error.respond(call.id)
+    if isinstance(error, HTTPException):
+        status, kind, message = error.status_code, error.detail.replace(" ", ""), error.detail.lower()
+        headers = {name.lower(): one for name, one in (error.headers or {}).items()}
+        if status == 404 and request.url.path.startswith(_PREFIX):
+            message = "there is no such operation; GET /v1/operations lists them"
+    elif isinstance(error, ALMAError):
+        status = next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), 500)
+        kind, message = type(error).__name__, error.neutral or str(error)
         if error.neutral:
             # For the owner of the server; the caller gets a neutral sentence that names no files.
             _LOG.error("request %s to %s failed: %s", call.id, name, str(error))
-        refusal = Refusal.from_error(error)
-    except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client gets an answer
+        if status == 503:
+            headers = {"retry-after": "1"}
+    else:
         _LOG.error("request %s to %s failed inside alma", call.id, name, exc_info=error)
+        status, kind = 500, "InternalError"
         message = f"it failed inside alma; the log says more under the request id {call.id}"
-        refusal = Refusal(500, "InternalError", message)
-    return refusal.respond(call.id)
-
-
-async def _refuse_unrouted(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    phrase = HTTPStatus(error.status_code).phrase
-    message = phrase.lower()
-    if error.status_code == 404 and request.url.path.startswith(_PREFIX):
-        message = "there is no such operation; GET /v1/operations lists them"
-    headers = {name.lower(): one for name, one in (error.headers or {}).items()}
-    return Refusal(error.status_code, phrase.replace(" ", ""), message, headers).respond(request.scope[CALL].id)
+    return Refusal(status, kind, message, headers).respond(call.id)
 
 
 def _read_project(request: Request) -> str | None:
     names = request.headers.getlist(PROJECT)
-    if len(names) > 1:
-        raise ValidationError("the header Alma-Project is there twice; name one project")
-    if names and not re.fullmatch(_PROJECT_NAME, names[0]):
-        raise ValidationError("the header Alma-Project must be a project's name, percent-encoded")
-    try:
-        return unquote(names[0], errors="strict") if names else None
-    except UnicodeDecodeError:
-        raise ValidationError("the header Alma-Project is not percent-encoded UTF-8") from None
+    if not names:
+        return None
+    with suppress(UnicodeDecodeError):
+        if len(names) == 1 and re.fullmatch(_PROJECT_NAME, names[0]):
+            return unquote(names[0], errors="strict")
+    raise ValidationError("the header Alma-Project must name one project, percent-encoded in UTF-8")
 
 
 def decode_body(body: bytes) -> dict[str, Any]:
     """Return the arguments in a request's body; no body means none."""
 
-    def read_number(kind: type[int] | type[float], text: str) -> float:
-        if abs(float(text)) == float("inf"):
-            raise ValidationError("a number is too large")
-        return kind(text)
-
-    def refuse_constant(name: str) -> None:
-        raise ValueError(f"{name} is no number in JSON")
+    def read_integer(digits: str) -> int:
+        if len(digits) > _MAX_DIGITS:
+            raise ValueError("a number is too large")
+        return int(digits)
 
     try:
-        value = json.loads(
-            (body or b"{}").decode("utf-8"),
-            parse_constant=refuse_constant,
-            parse_int=partial(read_number, int),
-            parse_float=partial(read_number, float),
-        )
+        value = json.loads(body.decode("utf-8") or "{}", parse_int=read_integer)
+        # Half a character, NaN and numbers without end cannot be written.
         _write_json(value)
-    except UnicodeDecodeError as error:
-        raise ValidationError(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
-    except UnicodeEncodeError:
-        raise ValidationError("a text holds half a character (a lone surrogate)") from None
     except RecursionError:
         raise ValidationError(f"the body is nested deeper than {DEEPEST} levels") from None
-    except ValidationError:
-        raise
     except ValueError as error:
-        raise ValidationError(f"the body is not JSON: {error}") from None
+        raise ValidationError(f"the body is not JSON in UTF-8: {error}") from None
     if not isinstance(value, dict):
         raise ValidationError('the body must be a JSON object of arguments, such as {"agent": "dev"}')
     return value

@@ -13,29 +13,23 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from ..errors import (
-    ALMAError,
-    BusyError,
-    ConfigError,
-    ConflictError,
-    NotFoundError,
-    OverBudgetError,
-    ScopeError,
-    ValidationError,
-)
+from ..errors import ConfigError
 from .tokens import Scope, Token, Tokens
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+Route = tuple[str, str, Scope | None]
+"""The route's path, its operation (or empty) and the scope it needs; None: no token."""
 
 CALL = "alma.call"
 """The key of the ASGI scope under which a route finds its `Call`."""
@@ -46,21 +40,12 @@ _GOOD_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PORT = re.compile(r":\d{1,5}\Z")
 _LOG = logging.getLogger("alma.http")
 _REALM = 'Bearer realm="alma"'
-_INVALID_TOKEN = {"www-authenticate": f'{_REALM}, error="invalid_token"'}
 _ANYBODY = "\0anybody"
 """The rate limit that callers of open routes share. No token can have this name."""
 _PREFLIGHT = {
     "access-control-allow-methods": "GET, POST",
     "access-control-allow-headers": f"authorization, content-type, {PROJECT}, {REQUEST_ID}",
     "access-control-max-age": "600",
-}
-_STATUSES: Mapping[type[ALMAError], int] = {
-    ValidationError: 400,
-    ScopeError: 403,
-    NotFoundError: 404,
-    ConflictError: 409,
-    OverBudgetError: 429,
-    BusyError: 503,
 }
 
 
@@ -72,13 +57,6 @@ class Refusal(Exception):
         self.status = status
         self.kind = kind
         self.headers = dict(headers or {})
-
-    @classmethod
-    def from_error(cls, error: ALMAError) -> Refusal:
-        """Refuse with the error's own name; without its words where these may name files of the server."""
-        status = next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), 500)
-        headers = {"retry-after": "1"} if status == 503 else None
-        return cls(status, type(error).__name__, error.neutral or str(error), headers)
 
     def respond(self, request_id: str) -> Response:
         problem = {
@@ -131,16 +109,8 @@ class Call:
         return self.token is not None and self.token.scope.holds(Scope.APPROVE)
 
 
-class Watcher(Protocol):
-    """Sees every request begin and end."""
-
-    def begin(self, call: Call) -> None: ...
-
-    def end(self, call: Call) -> None: ...
-
-
-Route = tuple[str, str, Scope | None]
-"""The route's path, its operation (or empty) and the scope it needs; None: no token."""
+Watcher = Callable[[Call], AbstractContextManager[None]]
+"""Is entered when a request begins, and left when it has ended."""
 
 
 class Gate:
@@ -164,92 +134,74 @@ class Gate:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
+        elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
-            return
-        headers = Headers(scope=scope)
-        request_id = _get_single(headers, REQUEST_ID) or ""
-        call = Call(request_id if _GOOD_ID.fullmatch(request_id) else secrets.token_hex(8), scope["method"])
-        for one in self._watchers:
-            one.begin(call)
-        try:
-            await self._pass(scope, headers, call, receive, send)
-        finally:
-            for one in self._watchers:
-                one.end(call)
+        else:
+            request_id = get_single(Headers(scope=scope), REQUEST_ID)
+            call = Call(request_id if _GOOD_ID.fullmatch(request_id) else secrets.token_hex(8), scope["method"])
+            with ExitStack() as stack:
+                for watch in self._watchers:
+                    stack.enter_context(watch(call))
+                await self._pass(scope, call, receive, send)
 
-    async def _pass(
-        self, scope: MutableMapping[str, Any], headers: Headers, call: Call, receive: Receive, send: Send
-    ) -> None:
-        origin = _get_single(headers, "origin")
-        is_allowed_origin = origin is not None and origin.lower() in self._rules.origins
-        added = [(REQUEST_ID.encode(), call.id.encode())]
-        added += [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
-        if origin is not None and is_allowed_origin:
+    async def _pass(self, scope: MutableMapping[str, Any], call: Call, receive: Receive, send: Send) -> None:
+        headers, most = Headers(scope=scope), self._rules.max_bytes
+        origin = get_single(headers, "origin")
+        added = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+        added.append((REQUEST_ID.encode(), call.id.encode()))
+        if origin.lower() in self._rules.origins:
             added += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
-        too_large = Refusal(413, "TooLarge", f"a request may have at most {self._rules.max_bytes:,} bytes")
+        too_large = Refusal(413, "TooLarge", f"a request may have at most {most:,} bytes")
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 call.status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *added]
-            else:
-                call.sent += len(message.get("body", b""))
+            call.sent += len(message.get("body", b""))
             await send(message)
 
         async def count_received() -> Message:
             message = await receive()
             call.received += len(message.get("body", b""))
-            if call.received > self._rules.max_bytes:
+            if call.received > most:
                 raise too_large
             return message
 
-        asks_method = _get_single(headers, "access-control-request-method") is not None
-        is_preflight = call.method == "OPTIONS" and origin is not None and asks_method
+        is_preflight = call.method == "OPTIONS" and origin and "access-control-request-method" in headers
         try:
             call.path, call.operation, needed = self._find_route(scope["path"])
-            self._check_length(headers, too_large)
+            length = headers.get("content-length", "0")
+            if "transfer-encoding" in headers and "content-length" in headers:
+                # A proxy may have seen another end of it, and what follows would be somebody else's request.
+                message = "a request has a length or is chunked, not both"
+                raise Refusal(400, "AmbiguousLength", message, {"connection": "close"})
+            if not length.isdecimal() or int(length[:20]) > most:
+                raise too_large
             self._check_origin(headers, origin)
             if not is_preflight:
                 self._authorize(headers, call, needed)
         except Refusal as refusal:
             await refusal.respond(call.id)(scope, receive, answer)
-            return
-        if is_preflight:
-            await Response(status_code=204, headers=_PREFLIGHT)(scope, receive, answer)
-            return
-        scope[CALL] = call
-        await self._app(scope, count_received, answer)
+        else:
+            scope[CALL] = call
+            app = Response(status_code=204, headers=_PREFLIGHT) if is_preflight else self._app
+            await app(scope, count_received, answer)
 
-    def _check_length(self, headers: Headers, too_large: Refusal) -> None:
-        if "transfer-encoding" in headers and "content-length" in headers:
-            # A proxy may have seen another end of it, and what follows would be somebody else's request.
-            raise Refusal(
-                400, "AmbiguousLength", "a request has a length or is chunked, not both", {"connection": "close"}
-            )
-        length = _get_single(headers, "content-length")
-        if length is not None and (not length.isdecimal() or int(length[:20]) > self._rules.max_bytes):
-            raise too_large
-
-    def _check_origin(self, headers: Headers, origin: str | None) -> None:
-        host = (_get_single(headers, "host") or "").lower()
+    def _check_origin(self, headers: Headers, origin: str) -> None:
+        host = get_single(headers, "host").lower()
         if not host or (host not in self._rules.hosts and _PORT.sub("", host) not in self._rules.hosts):
             raise Refusal(421, "ForeignHost", "this is not the host that was asked for; --allowed-host names another")
-        if "origin" not in headers:
-            return
-        if origin is None or origin.lower() not in {f"{self._rules.scheme}://{host}", *self._rules.origins}:
+        if "origin" in headers and origin.lower() not in {f"{self._rules.scheme}://{host}", *self._rules.origins}:
             raise Refusal(403, "ForeignOrigin", "a page of another site may not call; --allowed-origin lets one in")
 
     def _authorize(self, headers: Headers, call: Call, needed: Scope | None) -> None:
         if needed is None:
             self._limits.take(_ANYBODY)
             return
-        kind, _, secret = (_get_single(headers, "authorization") or "").partition(" ")
+        kind, _, secret = get_single(headers, "authorization").partition(" ")
         if kind.lower() != "bearer" or not secret.strip():
-            raise Refusal(
-                401, "Unauthorized", "a bearer token is needed: Authorization: Bearer …", {"www-authenticate": _REALM}
-            )
+            message = "a bearer token is needed: Authorization: Bearer …"
+            raise Refusal(401, "Unauthorized", message, {"www-authenticate": _REALM})
         try:
             token = self._tokens.find(secret.strip())
         except ConfigError as error:
@@ -257,26 +209,24 @@ class Gate:
             _LOG.error("%s", error)
             message = "the tokens cannot be read; the log says more"
             raise Refusal(503, "NotReady", message, {"retry-after": "5"}) from error
-        if token is None:
-            raise Refusal(401, "Unauthorized", "the bearer token is not known, or was revoked", _INVALID_TOKEN)
-        if token.expires_at is not None and token.is_expired:
-            expired = f"the bearer token {token.name!r} expired on {token.expires_at:%Y-%m-%d %H:%M} UTC"
-            raise Refusal(401, "Unauthorized", f"{expired}; `alma token add` makes another", _INVALID_TOKEN)
+        if token is None or token.is_expired:
+            message = "the bearer token is not known, or was revoked"
+            if token is not None:
+                message = f"the bearer token {token.name!r} expired on {token.expires_at:%Y-%m-%d %H:%M} UTC"
+            invalid = {"www-authenticate": f'{_REALM}, error="invalid_token"'}
+            raise Refusal(401, "Unauthorized", f"{message}; `alma token add` makes another", invalid)
         call.token = token
         if not token.scope.holds(needed):
-            raise Refusal(
-                403,
-                "Forbidden",
-                f"the token {token.name!r} may {token.scope}, and this needs {needed}",
-                {"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{needed}"'},
-            )
+            message = f"the token {token.name!r} may {token.scope}, and this needs {needed}"
+            insufficient = {"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{needed}"'}
+            raise Refusal(403, "Forbidden", message, insufficient)
         self._limits.take(token.name)
 
 
-def _get_single(headers: Headers, name: str) -> str | None:
-    """Return a header. One that is sent twice counts as missing."""
+def get_single(headers: Headers, name: str) -> str:
+    """Return a header, or "". One that is sent twice counts as missing."""
     values = headers.getlist(name)
-    return values[0] if len(values) == 1 else None
+    return values[0] if len(values) == 1 else ""
 
 
 class Limits:
@@ -284,7 +234,7 @@ class Limits:
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
-        self._burst = max(1, burst)
+        self._burst = float(max(1, burst))
         self._clock = clock
         self._buckets: dict[str, tuple[float, float]] = {}
 
@@ -292,14 +242,10 @@ class Limits:
         if self._rate <= 0:
             return
         now = self._clock()
-        left, at = self._buckets.get(name, (float(self._burst), now))
-        left = min(float(self._burst), left + (now - at) * self._rate)
+        left, at = self._buckets.get(name, (self._burst, now))
+        left = min(self._burst, left + (now - at) * self._rate)
         if left < 1:
             wait = (1 - left) / self._rate
-            raise Refusal(
-                429,
-                "RateLimited",
-                f"more than {self._rate:g} requests a second; try again in {wait:.1f} s",
-                {"retry-after": str(max(1, round(wait)))},
-            )
+            message = f"more than {self._rate:g} requests a second; try again in {wait:.1f} s"
+            raise Refusal(429, "RateLimited", message, {"retry-after": str(max(1, round(wait)))})
         self._buckets[name] = (left - 1, now)

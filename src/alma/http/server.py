@@ -1,19 +1,29 @@
-"""`alma serve`, `python -m alma.http`: the options of the HTTP service, and how it starts."""
+"""`alma serve`, `python -m alma.http`: the options of the HTTP service, how it starts, and what it logs.
+
+The log has one JSON line for each request and for each warning, never with what was asked or answered.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import logging
+import os
+import stat
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
 
 from .. import listening
 from ..errors import ConfigError, MissingExtraError
+from ..types.times import now, to_iso
 
 if TYPE_CHECKING:
-    from .gate import App
+    from .gate import App, Call
 
 NAME = "alma serve"
 PORT = 8766
@@ -23,21 +33,17 @@ _MEGABYTE = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(listening.ListenOptions):
-    port: int = PORT
-    max_megabytes: float = 4.0
-    rate: float = 200.0
-    log_file: str | None = None
-    """Without one, the lines go to standard error."""
+    port: int = listening.option(PORT, f"default: {PORT}; 0: any that is free")
+    max_megabytes: float = listening.option(4.0, "the largest request; default: 4")
+    rate: float = listening.option(200.0, "requests a second for each token; 0: any number")
+    log_file: str | None = listening.option(
+        None, "where a line for each request goes; default: standard error", metavar="FILE"
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the service, but for `--config`."""
-    listening.add_arguments(parser, PORT)
-    parser.add_argument("--max-megabytes", type=float, default=4.0, help="the largest request; default: 4")
-    parser.add_argument("--rate", type=float, default=200.0, help="requests a second for each token; 0: any number")
-    parser.add_argument(
-        "--log-file", metavar="FILE", help="where a line for each request goes; default: standard error"
-    )
+    listening.add_arguments(parser, Options)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,7 +71,6 @@ def serve(options: Options) -> None:
         from . import tokens
         from .app import build as build_app
         from .gate import Rules
-        from .log import RequestLog, open_log
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio", "h11"):
             raise
@@ -92,7 +97,7 @@ def serve(options: Options) -> None:
             burst=max(1, round(2 * options.rate)),
         )
         projects = Projects(LazyMemory(lambda: open_memory(config)), config.settings)
-        return build_app(projects, tokens.Tokens(file), rules, [RequestLog(stream)])
+        return build_app(projects, tokens.Tokens(file), rules, [partial(log_request, stream)])
 
     with ExitStack() as stack:
         listening.serve(options, NAME, build, last_seconds=_LAST_SECONDS)
@@ -100,3 +105,76 @@ def serve(options: Options) -> None:
 
 def _print(text: str) -> None:
     print(f"{NAME}: {text}", file=sys.stderr, flush=True)
+
+
+# -- the log
+
+
+@contextmanager
+def open_log(name: str | None) -> Iterator[IO[str]]:
+    """Open the file, or standard error where there is no name, and write log records to it as JSON lines.
+
+    Only its owner can read the file, also when others could read it before.
+    """
+    with ExitStack() as stack:
+        stream: IO[str] = sys.stderr
+        if name is not None:
+            try:
+                descriptor = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                stream = stack.enter_context(open(descriptor, "a", encoding="utf-8"))
+                # A pipe or a terminal has permissions of its own.
+                if os.name == "posix" and stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    os.fchmod(descriptor, 0o600)
+            except OSError as error:
+                reason = f"{error.strerror}; --log-file names another"
+                raise ConfigError(f"the log file {name} cannot be written: {reason}") from None
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(Lines())
+        logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+        yield stream
+
+
+@contextmanager
+def log_request(stream: IO[str], call: Call) -> Iterator[None]:
+    """Write a line when a request has ended."""
+    try:
+        yield
+    finally:
+        line = {
+            "time": to_iso(now()),
+            "request_id": call.id,
+            "method": call.method if call.method.isascii() and len(call.method) < 20 else "?",
+            "path": call.path,
+            "operation": call.operation,
+            "status": call.status,
+            "ms": round(call.seconds * 1000, 2),
+            "token": None if call.token is None else call.token.name,
+            "bytes_in": call.received,
+            "bytes_out": call.sent,
+        }
+        # A log that nobody takes is no reason to answer nobody.
+        with suppress(OSError, ValueError):
+            stream.write(json.dumps(line) + "\n")
+            stream.flush()
+
+
+class Lines(logging.Formatter):
+    """Log records as JSON lines. Of an error its kind and place: its words may hold what was asked."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        is_ours = record.name == "alma.http" or not record.name.startswith("alma")
+        line: dict[str, Any] = {
+            "time": to_iso(now()),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            # The memory's own messages may quote what it was asked: only their constant words are logged.
+            "message": record.getMessage() if is_ours else str(record.msg),
+        }
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        named = next((one for one in arguments if isinstance(one, BaseException)), None)
+        error = record.exc_info[1] if record.exc_info else named
+        if error is not None:
+            frames = traceback.extract_tb(error.__traceback__)[-8:]
+            line["error"] = type(error).__name__
+            line["at"] = [f"{one.filename}:{one.lineno} {one.name}" for one in frames]
+        return json.dumps(line)

@@ -14,17 +14,18 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
-from ..errors import ConfigError, NotFoundError, StorageError, ValidationError, unknown
+from ..errors import ConfigError, NotFoundError, ValidationError, unknown
 from ..files import keep_out_of_git, lock_file, write_atomic
 from ..operations import Effect
+from ..schema import decode, plain
 from ..trust_register import record_created_files
-from ..types.times import from_iso, now, to_iso
+from ..types.times import now
 
 FILE = "http-tokens.json"
 FIRST_FILE = "http-token"
@@ -62,8 +63,8 @@ NEEDED = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
     name: str
-    digest: str
-    """SHA-256 of the secret, in hexadecimal digits. The secret is random, so that nobody finds it from this."""
+    sha256: str
+    """The hash of the secret, in hexadecimal digits. The secret is random, so that nobody finds it from this."""
     scope: Scope
     projects: frozenset[str] | None = None
     """The only projects there are for it; None: all."""
@@ -119,7 +120,7 @@ def revoke(path: Path, name: str) -> Token:
         _write(path, tokens.values())
     first = path.with_name(FIRST_FILE)
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        if _digest(first.read_text(encoding="ascii").strip()) == token.digest:
+        if _digest(first.read_text(encoding="ascii").strip()) == token.sha256:
             first.unlink()
     return token
 
@@ -165,22 +166,20 @@ def _make_token(
 ) -> tuple[str, Token]:
     if scope not in list(Scope):
         raise ValidationError(unknown("scope", scope, list(Scope)))
+    allowed = frozenset(projects)
+    for label, given in (("name", name), *(("project", one) for one in allowed)):
+        if not given.strip() or len(given) > _MAX_NAME or not given.isprintable():
+            raise ValidationError(f"{label} must be up to {_MAX_NAME} visible characters, not {given!r}")
     secret = _PREFIX + secrets.token_urlsafe(32)
     token = Token(
-        name=_name("name", name),
-        digest=_digest(secret),
+        name=name.strip(),
+        sha256=_digest(secret),
         scope=Scope(scope),
-        projects=frozenset(_name("project", one) for one in projects) or None,
+        projects=frozenset(one.strip() for one in allowed) or None,
         created_at=now(),
         expires_at=expires_at,
     )
     return secret, token
-
-
-def _name(label: str, given: object) -> str:
-    if not isinstance(given, str) or not given.strip() or len(given) > _MAX_NAME or not given.isprintable():
-        raise ValidationError(f"{label} must be up to {_MAX_NAME} visible characters, not {given!r}")
-    return given.strip()
 
 
 def _digest(secret: str) -> str:
@@ -208,11 +207,9 @@ class Tokens:
             raise ConfigError(f"the token file {self._path} cannot be read: {error}") from error
         stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
         if stamp != self._stamp:
-            self._tokens = _read(self._path)
-            self._stamp = stamp
+            self._tokens, self._stamp = _read(self._path), stamp
         digest = _digest(secret)
-        matches = [one for one in self._tokens if hmac.compare_digest(one.digest, digest)]
-        return matches[-1] if matches else None
+        return next(iter([one for one in self._tokens if hmac.compare_digest(one.sha256, digest)]), None)
 
 
 # -- the file
@@ -222,17 +219,7 @@ def _read(path: Path) -> list[Token]:
     try:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             raise ConfigError(f"{path} can be read or changed by others: chmod 600 {path}, and better make new tokens")
-        return [
-            Token(
-                name=one["name"],
-                digest=one["sha256"],
-                scope=Scope(one["scope"]),
-                projects=None if one["projects"] is None else frozenset(one["projects"]),
-                created_at=datetime.fromisoformat(one["created_at"]).astimezone(UTC),
-                expires_at=from_iso(one.get("expires_at")),
-            )
-            for one in json.loads(path.read_text(encoding="utf-8"))["tokens"]
-        ]
+        return [decode(Token, one) for one in json.loads(path.read_text(encoding="utf-8"))["tokens"]]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the token file {path} cannot be read: {error}") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -240,17 +227,7 @@ def _read(path: Path) -> list[Token]:
 
 
 def _write(path: Path, tokens: Iterable[Token]) -> None:
-    entries = [
-        {
-            "name": one.name,
-            "sha256": one.digest,
-            "scope": str(one.scope),
-            "projects": None if one.projects is None else sorted(one.projects),
-            "created_at": to_iso(one.created_at),
-            "expires_at": to_iso(one.expires_at),
-        }
-        for one in tokens
-    ]
+    entries = [plain(one) | {"projects": one.projects and sorted(one.projects)} for one in tokens]
     _put(path, json.dumps({"tokens": entries}, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -264,11 +241,6 @@ def _put(path: Path, text: str) -> None:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def _lock(path: Path) -> contextlib.AbstractContextManager[None]:
     """Let one process at a time change the file, so that no change is lost."""
-    try:
-        with lock_file(path.with_name(f".{path.name}.lock"), _PATIENCE):
-            yield
-    except StorageError as error:
-        raise ConfigError(f"{path} cannot be changed: {error}") from error
+    return lock_file(path.with_name(f".{path.name}.lock"), _PATIENCE)

@@ -1,8 +1,7 @@
 """Which files below a path are read, as what, and why the others are not.
 
 No link is followed, and only plain files are opened. Tools' folders, generated files and what git ignores are left
-out. The patterns of `.gitignore` files are matched here and not by pathspec, because they come with foreign folders:
-there a pattern of eight stars takes minutes for one name.
+out.
 """
 
 from __future__ import annotations
@@ -10,17 +9,15 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import ValidationError
+from ..ignore import IgnorePattern
 from .formats import IN_PROJECTS, FormatReader, detect_format
-from .sources import Archive, ArchiveError, FileHead, Source, open_file, read_head
+from .sources import Archive, FileHead, Source, open_archive, open_file, read_head
 from .types import Plan, Planned, Skipped
 
 DOCUMENT_BYTES = 2 * 1024 * 1024
@@ -61,14 +58,17 @@ class Wanted(StrEnum):
     CHATS = "chats"
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(NamedTuple):
     """A file to read."""
 
     source: Source
     reader: FormatReader
     own: bool
     known_as: str  # The name of a document: its path within the folder asked for.
+
+
+_IgnoreRule = tuple[Path, IgnorePattern]
+"""A line of the `.gitignore` of a folder."""
 
 
 class Catalogue:
@@ -83,6 +83,7 @@ class Catalogue:
         max_file_bytes: int = DOCUMENT_BYTES,
     ) -> None:
         root = Path(path).expanduser()
+        self.entries: list[FileEntry] = []
         self.skipped: list[Skipped] = []
         self._wanted = wanted
         self._own = own
@@ -96,9 +97,8 @@ class Catalogue:
         if not exists:
             raise ValidationError(f"there is nothing at {root}")
         self.root = root.resolve()
-        self.entries: list[FileEntry] = []
         if self.root.is_dir():
-            self._walk(self.root, (), ())
+            self._walk(self.root, [], _MAX_DEPTH)
         else:
             self._look_at(self.root, is_named=True)
 
@@ -109,45 +109,41 @@ class Catalogue:
 
     def close(self) -> None:
         for archive in self._archives:
-            archive.close()
+            archive.zip.close()
 
     def find_beside(self, source: Source, name: str) -> Source | None:
         """Return the file of that name beside the folder that a source is in, or in it."""
         if source.path is not None:
             near = (source.path.parent.parent / name, source.path.parent / name)
             return next((open_file(one) for one in near if one.is_file() and not one.is_symlink()), None)
-        folders = source.name.rsplit("/", 2)
-        wished = {f"{folders[0]}/{name}", f"{folders[0]}/{folders[1]}/{name}" if len(folders) == 3 else ""}
+        folder = source.name.rpartition("/")[0]
+        wished = {f"{folder}/{name}", f"{folder.rpartition('/')[0]}/{name}"}
         return next((one for archive in self._archives for one in archive.members if one.name in wished), None)
 
     def _skip(self, name: str, reason: str) -> None:
         self.skipped.append(Skipped(name, reason))
 
-    def _walk(self, folder: Path, ignores: tuple[_IgnoreRule, ...], above: tuple[tuple[int, int], ...]) -> None:
+    def _walk(self, folder: Path, ignores: list[_IgnoreRule], depth: int) -> None:
         try:
-            place = folder.stat()
-            listed = sorted(os.scandir(folder), key=lambda one: one.name)
+            listed = sorted(os.scandir(folder), key=lambda one: one.name) if depth else []
         except OSError as error:
             self._skip(str(folder), f"it cannot be entered: {error.strerror}")
             return
-        key = (place.st_dev, place.st_ino)
-        if len(above) > _MAX_DEPTH or (key in above and place.st_ino):
-            self._skip(str(folder), "too deep, or entered already")
-            return
-        ignores += tuple(_read_ignore_rules(folder))
+        if not depth:
+            self._skip(str(folder), "too deep")
+        ignores = [*ignores, *((folder, rule) for rule in _read_ignore_rules(folder))]
         for one in listed:
-            path = Path(one.path)
-            is_folder = one.is_dir(follow_symlinks=False)
+            path, is_folder = Path(one.path), one.is_dir(follow_symlinks=False)
             if one.is_symlink():
                 self._skip(one.path, "a link; links are not followed")
             elif reason := self._pass_over(path, ignores, is_folder):
                 self._skip(one.path, reason)
             elif is_folder:
-                self._walk(path, ignores, (*above, key))
+                self._walk(path, ignores, depth - 1)
             else:
                 self._look_at(path, is_named=False)
 
-    def _pass_over(self, path: Path, ignores: tuple[_IgnoreRule, ...], is_folder: bool) -> str:
+    def _pass_over(self, path: Path, ignores: list[_IgnoreRule], is_folder: bool) -> str:
         """Return why a file or folder is not looked at; empty when it is."""
         name = path.name
         if name in _HISTORIES or (is_folder and path.parent.name in _HOSTS and name == "tmp"):
@@ -162,8 +158,12 @@ class Catalogue:
             return ""
         if not is_folder and _TOOL_FILES.fullmatch(name):
             return "a lock file, a licence or a list for tools"
-        verdicts = [rule.is_ignored for rule in ignores if rule.accepts(path, is_folder)]
-        return "left out by .gitignore" if verdicts and verdicts[-1] else ""
+        is_ignored = False
+        for top, rule in ignores:
+            names = path.relative_to(top).parts
+            if (is_folder or not rule.is_for_folders) and len(names) in rule.match(names):
+                is_ignored = not rule.is_negated
+        return "left out by .gitignore" if is_ignored else ""
 
     def _look_at(self, path: Path, *, is_named: bool) -> None:
         try:
@@ -204,18 +204,14 @@ class Catalogue:
         self.entries.append(FileEntry(source, reader, own, known_as))
 
     def _look_into(self, path: Path) -> None:
-        try:
-            archive = Archive(path, self._skip)
-        except ArchiveError as error:
-            self._skip(str(path), str(error))
-            return
+        archive = open_archive(path, self._skip)
         self._archives.append(archive)
         for member in archive.members:
-            if not member.leaf.lower().endswith((*_CHATS, *_DOCUMENTS)) or member.leaf.startswith("."):
-                self._skip(member.name, "neither a document nor a chat, by its name")
-                continue
             try:
-                self._examine(member, False, member.name.partition("!/")[2])
+                if member.leaf.lower().endswith((*_CHATS, *_DOCUMENTS)) and not member.leaf.startswith("."):
+                    self._examine(member, False, member.name.partition("!/")[2])
+                else:
+                    self._skip(member.name, "neither a document nor a chat, by its name")
             except OSError as error:
                 self._skip(member.name, str(error))
 
@@ -235,51 +231,18 @@ class Catalogue:
         """Whether it lies in a repository, or below the path asked for in what looks like somebody's project."""
         if source.path is None and any(one.leaf in _PROJECT for one in self._archives[-1].members):
             return True
-        folder = (source.path or self._archives[-1].path).parent
         return any(
-            self._has_any(one, _PROJECT if one.is_relative_to(self.root) else _REPOSITORY)
-            for one in (folder, *folder.parents)
+            self._has_any(folder, _PROJECT if folder.is_relative_to(self.root) else _REPOSITORY)
+            for folder in (source.path or self._archives[-1].path).parents
         )
 
 
-class _IgnoreRule(NamedTuple):
-    """A line of a `.gitignore`."""
-
-    folder: Path
-    pattern: re.Pattern[str]
-    is_ignored: bool
-    is_for_folders: bool
-
-    def accepts(self, path: Path, is_folder: bool) -> bool:
-        inside = path.relative_to(self.folder).as_posix()
-        return (is_folder or not self.is_for_folders) and self.pattern.fullmatch(inside) is not None
-
-
-def _read_ignore_rules(folder: Path) -> Iterator[_IgnoreRule]:
+def _read_ignore_rules(folder: Path) -> list[IgnorePattern]:
     file = folder / ".gitignore"
     try:
         if file.is_symlink() or not file.is_file() or file.stat().st_size > _MAX_IGNORE_BYTES:
-            return
+            return []
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return
-    for line in lines:
-        rule = line.rstrip().removeprefix("!")
-        if rule and not rule.startswith("#"):
-            is_ignored, is_anchored = not line.startswith("!"), "/" in rule.rstrip("/")
-            yield _IgnoreRule(folder, _compile_rule(rule.strip("/"), is_anchored), is_ignored, rule.endswith("/"))
-
-
-@lru_cache(maxsize=2048)
-def _compile_rule(rule: str, is_anchored: bool) -> re.Pattern[str]:
-    """As git reads it: `*` stays within a name, `**` does not, and a pattern without a slash matches at any depth."""
-    pieces = []
-    for piece in rule.split("/"):
-        if piece == "**":
-            pieces.append("(?:[^/]+/)*")
-        else:
-            # `translate` wraps what it makes into groups of its own; only its `.` may cross a slash.
-            inner = translate(piece).removeprefix("(?s:").removesuffix(r")\Z").removesuffix(r")\z")
-            pieces.append(inner.replace(".*", "[^/]*") + "/")
-    pattern = "".join(pieces).removesuffix("/")
-    return re.compile(pattern if is_anchored else f"(?:[^/]+/)*{pattern}", re.S)
+        return []
+    return [IgnorePattern(line) for line in lines if line.strip() and not line.startswith("#")]

@@ -13,14 +13,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from ..engine import episodes, validate
 from ..engine.admit import clean
 from ..engine.episodes import Conversation, Said
 from ..engine.inject.escape import suspicious
-from ..engine.transaction import Transaction, write
+from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ValidationError
 from ..extraction import Extracted, Kind, extract_conversation, extract_text, find_known_memories, keep
@@ -28,12 +28,11 @@ from ..extraction.learner import LISTS
 from ..opening import Holder
 from ..ports import Model
 from ..text import digest, replace_surrogates
-from ..types.kinds import Episode
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Origin, Provenance, Status, Trust
 from .catalogue import DOCUMENT_BYTES, Catalogue, FileEntry, Wanted
 from .formats import Format
 from .formats.common import Chat, ChatMessage, Document, FileReading, Piece, Speaker, name_session
-from .sources import survey
+from .sources import Survey, survey
 from .types import SHOWN, IngestResult, Plan, Progress
 
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ _BATCH_PIECES = 64
 _BATCH_CHARS = 500_000
 _TURN_CHARS = 20_000
 _SECTION_CHARS = 1_500
-_NAME_CHARS = 120
-_TITLE_CHARS = 300
 _MODEL_FAILURES = 3  # After so many failures in a row a run does not ask the model again.
 _ROLES = {
     **dict.fromkeys(("assistant", "ai", "model", "bot", "agent"), Speaker.ASSISTANT),
@@ -149,29 +146,24 @@ def ingest_conversation(
     if isinstance(conversation, str | os.PathLike):
         return ingest_conversations(conversation, agent, project_id, **options)
     messages = []
-    for at, given in enumerate(validate.many("messages", conversation)):
-        label = f"messages[{at}]"
+    for number, given in enumerate(validate.many("messages", conversation)):
+        label = f"messages[{number}]"
         if not isinstance(given, Mapping):
             raise ValidationError(f"{label} must be a mapping with role and content, not {type(given).__name__}")
         speaker = validate.name(f"{label} role", given.get("role") or given.get("speaker"))
-        text = given.get("content") if given.get("content") is not None else given.get("text")
-        messages.append(
-            ChatMessage(
-                speaker=speaker,
-                text=validate.output(f"{label} content", text) or "",
-                voice=_ROLES.get(speaker.casefold(), Speaker.PERSON),
-                at=validate.moment(f"{label} at", given.get("at", given.get("timestamp"))),
-                id=validate.optional_text(f"{label} id", given.get("id")) or "",
-            )
-        )
+        content = given.get("content") if given.get("content") is not None else given.get("text")
+        text = validate.output(f"{label} content", content) or ""
+        at = validate.moment(f"{label} at", given.get("at", given.get("timestamp")))
+        id = validate.optional_text(f"{label} id", given.get("id")) or ""
+        voice = _ROLES.get(speaker.casefold(), Speaker.PERSON)
+        messages.append(ChatMessage(speaker, text, voice, at, id))
     session = name_session(Format.CHAT, session_id, title, messages[0].text if messages else "")
-    chat = Chat(format=Format.CHAT, session=session, messages=messages, title=title, part="1")
+    chat = Chat(Format.CHAT, session, messages, title, "1")
     with _open_memory(options.get("alma"), project_id) as alma:
         ingestion = _Ingestion(alma, agent, options)
         ingestion.result.increment("conversations", bool(messages))
-        ingestion.add(chat, own=options.get("own") is not False)
-        ingestion.flush()
-        return ingestion.result
+        ingestion.add(chat, options.get("own") is not False)
+        return ingestion.flush()
 
 
 def _list_files(path: Path, wanted: Wanted | str, options: Options) -> closing[Catalogue]:
@@ -192,8 +184,7 @@ def _open_memory(alma: ALMA | None, project_id: str | None) -> Iterator[ALMA]:
         yield memory
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(NamedTuple):
     """A piece in the form in which it is stored."""
 
     piece: Piece
@@ -226,7 +217,6 @@ class _Ingestion:
         result, shared, total = self.result, dict[str, Any](), catalogue.plan.bytes
         for one in catalogue.skipped:
             result.add("skipped", one)
-        sessions: set[str] = set()
         done = 0
 
         def report(path: str, files: int, read: int) -> None:
@@ -234,6 +224,7 @@ class _Ingestion:
                 counts = (result.counts.get("conversations", 0), result.counts.get("messages", 0))
                 progress(Progress(path, files, len(catalogue.entries), min(done + read, total), total, *counts))
 
+        sessions: set[str] = set()
         for number, entry in enumerate(catalogue.entries):
             name = entry.source.name
             try:
@@ -241,10 +232,8 @@ class _Ingestion:
                     # The parts of one conversation follow each other, so that few sessions have to be remembered.
                     is_first = piece.session not in sessions
                     result.increment("conversations" if isinstance(piece, Chat) else "documents", is_first)
-                    if len(sessions) > SHOWN:
-                        sessions.clear()
-                    sessions.add(piece.session)
-                    if self.add(piece, own=entry.own):
+                    sessions = {piece.session} | (sessions if len(sessions) < SHOWN else set())
+                    if self.add(piece, entry.own):
                         report(name, number, read)
             except OSError as error:
                 # It is gone, or became unreadable: what was read of it before is stored.
@@ -257,90 +246,91 @@ class _Ingestion:
 
     def _read_file(self, entry: FileEntry, catalogue: Catalogue, shared: dict[str, Any]) -> Iterator[tuple[Piece, int]]:
         """Yield the pieces of a file, unless all of it was stored before, with how many bytes were read by then."""
-        source, format = entry.source, entry.reader.format
-        is_database = entry.reader.is_database is not None
-        surveyed = None if is_database else survey(source)
-        content = digest(surveyed.digest, str(entry.own)) if surveyed else ""
-        self.result.increment("files")
-        if len(self.result.files) < SHOWN:
-            self.result.files[source.name] = str(format)
-        marker = f"mrk_read_{digest(self._engine.project, self._agent, self._user, source.name)}"
-        if surveyed and self._find_stored([marker]).get(marker) == self._sign(content):
-            self.result.increment("files unchanged")
+        source, reader, result = entry.source, entry.reader, self.result
+        surveyed = Survey("", "utf-8") if reader.is_database else survey(source)
+        content = self._sign(digest(surveyed.digest, str(entry.own)))
+        result.increment("files")
+        if len(result.files) < SHOWN:
+            result.files[source.name] = str(reader.format)
+        marker = self._name_marker("read", source.name)
+        if not reader.is_database and self._find_stored([marker]).get(marker) == content:
+            result.increment("files unchanged")
             return
         reading = FileReading(
             source,
-            format,
-            self.result,
-            encoding=surveyed.encoding if surveyed else "utf-8",
+            reader.format,
+            result,
+            encoding=surveyed.encoding,
             known_as=entry.known_as,
             voice=Speaker.PERSON if entry.own else Speaker.OTHER,
-            user=self._options.get("user_id") or "",
+            user=self._user,
             branches=self._options.get("branches", False),
             find_beside=lambda name: catalogue.find_beside(source, name),
             shared=shared,
         )
-        self.result.note(surveyed.note if surveyed else "")
-        for piece in entry.reader.read(reading):
+        result.note(surveyed.note)
+        for piece in reading.read_pieces(reader.read):
             yield piece, reading.bytes_read
-        if surveyed and reading.finish() == surveyed.digest:
-            self._files[marker] = self._sign(content)
+        if not reader.is_database and reading.finish() == surveyed.digest:
+            self._files[marker] = content
             if len(self._files) >= _BATCH_PIECES:
                 self.flush()
 
     # -- storing
 
-    def add(self, piece: Piece, *, own: bool) -> bool:
+    def add(self, piece: Piece, own: bool) -> bool:
         """Store a piece with the next batch; return whether that was written now."""
-        piece = piece if own else _disown(piece)
-        turns = tuple(_make_turns(piece) if isinstance(piece, Chat) else _make_sections(piece))
+        turns = tuple(_make_turns(piece, own))
         if not turns:
             return False
         content = digest(*(f"{turn.id}\x1e{turn.voice}\x1e{turn.at}" for turn in turns), piece.title)
         # A part of a conversation is marked by its name, so that it is marked anew when it grows; a document by its
         # content.
         name = (piece.session, piece.part) if isinstance(piece, Chat) else ("document", content)
-        marker = f"mrk_ingested_{digest(self._engine.project, self._agent, self._user, *name)}"
+        marker = self._name_marker("ingested", *name)
         self.result.increment("unchanged", marker in self._batch)
         self._batch[marker] = _Prepared(piece, turns, marker, self._sign(content))
         self._size += sum(len(turn.text) for turn in turns)
-        if len(self._batch) < _BATCH_PIECES and self._size < _BATCH_CHARS:
-            return False
-        self.flush()
-        return True
+        is_full = len(self._batch) >= _BATCH_PIECES or self._size >= _BATCH_CHARS
+        if is_full:
+            self.flush()
+        return is_full
 
-    def flush(self) -> None:
+    def flush(self) -> IngestResult:
         """Store the batch: episodes, then what is found in them, then the markers."""
-        batch, self._batch, self._size = self._batch, {}, 0
-        files, self._files = self._files, {}
+        result, batch, files = self.result, self._batch, self._files
+        self._batch, self._files, self._size = {}, {}, 0
         stored = self._find_stored(list(batch))
         fresh = [one for one in batch.values() if stored.get(one.marker) != one.content]
-        self.result.increment("unchanged", len(batch) - len(fresh))
+        result.increment("unchanged", len(batch) - len(fresh))
         for one in fresh:
-            self.result.increment("messages" if isinstance(one.piece, Chat) else "sections", len(one.turns))
-        if self.result.dry_run:
+            result.increment("messages" if isinstance(one.piece, Chat) else "sections", len(one.turns))
+        if result.dry_run:
             for one in fresh:
                 believed, doubted = self._extract(one)
                 for item in (*believed, *doubted):
-                    self.result.increment(_LISTS[item.kind])
-                self.result.increment("waiting", len(doubted))
-                self.result.increment("episodes")
-            return
-        for one, episode in zip(fresh, self._record_episodes(fresh), strict=True):
-            if episode.status is Status.RETIRED:
-                self.result.leave_out("conversations that were deleted here")
+                    result.increment(_LISTS[item.kind])
+                result.increment("waiting", len(doubted))
+                result.increment("episodes")
+            return result
+        started, known = self._engine.clock(), {one.id for one in result.episodes}
+        conversations = [_make_conversation(one, self._agent, self._user) for one in fresh]
+        records = episodes.record_conversations(self._engine, conversations) if fresh else []
+        for record in {one.id: one for one in records}.values():
+            if record.updated_at >= started and record.id not in known and record.status is not Status.RETIRED:
+                result.add("episodes", view(record, started))
+        for one, record in zip(fresh, records, strict=True):
+            if record.status is Status.RETIRED:
+                result.leave_out("conversations that were deleted here")
             else:
-                self._learn(one, episode)
-        markers = {one.marker: one.content for one in batch.values() if one.marker not in self._failed}
+                self._learn(one, record.id)
+        markers = {one.marker: one.content for one in fresh if one.marker not in self._failed}
         markers |= {} if self._failed else files
+        write(self._engine, lambda tx: [tx.set_marker(id, {"value": value}) for id, value in markers.items()])
+        return result
 
-        def mark(tx: Transaction) -> None:
-            values = {record.id: record.body["value"] for record in tx.get(markers)}
-            for id, value in markers.items():
-                if values.get(id) != value:
-                    tx.set_marker(id, {"value": value})
-
-        write(self._engine, mark)
+    def _name_marker(self, verb: str, *name: str) -> str:
+        return f"mrk_{verb}_{digest(self._engine.project, self._agent, self._user, *name)}"
 
     def _sign(self, content: str) -> str:
         """Return what a marker says: the content, and what else decides what is stored of it."""
@@ -352,27 +342,14 @@ class _Ingestion:
         is_asked = markers and self._options.get("resume", True)
         return {record.id: record.body["value"] for record in self._engine.store.get(markers)} if is_asked else {}
 
-    def _record_episodes(self, fresh: Sequence[_Prepared]) -> list[Record]:
-        started = self._engine.clock()
-        conversations = [_make_conversation(one, self._agent, self._user) for one in fresh]
-        records = episodes.record_conversations(self._engine, conversations) if fresh else []
-        known = {one.id for one in self.result.episodes}
-        for record in {one.id: one for one in records}.values():
-            is_changed = record.updated_at >= started and record.id not in known
-            if is_changed and record.status is not Status.RETIRED:
-                episode = view(record, started)
-                assert isinstance(episode, Episode)
-                self.result.add("episodes", episode)
-        return records
-
     def _extract(self, one: _Prepared) -> tuple[list[Extracted], list[Extracted]]:
         """Return what a piece says that may be learned, and what waits for a person."""
-        piece, has_stopped = one.piece, self._failures >= _MODEL_FAILURES
+        has_stopped = self._failures >= _MODEL_FAILURES
         model = None if has_stopped else self._model
         # What programs said teaches nothing.
         turns = [turn for turn in one.turns if turn.voice is not Speaker.TOOL]
-        if isinstance(piece, Document):
-            extraction = extract_text(piece.text.replace("\0", ""), model=model, name=piece.name)
+        if isinstance(one.piece, Document):
+            extraction = extract_text(one.piece.text.replace("\0", ""), model=model, name=one.piece.name)
         else:
             messages = [{"speaker": each.speaker, "text": each.text, "at": each.at, "id": each.id} for each in turns]
             texts = [turn.text for turn in turns if turn.voice is Speaker.PERSON]
@@ -384,17 +361,16 @@ class _Ingestion:
             self.result.note(f"the model was not used everywhere: {extraction.failed}")
         if extraction.failed or has_stopped:
             self._failed.add(one.marker)
-        found = extraction.found
-        if isinstance(piece, Document):
-            return ([*found], []) if piece.voice is Speaker.PERSON else ([], [*found])
-        is_doubted = {
-            at: bool(turns[at].voice is Speaker.OTHER or suspicious(turns[at].text[:_TURN_CHARS]))
-            for at in {item.turn for item in found}
-        }
-        believed, doubted = ([item for item in found if is_doubted[item.turn] is one] for one in (False, True))
+        believed: list[Extracted] = []
+        doubted: list[Extracted] = []
+        for item in extraction.found:
+            turn = turns[item.turn]
+            is_chat = isinstance(one.piece, Chat)
+            is_doubted = turn.voice is Speaker.OTHER or (is_chat and suspicious(turn.text[:_TURN_CHARS]))
+            (doubted if is_doubted else believed).append(item)
         return believed, doubted
 
-    def _learn(self, one: _Prepared, episode: Record) -> None:
+    def _learn(self, one: _Prepared, episode: str) -> None:
         """Store what a piece says, and count it."""
         result = self.result
         for findings, is_trusted in zip(self._extract(one), (True, False), strict=True):
@@ -406,7 +382,7 @@ class _Ingestion:
                 agent=self._agent,
                 user_id=self._user or None,
                 source=str(one.piece.format),
-                episode=episode.id,
+                episode=episode,
                 session_id=one.piece.session,
                 trusted=is_trusted,
             )
@@ -424,38 +400,30 @@ class _Ingestion:
 # -- pieces as they are stored
 
 
-def _disown(piece: Piece) -> Piece:
-    """Return the same as somebody else's words: a prompt that quotes them does not say that it was the user."""
-    if isinstance(piece, Document):
-        return replace(piece, voice=Speaker.OTHER)
-    messages = []
-    for one in piece.messages:
-        is_user = one.voice is Speaker.PERSON and _USER_NAMES.search(one.speaker)
-        voice = one.voice if one.voice is Speaker.TOOL else Speaker.OTHER
-        messages.append(replace(one, voice=voice, speaker="somebody else" if is_user else one.speaker))
-    return replace(piece, messages=messages)
+def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
+    """Yield a piece as turns. A document is told by its own name, in sections that can be quoted.
 
-
-def _make_turns(chat: Chat) -> Iterator[ChatMessage]:
+    Unless it is the person's own, they are somebody else's words, and do not say that it was the user.
+    """
     seen: Counter[tuple[str, str]] = Counter()
-    for message in chat.messages:
-        speaker, words = _clean_name(message.speaker, _NAME_CHARS) or "unknown", replace_surrogates(message.text)
-        seen[speaker, words] += 1
+    if isinstance(piece, Document):
+        name, voice = _clean_name(piece.name, 120) or "unknown", piece.voice if own else Speaker.OTHER
+        for section in _HEADING.split(clean(replace_surrogates(piece.text))):
+            for text in _cut_text(section.strip(), _SECTION_CHARS):
+                seen[name, text] += 1
+                yield ChatMessage(name, text, voice, piece.at, digest("section", text, str(seen[name, text])))
+        return
+    for message in piece.messages:
+        name, voice, words = message.speaker, message.voice, replace_surrogates(message.text)
+        if not own:
+            name = "somebody else" if voice is Speaker.PERSON and _USER_NAMES.search(name) else name
+            voice = voice if voice is Speaker.TOOL else Speaker.OTHER
+        name = _clean_name(name, 120) or "unknown"
+        seen[name, words] += 1
         # Without an id of its own a message is recognised by its place among equal ones.
-        key = ("id", message.id) if message.id else ("said", chat.part, str(seen[speaker, words]))
+        key = ("id", message.id) if message.id else ("said", piece.part, str(seen[name, words]))
         for number, text in enumerate(_cut_text(clean(words), _TURN_CHARS)):
-            yield replace(message, speaker=speaker, text=text, id=digest(*key, speaker, words, str(number)))
-
-
-def _make_sections(document: Document) -> Iterator[ChatMessage]:
-    """Yield a document as turns of its own name: what stands under a heading, in pieces that can be quoted."""
-    seen: Counter[str] = Counter()
-    speaker = _clean_name(document.name, _NAME_CHARS) or "unknown"
-    for section in _HEADING.split(clean(replace_surrogates(document.text))):
-        for text in _cut_text(section.strip(), _SECTION_CHARS):
-            seen[text] += 1
-            id = digest("section", text, str(seen[text]))
-            yield ChatMessage(speaker=speaker, text=text, voice=document.voice, at=document.at, id=id)
+            yield ChatMessage(name, text, voice, message.at, digest(*key, name, words, str(number)))
 
 
 def _cut_text(text: str, most: int) -> Iterator[str]:
@@ -463,11 +431,9 @@ def _cut_text(text: str, most: int) -> Iterator[str]:
     while text:
         cut = len(text)
         if cut > most:
-            ends = [match.end() for match in _PARAGRAPH.finditer(text, 0, most)][-1:]
-            for sign in ("\n", ". ", " "):
-                if not ends and (at := text.rfind(sign, most // 2, most)) >= 0:
-                    ends = [at + len(sign)]
-            cut = max([*ends, 1]) if ends else most
+            ends = [at + len(sign) for sign in (" ", ". ", "\n") if (at := text.rfind(sign, most // 2, most)) >= 0]
+            ends += [match.end() for match in _PARAGRAPH.finditer(text, 0, most)]
+            cut = ends[-1] if ends else most
         piece, text = text[:cut], text[cut:]
         visible = validate.output("text", piece) if _UNSEEN.sub("", piece).strip() else None
         if visible is not None:
@@ -491,7 +457,7 @@ def _make_conversation(one: _Prepared, agent: str, user: str) -> Conversation:
         is_doubted = turn.voice in (Speaker.OTHER, Speaker.TOOL) and suspicious(turn.text)
         provenance = untrusted if is_doubted else learned
         turns.append(Said(speaker=turn.speaker, text=turn.text, at=turn.at, id=turn.id, provenance=provenance))
-    title = _clean_name(one.piece.title, _TITLE_CHARS)
+    title = _clean_name(one.piece.title, 300)
     return Conversation(
         agent=agent,
         session=one.piece.session,

@@ -15,11 +15,10 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
-
-from ..errors import ALMAError
 
 CHUNK = 256 * 1024
 HEAD = 256 * 1024  # So much of a file is looked at to find its format.
@@ -74,6 +73,11 @@ class Source:
         return self.name.replace("\\", "/").rpartition("/")[2]
 
     @property
+    def folder(self) -> str:
+        """The name of the folder that it is in; empty when there is none."""
+        return ("/" + self.name.replace("\\", "/")).rsplit("/", 2)[-2]
+
+    @property
     def stem(self) -> str:
         return self.leaf.rpartition(".")[0] or self.leaf
 
@@ -96,76 +100,56 @@ def open_file(path: Path) -> Source:
     return Source(str(path), stat.st_size, read_blocks, modified, path)
 
 
-class ArchiveError(ALMAError):
-    """An archive that cannot or must not be read."""
-
-
-class Archive:
+class Archive(NamedTuple):
     """An open zip archive and those of its members that may be read."""
 
-    def __init__(self, path: Path, skip: Callable[[str, str], None]) -> None:
-        try:
-            self._zip = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-            raise ArchiveError(f"{path} is no whole zip archive: {error}") from error
-        self.path = path
-        self.members: list[Source] = []
-        infos = [one for one in self._zip.infolist() if not one.is_dir()]
-        size, packed = sum(one.file_size for one in infos), max(path.stat().st_size, 1)
-        complaint = ""
-        if len(infos) > MAX_MEMBERS:
-            complaint = f"{path} has {len(infos):,} members; at most {MAX_MEMBERS:,} are read"
-        elif size > MAX_BYTES or (size > _SMALL and size > MAX_RATIO * packed):
-            complaint = (
-                f"{path} would grow from {packed:,} to {size:,} bytes, as no archive of texts does: it is not read"
-            )
-        if complaint:
-            self.close()
-            raise ArchiveError(complaint)
-        for info in infos:
-            name = f"{path}!/{info.filename}"
-            if reason := _forbid_member(info):
-                skip(name, reason)
-            else:
-                self.members.append(Source(name, info.file_size, self._open_member(info), _find_time(info)))
-
-    def _open_member(self, info: zipfile.ZipInfo) -> Blocks:
-        def read_blocks(size: int) -> Generator[bytes, None, None]:
-            left = info.file_size
-            try:
-                with self._zip.open(info) as file:
-                    while block := file.read(min(size, left + 1)):
-                        left -= len(block)
-                        if left < 0:
-                            raise OSError("this member is larger than the archive says")
-                        yield block
-            except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
-                raise OSError(f"this member is damaged or cannot be unpacked: {error}") from error
-
-        return read_blocks
-
-    def close(self) -> None:
-        self._zip.close()
+    path: Path
+    zip: zipfile.ZipFile
+    members: list[Source]
 
 
-def _forbid_member(info: zipfile.ZipInfo) -> str:
-    """Return why a member is not read; empty when it is."""
-    name = info.filename.replace("\\", "/")
-    parts = name.split("/")
-    if name.startswith("/") or ".." in parts or ":" in parts[0] or "\0" in name:
-        return "its name leads out of the archive"
-    if info.flag_bits & 1:
-        return "it is encrypted"
-    if info.file_size > _SMALL and info.file_size > MAX_RATIO * max(info.compress_size, 1):
-        return f"it would grow from {info.compress_size:,} to {info.file_size:,} bytes"
-    return ""
-
-
-def _find_time(info: zipfile.ZipInfo) -> datetime | None:
+def open_archive(path: Path, skip: Callable[[str, str], None]) -> Archive:
+    """Open an archive; raise OSError when it cannot or must not be read. `skip` gets names and reasons."""
     try:
-        return datetime(*info.date_time, tzinfo=UTC)
-    except ValueError:
-        return None
+        archive = Archive(path, zipfile.ZipFile(path), [])
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise OSError(f"it is no whole zip archive: {error}") from error
+    infos = [one for one in archive.zip.infolist() if not one.is_dir()]
+    size, packed = sum(one.file_size for one in infos), max(path.stat().st_size, 1)
+    if len(infos) > MAX_MEMBERS or size > MAX_BYTES or (size > _SMALL and size > MAX_RATIO * packed):
+        archive.zip.close()
+        grown = f"{packed:,} to {size:,} bytes in {len(infos):,} members"
+        raise OSError(f"it would grow from {grown}, as no archive of texts does")
+    for info in infos:
+        name, inside = f"{path}!/{info.filename}", info.filename.replace("\\", "/")
+        is_bomb = info.file_size > _SMALL and info.file_size > MAX_RATIO * max(info.compress_size, 1)
+        if inside.startswith("/") or ".." in inside.split("/") or ":" in inside.split("/")[0] or "\0" in inside:
+            skip(name, "its name leads out of the archive")
+        elif info.flag_bits & 1:
+            skip(name, "it is encrypted")
+        elif is_bomb:
+            skip(name, f"it would grow from {info.compress_size:,} to {info.file_size:,} bytes")
+        else:
+            try:
+                modified = datetime(*info.date_time, tzinfo=UTC)
+            except ValueError:
+                modified = None
+            blocks = partial(_read_member, archive.zip, info)
+            archive.members.append(Source(name, info.file_size, blocks, modified))
+    return archive
+
+
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Generator[bytes, None, None]:
+    left = info.file_size
+    try:
+        with archive.open(info) as file:
+            while block := file.read(min(size, left + 1)):
+                left -= len(block)
+                if left < 0:
+                    raise OSError("this member is larger than the archive says")
+                yield block
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
+        raise OSError(f"this member is damaged or cannot be unpacked: {error}") from error
 
 
 class FileHead(NamedTuple):
@@ -190,17 +174,15 @@ def read_head(source: Source) -> FileHead:
 
 def _guess_encoding(start: bytes) -> tuple[str, str]:
     """Return the encoding, and "strict" when all bytes fit it."""
-    marked = next((encoding for bom, encoding in _BOMS if start.startswith(bom)), "")
-    if marked:
+    if marked := next((encoding for bom, encoding in _BOMS if start.startswith(bom)), ""):
         return marked, "replace"
     # UTF-16 without its mark: every other byte of Latin text is zero.
     sample = start[:4096]
     half = len(sample) // 2
-    even, odd = sample[0::2].count(0), sample[1::2].count(0)
-    if half >= 8 and odd > 0.6 * half and even < 0.1 * half:
-        return "utf-16-le", "replace"
-    if half >= 8 and even > 0.6 * half and odd < 0.1 * half:
-        return "utf-16-be", "replace"
+    zeros = {"utf-16-be": sample[0::2].count(0), "utf-16-le": sample[1::2].count(0)}
+    encoding = max(zeros, key=lambda name: zeros[name])
+    if half >= 8 and zeros.pop(encoding) > 0.6 * half and max(zeros.values()) < 0.1 * half:
+        return encoding, "replace"
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)
     except UnicodeDecodeError:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..text import replace_surrogates
 
 LIMIT = 16 * 1024 * 1024  # The longest line or value that is read, in characters.
 Damaged = Callable[[str, str], None]  # Receives the place and the reason.
+JsonObject = dict[str, Any]
 
 _SPACE = re.compile(r"[ \t\r\n\ufeff]*")
 _SCALAR = r'(?:"(?:[^"\\]|\\.){0,2000}"|[^\s,{}\[\]":]{1,60})'
@@ -40,26 +42,20 @@ def read_lines(chunks: Iterable[str], damaged: Damaged, limit: int = LIMIT) -> I
     """Yield each line with its number, without its end. Lines that are too long are reported and skipped."""
     number, size = 1, 0
     parts: list[str] = []
-    for chunk in chunks:
-        for at, part in enumerate(chunk.split("\n")):
-            if at:
-                if size > limit:
-                    damaged(f"line {number:,}", f"longer than {limit:,} characters; passed over")
-                else:
-                    yield number, "".join(parts).removesuffix("\r")
-                number, size, parts = number + 1, 0, []
-            size += len(part)
-            if size <= limit:
-                parts.append(part)
-            else:
-                parts.clear()
-    if size > limit:
-        damaged(f"line {number:,}", f"longer than {limit:,} characters; passed over")
-    elif size:
-        yield number, "".join(parts).removesuffix("\r")
+    pieces = chain.from_iterable(re.split(r"(\n)", chunk) for chunk in chunks)
+    for piece in chain(pieces, (None,)):
+        if piece is not None and piece != "\n":
+            size += len(piece)
+            parts = [*parts, piece] if size <= limit else []
+            continue
+        if size > limit:
+            damaged(f"line {number:,}", f"longer than {limit:,} characters; passed over")
+        elif size or piece:
+            yield number, "".join(parts).removesuffix("\r")
+        number, size, parts = number + 1, 0, []
 
 
-def read_objects(chunks: Iterable[str], damaged: Damaged) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_objects(chunks: Iterable[str], damaged: Damaged) -> Iterator[tuple[int, JsonObject]]:
     """Yield the JSON object of each line with its number."""
     for number, line in read_lines(chunks, damaged):
         if stripped := line.strip(" \t\r\ufeff"):
@@ -84,26 +80,27 @@ def parse_json(text: str) -> tuple[Any, str]:
 # -- values of foreign JSON
 
 
-def as_dict(value: object) -> dict[str, Any]:
+def as_dict(value: object) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def as_dicts(value: object) -> list[dict[str, Any]]:
+def as_dicts(value: object) -> list[JsonObject]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def get_dict(values: dict[str, Any], *path: str) -> dict[str, Any]:
+def get_dict(values: JsonObject, *path: str) -> JsonObject:
     """Return the object that a path of members leads to; empty when there is none."""
     for name in path:
         values = as_dict(values.get(name))
     return values
 
 
-def get_dicts(values: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    return as_dicts(values.get(name))
+def get_dicts(values: JsonObject, *names: str) -> list[JsonObject]:
+    """Return the objects in the first of these members that has any."""
+    return next((dicts for name in names if (dicts := as_dicts(values.get(name)))), [])
 
 
-def get_text(values: dict[str, Any], *names: str) -> str:
+def get_text(values: JsonObject, *names: str) -> str:
     """Return the first of these members that is text and not empty."""
     return next((value for name in names if isinstance(value := values.get(name), str) and value), "")
 
@@ -160,8 +157,7 @@ class JsonStream:
         self._damaged = damaged
         self._limit = limit
         self._window, self._pos, self._before = "", 0, 0
-        self._has_ended = self._gave_up = False
-        self._sibling: re.Pattern[str] | None = None
+        self._has_ended = False
         self._damages = self._wasted = 0
 
     def read(self, enter: frozenset[str] = frozenset()) -> Iterator[JsonItem]:
@@ -172,39 +168,38 @@ class JsonStream:
             elif opening == "{":
                 yield from self._read_object(enter)
             else:
-                self._damaged(self._place(), "neither a list nor an object begins here; the rest was not read")
-                self._give_up()
+                self._give_up("neither a list nor an object begins here; the rest was not read")
 
-    def _read_list(self, key: str) -> Iterator[JsonItem]:
+    def _read_list(self, key: str) -> Generator[JsonItem, None, bool]:
+        """Yield the elements; return whether the list ends where it should."""
         self._pos += 1
         index = 0
-        self._sibling = None
+        sibling: re.Pattern[str] | None = None
         while following := self._peek():
-            if following == "]" and self._closes_list(key):
-                return
             at = self._before + self._pos
+            if following == "]":
+                # After a damaged place it may be the bracket of a list inside an element.
+                self._pos += 1
+                if self._peek() in ((",", "}", "") if key else ("", "[", "{")):
+                    return True
+                self._pos = at - self._before
             try:
-                if following in ",]}":
-                    raise _BrokenError("a comma or a bracket where an element should be")
-                self._sibling = self._sibling or self._describe_beginning()
+                sibling = sibling or self._describe_beginning()
                 yield JsonItem(key, index, self._read_value(), at)
-                index += 1
-                self._read_comma("]", "no comma after an element", "it ends in the middle")
+                self._read_comma("]")
             except _BrokenError as error:
                 self._damaged(f"element {index} (character {at:,})", str(error))
-                index += 1
-                if not self._skip_damage():
-                    return self._give_up()
-        self._damaged(self._place(), "the list is not closed: the file ends in the middle")
-        self._give_up()
-
-    def _closes_list(self, key: str) -> bool:
-        """Whether a bracket ends this list: after a damaged place it may be that of a list inside an element."""
-        start = self._pos
-        self._pos += 1
-        if self._peek() in (("", "[", "{") if not key else (",", "}", "")):
-            return True
-        self._pos = start
+                self._damages += 1
+                self._wasted += len(self._window) - self._pos
+                if self._damages >= _MAX_DAMAGES or self._wasted > _MAX_WASTE * self._limit:
+                    self._give_up("too much is damaged; the rest was not read")
+                    return False
+                self._pos += 1
+                if sibling is None or self._search(sibling) is None:
+                    self._give_up()
+                    return False
+            index += 1
+        self._give_up("the list is not closed: the file ends in the middle")
         return False
 
     def _read_object(self, enter: frozenset[str]) -> Iterator[JsonItem]:
@@ -221,13 +216,11 @@ class JsonStream:
                 self._pos += 1
                 opening = self._peek()
                 at = self._before + self._pos
-                if opening == "[" and key in enter:
-                    yield from self._read_list(key)
-                    if self._gave_up:
-                        return
-                else:
+                if opening != "[" or key not in enter:
                     yield JsonItem(key, -1, self._read_value(), at)
-                self._read_comma("}", "no comma after a member", "the file ends in the middle")
+                elif not (yield from self._read_list(key)):
+                    return
+                self._read_comma("}")
             self._pos += 1
         except _BrokenError as error:
             self._damaged(f"character {at:,}", str(error))
@@ -238,12 +231,12 @@ class JsonStream:
                 yield from self._read_list(match[1])
             self._give_up()
 
-    def _read_comma(self, end: str, reason: str, reason_at_end: str) -> None:
+    def _read_comma(self, end: str) -> None:
         following = self._peek()
         if following == ",":
             self._pos += 1
         elif following != end:
-            raise _BrokenError(reason if following else reason_at_end)
+            raise _BrokenError("no comma after it" if following else "it ends in the middle")
 
     def _read_value(self) -> Any:
         while True:
@@ -277,44 +270,34 @@ class JsonStream:
         second = rf'\s*{_SCALAR}\s*,\s*"{re.escape(match[2])}"\s*:' if match[2] else ""
         return re.compile(rf'\{{\s*"{re.escape(match[1])}"\s*:' + second)
 
-    def _skip_damage(self) -> bool:
-        """Move to the next element that looks like one; False when there is none."""
-        self._damages += 1
-        self._wasted += len(self._window) - self._pos
-        if self._damages >= _MAX_DAMAGES or self._wasted > _MAX_WASTE * self._limit:
-            self._damaged(self._place(), "too much is damaged; the rest was not read")
-            return False
-        self._pos += 1
-        return self._sibling is not None and self._search(self._sibling) is not None
-
     def _search(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        while True:
-            if match := pattern.search(self._window, self._pos):
-                self._pos = match.start()
-                return match
-            self._pos = len(self._window) if self._has_ended else max(self._pos, len(self._window) - _OVERLAP)
+        """Move to the next place that looks like this; None when there is none."""
+        while (match := pattern.search(self._window, self._pos)) is None:
             if self._has_ended:
                 return None
+            self._pos = max(self._pos, len(self._window) - _OVERLAP)
             self._grow(2 * _OVERLAP)
+        self._pos = match.start()
+        return match
 
-    def _give_up(self) -> None:
-        self._window, self._pos, self._has_ended, self._gave_up = "", 0, True, True
+    def _give_up(self, reason: str = "") -> None:
+        if reason:
+            self._damaged(f"character {self._before + self._pos:,}", reason)
+        self._window, self._pos, self._has_ended = "", 0, True
 
     def _peek(self) -> str:
         """Return the next character that is not space; empty at the end."""
         while True:
             space = _SPACE.match(self._window, self._pos)
             self._pos = space.end() if space else self._pos
-            if self._pos < len(self._window):
-                return self._window[self._pos]
-            if self._has_ended:
-                return ""
+            if self._pos < len(self._window) or self._has_ended:
+                return self._window[self._pos : self._pos + 1]
             self._grow(1)
 
     def _grow(self, wanted: int) -> None:
         pieces = [self._window[self._pos :]]
         size = len(pieces[0])
-        while size < max(wanted, 1) or len(pieces) == 1:
+        while size < wanted or len(pieces) == 1:
             chunk = next(self._chunks, None)
             if chunk is None:
                 self._has_ended = True
@@ -323,6 +306,3 @@ class JsonStream:
             size += len(chunk)
         self._before += self._pos
         self._window, self._pos = "".join(pieces), 0
-
-    def _place(self) -> str:
-        return f"character {self._before + self._pos:,}"

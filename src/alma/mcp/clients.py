@@ -1,8 +1,7 @@
 """The server in the settings of MCP clients: `alma mcp install` and `uninstall`.
 
 Each client has a file of its own, for one project or for its user, in a form of its own. Only our entry in it is
-changed: what is around it stays as it is, byte for byte. The file as it was is kept beside it until the entry is
-removed. The command shows what will change, asks, and does it.
+changed: what is around it stays as it is, byte for byte. The command shows what will change, asks, and does it.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from .. import jsonc
 from ..errors import ConfigError
@@ -25,16 +24,6 @@ from .command import name_missing_extra
 NAME = "alma"
 PROJECT, USER = "project", "user"
 INSTALL, UNINSTALL = "install", "uninstall"
-KEPT = ".before-alma"
-"""How the name of the file as it was ends."""
-
-
-class Form(Protocol):
-    """How a file is written."""
-
-    def load(self, text: str, name: str) -> dict[str, Any]: ...
-    def put(self, text: str, path: Sequence[str], value: Any) -> str: ...
-    def drop(self, text: str, path: Sequence[str]) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +47,10 @@ class Machine:
 
     def settings(self, *names: str) -> Path:
         """Return where programs of this system keep a user's settings."""
-        match self.system:
-            case "darwin":
-                folder = self.home / "Library" / "Application Support"
-            case "win32":
-                folder = self.locate("APPDATA", "AppData", "Roaming")
-            case _:
-                folder = self.locate("XDG_CONFIG_HOME", ".config")
-        return folder.joinpath(*names)
+        if self.system == "darwin":
+            return self.home.joinpath("Library", "Application Support", *names)
+        default = ("APPDATA", "AppData", "Roaming") if self.system == "win32" else ("XDG_CONFIG_HOME", ".config")
+        return self.locate(*default).joinpath(*names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +64,8 @@ class Client:
     """None: it has the same name in the home as in a project."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """What an entry says besides the command."""
-    form: Form = jsonc
+    form: Any = jsonc
+    """The module that reads and changes its file."""
 
     def file(self, machine: Machine, scope: str) -> Path:
         if scope == USER and self.find_user_file is not None:
@@ -87,10 +73,6 @@ class Client:
         if self.project is None:
             raise ConfigError(f"{self.title} has no settings for a project; use the scope {USER!r}")
         return (machine.home if scope == USER else machine.folder) / self.project
-
-    @property
-    def scopes(self) -> tuple[str, ...]:
-        return (PROJECT, USER) if self.project else (USER,)
 
 
 _STDIO = {"type": "stdio"}
@@ -126,67 +108,35 @@ CLIENTS: Mapping[str, Client] = {
 # -- changes
 
 
-@dataclass(frozen=True, slots=True)
-class Change(FileChange):
-    """What becomes of a client's settings."""
-
-    copy: FileChange | None = None
-    """What becomes of the copy of the file as it was before us."""
-
-
-def install(client: Client, scope: str, command: Sequence[str], machine: Machine) -> Change:
+def install(client: Client, scope: str, command: Sequence[str], machine: Machine) -> FileChange:
     """Return the change that adds the server, or brings its entry up to date. Nothing is written yet."""
     path = resolve_link(client.file(machine, scope))
     before = read_content(path)
     text, data, old = _read_settings(client, path, before)
     entry = {**old, **client.fields, "command": command[0], "args": list(command[1:])}
     if entry == old:
-        return Change(path, before, before)
+        return FileChange(path, before, before)
     after = client.form.put(text, (client.holder, NAME), entry)
     _verify_change(client, path, after, {**data, client.holder: {**data.get(client.holder, {}), NAME: entry}})
-    copy = _name_copy(path)
-    return Change(path, before, after.encode(), copy=None if old else FileChange(copy, read_content(copy), before))
+    # A new file is as private as the folder that it goes to, or the one above that exists.
+    mode = next(folder for folder in path.parents if folder.exists()).stat().st_mode & 0o666
+    return FileChange(path, before, after.encode(), mode)
 
 
-def uninstall(client: Client, scope: str, machine: Machine) -> Change:
-    """Return the change that removes the server. A file or a key that came with it goes with it."""
+def uninstall(client: Client, scope: str, machine: Machine) -> FileChange:
+    """Return the change that removes the server. The key of all servers goes with the last one, the file with all."""
     path = resolve_link(client.file(machine, scope))
     before = read_content(path)
-    if before is None:
-        return Change(path, None, None)
     text, data, entry = _read_settings(client, path, before)
     if not entry:
-        return Change(path, before, before)
-    original = read_content(_name_copy(path))
-    copy = FileChange(_name_copy(path), original, None)
-    original_text, original_data, _ = _read_settings(client, copy.path, original)
-    if client.form.put(original_text, (client.holder, NAME), entry) == text:
-        return Change(path, before, original, copy=copy)
+        return FileChange(path, before, before)
     after = client.form.drop(text, (client.holder, NAME))
     rest = {**data, client.holder: {name: one for name, one in data[client.holder].items() if name != NAME}}
-    if not rest[client.holder] and client.holder not in original_data:
+    if not rest[client.holder]:
         after = client.form.drop(after, (client.holder,))
         del rest[client.holder]
     _verify_change(client, path, after, rest)
-    return Change(path, before, after.encode() if rest or original is not None else None, copy=copy)
-
-
-def carry_out(change: Change) -> None:
-    """Write it, whole or not at all."""
-    if change.before is not None:
-        mode = change.path.stat().st_mode & 0o777
-    else:
-        # A new file is as private as the folder that it goes to, or the one above that exists.
-        mode = next(folder for folder in change.path.parents if folder.exists()).stat().st_mode & 0o666
-    changes: list[FileChange] = [replace(change, mode=mode)]
-    if change.copy is not None:
-        # The copy is there before the file is changed, and goes after that.
-        changes.insert(0 if change.copy.after is not None else 1, replace(change.copy, mode=mode))
-    apply_changes(changes)
-
-
-def _name_copy(path: Path) -> Path:
-    return path.with_name(path.name + KEPT)
+    return FileChange(path, before, after.encode() if after.strip() not in ("", "{}") else None)
 
 
 def _read_settings(client: Client, path: Path, content: bytes | None) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -247,7 +197,7 @@ def run(
 ) -> int:
     """Return 0 when it is as wished, 1 when the person said no. ALMAError when it cannot be done."""
     machine, client = Machine.here(), CLIENTS[args.client]
-    scope = args.scope or client.scopes[0]
+    scope = args.scope or (PROJECT if client.project else USER)
     if action == INSTALL:
         change = install(client, scope, _build_command(client, scope, args, config, machine), machine)
     else:
@@ -262,7 +212,7 @@ def run(
                 raise ConfigError("nobody is here to answer; say --yes to do it, or --dry-run to see what would change")
             if input("Do it? [y/N] ").strip().lower() not in ("y", "yes"):
                 return 1
-        carry_out(change)
+        apply_changes([change])
     if as_json:
         result = {"path": str(change.path), "change": change.verb if change else None, "done": is_wanted}
         say(json.dumps({**result, "difference": change.diff()}, ensure_ascii=False))

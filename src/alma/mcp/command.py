@@ -12,11 +12,12 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 
 from .. import listening
 from ..errors import ConfigError, MissingExtraError
+from ..listening import option
 
 STDIO, HTTP = "stdio", "http"
 PORT = 8765
@@ -26,41 +27,29 @@ _PACKAGES = ("mcp", "mcp_types", "anyio", "starlette", "uvicorn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options(listening.ListenOptions):
-    tools: str = "default"
-    agent: str | None = None
-    roots: tuple[str, ...] = ()
-    """Where tools may use files; empty: in the project's folder."""
-    approve: bool = False
-    transport: str = STDIO
-    port: int = PORT
-    token_file: str | None = None
+    tools: str = option("default", "default, core (a small set), all, or names with commas between them")
+    agent: str | None = option(None, "who is meant when a call names no agent")
+    roots: tuple[str, ...] = option(
+        (),
+        "where tools may use files, over stdio; may be repeated. Default: the project's folder",
+        "root",
+        metavar="FOLDER",
+    )
+    approve: bool = option(False, "a person sees every call: calls may make active what came from outside content")
+    transport: str = option(STDIO, "default: stdio", choices=(STDIO, HTTP))
+    port: int = option(PORT, f"default: {PORT}; 0: any that is free")
+    token_file: str | None = option(
+        None, "holds the bearer token; made when missing. Default: beside the config", metavar="FILE"
+    )
+
+
+_OVER_HTTP = {one.name for one in fields(listening.ListenOptions)} | {"token_file"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the server, but for `--config`."""
-    parser.add_argument(
-        "--tools", default="default", help="default, core (a small set), all, or names with commas between them"
-    )
-    parser.add_argument("--agent", help="who is meant when a call names no agent")
-    parser.add_argument(
-        "--root",
-        dest="roots",
-        metavar="FOLDER",
-        action="append",
-        default=[],
-        help="where tools may use files, over stdio; may be repeated. Default: the project's folder",
-    )
-    parser.add_argument(
-        "--approve",
-        action="store_true",
-        help="a person sees every call: calls may make active what came from outside content",
-    )
-    parser.add_argument("--transport", choices=(STDIO, HTTP), default=STDIO, help="default: stdio")
-    over_http = parser.add_argument_group("over HTTP")
-    listening.add_arguments(over_http, PORT)
-    over_http.add_argument(
-        "--token-file", metavar="FILE", help="holds the bearer token; made when missing. Default: beside the config"
-    )
+    listening.add_arguments(parser, Options, {one.name for one in fields(Options)} - _OVER_HTTP)
+    listening.add_arguments(parser.add_argument_group("over HTTP"), Options, _OVER_HTTP)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -62,14 +63,7 @@ class Handlers:
     looks up now and then, and stops.
     """
 
-    def __init__(
-        self,
-        memory: LazyMemory,
-        tools: str = "default",
-        agent: str | None = None,
-        *,
-        roots: FindRoots | None = tuple,
-    ) -> None:
+    def __init__(self, memory: LazyMemory, tools: str, agent: str | None, roots: FindRoots | None) -> None:
         self._memory = memory
         self._find_roots = roots
         self._wanted = tools
@@ -81,14 +75,10 @@ class Handlers:
 
     @cached_property
     def tools(self) -> Mapping[str, OperationTool]:
-        from ..callers import Roots
         from .tools import select_tools
 
-        roots = None if self._find_roots is None else Roots(self._find_roots())
+        roots = None if self._find_roots is None else [Path(one).resolve() for one in self._find_roots()]
         return select_tools(self._wanted, self._agent, roots=roots, may_approve=self._memory.may_approve)
-
-    def get_schema(self, name: str) -> Mapping[str, Any] | None:
-        return self.tools[name].definition.input_schema if name in self.tools else None
 
     async def list_tools(self, ctx: Context, params: Paging | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[tool.definition for tool in self.tools.values()])
@@ -99,19 +89,21 @@ class Handlers:
             raise MCPError(types.INVALID_PARAMS, unknown("tool", params.name, self.tools))
         report = _make_reporter(ctx) if tool.operation.is_long else None
         try:
-            arguments = tool.check(params.arguments or {})
-            return await anyio.to_thread.run_sync(
-                lambda: tool.call(self._memory.get(), arguments, report), limiter=self._limiter
-            )
+            call = partial(tool.call, self._memory.get, params.arguments or {}, report)
+            return await anyio.to_thread.run_sync(call, limiter=self._limiter)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client gets an answer
             message = types.TextContent(type="text", text=self._describe_failure(error, params.name))
             return types.CallToolResult(content=[message], is_error=True)
 
     async def list_resources(self, ctx: Context, params: Paging | None) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=content.list_resources())
+        return types.ListResourcesResult(
+            resources=[types.Resource(**one) for one in content.list_pages(of_values=False)]
+        )
 
     async def list_templates(self, ctx: Context, params: Paging | None) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult(resource_templates=content.list_templates())
+        return types.ListResourceTemplatesResult(
+            resource_templates=[types.ResourceTemplate(**one) for one in content.list_pages(of_values=True)]
+        )
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(params.uri)
@@ -186,7 +178,7 @@ def build(
     `tools`: default, core, all, or names; `agent`: who is meant when a call names nobody. `roots` finds the folders in
     which tools may use files, when it first matters; None: the server is called over the network, and uses no files.
     """
-    handlers = Handlers(memory, tools, agent, roots=roots)
+    handlers = Handlers(memory, tools, agent, roots)
     fresh = CacheHint(ttl_ms=3_600_000, scope="private")
     return Server(
         "alma",
@@ -200,7 +192,9 @@ def build(
             "resources/list": fresh,
             "resources/templates/list": fresh,
         },
-        get_tool_input_schema=handlers.get_schema,
+        get_tool_input_schema=lambda name: (
+            handlers.tools[name].definition.input_schema if name in handlers.tools else None
+        ),
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
         on_list_resources=handlers.list_resources,
@@ -244,14 +238,10 @@ def _answer_unreadable(error: ValidationError) -> types.JSONRPCError | None:
         return None
     depth, kept = 0, []
     for token in _TOKEN.findall(text):
-        if token in "]}":
-            depth -= 1
-        if depth < 1 or (depth == 1 and token not in "[{]}"):
-            kept.append(token)
-        elif depth == 1 and token in "[{":
-            kept.append("null")
-        if token in "[{":
-            depth += 1
+        depth -= token in "]}"
+        if depth < 1 or (depth == 1 and token not in "]}"):
+            kept.append("null" if depth == 1 and token in "[{" else token)
+        depth += token in "[{"
     try:
         request = json.loads("".join(kept))
     except ValueError:

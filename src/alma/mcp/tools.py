@@ -11,48 +11,22 @@ from typing import Any
 
 import mcp_types as types
 
-from ..callers import Roots, refuse_paths, refuse_vouching, relay_sources
+from ..callers import Roots, limit_call
 from ..errors import ConfigError, unknown
 from ..memory import ALMA
 from ..operations import PROGRESS, Effect, Operation, operations
-from ..schema import RESULT, has_prompt, is_object, plain, shorten_answer
+from ..schema import RESULT, shape_answer
 
 PREFIX = "alma_"
 ALL, CORE, DEFAULT = "all", "core", "default"
-CORE_NAMES = (
-    "retrieve",
-    "learn",
-    "search",
-    "add_preference",
-    "add_knowledge",
-    "add_rule",
-    "update",
-    "record_feedback",
-)
+CORE_NAMES = "retrieve learn search add_preference add_knowledge add_rule update record_feedback".split()
 """What an agent cannot do without: recall, learn, tell, look up, correct, judge."""
-DEFAULT_NAMES = (
+DEFAULT_NAMES = [
     *CORE_NAMES,
-    "record_usage",
-    "forget",
-    "stats",
-    "health",
-    "start_session",
-    "end_session",
-    "quick_reload",
-    "create_work_item",
-    "update_progress",
-    "get_next_item",
-    "checkpoint",
-    "resume",
-    "merge_states",
-    "workflow_learn",
-    "link_artifact",
-    "get_artifacts",
-    "cleanup_checkpoints",
-    "retrieve_scoped",
-    "create_domain",
-    "assess_confidence",
-)
+    *"record_usage forget stats health start_session end_session quick_reload".split(),
+    *"create_work_item update_progress get_next_item checkpoint resume merge_states workflow_learn".split(),
+    *"link_artifact get_artifacts cleanup_checkpoints retrieve_scoped create_domain assess_confidence".split(),
+]
 """The small set, and one tool or a few for each thing that alma does. A client puts all it lists into every chat."""
 _SETS = {CORE: CORE_NAMES, DEFAULT: DEFAULT_NAMES}
 
@@ -67,8 +41,7 @@ class OperationTool:
 
     operation: Operation
     defaults: Mapping[str, Any]
-    roots: Roots | None
-    """Where files may be used; None: callers are on other machines and name no files of this one."""
+    roots: Roots
     may_approve: bool
     """Whether a person stands behind the calls, and may take outside content for their own words."""
     describes_result: bool = False
@@ -99,38 +72,39 @@ class OperationTool:
             ),
         )
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the operation takes them, within what this caller may do."""
-        checked = self.operation.check(arguments, self.defaults)
-        if not self.may_approve:
-            checked = refuse_vouching(self.operation, relay_sources(self.operation, checked))
-        if self.roots is None:
-            return refuse_paths(self.operation, checked)
-        return self.roots.confine(self.operation, checked)
+    def call(
+        self, get_memory: Callable[[], ALMA], arguments: Mapping[str, Any], report: Report | None = None
+    ) -> types.CallToolResult:
+        """Check the arguments and run the operation within what this caller may do. `report` is for long ones.
 
-    def call(self, alma: ALMA, arguments: Mapping[str, Any], report: Report | None = None) -> types.CallToolResult:
-        """Run the operation with arguments that `check` returned. `report` is for long operations."""
+        A model reads a text where the answer is one, else compact JSON.
+        """
+        checked = self.operation.check(arguments, self.defaults)
+        allowed = limit_call(self.operation, checked, self.roots, self.may_approve)
         progress = {} if report is None else {PROGRESS: report}
-        answer = plain(self.operation.run(alma, **arguments, **progress))
-        if has_prompt(self.operation.returns):
-            answer = shorten_answer(answer)
-        elif not is_object(self.operation.returns):
-            answer = {RESULT: answer}
-        content = types.TextContent(type="text", text=_render_answer(answer))
-        return types.CallToolResult(content=[content], structured_content=answer)
+        answer = shape_answer(self.operation.returns, self.operation.run(get_memory(), **allowed, **progress))
+        if answer.keys() == {"text"}:
+            text = str(answer["text"]) or "Nothing is remembered yet."
+        elif "prompt" in answer:
+            ids = [f"{name}: {answer[name]}" for name in ("session_id", "retrieval_id") if answer.get(name)]
+            text = "\n\n".join([answer["prompt"] or "Nothing relevant is remembered.", *ids])
+        else:
+            value = answer[RESULT] if answer.keys() == {RESULT} else answer
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return types.CallToolResult(content=[types.TextContent(type="text", text=text)], structured_content=answer)
 
 
 def select_tools(
     wanted: str = DEFAULT,
     agent: str | None = None,
     *,
-    roots: Roots | None = Roots(),  # noqa: B008 - immutable
+    roots: Roots = (),
     may_approve: bool = False,
 ) -> dict[str, OperationTool]:
     """Return the tools by name: 'default', 'core', 'all', or names with commas between them.
 
-    `agent` need not be named in calls then. `roots` are the folders in which files may be used; None means that calls
-    come over the network, which get no tools that work on files. 'all' is for programs: results are described, too.
+    `agent` need not be named in calls then. Calls over the network, without `roots`, get no tools that work on files.
+    'all' is for programs: results are described, too.
     """
     listed = {name: one for name, one in operations().items() if one.for_models}
     names = list(listed)
@@ -149,17 +123,6 @@ def select_tools(
         if roots is not None or not listed[name].on_files
     ]
     return {tool.name: tool for tool in tools}
-
-
-def _render_answer(answer: Mapping[str, Any]) -> str:
-    """Return what a model reads: a text where there is one, else compact JSON."""
-    if answer.keys() == {"text"}:
-        return str(answer["text"]) or "Nothing is remembered yet."
-    if "prompt" in answer:
-        ids = [f"{name}: {answer[name]}" for name in ("session_id", "retrieval_id") if answer.get(name)]
-        return "\n\n".join([answer["prompt"] or "Nothing relevant is remembered.", *ids])
-    value = answer[RESULT] if answer.keys() == {RESULT} else answer
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _rename_operations(text: str) -> str:

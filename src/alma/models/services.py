@@ -221,7 +221,7 @@ class Service(Provider):
     def _shorten(self, text: str) -> str:
         """Return what a service wrote as one short line without the key or any other secret."""
         hidden = text.replace(self.key, "***") if self.key else text
-        return " ".join(redact(hidden[:16_000]).text.split())[:200]
+        return " ".join(redact(hidden[:16_000]).split())[:200]
 
     def _can_ask_otherwise(self, reason: str, way: str, limit: str) -> bool:
         """Return whether there is an alternative to what was refused, and use it from now on."""

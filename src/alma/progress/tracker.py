@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from .. import words
 from ..codec import decode_record
@@ -13,22 +14,37 @@ from ..engine import things, validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.search import by_words
-from ..engine.transaction import write
+from ..engine.transaction import Transaction, write
+from ..engine.view import count_records
 from ..errors import ValidationError
 from ..opening import Holder
 from ..operations import About, Effect, Group, take_as_given
+from ..text import fingerprint
 from ..types import times
 from ..types.query import Where
 from ..types.record import Record
 from ..types.record import Status as Standing
 from . import items as work
-from .items import ItemChange, Plan, ProgressLog, ProgressSummary, Status, Strategy, WorkItem, read_item
+from .items import (
+    LEASE_SECONDS,
+    Item,
+    ItemChange,
+    Plan,
+    ProgressLog,
+    ProgressSummary,
+    Status,
+    Strategy,
+    WorkItem,
+    read_item,
+)
 
 if TYPE_CHECKING:
     from ..memory import ALMA
 
+T = TypeVar("T")
+_LOG = "progress_log"
+_GLANCE = 8
 _MAX_LIMIT = 1_000_000
-_MAX_COUNT = 10**9
 _MAX_LEASE_SECONDS = 30 * 86_400.0
 _DEFAULTS = {"item_type": "task", "priority": 50}
 
@@ -44,7 +60,6 @@ ItemId = Annotated[str, About("the work item's id", check=validate.name)]
 Notes = Annotated[str | None, About("a word about it")]
 Lease = Annotated[float, About("for so many seconds; then others may have it", least=1.0, most=_MAX_LEASE_SECONDS)]
 Limit = Annotated[int, About("at most so many", least=1, most=_MAX_LIMIT)]
-Count = Annotated[int | None, About("", least=0, most=_MAX_COUNT, for_python=True)]
 
 
 def _check_statuses(label: str, value: object) -> list[Status]:
@@ -54,10 +69,8 @@ def _check_statuses(label: str, value: object) -> list[Status]:
 
 @dataclass(frozen=True, slots=True)
 class NextItem:
-    item: WorkItem | None
-    """None: nothing is free to be worked on."""
-    waiting: int
-    """How many items are open all the same: blocked, being worked on, or another agent's."""
+    item: WorkItem | None  # None: nothing is free to be worked on.
+    waiting: int  # How many items are open all the same: blocked, being worked on, or another agent's.
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +97,9 @@ class ProgressTracker(Holder):
     def __init__(self, project_id: str | None = None, alma: ALMA | None = None) -> None:
         super().__init__(alma, project_id)
         self.engine = self.alma.engine
-        self.engine = self._engine(None if project_id is None else validate.name("project_id", project_id))
-        self._bound = project_id is not None
+        self._is_bound = project_id is not None
+        if project_id is not None:
+            self.engine = self._engine(validate.name("project_id", project_id))
 
     @property
     def project_id(self) -> str:
@@ -131,35 +145,23 @@ class ProgressTracker(Holder):
     ) -> list[WorkItem]:
         """Create several, all or none; each a `WorkItem` or a mapping of its fields, and a later one may name an
         earlier one's id."""
-        given: list[dict[str, Any]] = []
+        drafts = []
         for item in validate.many("items", items):
             if isinstance(item, WorkItem):
-                own = (part.name for part in fields(item) if part.name not in work.SET_BY_STORE)
-                given.append({name: getattr(item, name) for name in own})
-            elif isinstance(item, Mapping):
-                given.append(dict(item))
-            else:
-                raise ValidationError(
-                    f"an item must be a WorkItem or a mapping of its fields, not {type(item).__name__}"
-                )
-        projects = {project_id, *(one.pop("project_id", None) for one in given)} - {None, ""}
+                item = {name: getattr(item, name) for name in work.CREATABLE}
+            given = validate.mapping("item", item)
+            draft = work.check_fields({**given, "title": given.get("title")}, work.CREATABLE)
+            drafts.append({**draft, "agent": self._agent(draft.get("agent"))})
+        projects = {draft.pop("project_id", "") or project_id or self.project_id for draft in drafts}
         if len(projects) > 1:
-            names = ", ".join(sorted(map(str, projects)))
-            raise ValidationError(f"items of one call belong to one project, not to {names}")
-        project = next(iter(projects), None)
-        engine = self._engine(None if project is None else validate.name("project_id", project))
-        drafts = []
-        for one in given:
-            agent, tags = one.pop("agent", None), validate.names("tags", one.pop("tags", None))
-            name = "" if agent is None else engine.agent(validate.name("agent", agent))
-            drafts.append((work.check_new_item(one), name, tags))
-        relates = any(body.get(name) for body, _, _ in drafts for name in work.RELATIONS)
+            raise ValidationError(f"items of one call belong to one project, not to {', '.join(sorted(projects))}")
+        engine = self._engine(next(iter(projects), None))
 
         def create(plan: Plan) -> list[WorkItem]:
-            ids = [plan.create(*draft) for draft in drafts]
-            return [read_item(record) for record in plan.get(ids)]
+            return [read_item(plan.find(id)) for id in [plan.create(draft).id for draft in drafts]]
 
-        return work.write_plan(engine, "", create, reorders=relates)
+        relates = any(draft.get(name) for draft in drafts for name in work.RELATIONS)
+        return self._write(engine, None, create, reorders=relates)
 
     # -- what comes next
 
@@ -170,17 +172,24 @@ class ProgressTracker(Holder):
         strategy: str = "priority",
         *,
         claim: bool = False,
-        lease_seconds: float = work.LEASE_SECONDS,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> WorkItem | None:
         """Return what to work on next; None when nothing is free. `offer_next_item` says what the arguments mean."""
-        engine = self._engine(None if project_id is None else validate.name("project_id", project_id))
-        chosen = validate.choice("strategy", strategy, Strategy)
-        who = self._agent(None if agent is None else validate.name("agent", agent))
-        if not claim:
-            return next(iter(work.rank_free_items(engine, who, chosen)), None)
-        if who is None:
-            raise ValidationError("claim=True needs the agent that claims: get_next_item(agent='...', claim=True)")
-        return work.claim_next_item(engine, who, chosen, _check_lease(lease_seconds))
+        return self.offer_next_item(agent, strategy, claim, lease_seconds, project_id=project_id).item
+
+    def claim_next(
+        self,
+        agent: str,
+        lease_seconds: float = LEASE_SECONDS,
+        strategy: str = "priority",
+        *,
+        project_id: str | None = None,
+    ) -> WorkItem | None:
+        """Take the next item: two who ask at once never get the same one.
+
+        It is the agent's until it leaves 'in_progress', is released, or the lease has run out; then others may have it.
+        """
+        return self.get_next_item(project_id, agent, strategy, claim=True, lease_seconds=lease_seconds)
 
     @operation(Effect.CHANGES, "get_next_item")
     def offer_next_item(
@@ -188,18 +197,41 @@ class ProgressTracker(Holder):
         agent: Annotated[str | None, About("who asks; without it anybody")] = None,
         strategy: Annotated[Strategy | str, About("what comes first")] = Strategy.PRIORITY,
         claim: Annotated[bool, About("take it for the agent at once, so that nobody else gets it")] = False,
-        lease_seconds: Lease = work.LEASE_SECONDS,
+        lease_seconds: Lease = LEASE_SECONDS,
+        *,
+        project_id: words.Project = None,
     ) -> NextItem:
         """What to work on next: nothing that is blocked, being worked on, or another agent's.
 
         'priority' takes the most urgent, 'blocked_unblock' what frees most, 'quick_win' what is soonest done, 'fifo'
         the oldest. Several agents that work at once should pass `claim`.
         """
-        item = self.get_next_item(None, agent, strategy, claim=claim, lease_seconds=lease_seconds)
-        if item is not None:
-            return NextItem(item, 0)
-        counts = self.get_progress_summary().by_status
-        return NextItem(None, sum(counts[one] for one in (Status.PENDING, Status.IN_PROGRESS, Status.BLOCKED)))
+        who = self._agent(agent)
+        if claim and who is None:
+            raise ValidationError("claim=True needs the agent that claims: get_next_item(agent='...', claim=True)")
+        queue: list[str] = []
+        losses = -1
+
+        def choose(plan: Plan) -> WorkItem | None:
+            # After a lost race only the next few are looked at, and some are skipped: all would lose again if they
+            # ran for the same item.
+            nonlocal losses
+            losses += 1
+            near = [read_item(one) for one in plan.tx.get(queue[:_GLANCE]) if one.status is Standing.ACTIVE]
+            items = [item for item in near if work.is_free(item, who, plan.engine.clock())]
+            if not items:
+                items = work.rank_free_items(plan.tx, who, Strategy(strategy))
+                queue[:] = [item.id for item in items]
+            if not items or not claim:
+                return items[0] if items else None
+            chosen = plan.get(random.choice(items[: 1 + losses]).id)
+            plan.claim(chosen, lease_seconds)
+            return read_item(plan.find(chosen.id))
+
+        item = self._write(self._engine(project_id), who, choose)
+        counts = {} if item else self.get_progress_summary(project_id).by_status
+        waiting = (Status.PENDING, Status.IN_PROGRESS, Status.BLOCKED)
+        return NextItem(item, sum(counts.get(one, 0) for one in waiting))
 
     # -- changing
 
@@ -218,29 +250,22 @@ class ProgressTracker(Holder):
             The allowed moves are listed in `alma.progress.items`. Taken up again, an item blocks again what waited
             for it.
         """
-        why = clean(notes or "")
-        return self._change(item_id, by, lambda plan: plan.set_status(item_id, Status(status), why))
+        return self._change(item_id, by, lambda plan, item: plan.set_status(item, Status(status), notes or ""))
 
     def update_item(self, item_id: str, *, by: str | None = None, **fields: Any) -> WorkItem:
         """Change title, description, item_type, priority, agent, parent_id, tests, estimate_minutes, tags, metadata."""
-        place: dict[str, Any] = {}
-        if "agent" in fields:
-            agent = fields.pop("agent")
-            engine = self._engine(self._record(item_id).project)
-            place["agent"] = "" if agent is None else engine.agent(validate.name("agent", agent))
-        if "tags" in fields:
-            place["tags"] = tuple(map(clean, validate.names("tags", fields.pop("tags"))))
-        if not fields and not place:
-            raise ValidationError(f"nothing to update: pass some of {', '.join((*work.EDITABLE, 'agent', 'tags'))}")
+        if not fields:
+            raise ValidationError(f"nothing to update: pass some of {', '.join(work.EDITABLE)}")
         changes = work.check_fields(fields, work.EDITABLE)
+        if "agent" in changes:
+            changes["agent"] = self._agent(changes["agent"])
 
-        def edit(plan: Plan) -> None:
-            plain = {name: value for name, value in changes.items() if name != "parent_id"}
-            if "tests" in plain:
-                plain |= work.join_tests(plain["tests"], plan.body(item_id)["test_results"])
-            plan.alter(item_id, "edited", plain, **place)
+        def edit(plan: Plan, item: Item) -> None:
+            vars(item).update({name: value for name, value in changes.items() if name != "parent_id"})
+            work.set_tests(item, item.tests, item.test_results)
+            plan.save(item, "edited")
             if "parent_id" in changes:
-                plan.set_parent(item_id, changes["parent_id"])
+                plan.set_parent(item, changes["parent_id"])
 
         return self._change(item_id, by, edit, reorders="parent_id" in changes)
 
@@ -261,21 +286,19 @@ class ProgressTracker(Holder):
         by: By = None,
     ) -> WorkItem:
         """Change what a work item says. Only what is given changes."""
-        given = {name: value for name, value in locals().items() if value is not None}
-        for own in ("self", "item_id", "owner", "parent_id", "by"):
-            given.pop(own, None)
-        if owner is not None:
-            given["agent"] = owner or None
-        if parent_id is not None:
-            given["parent_id"] = parent_id or None
-        return self.update_item(item_id, by=by, **given)
+        fields = {name: value for name, value in locals().items() if value is not None}
+        for own in ("self", "item_id", "by"):
+            fields.pop(own, None)
+        if "owner" in fields:
+            fields["agent"] = fields.pop("owner")
+        return self.update_item(item_id, by=by, **fields)
 
     # -- reading
 
     @operation(Effect.READS, "get_work_item")
     def get_item(self, item_id: ItemId) -> WorkItem:
         """Show one work item."""
-        return read_item(self._record(item_id))
+        return read_item(self._find_item(item_id)[1])
 
     @operation(Effect.READS, "list_work_items", defaults={"limit": 50})
     def list_items(
@@ -294,17 +317,12 @@ class ProgressTracker(Holder):
         project_id: words.Project = None,
     ) -> list[WorkItem]:
         """List work items, the most urgent first."""
-        engine = self._engine(project_id)
-        where = work.select_items(
-            engine,
-            status,
-            archived=archived,
-            agents=_one_of(self._agent(agent)),
-            linked=_one_of(parent_id),
-            tagged=_one_of(tag),
-        )
-        items = [item for item in work.list_by_urgency(engine, where) if parent_id in (None, item.parent_id)]
-        return [item for item in items if item_type in (None, item.item_type)][:limit]
+        engine, who = self._engine(project_id), self._agent(agent)
+        conditions = {"agents": who, "linked": parent_id, "tagged": tag}
+        given = {name: {value} for name, value in conditions.items() if value}
+        items = work.list_by_urgency(engine, work.select_items(engine, status, archived=archived, **given))
+        fits = (one for one in items if parent_id in (None, one.parent_id) and item_type in (None, one.item_type))
+        return list(fits)[:limit]
 
     @operation(Effect.READS, "search_work_items")
     def search(
@@ -322,10 +340,10 @@ class ProgressTracker(Holder):
     @operation(Effect.READS, "work_item_history")
     def history(self, item_id: ItemId) -> list[ItemChange]:
         """Who changed what of a work item, oldest first."""
-        record = self._record(item_id)
-        lines = things.scan(self._engine(record.project), "change", linked={record.id})[::-1]
-        changes = [decode_record(ItemChange, line, {"at": "created_at"}, by=line.body.get("by", "")) for line in lines]
-        return [ItemChange(at=record.created_at, by="", verb="created"), *changes]
+        engine, record = self._find_item(item_id)
+        lines = things.scan(engine, "change", linked={record.id})[::-1]
+        changes = [decode_record(ItemChange, line, {"at": "created_at"}) for line in lines]
+        return [ItemChange(at=record.created_at, verb="created"), *changes]
 
     # -- blockers and tests
 
@@ -338,7 +356,7 @@ class ProgressTracker(Holder):
         by: By = None,
     ) -> WorkItem:
         """Let one work item wait for another. A circle is refused."""
-        return self._change(item_id, by, lambda plan: plan.add_blocker(item_id, blocker_id), reorders=True)
+        return self._change(item_id, by, lambda plan, item: plan.add_blocker(item, plan.get(blocker_id)), reorders=True)
 
     @operation(Effect.CHANGES)
     def remove_blocker(
@@ -349,14 +367,16 @@ class ProgressTracker(Holder):
         by: By = None,
     ) -> WorkItem:
         """Let one work item wait for another no longer."""
-        return self._change(item_id, by, lambda plan: plan.remove_blocker(item_id, blocker_id), reorders=True)
+        return self._change(
+            item_id, by, lambda plan, item: plan.remove_blocker(item, plan.get(blocker_id)), reorders=True
+        )
 
     @operation(Effect.CHANGES, idempotent=True)
     def record_test(
         self,
         item_id: ItemId,
         test: Annotated[str, About("the test's name", check=validate.name)],
-        passing: Annotated[bool, About("whether it passed", check=work.check_flag)],
+        passing: Annotated[bool, About("whether it passed")],
         *,
         by: By = None,
     ) -> WorkItem:
@@ -365,58 +385,36 @@ class ProgressTracker(Holder):
         Notes:
             A new name is added to the item's tests.
         """
-        result = {str(clean(test)): passing}
 
-        def record(plan: Plan) -> None:
-            body = plan.body(item_id)
-            plan.alter(item_id, "tested", work.join_tests((*body["tests"], *result), body["test_results"] | result))
+        def record(plan: Plan, item: Item) -> None:
+            name = clean(test)
+            work.set_tests(item, (*item.tests, name), {**item.test_results, name: passing})
+            plan.save(item, "tested")
 
         return self._change(item_id, by, record, checks_claim=False)
 
     # -- claims
 
-    def claim_next(
-        self,
-        agent: str,
-        lease_seconds: float = work.LEASE_SECONDS,
-        strategy: str = "priority",
-        *,
-        project_id: str | None = None,
-    ) -> WorkItem | None:
-        """Take the next item: two who ask at once never get the same one.
-
-        It is the agent's until it leaves 'in_progress', is released, or the lease has run out; then others may have it.
-        """
-        return self.get_next_item(project_id, agent, strategy, claim=True, lease_seconds=lease_seconds)
-
-    def claim(self, item_id: str, agent: str, lease_seconds: float = work.LEASE_SECONDS) -> WorkItem:
-        """Take this item, as `claim_next` takes the next."""
-        seconds = _check_lease(lease_seconds)
-        return self._change(item_id, agent, lambda plan: plan.claim(item_id, seconds))
-
-    def renew(self, item_id: str, agent: str, lease_seconds: float = work.LEASE_SECONDS) -> WorkItem:
-        """Keep a claim for that long from now."""
-        seconds = _check_lease(lease_seconds)
-        return self._change(item_id, agent, lambda plan: plan.renew(item_id, seconds), checks_claim=False)
-
-    @operation(Effect.CHANGES)
-    def claim_work_item(
-        self, item_id: ItemId, agent: words.Agent, lease_seconds: Lease = work.LEASE_SECONDS
-    ) -> WorkItem:
+    @operation(Effect.CHANGES, "claim_work_item")
+    def claim(self, item_id: ItemId, agent: words.Agent, lease_seconds: Lease = LEASE_SECONDS) -> WorkItem:
         """Take one work item for an agent, so that nobody else gets it; one's own claim is renewed."""
-        is_own = self.get_item(item_id).claimed_by == self._agent(agent)
-        return (self.renew if is_own else self.claim)(item_id, agent, lease_seconds)
+        return self._change(item_id, agent, lambda plan, item: plan.claim(item, lease_seconds))
+
+    def renew(self, item_id: str, agent: str, lease_seconds: float = LEASE_SECONDS) -> WorkItem:
+        """Keep a claim for that long from now."""
+        self._change(item_id, agent, Plan.check_own)
+        return self.claim(item_id, agent, lease_seconds)
 
     @operation(Effect.CHANGES, "release_work_item")
     def release(self, item_id: ItemId, agent: words.Agent, notes: Notes = None) -> WorkItem:
         """Give a claimed work item back unfinished."""
-        why = clean(notes or "")
 
-        def release(plan: Plan) -> None:
-            plan.check_own(item_id)
-            plan.move(item_id, Status.PENDING, "released", why)
+        def release(plan: Plan, item: Item) -> None:
+            plan.check_own(item)
+            plan.move(item, Status.PENDING)
+            plan.save(item, "released", notes or "")
 
-        return self._change(item_id, agent, release, checks_claim=False)
+        return self._change(item_id, agent, release)
 
     # -- putting away
 
@@ -427,16 +425,17 @@ class ProgressTracker(Holder):
         Notes:
             An archived item is neither listed nor counted.
         """
-        return self._change(item_id, by, lambda plan: plan.archive(item_id))
+        return self._change(item_id, by, lambda plan, item: plan.archive(item))
 
     @operation(Effect.CHANGES, "restore_work_item", idempotent=True)
     def restore(self, item_id: ItemId, *, by: By = None) -> WorkItem:
         """Take an archived work item back."""
 
-        def restore(plan: Plan) -> None:
-            plan.alter(item_id, "restored", {}, status=Standing.ACTIVE)
+        def restore(plan: Plan, item: Item) -> None:
+            item.archived = False
+            plan.save(item, "restored")
 
-        return self._change(item_id, by, restore, checks_claim=False)
+        return self._change(item_id, by, restore)
 
     @operation(Effect.CHANGES, idempotent=True, answer=Archived)
     def archive_finished(
@@ -448,16 +447,15 @@ class ProgressTracker(Holder):
         """Put away the work items that are done."""
         engine = self._engine(project_id)
         before = engine.clock() - timedelta(days=older_than_days)
-        done = engine.store.scan(work.select_items(engine, [Status.DONE]))
-        ids = [record.id for record in done if record.updated_at < before][::-1]
 
         def archive(plan: Plan) -> int:
-            due = [one for one in plan.get(ids) if one.body["status"] == Status.DONE and one.status is Standing.ACTIVE]
-            for record in due:
-                plan.archive(record.id)
+            done = plan.tx.scan(work.select_items(engine, [Status.DONE]))
+            due = [record.id for record in done if record.updated_at < before][::-1]
+            for id in due:
+                plan.archive(plan.get(id))
             return len(due)
 
-        return work.write_plan(engine, "", archive)
+        return self._write(engine, None, archive)
 
     @operation(Effect.ERASES, "delete_work_item", answer=_show_deleted)
     def delete(self, item_id: ItemId, *, by: By = None) -> None:
@@ -466,8 +464,8 @@ class ProgressTracker(Holder):
         Notes:
             Its parts stand on their own.
         """
-        engine = self._engine(self._record(item_id).project)
-        work.write_plan(engine, self._agent(by) or "", lambda plan: plan.erase(item_id), reorders=True)
+        engine, _ = self._find_item(item_id)
+        self._write(engine, by, lambda plan: plan.erase(plan.get(item_id)), reorders=True)
         engine.store.delete([line.id for line in things.scan(engine, "change", linked={item_id})])
 
     # -- how far it is
@@ -476,8 +474,8 @@ class ProgressTracker(Holder):
     def get_progress_summary(self, project_id: words.Project = None, agent: words.AnyAgent = None) -> ProgressSummary:
         """How far the work is: counts by status, what is in progress, what is blocked."""
         engine, who = self._engine(project_id), self._agent(agent)
-        places = {one: work.select_items(engine, [one], agents=_one_of(who)) for one in Status}
-        counts = {str(one): work.count_matches(engine, where) for one, where in places.items()}
+        places = {one: work.select_items(engine, [one], agents=who and {who}) for one in Status}
+        counts = {str(one): _count_matches(engine, where) for one, where in places.items()}
         return ProgressSummary(
             project_id=engine.project,
             agent=who,
@@ -498,8 +496,8 @@ class ProgressTracker(Holder):
         project_id: words.Project = None,
     ) -> list[ProgressLog]:
         """Where sessions stood at moments that they noted, newest first."""
-        agents, sessions = _one_of(self._agent(agent)), _one_of(session_id)
-        records = things.scan(self._engine(project_id), work.LOG, limit, agents=agents, sessions=sessions)
+        who, sessions = self._agent(agent), session_id and {session_id}
+        records = things.scan(self._engine(project_id), _LOG, limit, agents=who and {who}, sessions=sessions)
         return [decode_record(ProgressLog, record, work.LOG_NAMES) for record in records]
 
     @operation(Effect.ADDS, "log_progress")
@@ -515,26 +513,21 @@ class ProgressTracker(Holder):
         current_item_id: Annotated[
             str | None, About("the item worked on; by default the agent's in progress", check=validate.name)
         ] = None,
-        session_start: Annotated[words.Moment, About("", for_python=True)] = None,
-        actions_taken: Count = None,
-        outcomes_recorded: Count = None,
     ) -> ProgressLog:
         """Keep where the work stands at this moment of a session, to look back on later.
 
         Notes:
-            What is not given is counted since the session began.
+            Actions and outcomes are counted since the session began.
         """
         if agent is None or session_id is None:
             raise ValidationError("log_session_progress needs agent and session_id, by name: agent='...'")
         engine, who = self._engine(project_id), self.engine.agent(agent)
-        item = None if current_item_id is None else self._record(current_item_id).id
-        began = validate.moment("session_start", session_start)
-        start = began or work.find_session_start(engine, session_id) or engine.clock()
+        item = None if current_item_id is None else self._find_item(current_item_id)[1].id
+        # When the session began: by its own record where there is one, else by its first log.
+        known = (*engine.store.get([session_id]), *things.scan(engine, _LOG, sessions={session_id})[-1:])
+        begun = (one.body.get("started_at") or one.body.get("session_start") for one in known)
+        start = times.from_iso(next(filter(None, begun), None)) or engine.clock()
         since = Where(projects={engine.project}, agents={who}, created_from=start)
-        if actions_taken is None:
-            actions_taken = work.count_matches(engine, replace(since, kinds={"change"}, tagged={work.KIND}))
-        if outcomes_recorded is None:
-            outcomes_recorded = work.count_matches(engine, replace(since, kinds={"outcome"}))
         now = self.get_progress_summary(project_id)
         own = [one.id for one in now.current if who in (one.claimed_by, one.agent)]
         body = {
@@ -543,13 +536,13 @@ class ProgressTracker(Holder):
             "in_progress": now.items_in_progress,
             "blocked": now.items_blocked,
             "current": item or next(iter(own), None),
-            "action": clean(current_action),
-            "actions": actions_taken,
-            "outcomes": outcomes_recorded,
+            "action": current_action,
+            "actions": _count_matches(engine, replace(since, kinds={"change"}, tagged={work.KIND})),
+            "outcomes": _count_matches(engine, replace(since, kinds={"outcome"})),
             "session_start": times.to_iso(start),
         }
-        record = things.made(engine, things.draft(work.LOG, body, agent=who, session=session_id))
-        return decode_record(ProgressLog, write(engine, lambda tx: tx.put(record)), work.LOG_NAMES)
+        record = write(engine, lambda tx: things.add(tx, _LOG, body, agent=who, session=session_id))
+        return decode_record(ProgressLog, record, work.LOG_NAMES)
 
     # -- where and who
 
@@ -557,42 +550,51 @@ class ProgressTracker(Holder):
         return self.engine if project in (None, self.engine.project) else replace(self.engine, project=project)
 
     def _agent(self, name: str | None) -> str | None:
-        return None if name is None else self.engine.agent(name)
+        return self.engine.agent(name) if name else None
 
-    def _record(self, item_id: str) -> Record:
-        """A tracker of one project knows only that one's items; one of none knows all of its memory."""
-        for record in self.engine.store.get([validate.name("item_id", item_id)]):
-            is_ours = record.project == self.engine.project or not self._bound
-            if record.kind == work.KIND and is_ours and record.status is not Standing.RETIRED:
-                return record
-        raise work.unknown_item(self.engine, item_id)
+    def _find_item(self, item_id: str) -> tuple[Engine, Record]:
+        """Return an item and its project's engine. A tracker of one project knows only that one's items."""
+        project = None
+        if not self._is_bound:
+            project = next((record.project for record in self.engine.store.get([item_id])), None)
+        engine = self._engine(project)
+        return engine, Plan(Transaction(engine)).find(item_id)
 
     def _change(
         self,
         item_id: str,
         by: str | None,
-        change: Callable[[Plan], object],
+        change: Callable[[Plan, Item], object],
         *,
         reorders: bool = False,
         checks_claim: bool = True,
     ) -> WorkItem:
         """Change an item, unless another agent has claimed it, and return it as it is then."""
-        engine = self._engine(self._record(item_id).project)
 
         def change_item(plan: Plan) -> WorkItem:
+            item = plan.get(item_id)
             if checks_claim:
-                plan.check_claim(item_id)
-            change(plan)
-            return read_item(plan.get([item_id])[0])
+                plan.check_claim(item)
+            change(plan, item)
+            return read_item(plan.find(item_id))
 
-        who = self._agent(None if by is None else validate.name("agent", by))
-        return work.write_plan(engine, who or "", change_item, reorders=reorders)
+        return self._write(self._find_item(item_id)[0], by, change_item, reorders=reorders)
+
+    def _write(self, engine: Engine, by: str | None, change: Callable[[Plan], T], *, reorders: bool = False) -> T:
+        """Change items together, all or none; `change` may raise to change nothing.
+
+        A change that `reorders` items keeps others from doing so at the same time: two changes that are right each for
+        itself can together make a circle without touching the same item.
+        """
+
+        def step(tx: Transaction) -> T:
+            if reorders:
+                # The marker is read before the items are.
+                tx.set_marker(f"mrk_work_{fingerprint(engine.project)}", {"value": "work"})
+            return change(Plan(tx, self._agent(by) or ""))
+
+        return write(engine, step)
 
 
-def _check_lease(seconds: float) -> float:
-    return validate.number("lease_seconds", seconds, 1.0, _MAX_LEASE_SECONDS)
-
-
-def _one_of(name: str | None) -> set[str] | None:
-    """Return a condition of `Where`: this name, or any."""
-    return None if name is None else {name}
+def _count_matches(engine: Engine, where: Where) -> int:
+    return sum(count_records(engine, where).values())

@@ -1,10 +1,10 @@
 """Finds the rules that a person states in an explicit form, in eight languages. The forms are in rule_forms.toml.
 
 A rule is sure when the person typed one plain line of at most two sentences that is nothing but a lead-in ("no,",
-"please"), an explicit form and perhaps a reason, without a hedge. "Never", "always", "we use X, not Y" and "from now
-on" are enough by themselves; "use X instead of Y", "don't …" and "stop adding …" need a reason, "we" or "in this repo"
-beside them. A sentence of the first sort is sure inside a longer message, too. Any other form, or a turn that rejects
-what the assistant did, gives a candidate.
+"please"), an explicit form and perhaps a reason, without a hedge. "Never", "always", "we use X, not Y", "from now on"
+and "no, use X instead of Y" are enough by themselves; "use X instead of Y", "don't …" and "stop adding …" need a
+reason, "we" or "in this repo" beside them. A sentence with "never" or "always" is sure inside a longer message, too.
+Any other form, or a turn that rejects what the assistant did, gives a candidate.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Statement:
     other: str = ""
     is_rejection: bool = False
     is_explained: bool = False
-    """Whether it says "because", "we", "always" or "in this repo", or gives a reason and rejects or names a thing."""
+    """Whether it says "because", "we", "always" or "in this repo", rejects what it replaces, or gives a reason."""
     is_complete: bool = True
     """Whether the line is nothing but the rule and its reason."""
 
@@ -279,7 +279,7 @@ def _read_in(language: _Language, text: str) -> _Statement | None:
         is_rejection=is_rejection,
         is_explained=here is not None
         or any(language.find(name, "<b><><b>", text) for name in ("because", "general"))
-        or (bool(reason) and (is_rejection if form == "choice" else language.find("literal", "<>", core) is not None)),
+        or (is_rejection if form == "choice" else bool(reason and language.find("literal", "<>", core))),
         is_complete=sum(map(bool, _SENTENCE.split(f"{core} {reason}"))) <= _SURE_SENTENCES,
     )
 

@@ -8,8 +8,8 @@ import_(alma, "AGENTS.md")
 
 from __future__ import annotations
 
-from .exports import ExportReport, LeftOut, export
-from .imports import Change, ImportReport, Side, Verb, import_, plan
+from .entries import Change, Side, Verb
+from .exchange import ExportReport, ImportReport, LeftOut, export, import_, plan
 from .targets import TARGETS, Host, Limit, Target, Unit, is_rule_file
 
 __all__ = [

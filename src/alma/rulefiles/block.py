@@ -11,34 +11,34 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from ..errors import ValidationError
 
 # -- text as one line of Markdown that is nothing but text, and back
 #
 # A backslash stands before what would act as structure: a tag or comment, a heading, a fence, an `@path` that a host
-# would load, the marks of our own lines. Code spans stay as they are. `decode(encode(text))` is `fold(text)`.
+# would load, the marks of our own lines. Code spans stay as they are, but for one that holds a comment, which is seen
+# there too. `decode(encode(text))` is `fold(text)`.
 
-MEANT = "\\`@<!>*_#~[-+"
+_MEANT = r"\\`@<!>*_#~\[+-"
 """What a backslash may stand before."""
-
 _SPACE = re.compile(r"\s+")
-_RUN = re.compile(r"`+")
-_RUN_OR_ESCAPE = re.compile(r"`+|\\[\\`@<!>*_#~\[+-]")
-_ESCAPED = re.compile(r"\\([\\`@<!>*_#~\[+-])")
 _UNSEEN = ("Cc", "Cf", "Cs", "Co")
 _JOINERS = "\u200c\u200d"
 """Persian and Indic spelling and emoji need these."""
-_LABEL = re.compile(r"(?=([*_])(?:Why|Instead):\1)")
-_OPENS = re.compile(r"(?:#|~~~|>|[-+*](?:\s|$)|[-*_](?:\s*[-*_]){2,}\s*$|\[[^\]]*\]:|(\*\*|__)(?=.*:\1))")
-_MARKUP = re.compile(
-    r"(?P<mail>(?<![\w.+-])@)|(?P<tag><(?=[A-Za-z/!?]))|(?P<open>(?<=<)!(?=--))|(?P<close>(?<=--)>)"
-    r"|(?P<tick>`)|(?P<slash>\\+)"
+_OPENS = re.compile(r"#|~~~|>|[-+*](?:\s|$)|[-*_](?:\s*[-*_]){2,}\s*$|\[[^\]]*\]:|(\*\*|__)(?=.*:\1)")
+_CODE = r"(?P<ticks>`++){0}(?:(?!(?P=ticks)(?!`))`++{0})*+(?P=ticks)(?!`)"
+"""A code span; `{0}` is what may stand between two runs of backticks."""
+_STRUCTURE = (
+    rf"(?P<code>{_CODE.format(r'(?:[^`<-]++|<(?!!--)|-(?!->))++')})"
+    rf"|(?P<slashes>\\\\+|\\(?=[{_MEANT}]))|\\"
+    r"|(?P<mark>`+|(?<![\w.+-])@|<(?=[A-Za-z/!?])|(?<=<)!(?=--)|(?<=--)>|(?P<label>[*_])(?=(?:Why|Instead):(?P=label))"
 )
-_ENDS_HEAD = re.compile(r"(?<=:)(?:\*(?=\*)|_(?=_))")
+_TEXT = re.compile(f"{_STRUCTURE})")
+_HEAD_TEXT = re.compile(rf"{_STRUCTURE}|(?<=:)(?:\*(?=\*)|_(?=_)))")
+_WRITTEN = re.compile(rf"{_CODE.format('[^`]++')}|`+|\\(?P<meant>[{_MEANT}])")
 
 
 def fold(text: str) -> str:
@@ -48,60 +48,23 @@ def fold(text: str) -> str:
         return flat
     from ..engine.inject.escape import remove_unseen  # Its patterns take a while to compile.
 
-    seen = "".join(
-        sign for sign in remove_unseen(flat) if unicodedata.category(sign) not in _UNSEEN or sign in _JOINERS
-    )
-    return _SPACE.sub(" ", seen).strip()
+    seen = (sign for sign in remove_unseen(flat) if unicodedata.category(sign) not in _UNSEEN or sign in _JOINERS)
+    return _SPACE.sub(" ", "".join(seen)).strip()
 
 
 def encode(text: str, *, head: bool = False) -> str:
     """Return the text on one line of Markdown; as a head, it holds nothing that would end one."""
+
+    def escape(found: re.Match[str]) -> str:
+        return found[0] * 2 if found["slashes"] else re.sub(".", r"\\\g<0>", found[0]) if found["mark"] else found[0]
+
     flat = fold(text)
-    marks = {found.start() for found in _LABEL.finditer(flat)}
-    marks |= {0} if _OPENS.match(flat) else set()
-    marks |= {found.start() for found in _ENDS_HEAD.finditer(flat)} if head else set()
-    out: list[str] = []
-    for start, end, is_code in _split_code(flat, _RUN):
-        at = end if is_code else start
-        out.append(flat[start:at])
-        while at < end:
-            found = _MARKUP.match(flat, at)
-            stop = min(found.end(), end) if found is not None and found["slash"] else at + 1
-            part = flat[at:stop]
-            if found is not None and found["slash"]:
-                is_alone = len(part) == 1 and (stop == len(flat) or flat[stop] not in MEANT)
-                out.append(part if is_alone else part * 2)
-            else:
-                out.append(f"\\{part}" if found is not None or at in marks else part)
-            at = stop
-    return "".join(out)
+    line = (_HEAD_TEXT if head else _TEXT).sub(escape, flat)
+    return f"\\{line}" if _OPENS.match(flat) and line[0] == flat[0] else line
 
 
 def decode(line: str) -> str:
-    parts = (
-        line[start:end] if code else _ESCAPED.sub(r"\1", line[start:end]) for start, end, code in _split_code(line)
-    )
-    return fold("".join(parts))
-
-
-def _split_code(text: str, sign: re.Pattern[str] = _RUN_OR_ESCAPE) -> Iterator[tuple[int, int, bool]]:
-    """Yield code spans and what is between them, in order. In a line of Markdown, a backtick after a backslash opens
-    none; in a text that is yet to be written, a backslash is one, and a comment is seen in a code span too."""
-    done = at = 0
-    while opening := sign.search(text, at):
-        start, at = opening.span()
-        runs = (run for run in _RUN.finditer(text, at) if len(run[0]) == at - start)
-        closing = next(runs, None) if opening[0][0] == "`" else None
-        if closing is None:
-            continue
-        if sign is _RUN and any(mark in text[start : closing.end()] for mark in ("<!--", "-->")):
-            continue
-        if start > done:
-            yield done, start, False
-        yield start, closing.end(), True
-        done = at = closing.end()
-    if done < len(text):
-        yield done, len(text), False
+    return fold(_WRITTEN.sub(lambda found: found["meant"] or found[0], line))
 
 
 # -- items
@@ -114,9 +77,8 @@ _HEAD = re.compile(r"(?P<mark>\*\*|__)(?P<head>[^\s].*?):(?P=mark)(?:\s+|$)")
 _LABELS = re.compile(r"(?P<mark>[*_])(?P<name>Why|Instead):(?P=mark)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What an item says: when it applies, what it is about, why, and what to do instead."""
+class Words(NamedTuple):
+    """What an item says: what to do, when it applies or what it is about, why, and what to do instead."""
 
     text: str
     head: str = ""
@@ -124,7 +86,7 @@ class Words:
     instead: str = ""
 
     def folded(self) -> Words:
-        return Words(fold(self.text), fold(self.head), fold(self.why), fold(self.instead))
+        return Words(*map(fold, self))
 
     @property
     def digest(self) -> str:
@@ -137,8 +99,7 @@ class Words:
         return f"{head}{encode(self.text)}{why}{instead}"
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """An item of a list as it stands in a file."""
 
     said: str
@@ -148,7 +109,6 @@ class Item:
     id: str = ""
     base: str = ""
     """The digest of the words it was written with; empty: it was written by hand."""
-    heading: str = ""
 
 
 def make_digest(text: str, length: int) -> str:
@@ -161,33 +121,29 @@ def write_item(words: Words, id: str) -> str:
     return f"- {words.line()} <!-- {id} {words.digest} -->"
 
 
-def read_item(said: str, number: int, heading: str = "") -> Item:
+def read_item(said: str, number: int) -> Item:
     """Return an item from its Markdown, which may go over several lines."""
     flat = fold(said)
     marks = list(_MARK.finditer(flat))
     if not marks:
-        return Item(flat[:_MOST], number, heading=heading)
+        return Item(flat[:_MOST], number)
     last = marks[-1]
-    rest = fold(f"{flat[: last.start()]} {flat[last.end() :]}")
-    return Item(rest[:_MOST], number, last["id"], last["base"] or "", heading)
+    return Item(fold(f"{flat[: last.start()]} {flat[last.end() :]}")[:_MOST], number, last["id"], last["base"] or "")
 
 
 def read_words(said: str, parts: Collection[str]) -> Words:
     """Return the words of an item whose kind has these `parts` (head, why, instead); anything else is text."""
     # As long as the line, with what only looks like a mark blotted out.
-    blot = _ESCAPED.sub("\0\0", said)
-    for start, end, is_code in _split_code(said):
-        if is_code:
-            blot = blot[:start] + "\0" * (end - start) + blot[end:]
+    blot = _WRITTEN.sub(lambda match: "\0" * len(match[0]), said)
     start, head = 0, ""
-    if "head" in parts and (found := _HEAD.match(blot)):
-        head, start = said[found.start("head") : found.end("head")], found.end()
+    if "head" in parts and (match := _HEAD.match(blot)):
+        head, start = said[slice(*match.span("head"))], match.end()
     labels = [one for one in _LABELS.finditer(blot, start) if one["name"].lower() in parts]
     ends = [*(one.start() for one in labels), len(said)]
     values = {"why": "", "instead": ""}
     for label, end in zip(labels, ends[1:], strict=True):
         values[label["name"].lower()] += f" {said[label.end() : end]}"
-    words = Words(decode(said[start : ends[0]]), decode(head), decode(values["why"]), decode(values["instead"]))
+    words = Words(*map(decode, (said[start : ends[0]], head, *values.values())))
     # A head alone says nothing of its own; then it is the text.
     return words if words.text else Words(decode(said))
 
@@ -196,18 +152,16 @@ def read_words(said: str, parts: Collection[str]) -> Words:
 
 BEGIN = "<!-- alma:begin Edit, add or remove items, then import this file -->"
 END = "<!-- alma:end -->"
-_BEGIN = re.compile(r"\s*<!--\s*alma:begin\b[^>]*-->\s*")
-_END = re.compile(r"\s*<!--\s*alma:end\s*-->\s*")
-_OPENING = re.compile(r" {0,3}(?P<mark>`{3,}|~{3,})")
-_FENCE = re.compile(r" {0,3}(?P<mark>`{3,}|~{3,})\s*")
-_BULLET = re.compile(r"\s*[-*+]\s+(?P<said>.*)")
-_NUMBERED = re.compile(r"\s*\d{1,9}[.)]\s+(?P<said>.*)")
-_HEADING = re.compile(r" {0,3}#{1,6}\s+(?P<title>.*?)\s*#*\s*")
-_MERGE = ("<<<<<<<", ">>>>>>>")
+_EDGE = re.compile(r"^[ \t]*<!--\s*alma:(?P<kind>begin\b[^>\n]*|end\s*)-->[ \t]*(?=\r?$)", re.MULTILINE)
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_FRONT = re.compile(r"\ufeff?---\r?\n.*?\r?\n---[ \t]*(?=\r?\n|\Z)", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_POINT = re.compile(r"\s*(?P<sign>[-*+]|\d{1,9}[.)])\s+(?P<said>.*)")
+_HEADING = re.compile(r" {0,3}#{1,6}\s+.*")
+_MERGE = re.compile(r"^(?:<{7}|>{7})", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Where the marked part is in a text, and what stands in it."""
 
     start: int
@@ -221,125 +175,106 @@ class Block:
 
 def find_block(text: str, name: str) -> Block | None:
     """Return the marked part; None when there is none."""
-    begun: tuple[int, int] | None = None
-    found: Block | None = None
-    lines: list[str] = []
-    for number, start, line in _skip_code(text):
-        if _BEGIN.fullmatch(line):
-            if begun is not None or found is not None:
-                raise _damaged(name, number, "begins a second time; there may be one block only")
-            begun, lines = (start, number), []
-        elif _END.fullmatch(line):
-            if begun is None:
-                raise _damaged(name, number, "ends without having begun")
-            found = Block(begun[0], start + len(line), *_read_lines(lines, begun[1] + 1, numbered=False))
-            begun = None
-        elif begun is not None:
-            if line.startswith(_MERGE):
-                raise _damaged(name, number, "holds an unfinished merge")
-            lines.append(line)
-    if begun is not None:
-        raise _damaged(name, begun[1], f"begins and never ends; put {END} after its last item")
-    return found
+
+    def refuse(at: int, what: str) -> ValidationError:
+        number = text.count("\n", 0, at) + 1
+        return ValidationError(f"{name}, line {number}: the block of rules {what}. Nothing was changed.")
+
+    edges = list(_EDGE.finditer(_hide_code(text)))
+    for place, edge in enumerate(edges):
+        is_end = edge["kind"].startswith("end")
+        if is_end and place != 1:
+            raise refuse(edge.start(), "ends without having begun")
+        if not is_end and place:
+            raise refuse(edge.start(), "begins a second time; there may be one block only")
+    if not edges:
+        return None
+    begin, end = edges[0], edges[-1]
+    if len(edges) == 1:
+        raise refuse(begin.start(), f"begins and never ends; put {END} after its last item")
+    if merge := _MERGE.search(text, begin.end(), end.start()):
+        raise refuse(merge.start(), "holds an unfinished merge")
+    inside = text[begin.end() : end.start()].split("\n")
+    first = text.count("\n", 0, begin.end()) + 1
+    return Block(begin.start(), end.end(), *_read_lines(inside, first, signs="-*+"))
 
 
-def _damaged(name: str, number: int, what: str) -> ValidationError:
-    return ValidationError(f"{name}, line {number}: the block of rules {what}. Nothing was changed.")
+def _hide_code(text: str) -> str:
+    """Return the text with spaces for fenced code. A fence in our own part or one that is never closed hides nothing.
 
-
-def _skip_code(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield number, place and words of the lines that are not in a fenced piece of code; only a line feed ends one.
-
-    In our own part there is no such thing, and a fence that is never closed is a slip, and no reason to lose sight of
-    what follows.
+    A mark that nothing closes is not looked for again, so that many such marks do not take long.
     """
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    closing = {at: found["mark"] for at, line in enumerate(lines) if (found := _FENCE.fullmatch(line))}
-    ends = deque(closing)
-    ours, start, skipped = False, 0, -1
-    for at, (line, whole) in enumerate(zip(lines, text.split("\n"), strict=True)):
-        if at > skipped:
-            ours = not _END.fullmatch(line) if ours else bool(_BEGIN.fullmatch(line))
-            opening = None if ours else _OPENING.match(line)
-            while opening and ends and ends[0] <= at:
-                ends.popleft()
-            closes = (end for end in ends if opening and closing[end].startswith(opening["mark"]))
-            skipped = next(closes, at - 1) if opening else at - 1
-            if skipped < at:
-                yield at + 1, start, line
-        start += len(whole) + 1
-
-
-def list_items_outside(text: str, block: Block | None) -> list[Item]:
-    """Return the items of lists that a person wrote around the marked part."""
-    rest = text if block is None else text[: block.start] + _blank(text[block.start : block.end]) + text[block.end :]
-    if front := re.match(r"\ufeff?---\r?\n.*?\r?\n---[ \t]*(?=\r?\n|\Z)", rest, re.DOTALL):
-        rest = _blank(front[0]) + rest[front.end() :]
-    lines = {number: line for number, _, line in _skip_code(_remove_comments(rest))}
-    most = max(lines, default=0)
-    # What is in a fence ends an item as an empty line does.
-    return list(_read_lines([lines.get(number, "") for number in range(1, most + 1)], 1, numbered=True)[0])
+    lines = text.split("\n")
+    unclosed: tuple[str, ...] = ()
+    at, is_ours = 0, False
+    while at < len(lines):
+        edge = _EDGE.fullmatch(lines[at].removesuffix("\r"))
+        is_ours = edge["kind"].startswith("begin") if edge else is_ours
+        opening = None if is_ours else _FENCE.match(lines[at])
+        at += 1
+        if opening is None or opening[1].startswith(unclosed):
+            continue
+        closing = re.compile(rf" {{0,3}}{opening[1]}+\s*")
+        end = next((number for number in range(at, len(lines)) if closing.fullmatch(lines[number])), None)
+        if end is None:
+            unclosed += (opening[1],)
+        else:
+            lines[at - 1 : end + 1] = map(_blank, lines[at - 1 : end + 1])
+            at = end + 1
+    return "\n".join(lines)
 
 
 def _blank(text: str) -> str:
-    return "\n" * text.count("\n")
+    return re.sub(r"[^\r\n]", " ", text)
 
 
-def _remove_comments(text: str) -> str:
-    """Return the text without comments, but for those that name a memory."""
-    out: list[str] = []
-    done = 0
-    while (start := text.find("<!--", done)) >= 0 and (end := text.find("-->", start)) >= 0:
-        comment = text[start : end + 3]
-        out += (text[done:start], comment if _MARK.fullmatch(comment) else _blank(comment))
-        done = end + 3
-    return "".join((*out, text[done:]))
+def list_items_outside(text: str, block: Block | None) -> list[Item]:
+    """Return the items of lists that a person wrote around the marked part, not those in code or comments."""
+    if block is not None:
+        text = text[: block.start] + _blank(text[block.start : block.end]) + text[block.end :]
+    text = _FRONT.sub(lambda found: _blank(found[0]), text, 1) if _FRONT.match(text) else text
+    # Beyond the last end there is no comment, and looking for one would take long.
+    last = text.rfind("-->") + len("-->")
+    bare = _COMMENT.sub(lambda found: found[0] if _MARK.fullmatch(found[0]) else _blank(found[0]), text[:last])
+    text = bare + text[last:]
+    return list(_read_lines(_hide_code(text).split("\n"), 1, signs="-*+.)")[0])
 
 
 def _read_lines(
-    lines: Sequence[str], first: int, *, numbered: bool
+    lines: Sequence[str], first: int, *, signs: str
 ) -> tuple[tuple[Item, ...], str, tuple[tuple[int, str], ...]]:
     """Return the items, the first heading, and the lines that are no item, with their numbers."""
-    items: list[Item] = []
+    points: list[tuple[int, list[str]]] = []
     other: list[tuple[int, str]] = []
-    title = heading = ""
-    said: list[str] = []
-    began = depth = 0
-
-    def close() -> None:
-        if any(part.strip() for part in said):
-            items.append(read_item(" ".join(said), began, heading))
-        said.clear()
-
+    title, depth, is_open = "", 0, False
     for number, line in enumerate(lines, first):
-        bullet = _BULLET.fullmatch(line) or (_NUMBERED.fullmatch(line) if numbered else None)
+        point = _POINT.fullmatch(line)
         plain = line.expandtabs(4)
         indent = len(plain) - len(plain.lstrip())
-        # A point below another says more about that one: "but not in models.py" is no rule of its own. A point that
-        # only names what follows, and one that has a memory of its own, stand for themselves.
-        alone = not said or said[0].rstrip().endswith(":") or "<!--" in line or indent < depth + 2
-        if bullet is not None and not alone:
-            said.append(f"({bullet['said'].strip()})")
-        elif bullet is not None:
-            close()
-            depth, began = indent, number
-            said.append(bullet["said"])
-        elif said and line[:1] in " \t" and line.strip():
-            said.append(line)
+        if point is not None and point["sign"][-1] in signs:
+            # A point below another says more about that one: "but not in models.py" is no rule of its own. A point that
+            # only names what follows, and one that has a memory of its own, stand for themselves.
+            is_name = is_open and points[-1][1][0].rstrip().endswith(":")
+            if is_open and indent >= depth + 2 and not is_name and "<!--" not in line:
+                points[-1][1].append(f"({point['said'].strip()})")
+            else:
+                points.append((number, [point["said"]]))
+                depth, is_open = indent, True
+        elif is_open and line[:1] in " \t" and line.strip():
+            points[-1][1].append(line)
         else:
-            close()
-            if titled := _HEADING.fullmatch(line):
-                heading, title = titled["title"], title or line.strip()
+            is_open = False
+            if _HEADING.fullmatch(line):
+                title = title or line.strip()
             elif line.strip():
                 other.append((number, line.strip()))
-    close()
+    items = [read_item(" ".join(parts), number) for number, parts in points if any(map(str.strip, parts))]
     return tuple(items), title, tuple(other)
 
 
 def find_newline(text: str) -> str:
     """Return what ends the lines of a text: the first of them says it."""
-    at = text.find("\n")
-    return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
+    return "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
 
 
 def place_block(text: str, block: Block | None, lines: Iterable[str], front: str) -> str:
@@ -351,9 +286,9 @@ def place_block(text: str, block: Block | None, lines: Iterable[str], front: str
         return text[: block.start] + end.join((begin, *lines, END)) + text[block.end :]
     ours = end.join((BEGIN, *lines, END))
     if not text:
-        return front + ours + "\n"
+        return f"{front}{ours}\n"
     gap = "" if text.endswith(end * 2) else end if text.endswith("\n") else end * 2
-    return text + gap + ours + end
+    return f"{text}{gap}{ours}{end}"
 
 
 def remove_block(text: str, name: str) -> str:

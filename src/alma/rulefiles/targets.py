@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from os import PathLike
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from ..engine import validate
 from ..errors import ALMAError, ValidationError
@@ -31,13 +31,12 @@ class Unit(StrEnum):
     LINES = "lines"
 
     def of(self, text: str) -> int:
-        if self is Unit.BYTES:
-            return len(text.encode("utf-8"))
-        return text.count("\n") + (not text.endswith("\n")) if self is Unit.LINES else len(text)
+        if self is Unit.LINES:
+            return text.count("\n") + (not text.endswith("\n"))
+        return len(text.encode("utf-8") if self is Unit.BYTES else text)
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """How much of a file its readers take in."""
 
     most: int
@@ -45,40 +44,6 @@ class Limit:
 
     def __str__(self) -> str:
         return f"{self.most:,} {self.unit}"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    name: str
-    path: str
-    """Where the file is in a repository; `{name}` is what the caller calls it."""
-    limit: Limit
-    fields: str = ""
-    """The fields that a new file begins with, as YAML."""
-
-    def front(self, path: str, name: str) -> str:
-        """Return what a new file begins with."""
-        # Only the files beside Copilot's main one say which files of code they are about.
-        if not self.fields or (self.name == "copilot" and not path.endswith(".instructions.md")):
-            return ""
-        return f"---\n{self.fields.format(name=name)}\n---\n\n"
-
-
-TARGETS = {
-    target.name: target
-    for target in (
-        # What Codex takes in of all such files together.
-        Target("agents-md", "AGENTS.md", Limit(32_768, Unit.BYTES)),
-        # Longer files are followed less well.
-        Target("claude-md", "CLAUDE.md", Limit(200, Unit.LINES)),
-        Target("cursor", ".cursor/rules/{name}.mdc", Limit(500, Unit.LINES), _CURSOR),
-        # Later versions read 12,000; the rest is cut off without a word.
-        Target("windsurf", ".windsurf/rules/{name}.md", Limit(6_000, Unit.CHARACTERS), "trigger: always_on"),
-        # So much is read in code reviews.
-        Target("copilot", ".github/copilot-instructions.md", Limit(4_000, Unit.CHARACTERS), 'applyTo: "**"'),
-        Target("skill", ".claude/skills/{name}/SKILL.md", Limit(500, Unit.LINES), _SKILL),
-    )
-}
 
 
 class Host(StrEnum):
@@ -92,6 +57,26 @@ class Host(StrEnum):
     SKILL = "skill"
 
 
+class Target(NamedTuple):
+    path: str
+    """Where the file is in a repository; `{name}` is what the caller calls it."""
+    limit: Limit
+    fields: str = ""
+    """The fields that a new file begins with, as YAML."""
+
+
+TARGETS = {
+    # What Codex takes in of all such files together.
+    Host.AGENTS_MD: Target("AGENTS.md", Limit(32_768, Unit.BYTES)),
+    # Longer files are followed less well.
+    Host.CLAUDE_MD: Target("CLAUDE.md", Limit(200, Unit.LINES)),
+    Host.CURSOR: Target(".cursor/rules/{name}.mdc", Limit(500, Unit.LINES), _CURSOR),
+    # Later versions read 12,000; the rest is cut off without a word.
+    Host.WINDSURF: Target(".windsurf/rules/{name}.md", Limit(6_000, Unit.CHARACTERS), "trigger: always_on"),
+    # So much is read in code reviews.
+    Host.COPILOT: Target(".github/copilot-instructions.md", Limit(4_000, Unit.CHARACTERS), 'applyTo: "**"'),
+    Host.SKILL: Target(".claude/skills/{name}/SKILL.md", Limit(500, Unit.LINES), _SKILL),
+}
 _INSTRUCTIONS = ".github/instructions/{name}.instructions.md"
 _RULE_FILES = re.compile(
     "|".join(
@@ -99,6 +84,15 @@ _RULE_FILES = re.compile(
         for path in (*(one.path for one in TARGETS.values()), _INSTRUCTIONS)
     )
 )
+
+
+def make_front(host: Host, path: str, name: str) -> str:
+    """Return what a new file begins with."""
+    fields = TARGETS[host].fields
+    # Only the files beside Copilot's main one say which files of code they are about.
+    if not fields or (host is Host.COPILOT and not path.endswith(".instructions.md")):
+        return ""
+    return f"---\n{fields.format(name=name)}\n---\n\n"
 
 
 def is_rule_file(path: PurePath) -> bool:
@@ -124,8 +118,7 @@ def check_name(given: str) -> str:
 MOST_BYTES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class RuleFile:
+class RuleFile(NamedTuple):
     """A file in a repository."""
 
     path: Path
@@ -141,8 +134,8 @@ class RuleFile:
 
 
 def find_repository(folder: Path) -> Path:
-    """Return the root of the repository that a folder is in; or the folder itself."""
-    here = folder.resolve()
+    """Return the root of the repository that a folder is in; or the folder itself, or the first above that exists."""
+    here = next(above for above in (folder.absolute(), *folder.absolute().parents) if above.is_dir()).resolve()
     return next((above for above in (here, *here.parents) if (above / ".git").exists()), here)
 
 
@@ -151,13 +144,15 @@ def find_file(path: str | PathLike[str] | None, root: str | PathLike[str] | None
     try:
         if root is not None and not Path(root).is_dir():
             raise ValidationError(f"root must be a folder, and {os.fspath(root)!r} is none")
+        here = find_repository(Path.cwd())
         base = None if root is None else Path(root).resolve()
-        named = Path(path) if path is not None else (base or find_repository(Path.cwd())) / usual
+        named = Path(path or usual)
         if path is not None and (named.is_dir() or os.fspath(path).endswith(("/", os.sep))):
-            named = named / Path(usual).name
-        if base is not None and not named.is_absolute():
-            named = base / named
-        top, real = base or _find_top(named), named.resolve()
+            named /= Path(usual).name
+        named = (base or (Path() if path else here)) / named
+        # The repository that it is in by its name: where links on the way lead is checked against it.
+        is_here = Path(os.path.abspath(named)).is_relative_to(here)
+        top, real = base or (here if is_here else find_repository(named.parent)), named.resolve()
         is_other = real.exists() and not real.is_file()
     except (OSError, RuntimeError, UnicodeEncodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -167,14 +162,6 @@ def find_file(path: str | PathLike[str] | None, root: str | PathLike[str] | None
     if is_other:
         raise ValidationError(f"{named} is not a file")
     return RuleFile(named, top, real)
-
-
-def _find_top(named: Path) -> Path:
-    """Return the repository that a file is in by its name: where links on the way lead is checked against it."""
-    here, folder = find_repository(Path.cwd()), named.parent.absolute()
-    if Path(os.path.normpath(Path.cwd() / named)).is_relative_to(here):
-        return here
-    return find_repository(next((above for above in (folder, *folder.parents) if above.is_dir()), folder))
 
 
 def read_file(file: RuleFile) -> str | None:

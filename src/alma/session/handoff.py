@@ -13,8 +13,9 @@ and hedging ("maybe", "for now") makes it worth less.
 from __future__ import annotations
 
 import os
+import platform
 import re
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -40,14 +41,13 @@ from ..types.vector import unit
 
 Body = Mapping[str, Any]
 
+# How much of each list a handoff holds.
 MAX_ITEMS = {"decisions": 10, "files": 20, "blockers": 10, "next_steps": 10, "risks": 10}
-"""How much of each list a handoff holds."""
 _MAX_ACTIONS = 20
 _ITEM_CHARS = 300
 _MAX_TESTS = 50
 _GOAL_CHARS = 1000
-_MAX_DECISIONS = 50
-"""So many decisions are kept while a session goes on; the best of them are handed over."""
+_MAX_DECISIONS = 50  # So many decisions are kept while a session goes on; the best of them are handed over.
 _KNOWN = 5
 _OPEN = 100
 _OUTCOMES = 50
@@ -67,8 +67,7 @@ class LastOutcome(StrEnum):
 class SessionState(StrEnum):
     OPEN = "open"
     ENDED = "ended"
-    INTERRUPTED = "interrupted"
-    """It was not seen any more and never ended; it may still come back."""
+    INTERRUPTED = "interrupted"  # It was not seen any more and never ended; it may still come back.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +82,8 @@ class Session:
     started_at: datetime
     last_seen: datetime
     ended_at: datetime | None = None
-    actions: list[str] = field(default_factory=list)
-    """The latest, newest last."""
-    action_count: int = 0
-    """All of them, also those too old to be kept."""
+    actions: list[str] = field(default_factory=list)  # The latest, newest last.
+    action_count: int = 0  # All of them, also those too old to be kept.
     decisions: list[str] = field(default_factory=list)
     active_files: list[str] = field(default_factory=list)
     blockers: list[str] = field(default_factory=list)
@@ -107,22 +104,19 @@ class SessionHandoff:
     last_action: str
     last_outcome: LastOutcome
     current_goal: str
-    key_decisions: list[str]
-    """The ten most important."""
+    key_decisions: list[str]  # The ten most important.
     active_files: list[str]
     blockers: list[str]
     next_steps: list[str]
     test_status: dict[str, bool]
-    confidence_level: float
-    """Between 0 and 1: how well it was going."""
+    confidence_level: float  # Between 0 and 1: how well it was going.
     risk_flags: list[str]
     session_start: datetime
     session_end: datetime
     duration_ms: int
     embedding: list[float] | None = None
     created_at: datetime
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """How many of each list there was no room for."""
+    left_out: Mapping[str, int] = field(default_factory=dict)  # How many of each list there was no room for.
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -139,15 +133,14 @@ class SessionContext:
     progress: ProgressSummary
     recent_outcomes: list[Outcome]
     relevant_heuristics: list[Heuristic]
+    # Branch, changes, recent commits, layout, how tests are run; None where there is no code.
     codebase_state: dict[str, Any] | None
-    """Branch, changes, recent commits, layout, how tests are run; None where there is no code."""
     environment_state: dict[str, Any] | None
     suggested_focus: WorkItem | None
     rules_of_engagement: list[str]
+    # Others of this agent that are still going on, as far as anybody knows.
     open_sessions: list[Session] = field(default_factory=list)
-    """Others of this agent that are still going on, as far as anybody knows."""
-    retrieval_id: str | None = None
-    """What to name when an outcome is learned with the help of these heuristics."""
+    retrieval_id: str | None = None  # What to name when an outcome is learned with the help of these heuristics.
 
 
 class Ready:
@@ -172,17 +165,14 @@ class InitializationResult(Ready):
     codebase_summary: str | None
     recent_activity: list[str]
     relevant_memories: MemorySlice
-    scope_rules: list[str]
-    """What the agent may do."""
-    constraints: list[str]
-    """What it may not."""
-    quality_gates: list[str]
-    """What must hold before something is done."""
+    scope_rules: list[str]  # What the agent may do.
+    constraints: list[str]  # What it may not.
+    quality_gates: list[str]  # What must hold before something is done.
     recommended_start: WorkItem | None
     initialized_at: datetime
     session: SessionContext
+    # Which reader made the work items: `local`, a model's name, or both when the model failed; empty without.
     planned_by: str = ""
-    """Which reader made the work items: `local`, a model's name, or both when the model failed; empty without."""
 
     def to_prompt(self, max_tokens: int = 2000) -> str:
         """All of it as Markdown for a prompt, within the budget."""
@@ -192,11 +182,11 @@ class InitializationResult(Ready):
         return write_briefing(self, max_tokens)
 
 
+# Arguments and attributes that have another name in a record.
 _STORED_AS = {
     "current_goal": "goal", "key_decisions": "decisions", "active_files": "files", "test_status": "tests",
     "risk_flags": "risks", "confidence_level": "confidence", "session_start": "started_at", "session_end": "ended_at",
 }  # fmt: skip
-"""Arguments and attributes that have another name in a record."""
 
 
 def read_session(record: Record) -> Session:
@@ -211,13 +201,7 @@ def read_handoff(record: Record) -> SessionHandoff:
     return decode_record(SessionHandoff, record, _STORED_AS, duration_ms=lasted, embedding=embedding)
 
 
-# -- reading arguments
-
-
-def read_notes(given: Body) -> dict[str, Any]:
-    """Return the arguments that are not None, checked, under the names they have in a record."""
-    readers = {name: read for name, read in _READERS.items() if given.get(name) is not None}
-    return {_STORED_AS.get(name, name): read(name, given[name]) for name, read in readers.items()}
+# -- what is noted
 
 
 def read_goal(_label: str, given: object) -> str:
@@ -229,56 +213,33 @@ def read_line(label: str, given: object) -> str:
     return shorten(clean(validate.output(label, given) or validate.text(label, given)), _ITEM_CHARS)
 
 
+def read_paths(label: str, given: object) -> list[str]:
+    """Return a list of short texts, each once; one text stands for a list of it."""
+    values = [given] if isinstance(given, str) else validate.items(label, given, "texts")
+    return list(dict.fromkeys(read_line(f"{label}[{at}]", one) for at, one in enumerate(values)))
+
+
 def read_lines(label: str, given: object) -> list[str]:
-    """Return a list of short texts, each once."""
-    return join_lines(_read_paths(label, given))
+    """Return the same where case and punctuation do not matter."""
+    return join_lines(read_paths(label, given))
 
 
-def _read_paths(label: str, given: object) -> list[str]:
-    """Return the same for files, where case and punctuation matter."""
-    return list(dict.fromkeys(read_line(f"{label}[{at}]", one) for at, one in enumerate(_list_values(label, given))))
-
-
-def read_decisions(given: object, at: datetime) -> list[dict[str, Any]]:
-    """Return decisions as they are stored, from texts or mappings with `text` and `importance` (0 to 1)."""
+def read_decisions(label: str, given: object) -> list[dict[str, Any]]:
+    """Return decisions with their weights, from texts or mappings with `text` and `importance` (0 to 1)."""
     decisions = []
-    for number, one in enumerate(_list_values("decisions", [given] if isinstance(given, Mapping) else given)):
-        label = f"decisions[{number}]"
-        text, importance = (one.get("text"), one.get("importance")) if isinstance(one, Mapping) else (one, None)
-        what = read_line(label, text)
-        weight = (
-            weigh_decision(what) if importance is None else validate.number(f"{label} importance", importance, 0.0, 1.0)
-        )
-        decisions.append({"what": what, "weight": weight, "at": to_iso(at)})
+    values = [given] if isinstance(given, str | Mapping) else validate.items(label, given, "texts")
+    for at, one in enumerate(values):
+        parts = one if isinstance(one, Mapping) else {"text": one}
+        what, weight = read_line(f"{label}[{at}]", parts.get("text")), parts.get("importance")
+        known = weigh_decision(what) if weight is None else validate.number("importance", weight, 0.0, 1.0)
+        decisions.append({"what": what, "weight": known})
     return decisions
 
 
-def _list_values(label: str, given: object) -> Sequence[object]:
-    if given is None or isinstance(given, str):
-        return [] if given is None else [given]
-    if isinstance(given, Mapping | bytes) or not isinstance(given, Iterable):
-        raise ValidationError(f"{label} must be a list of texts, not {type(given).__name__}")
-    return list(given)
+def name_as_stored(given: Body) -> dict[str, Any]:
+    """Return the arguments that are not None, under the names they have in a record."""
+    return {_STORED_AS.get(name, name): value for name, value in given.items() if value is not None}
 
-
-def _read_tests(label: str, given: Mapping[str, bool]) -> dict[str, bool]:
-    names = {name: shorten(clean(validate.text("a test's name", name)), _ITEM_CHARS) for name in given}
-    return {names[name]: passing for name, passing in given.items()}
-
-
-_READERS: dict[str, Callable[[str, Any], Any]] = {
-    "last_action": read_line,
-    "last_outcome": lambda label, given: validate.choice(label, given, LastOutcome),
-    "active_files": _read_paths,
-    "test_status": _read_tests,
-    "confidence_level": lambda label, given: validate.number(label, given, 0.0, 1.0),
-    "metadata": lambda _, given: validate.metadata(given),
-    **dict.fromkeys(("goal", "current_goal"), read_goal),
-    **dict.fromkeys(("key_decisions", "resolved", "blockers", "next_steps", "risk_flags"), read_lines),
-}
-
-
-# -- what is worth keeping
 
 _SIGNS = {
     r"\b(?:never|must|always|only|agreed|approved|security|breaking|migrat\w+|delet\w+|user (?:wants|said))\b": 0.2,
@@ -314,11 +275,6 @@ def join_lines(*lists: Iterable[str]) -> list[str]:
     return list(texts.values())
 
 
-def remove_lines(lines: Iterable[str], gone: Iterable[str]) -> list[str]:
-    keys = {normalise(text) for text in gone}
-    return [text for text in lines if normalise(text) not in keys]
-
-
 def sort_tests(tests: Mapping[str, bool]) -> dict[str, bool]:
     """Return the failing ones first, and not too many."""
     return dict(sorted(tests.items(), key=lambda pair: pair[1])[:_MAX_TESTS])
@@ -329,80 +285,66 @@ def sort_tests(tests: Mapping[str, bool]) -> dict[str, bool]:
 
 def begin_session(tx: Transaction, agent: str, goal: str, owner: Body | None, user: str | None) -> Record:
     now = to_iso(tx.engine.clock())
-    body: dict[str, Any] = {
-        "goal": goal,
-        "started_at": now,
-        "ended_at": None,
-        "last_seen": now,
-        "state": str(SessionState.OPEN),
-        "action_count": 0,
-        "tests": {},
-        "confidence": None,
-        "owner": owner,
-        **{name: [] for name in ("actions", *MAX_ITEMS)},
-    }
-    return tx.put(things.made(tx.engine, things.draft("session", body, agent=agent, user=user or "")))
+    body: dict[str, Any] = {name: [] for name in ("actions", *MAX_ITEMS)}
+    body |= {"goal": goal, "started_at": now, "ended_at": None, "last_seen": now, "state": str(SessionState.OPEN)}
+    body |= {"action_count": 0, "tests": {}, "confidence": None, "owner": owner}
+    return things.add(tx, "session", body, agent=agent, user=user or "")
 
 
 def find_session(engine: Engine, agent: str, id: str) -> Record:
     """Return a session of this agent; the error names those there are."""
-    record = next(
-        (one for one in engine.store.get([id]) if (one.kind, one.project) == ("session", engine.project)), None
-    )
-    if record is not None and record.agent == agent:
-        return record
-    whose = f": it belongs to {record.agent!r}" if record else ""
+    for record in engine.store.get([id]):
+        if (record.kind, record.project, record.agent) == ("session", engine.project, agent):
+            return record
+        if (record.kind, record.project) == ("session", engine.project):
+            raise NotFoundError(f"session {id!r} belongs to {record.agent!r}, not to {agent!r}")
     latest = [f"{one.id} ({one.body['state']})" for one in things.scan(engine, "session", _KNOWN, agents={agent})]
-    known = (
-        f"Its latest: {', '.join(latest)}." if latest else f"{agent!r} has no session yet; start_session begins one."
-    )
-    raise NotFoundError(f"{agent!r} has no session {id!r} in project {engine.project!r}{whose}. {known}")
+    known = ", ".join(latest) or "none yet; start_session begins one"
+    raise NotFoundError(f"{agent!r} has no session {id!r} in project {engine.project!r}. Its latest: {known}.")
 
 
 def note_session(tx: Transaction, agent: str, id: str, given: Body, owner: Body | None) -> Record:
     """Add what happened since the session was last heard of; a name that is not given leaves a thing as it is."""
     [record] = tx.see([find_session(tx.engine, agent, id)])
-    body, resolved, actions = record.body, given.get("resolved", ()), given["actions"]
+    body, now, actions = record.body, to_iso(tx.engine.clock()), given["actions"]
     if body["state"] == SessionState.ENDED:
         raise ValidationError(f"session {id!r} has ended; start_session begins another")
     lists = {"files": list(dict.fromkeys((*given.get("files", ()), *body["files"])))}
+    resolved = set(map(normalise, given.get("resolved", ())))
     for name in ("blockers", "risks"):
-        lists[name] = join_lines(given.get(name, ()), remove_lines(body[name], resolved))
-    lists["next_steps"] = list(given.get("next_steps", body["next_steps"]))
+        left = [text for text in body[name] if normalise(text) not in resolved]
+        lists[name] = join_lines(given.get(name, ()), left)
+    lists["next_steps"] = given.get("next_steps", body["next_steps"])
     noted = {
         **body,
         "state": str(SessionState.OPEN),
         "ended_at": None,
-        "last_seen": to_iso(tx.engine.clock()),
+        "last_seen": now,
         "owner": owner,
         "goal": given.get("goal", body["goal"]),
-        "actions": [*body["actions"], *actions][-_MAX_ACTIONS:],
+        "actions": [*body["actions"], *({**one, "at": now} for one in actions)][-_MAX_ACTIONS:],
         "action_count": body["action_count"] + len(actions),
-        "decisions": merge_decisions(body["decisions"], given["decisions"]),
+        "decisions": merge_decisions(body["decisions"], [{**one, "at": now} for one in given.get("decisions", ())]),
         **{name: lines[: MAX_ITEMS[name]] for name, lines in lists.items()},
         "tests": sort_tests({**body["tests"], **given.get("tests", {})}),
         "confidence": given.get("confidence", body["confidence"]),
     }
-    return tx.put(things.altered(tx.engine, record, noted, status=Status.ACTIVE))
+    return things.change(tx, record, noted, status=Status.ACTIVE)
 
 
 def end_session(tx: Transaction, agent: str, id: str, closing: Body) -> Record:
     """Return the handoff. Ended twice, the later closing replaces the earlier, and what it leaves out stays."""
     [record] = tx.see([find_session(tx.engine, agent, id)])
     now = ended = tx.engine.clock()
-    if record.body["state"] == SessionState.ENDED:
+    before = _find_handoff(tx, id) if record.body["state"] == SessionState.ENDED else None
+    if before is not None:
         ended = from_iso(record.body["ended_at"]) or now
-        before = _find_handoff(tx, id)
-        if before is not None:
-            dropped = ["started_at", "ended_at", "left_out"]
-            # How well it goes follows from how it went, unless somebody said it.
-            dropped += ["confidence"] if "last_outcome" in closing else []
-            earlier = {name: value for name, value in before.body.items() if name not in dropped}
-            added = ("decisions", "files", "metadata")
-            given = {name: value for name, value in closing.items() if value or name not in added}
-            closing = {**earlier, **given, "tests": {**before.body["tests"], **closing.get("tests", {})}}
-    outcomes = _list_outcomes(tx.engine, record, now)
-    return _put_handoff(tx, record, closing, outcomes, ended, SessionState.ENDED)
+        # How well it goes follows from how it went, unless somebody said it.
+        dropped = ("left_out", *(["confidence"] if "last_outcome" in closing else []))
+        earlier = {name: value for name, value in before.body.items() if name not in dropped}
+        given = {name: value for name, value in closing.items() if value or name not in ("decisions", "files")}
+        closing = {**earlier, **given, "tests": {**before.body["tests"], **closing.get("tests", {})}}
+    return _put_handoff(tx, record, closing, _list_outcomes(tx.engine, record), ended, SessionState.ENDED)
 
 
 def _find_handoff(tx: Transaction, id: str) -> Record | None:
@@ -412,13 +354,13 @@ def _find_handoff(tx: Transaction, id: str) -> Record | None:
 def _put_handoff(
     tx: Transaction, record: Record, closing: Body, outcomes: Sequence[Record], ended: datetime, state: SessionState
 ) -> Record:
-    """End a session with a handoff: what was said at the end, else what was notes along the way."""
+    """End a session with a handoff: what was said at the end, else what was noted along the way."""
     notes = record.body
-    lists = {name: list(closing.get(name, notes[name])) for name in MAX_ITEMS}
-    # What was decisions for the handoff comes first, in its order while there is room for all.
-    decisions = list(closing.get("decisions", ()))
+    lists = {name: closing.get(name, notes[name]) for name in MAX_ITEMS}
+    # What was decided for the handoff comes first, in its order while there is room for all.
+    decisions = closing.get("decisions", [])
     if len(decisions) > MAX_ITEMS["decisions"]:
-        decisions.sort(key=lambda text: -weigh_decision(text))
+        decisions = sorted(decisions, key=lambda text: -weigh_decision(text))
     lists["decisions"] = join_lines(decisions, [one["what"] for one in notes["decisions"]])
     lists["files"] = list(dict.fromkeys((*closing.get("files", ()), *notes["files"])))
     last, result = _find_last(notes, outcomes)
@@ -429,7 +371,6 @@ def _put_handoff(
         results = [_judge_outcome(one) for one in outcomes] or [result]
         good, bad = results.count(LastOutcome.SUCCESS), results.count(LastOutcome.FAILURE)
         confidence = round((good + 1) / (good + bad + 2), 2)
-    left_out = {name: len(lines) - MAX_ITEMS[name] for name, lines in lists.items()}
     body = {
         "last_action": closing.get("last_action") or last or _NOTHING,
         "last_outcome": str(result),
@@ -439,16 +380,16 @@ def _put_handoff(
         "confidence": float(confidence),
         "started_at": notes["started_at"],
         "ended_at": to_iso(ended),
-        "left_out": {name: count for name, count in left_out.items() if count > 0},
-        "metadata": dict(closing.get("metadata") or {}),
+        "left_out": {name: more for name, lines in lists.items() if (more := len(lines) - MAX_ITEMS[name]) > 0},
+        "metadata": closing.get("metadata", {}),
     }
     over = {**notes, "state": str(state), "ended_at": body["ended_at"], "owner": None}
-    tx.put(things.altered(tx.engine, record, over, status=Status.ARCHIVED))
+    things.change(tx, record, over, status=Status.ARCHIVED)
     before = _find_handoff(tx, record.id)
     if before is not None:
-        return tx.put(things.altered(tx.engine, before, body, created_at=tx.engine.clock()))
-    draft = things.draft("handoff", body, agent=record.agent, user=record.user, session=record.id)
-    return tx.put(things.made(tx.engine, draft, links=(record.id,)))
+        return things.change(tx, before, body, created_at=tx.engine.clock())
+    place = {"agent": record.agent, "user": record.user, "session": record.id, "links": (record.id,)}
+    return things.add(tx, "handoff", body, **place)
 
 
 def _find_last(noted: Body, outcomes: Sequence[Record]) -> tuple[str, str]:
@@ -471,22 +412,18 @@ def list_open(engine: Engine, agent: str) -> list[Record]:
     return things.scan(engine, "session", _OPEN, agents={agent}, statuses={Status.ACTIVE})
 
 
-def is_alive(engine: Engine, record: Record, alive_for: timedelta) -> bool:
-    """Whether a session may still be going on: its process is not known to be gone, and it was seen lately."""
-    if is_process_gone(record.body["owner"]):
-        return False
-    now = engine.clock()
-    return now - _find_last_sign(record, _list_outcomes(engine, record, now)) <= alive_for
+def check_session(tx: Transaction, agent: str, id: str, alive_for: timedelta) -> bool:
+    """Return whether a session may still be going on; one that is not hands over what is known.
 
-
-def interrupt_session(tx: Transaction, agent: str, id: str, alive_for: timedelta) -> None:
-    """Let a session that is not alive any more hand over what is known."""
-    # Looked at again, because another process may have ended it, or heard of it, meanwhile.
+    It goes on while its process is not known to be gone, and it was seen lately; learning is a sign of life too.
+    """
     [record] = tx.see([find_session(tx.engine, agent, id)])
-    if record.status is not Status.ACTIVE or is_alive(tx.engine, record, alive_for):
-        return
-    notes, outcomes = record.body, _list_outcomes(tx.engine, record, tx.engine.clock())
-    ended = _find_last_sign(record, outcomes)
+    notes, outcomes = record.body, _list_outcomes(tx.engine, record)
+    ended = max([from_iso(notes.get("last_seen")) or record.updated_at, *(one.created_at for one in outcomes[:1])])
+    if record.status is not Status.ACTIVE:
+        return False
+    if not is_process_gone(notes["owner"]) and tx.engine.clock() - ended <= alive_for:
+        return True
     last, _ = _find_last(notes, outcomes)
     flags = [f"This session ended without a handoff; it was last seen {ended:%Y-%m-%d %H:%M} UTC."]
     for one in [one for one in outcomes if one.body["outcome"] == "failure"][:_FAILURES]:
@@ -501,23 +438,17 @@ def interrupt_session(tx: Transaction, agent: str, id: str, alive_for: timedelta
         "risks": join_lines(flags, notes["risks"]),
     }
     _put_handoff(tx, record, closing, outcomes, ended, SessionState.INTERRUPTED)
+    return False
 
 
-def _find_last_sign(record: Record, outcomes: Sequence[Record]) -> datetime:
-    """Return when a session was last seen; learning is a sign of life too."""
-    last_seen = from_iso(record.body.get("last_seen")) or record.updated_at
-    return max(last_seen, outcomes[0].created_at) if outcomes else last_seen
-
-
-def _list_outcomes(engine: Engine, record: Record, now: datetime) -> list[Record]:
+def _list_outcomes(engine: Engine, record: Record) -> list[Record]:
     """Return what was learned during a session, newest first: until it ended, or the agent's next one began."""
-    agents = {record.agent}
-    later = things.scan(engine, "session", _OPEN, agents=agents, created_from=record.created_at)
-    ends = [one.created_at for one in later if one.created_at > record.created_at]
-    ends.append(from_iso(record.body.get("ended_at")) or now)
-    began = from_iso(record.body.get("started_at")) or record.created_at
-    times = {"created_from": began, "created_to": min(ends) + timedelta(microseconds=1)}
-    return things.scan(engine, "outcome", _OUTCOMES, agents=agents, users=visible_users(record.user), **times)
+    began, agents = record.created_at, {record.agent}
+    later = things.scan(engine, "session", _OPEN, agents=agents, created_from=began)
+    ends = [one.created_at for one in later if one.created_at > began]
+    end = min([*ends, from_iso(record.body.get("ended_at")) or engine.clock()]) + timedelta(microseconds=1)
+    seen = {"agents": agents, "users": visible_users(record.user)}
+    return things.scan(engine, "outcome", _OUTCOMES, created_from=began, created_to=end, **seen)
 
 
 def list_handoffs(engine: Engine, agent: str, limit: int, users: Collection[str] | None = None) -> list[Record]:
@@ -531,15 +462,11 @@ def find_latest(engine: Engine, agent: str, user: str | None = None) -> SessionH
     """Return the latest handoff that says something: a session in which nothing happened hides none before it."""
     records = list_handoffs(engine, agent, _HANDOFFS, users=visible_users(user))
     contents = (*MAX_ITEMS, "tests", "metadata")
-    full = (one for one in records if one.body["last_action"] != _NOTHING or any(one.body[name] for name in contents))
-    latest = next(full, records[0] if records else None)
-    return None if latest is None else read_handoff(latest)
+    full = [one for one in records if one.body["last_action"] != _NOTHING or any(one.body[name] for name in contents)]
+    return next(map(read_handoff, full or records), None)
 
 
 # -- whether the process that held a session is still there
-
-_DEAD_STATES = ("Z", "X")
-"""It ended, and only its parent has not asked how yet."""
 
 
 def mark_process() -> dict[str, Any]:
@@ -550,7 +477,7 @@ def mark_process() -> dict[str, Any]:
 def is_process_gone(held: Body | None) -> bool:
     """True only when it is certain: another machine's processes cannot be seen from here."""
     # On Windows signal 0 would end the process that is asked about.
-    if not held or held.get("machine") != _name_machine() or not isinstance(held.get("pid"), int) or os.name != "posix":
+    if not held or held.get("machine") != _name_machine() or os.name != "posix":
         return False
     try:
         os.kill(held["pid"], 0)
@@ -564,7 +491,7 @@ def is_process_gone(held: Body | None) -> bool:
 @lru_cache(maxsize=1)
 def _name_machine() -> str:
     """Return a name that no other machine, start of the machine or container shares, where the system tells."""
-    parts = [os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")]
+    parts = [platform.node()]
     # Only Linux tells; elsewhere the name has to do.
     with suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
@@ -583,6 +510,5 @@ def _find_start(pid: int) -> str:
         return ""
     # The name of the program stands in brackets and may hold spaces; the 22nd field is the start.
     parts = stat.rpartition(")")[2].split()
-    if parts and parts[0] in _DEAD_STATES:
-        return "-"
-    return parts[19] if len(parts) > 19 else ""
+    # Dead: it ended, and only its parent has not asked how yet.
+    return "-" if parts[0] in ("Z", "X") else parts[19]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .. import words
+from ..answers import copy_fields
 from ..domains import DomainMemoryFactory, DomainSchema
 from ..engine import validate
 from ..engine.admit import clean
@@ -53,8 +55,7 @@ _LABEL = re.compile(rf"\W*({_NAMED})(?:[:\])]|\s[–-]\s)|.*[(\[]({_NAMED})[)\]]
 class WorkItems(list[WorkItem], Ready):
     """Work items that may be awaited."""
 
-    planned_by = ""
-    """The reader that planned them."""
+    planned_by = ""  # The reader that planned them.
 
 
 class Bearings(dict[str, Any], Ready):
@@ -77,21 +78,19 @@ class Initialized:
     scope_rules: list[str]
     constraints: list[str]
     quality_gates: list[str]
-    planned_by: str
-    """Which reader made the work items: `local`, or a model's name; empty when none were asked for."""
-    prompt: str
-    """All of it as Markdown for a prompt."""
+    planned_by: str  # Which reader made the work items: `local`, or a model's name; empty when none were asked for.
+    prompt: str  # All of it as Markdown for a prompt.
 
 
 def _show_initialized(result: InitializationResult, max_tokens: words.MaxTokens = 2000) -> Initialized:
     memories = result.relevant_memories
-    more: dict[str, Any] = {
-        "memories": list(memories),
-        "retrieval_id": memories.retrieval_id,
-        "prompt": result.to_prompt(max_tokens),
-    }
-    names = [part.name for part in fields(Initialized) if part.name not in more]
-    return Initialized(**{name: getattr(result, name) for name in names}, **more)
+    return copy_fields(
+        Initialized,
+        result,
+        memories=list(memories),
+        retrieval_id=memories.retrieval_id,
+        prompt=result.to_prompt(max_tokens),
+    )
 
 
 def _open_initializer(alma: Any) -> SessionInitializer:
@@ -249,8 +248,14 @@ def _make_items(
     """Return one work item for each task, typed by the domain's entity that it names."""
     names = [] if domain is None else [one.name for one in domain.entity_types]
     ids = [new_id(KINDS["work_item"].prefix) for _ in tasks]
+    waits = {at: [first for first in task.after if 0 <= first < len(tasks)] for at, task in enumerate(tasks)}
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError:
+        # Tasks that wait for each other: the order is not known.
+        waits = {at: [] for at in waits}
     items = []
-    for at, (task, after) in enumerate(zip(tasks, _drop_cycles(tasks), strict=True)):
+    for at, task in enumerate(tasks):
         words = f" {normalise(task.title)} "
         label = _LABEL.match(task.title)
         item = WorkItem(
@@ -260,28 +265,11 @@ def _make_items(
             description=task.description or task.title,
             item_type=next((name for name in names if f" {name.casefold().replace('_', ' ')} " in words), "task"),
             priority=_PRIORITIES[(label[1] or label[2]).lower()] if label else 50,
-            blocked_by=tuple(ids[first] for first in after),
+            blocked_by=tuple(ids[first] for first in waits[at]),
             metadata={"session": session} if session else {},
         )
         items.append(item)
     return items
-
-
-def _drop_cycles(tasks: Sequence[Task]) -> list[list[int]]:
-    """Return what each task waits for, without what would make two tasks wait for each other."""
-    waits: list[list[int]] = [[] for _ in tasks]
-
-    def depends(one: int, other: int) -> bool:
-        reached = [one]
-        for number in reached:
-            reached += [first for first in waits[number] if first not in reached]
-        return other in reached
-
-    for at, task in enumerate(tasks):
-        for first in task.after:
-            if 0 <= first < len(tasks) and not depends(first, at):
-                waits[at].append(first)
-    return waits
 
 
 def _keep_items(tracker: ProgressTracker, items: Sequence[WorkItem]) -> list[WorkItem]:
@@ -291,19 +279,16 @@ def _keep_items(tracker: ProgressTracker, items: Sequence[WorkItem]) -> list[Wor
         return normalise(item.title), normalise(item.description)
 
     known = {key(item): item.id for item in tracker.list_items(("pending", "in_progress", "blocked", "review"))}
-    same = {item.id: known[key(item)] for item in items if key(item) in known}
-    waiting = {
-        item.id: replace(item, blocked_by=tuple(same.get(id, id) for id in item.blocked_by))
+    kept = {item.id: known.get(key(item), item.id) for item in items}
+    fresh = {
+        item.id: replace(item, blocked_by=tuple(kept[id] for id in item.blocked_by))
         for item in items
-        if item.id not in same
+        if kept[item.id] == item.id
     }
-    fresh: list[WorkItem] = []
     # Each may name only what was created before it.
-    while waiting:
-        ready = [one for one in waiting.values() if not waiting.keys() & set(one.blocked_by)]
-        fresh += [waiting.pop(one.id) for one in ready or list(waiting.values())]
-    created = {item.id: item for item in tracker.create_work_items(fresh)} if fresh else {}
-    return [created[item.id] if item.id in created else tracker.get_item(same[item.id]) for item in items]
+    order = TopologicalSorter({item.id: item.blocked_by for item in fresh.values()}).static_order()
+    tracker.create_work_items([fresh[id] for id in order if id in fresh])
+    return [tracker.get_item(id) for id in kept.values()]
 
 
 def _add_gates(gates: Sequence[str], code: dict[str, Any] | None, previous: SessionHandoff | None) -> list[str]:

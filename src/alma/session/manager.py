@@ -22,33 +22,34 @@ from .. import words
 from ..answers import Text
 from ..engine import things, validate
 from ..engine.context import Engine
-from ..engine.evidence import believe
+from ..engine.evidence import strength
+from ..engine.retrieve.pipeline import retrieve
+from ..engine.retrieve.request import Request
 from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
 from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ValidationError
 from ..opening import Holder
-from ..operations import About, Effect, Group, take_as_given
+from ..operations import About, Effect, Group
+from ..progress import ProgressSummary, ProgressTracker, WorkItem
 from ..text import shorten
-from ..types.kinds import Heuristic, MemoryType, Outcome, quoted_why
+from ..types.kinds import MemoryType, Outcome, quoted_why
 from ..types.query import Where, visible_users
 from ..types.record import Record, Status, Trust
 from ..types.rules import EVERYWHERE
 from ..types.scope import MemoryScope
-from ..types.times import to_iso
 from . import handoff
+from .codebase import orient as look_around
 from .handoff import LastOutcome, Session, SessionContext, SessionHandoff, read_handoff, read_session
 
 if TYPE_CHECKING:
     from ..memory import ALMA
-    from ..progress import ProgressSummary, ProgressTracker, WorkItem
 
 ALIVE_FOR = timedelta(minutes=30)
 _RECENT = 5
 _HEURISTICS = 5
-_ORIENT_SECONDS = 0.4
-"""A session begins soon; `orient_to_codebase` has more time."""
+_ORIENT_SECONDS = 0.4  # A session begins soon; `orient_to_codebase` has more time.
 
 
 operation = Group(
@@ -83,8 +84,8 @@ def take_project_first(method: F) -> F:
 
 SessionId = Annotated[str, About("the session's id, as start_session gave it", check=validate.name)]
 Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about; null: none", local=True)]
-# What is noted is checked when it is read: a program may have printed it, and one text may stand for a list of them.
-Texts = Annotated[Iterable[str] | None, About("a list of short texts", check=take_as_given, json=list[str] | None)]
+Texts = Annotated[Iterable[str] | None, About("a list of short texts", check=handoff.read_lines)]
+Files = Annotated[Iterable[str] | None, About("a list of short texts", check=handoff.read_paths)]
 Tests = Annotated[Mapping[str, bool] | None, About("by name, whether each test passes")]
 Level = Annotated[float | None, About("0 to 1: how well it is going", least=0.0, most=1.0)]
 
@@ -140,22 +141,15 @@ class SessionManager(Holder):
             `workspace` is by default the manager's; `orient=False` does not look at the code.
         """
         engine, name, user = *self._find_engine(project_id, agent), user_id
-        alive = []
-        for record in handoff.list_open(engine, name):
-            if handoff.is_alive(engine, record, self.alive_for):
-                alive.append(record)
-            else:
-                write(engine, partial(handoff.interrupt_session, agent=name, id=record.id, alive_for=self.alive_for))
+        check = partial(handoff.check_session, agent=name, alive_for=self.alive_for)
+        alive = [one for one in handoff.list_open(engine, name) if write(engine, partial(check, id=one.id))]
         previous = handoff.find_latest(engine, name, user)
-        heuristics, retrieval = _find_heuristics(
-            engine, name, user, goal or (previous.current_goal if previous else "")
-        )
-        progress, code = self.tracker(engine.project).get_progress_summary(), None
-        folder = workspace or self.workspace
-        if orient and folder is not None:
-            from .codebase import orient as orient_in
-
-            code = orient_in(folder, _ORIENT_SECONDS)
+        task = goal or (previous.current_goal if previous else "")
+        types = frozenset({MemoryType.HEURISTIC})
+        request = Request(task=task, agent=name, user=user, types=types, top_k=_HEURISTICS)
+        strategies = retrieve(engine, request) if task else None
+        progress, folder = self.tracker(engine.project).get_progress_summary(), workspace or self.workspace
+        code = look_around(folder, _ORIENT_SECONDS) if orient and folder is not None else None
         focus, rules = self._find_focus(name, progress), find_engagement(engine, name, engine.scope(name), user)
         seen, now = visible_users(user), engine.clock()
         outcomes = things.scan(engine, "outcome", _RECENT, agents={name}, users=seen, statuses={Status.ACTIVE})
@@ -170,21 +164,19 @@ class SessionManager(Holder):
             previous_handoff=previous,
             progress=progress,
             recent_outcomes=[one for one in (view(each, now) for each in outcomes) if isinstance(one, Outcome)],
-            relevant_heuristics=heuristics,
+            relevant_heuristics=strategies.heuristics if strategies else [],
             codebase_state=code,
             environment_state=_describe_environment(),
             suggested_focus=focus,
             rules_of_engagement=[rule for sort in rules for rule in sort],
             open_sessions=[read_session(one) for one in alive if one.user in seen],
-            retrieval_id=retrieval,
+            retrieval_id=strategies.retrieval_id if strategies else None,
         )
 
     def tracker(self, project_id: str) -> ProgressTracker:
         """The work items of a project of this memory."""
         if self._progress is not None and self._progress.project_id == project_id:
             return self._progress
-        from ..progress import ProgressTracker
-
         return ProgressTracker(project_id, alma=self.alma)
 
     # -- along the way
@@ -195,26 +187,26 @@ class SessionManager(Holder):
         agent: words.Agent,
         session_id: SessionId,
         *,
-        action: Annotated[str | None, About("what was done", check=take_as_given)] = None,
+        action: Annotated[str | None, About("what was done", check=handoff.read_line)] = None,
         outcome: Annotated[LastOutcome | str | None, About("how the action went")] = None,
-        actions: Annotated[Iterable[str] | None, About("", check=take_as_given, for_python=True)] = None,
+        actions: Annotated[Iterable[str] | None, About("", check=handoff.read_lines, for_python=True)] = None,
         decisions: Annotated[
             Iterable[str | Mapping[str, Any]] | str | None,
-            About("a list of short texts", check=take_as_given, json=list[str] | None),
+            About("a list of short texts", check=handoff.read_decisions, json=list[str] | None),
         ] = None,
-        active_files: Texts = None,
+        active_files: Files = None,
         blockers: Texts = None,
         resolved: Annotated[
-            Iterable[str] | None, About("blockers and risks that are gone", check=take_as_given)
+            Iterable[str] | None, About("blockers and risks that are gone", check=handoff.read_lines)
         ] = None,
         next_steps: Annotated[
             Iterable[str] | None,
-            About("what comes next, in place of what was said before", check=take_as_given),
+            About("what comes next, in place of what was said before", check=handoff.read_lines),
         ] = None,
         risk_flags: Texts = None,
         test_status: Tests = None,
         confidence_level: Level = None,
-        goal: Annotated[str | None, About("another goal")] = None,
+        goal: Annotated[str | None, About("another goal", check=handoff.read_goal)] = None,
         project_id: words.Project = None,
     ) -> Session:
         """Note what happened in a session, so that it is known even if the session never ends.
@@ -224,16 +216,13 @@ class SessionManager(Holder):
             added, `resolved` takes blockers and risks away, tests are told anew one by one, and steps, goal and
             confidence replace what was said before. A decision may be a mapping with `text` and `importance` (0 to 1).
         """
-        given = locals()
+        noted = handoff.name_as_stored(locals())
         engine, name = self._find_engine(project_id, agent)
-        at = to_iso(engine.clock())
-        done = [{"what": one, "outcome": "", "at": at} for one in handoff.read_lines("actions", actions)]
-        if action is not None:
-            done.append({"what": handoff.read_line("action", action), "outcome": str(outcome or ""), "at": at})
-        elif outcome is not None:
+        if action is None and outcome is not None:
             raise ValidationError("outcome says how an action went: pass `action` with it")
-        taken, owner = handoff.read_decisions(decisions, engine.clock()), self._owner()
-        noted = {**handoff.read_notes(given), "actions": done, "decisions": taken}
+        noted["actions"] = [{"what": one, "outcome": ""} for one in actions or ()]
+        noted["actions"] += [{"what": action, "outcome": str(outcome or "")}] if action else []
+        owner = self._owner()
         return read_session(write(engine, lambda tx: handoff.note_session(tx, name, session_id, noted, owner)))
 
     # -- the end
@@ -266,11 +255,11 @@ class SessionManager(Holder):
         agent: words.Agent,
         session_id: SessionId,
         *,
-        last_action: Annotated[str | None, About("the last thing that was done", check=take_as_given)] = None,
+        last_action: Annotated[str | None, About("the last thing that was done", check=handoff.read_line)] = None,
         last_outcome: Annotated[LastOutcome | str | None, About("how the last thing went")] = None,
-        current_goal: Annotated[str | None, About("the goal as it stands now")] = None,
+        current_goal: Annotated[str | None, About("the goal as it stands now", check=handoff.read_goal)] = None,
         key_decisions: Texts = None,
-        active_files: Texts = None,
+        active_files: Files = None,
         blockers: Texts = None,
         next_steps: Texts = None,
         test_status: Tests = None,
@@ -284,7 +273,7 @@ class SessionManager(Holder):
         Notes:
             How the last noted or learned thing went stands for the outcome, and 'success' when nothing is known.
         """
-        closing = handoff.read_notes(locals())
+        closing = handoff.name_as_stored(locals())
         engine, name = self._find_engine(project_id, agent)
         return read_handoff(write(engine, lambda tx: handoff.end_session(tx, name, session_id, closing)))
 
@@ -361,19 +350,6 @@ class SessionManager(Holder):
         return self.tracker(progress.project_id).get_next_item(agent=agent, strategy="priority")
 
 
-def _find_heuristics(engine: Engine, agent: str, user: str | None, goal: str) -> tuple[list[Heuristic], str | None]:
-    """Return those that bear on the goal, and the id of the retrieval; none without a goal."""
-    if not goal:
-        return [], None
-    # Loaded where there is something to look for.
-    from ..engine.retrieve.pipeline import retrieve
-    from ..engine.retrieve.request import Request
-
-    request = Request(task=goal, agent=agent, user=user, types=frozenset({MemoryType.HEURISTIC}), top_k=_HEURISTICS)
-    memories = retrieve(engine, request)
-    return memories.heuristics, memories.retrieval_id
-
-
 def _describe_environment() -> dict[str, Any]:
     """Names of things only, never the values of variables."""
     return {
@@ -414,52 +390,67 @@ class Engagement(NamedTuple):
 
 def find_engagement(engine: Engine, agent: str, scope: MemoryScope, user: str | None = None) -> Engagement:
     """Return what the agent may do, what it may not, and what must hold before something is done."""
-    everywhere = {engine.project, EVERYWHERE}
-    # What was said for one session holds in no other.
-    rules = _list_believed(engine, agent, user, MemoryType.RULE, projects=everywhere, sessions={""})
-    taught = [_describe_rule(rule) for rule in rules if not is_old_fix(rule)]
+    taught = [describe_rule(rule) for rule in rank_memories(engine, MemoryType.RULE, agent, user, _READ)]
     if user is not None:
-        wishes = _list_believed(engine, None, user, MemoryType.USER_PREFERENCE, users={user})
-        taught += [f"{wish.user} wants: {wish.body['preference']}" for wish in wishes]
-    # Ways that failed whatever the task was; those of one sort of task come when that task does.
-    failed = [one for one in _list_believed(engine, agent, user, MemoryType.ANTI_PATTERN) if not one.body["condition"]]
-    reasons = [f" ({quoted_why(one)})" if one.body["why_bad"] else "" for one in failed]
-    warnings = [f"Not: {one.body['pattern']}{why}" for one, why in zip(failed, reasons, strict=True)]
+        wishes = rank_memories(engine, MemoryType.USER_PREFERENCE, agent, user, _READ)
+        taught += [f"{user} wants: {wish.body['preference']}" for wish in wishes if _is_trusted(wish)]
     lines = [shorten(text, _CHARS) for text in taught]
-    bounds = [text for text in lines if not is_gate(text)][:_RULES]
-    bounds += [shorten(text, _CHARS) for text in warnings[:_WARNINGS]]
-    excluded = [f"{scope.agent_name} must not learn about {category}." for category in scope.cannot_learn]
-    gates = [text for text in lines if is_gate(text)][:_RULES]
-    return Engagement(_describe_scope(scope), [*excluded, *bounds], gates)
+    # Ways that failed whatever the task was; those of one sort of task come when that task does.
+    warnings = [
+        shorten(f"Not: {one.body['pattern']}{describe_reason(one)}", _CHARS)
+        for one in rank_memories(engine, MemoryType.ANTI_PATTERN, agent, user, _READ)
+        if not one.body["condition"] and _is_trusted(one)
+    ]
+    name = scope.agent_name
+    excluded = [f"{name} must not learn about {category}." for category in scope.cannot_learn]
+    bounds = [text for text in lines if not is_gate(text)]
+    allowed = [f"{name} works in the domain {scope.domain}."] if scope.domain else []
+    allowed += [f"{name} may learn about {category}." for category in scope.can_learn if scope.is_allowed(category)]
+    if not scope.can_learn:
+        allowed.append(f"{name} may learn about anything{' that is not excluded' if excluded else ''}.")
+    allowed += [f"{name} may read what {other} shares." for other in scope.inherit_from]
+    gates = [text for text in lines if is_gate(text)]
+    return Engagement(allowed, [*excluded, *bounds[:_RULES], *warnings[:_WARNINGS]], gates[:_RULES])
 
 
 def is_gate(text: str) -> bool:
     return bool(_GATE.search(text))
 
 
-def _describe_scope(scope: MemoryScope) -> list[str]:
-    name = scope.agent_name
-    lines = [f"{name} works in the domain {scope.domain}."] if scope.domain else []
-    if scope.can_learn:
-        lines += [f"{name} may learn about {category}." for category in scope.can_learn if scope.is_allowed(category)]
-    else:
-        lines.append(f"{name} may learn about anything{' that is not excluded' if scope.cannot_learn else ''}.")
-    return lines + [f"{name} may read what {other} shares." for other in scope.inherit_from]
+def _is_trusted(record: Record) -> bool:
+    """Whether a line may instruct: the text of programs and files may not."""
+    return record.provenance.trust is not Trust.UNTRUSTED
 
 
-def _describe_rule(rule: Record) -> str:
+def describe_rule(rule: Record) -> str:
     occasion = describe_occasion(rule.body["trigger"], rule.body["rule"])
     return f"{occasion}: {rule.body['rule']}" if occasion else str(rule.body["rule"])
 
 
-def _list_believed(
-    engine: Engine, agent: str | None, user: str | None, kind: MemoryType, **conditions: Any
-) -> list[Record]:
-    """Return the active memories of a kind, the best believed first."""
+def describe_reason(warning: Record) -> str:
+    return f" ({quoted_why(warning)})" if warning.body["why_bad"] else ""
+
+
+def rank_memories(engine: Engine, kind: MemoryType, agent: str, user: str | None, newest: int) -> list[Record]:
+    """Return the memories of a kind that an agent sees, perhaps as it serves a user, the strongest first.
+
+    Only so many of the newest are weighed.
+    """
     now = engine.clock()
-    agents = None if agent is None else engine.scopes.readable(agent)
-    seen = {"projects": {engine.project}, "agents": agents, "users": visible_users(user), **conditions}
-    records = engine.store.scan(Where(kinds={kind}, statuses={Status.ACTIVE}, valid_at=now, **seen), _READ)
-    # These lines are instructions, and the text of programs and files is none.
-    trusted = [one for one in records if one.provenance.trust is not Trust.UNTRUSTED or kind == MemoryType.RULE]
-    return sorted(trusted, key=lambda one: (-round(believe(one, now).mean, 6), one.id))
+    where = Where(
+        kinds={kind},
+        projects={engine.project},
+        agents=engine.scopes.readable(agent),
+        users=visible_users(user),
+        statuses={Status.ACTIVE},
+        valid_at=now,
+    )
+    if kind is MemoryType.RULE:
+        # What was said for one session holds in no other.
+        where = replace(where, projects={engine.project, EVERYWHERE}, sessions={""})
+    if kind is MemoryType.USER_PREFERENCE:
+        where = replace(where, agents=None, users={user or ""})
+    # A day is as fine as it has to be; with the very moment in it, ties would be broken another way each time.
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    records = [one for one in engine.store.scan(where, newest) if not is_old_fix(one)]
+    return sorted(records, key=lambda one: (-round(strength(one, day), 6), one.id))

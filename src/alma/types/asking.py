@@ -150,9 +150,6 @@ class ModelSettings:
             raise ConfigError(
                 "the model's `api_key_env` must be the name of an environment variable such as MY_API_KEY"
             )
-        self._check_fit()
-
-    def _check_fit(self) -> None:
         optional = {name for names in PROVIDERS.values() for name in names}
         for name in sorted(optional - set(PROVIDERS[self.provider])):
             if getattr(self, name) not in (None, False, "auto"):

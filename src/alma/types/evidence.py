@@ -30,23 +30,22 @@ class Evidence:
         return self.successes + self.partials + self.failures
 
     def with_result(self, value: float, at: datetime) -> Evidence:
-        moment = int(at.timestamp())
-        recent = (*self.recent, (moment, value))[-RECENT:]
-        if value >= 1.0:
-            return replace(self, successes=self.successes + 1, recent=recent)
-        if value <= 0.0:
-            return replace(self, failures=self.failures + 1, recent=recent)
-        return replace(self, partials=self.partials + 1, recent=recent)
+        count = _name_count(value)
+        recent = (*self.recent, (int(at.timestamp()), value))[-RECENT:]
+        return replace(self, **{count: getattr(self, count) + 1}, recent=recent)
+
+    def without_result(self, value: float, at: int) -> Evidence:
+        """The same without one result of this value: the one nearest to a second, if it is among the last."""
+        count, recent = _name_count(value), list(self.recent)
+        near = [entry for entry in recent if entry[1] == value]
+        if near:
+            recent.remove(min(near, key=lambda entry: abs(entry[0] - at)))
+        return replace(self, **{count: max(0, getattr(self, count) - 1)}, recent=tuple(recent))
 
     def with_results_of(self, other: Evidence) -> Evidence:
         """The same uses and thumbs, with the results of another."""
-        return replace(
-            self,
-            successes=other.successes,
-            partials=other.partials,
-            failures=other.failures,
-            recent=other.recent,
-        )
+        names = ("successes", "partials", "failures", "recent")
+        return replace(self, **{name: getattr(other, name) for name in names})
 
     def to_json(self) -> dict[str, Any]:
         out: dict[str, Any] = {name: value for name in _COUNTS if (value := getattr(self, name))}
@@ -66,6 +65,10 @@ class Evidence:
             recent=tuple((int(at), float(value)) for at, value in data.get("recent", ())),
             last_used=None if last_used is None else from_micros(last_used),
         )
+
+
+def _name_count(value: float) -> str:
+    return "successes" if value >= 1.0 else "failures" if value <= 0.0 else "partials"
 
 
 _COUNTS = ("successes", "partials", "failures", "uses", "skips", "ups", "downs")

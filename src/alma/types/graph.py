@@ -8,11 +8,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from ..text import digest
 from ..text import name_key as name_key
 from .times import to_iso
 
-THING = "thing"
-"""The type of what is not known better."""
+THING = "thing"  # The type of what is not known better.
 _ID_CHARS = 200
 Span = tuple[int, int]
 
@@ -31,16 +31,6 @@ def end_tags(id: str, direction: Direction = Direction.BOTH) -> tuple[str, ...]:
     return tags.get(direction, (f"{id} →", f"→ {id}"))
 
 
-def _short(key: str) -> str:
-    return key if len(key) <= _ID_CHARS else f"{key[:150]} {_digest(key)}"
-
-
-def _digest(text: str) -> str:
-    from hashlib import blake2b
-
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
 @dataclass(frozen=True, slots=True)
 class Entity:
     """Somebody or something with a name. Without an id of its own it is known by its name."""
@@ -49,21 +39,18 @@ class Entity:
     type: str = THING
     id: str = ""
     aliases: tuple[str, ...] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    """JSON values only."""
-    sources: tuple[str, ...] = ()
-    """Ids of the records it comes from, the latest last."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # JSON values only.
+    sources: tuple[str, ...] = ()  # Ids of the records it comes from, the latest last.
     confidence: float = 1.0
-    absorbed: tuple[str, ...] = ()
-    """The ids of entities that turned out to be this one."""
-    created_at: datetime | None = None
-    """Set when it is stored."""
-    spans: tuple[Span, ...] = ()
-    """Where a text names it; not stored."""
+    absorbed: tuple[str, ...] = ()  # The ids of entities that turned out to be this one.
+    created_at: datetime | None = None  # Set when it is stored.
+    spans: tuple[Span, ...] = ()  # Where a text names it; not stored.
 
     def __post_init__(self) -> None:
         if not self.id and isinstance(self.name, str):
-            object.__setattr__(self, "id", _short(name_key(self.name)))
+            key = name_key(self.name)
+            id = key if len(key) <= _ID_CHARS else f"{key[:150]} {digest(key)}"
+            object.__setattr__(self, "id", id)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -79,16 +66,13 @@ class Relationship:
     type: str
     object: str
     id: str = ""
-    valid_from: datetime | None = None
-    """None: as long as anybody knows."""
-    valid_to: datetime | None = None
-    """None: it still holds."""
+    valid_from: datetime | None = None  # None: as long as anybody knows.
+    valid_to: datetime | None = None  # None: it still holds.
     confidence: float = 1.0
     attributes: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     created_at: datetime | None = None
-    span: Span | None = None
-    """Where a text says so; not stored."""
+    span: Span | None = None  # Where a text says so; not stored.
 
     def __post_init__(self) -> None:
         if not self.id and all(isinstance(one, str) for one in (self.subject, self.type, self.object)):
@@ -106,8 +90,7 @@ class Relationship:
 def relationship_id(subject: str, type: str, object: str, since: datetime | None) -> str:
     # What is no time is refused when it is to be kept; until then it only needs a name.
     start = to_iso(since) or "" if isinstance(since, datetime | None) else str(since)
-    told = "\x1f".join((subject, type, object, start))
-    return f"rel_{_digest(told)}"
+    return f"rel_{digest(subject, type, object, start)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +105,8 @@ class Subgraph:
 
     entities: tuple[Entity, ...]
     relationships: tuple[Relationship, ...]
-    depths: Mapping[str, int]
-    """How many steps away each entity is, by id."""
-    truncated: bool = False
-    """There was more than the limit allows."""
+    depths: Mapping[str, int]  # How many steps away each entity is, by id.
+    truncated: bool = False  # There was more than the limit allows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +133,7 @@ class Suggestion:
 @dataclass(frozen=True, slots=True)
 class GraphStats:
     entities: int
-    relationships: int
-    """All that are held, the ended ones too."""
-    current: int
-    """Those that hold now."""
+    relationships: int  # All that are held, the ended ones too.
+    current: int  # Those that hold now.
     entity_types: Mapping[str, int]
     relationship_types: Mapping[str, int]

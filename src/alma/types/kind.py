@@ -1,6 +1,6 @@
 """What a kind of record is, declared once by the fields of a dataclass.
 
-A memory is a dataclass whose fields say in their metadata where they come from: `stored` in the body of the record,
+A memory is a dataclass whose fields say where they come from: `stored` in the body of the record,
 `taken` from an attribute of the record, or `derived` from the record by a function. How a record becomes a memory, what
 is searched, what is embedded, and which fields may be edited follow from that.
 """
@@ -8,7 +8,7 @@ is searched, what is embedded, and which fields may be edited follow from that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .record import Record
 
 Body = Mapping[str, Any]
+Read = Callable[[Any], Any] | None
 Decode = Callable[["Record", "Belief"], "Memory"]
 
 
@@ -45,31 +46,31 @@ class Kind(NamedTuple):
 def stored(
     name: str = "",
     *,
-    searched: int = 0,
-    embedded: bool = False,
-    editable: bool = False,
-    unique: bool = False,
-    key: bool = False,
-    read: Callable[[Any], Any] | None = None,
-) -> dict[str, Any]:
-    """Return the metadata of a field that the body holds, under `name` where it has another name there.
+    read: Read = None,
+    derive: Callable[[Record], Any] | None = None,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+    **marks: int,
+) -> Any:
+    """Return a field that the body holds, under `name` where it has another name there.
 
-    `searched` fields form the searched text in ascending order, those with equal numbers as they are declared; the
-    embedded ones follow the same order. `read` turns the JSON value into the field's.
+    The marks are `searched`, `embedded`, `editable`, `unique` and `key`. `searched` fields form the searched text in
+    ascending order, those with equal numbers as they are declared; the embedded ones follow the same order. `read`
+    turns the JSON value into the field's; with `derive` a function makes it from the record.
     """
-    marks = {"searched": searched, "embedded": embedded, "editable": editable, "unique": unique, "key": key}
-    return {"stored": name, "read": read} | {mark: value for mark, value in marks.items() if value}
+    source = {"taken": derive} if derive else {}
+    metadata = {"stored": name, "read": read, **marks, **source}
+    return field(default=default, default_factory=default_factory, metadata=metadata)
 
 
-def taken(path: str, read: Callable[[Any], Any] | None = None) -> dict[str, Any]:
-    """Return the metadata of a field that is an attribute of the record, such as "evidence.successes"."""
-    return {"taken": attrgetter(path), "read": read}
+def taken(path: str, read: Read = None, default: Any = MISSING) -> Any:
+    """Return a field that is an attribute of the record, such as "evidence.successes"."""
+    return field(default=default, metadata={"taken": attrgetter(path), "read": read})
 
 
-def derived(function: Callable[[Record], Any]) -> dict[str, Any]:
-    """Return the metadata of a field that a function makes from the record; `stored() | derived(f)` for one that the
-    body holds, too."""
-    return {"taken": function, "read": None}
+def derived(function: Callable[[Record], Any], default: Any = MISSING) -> Any:
+    """Return a field that a function makes from the record."""
+    return field(default=default, metadata={"taken": function})
 
 
 def declare(
@@ -93,9 +94,9 @@ def declare(
     `extra_text` is searched after the fields; `text` and `passages` replace what the fields say.
     """
     marked: dict[str, dict[str, Any]] = {}
-    for field in fields(memory) if memory else ():
-        if "stored" in field.metadata and field.name != "metadata":
-            marked[field.metadata["stored"] or field.name] = dict(field.metadata)
+    for part in fields(memory) if memory else ():
+        if "stored" in part.metadata and part.name != "metadata":
+            marked[part.metadata["stored"] or part.name] = dict(part.metadata)
     marked |= {one: {} for one in more.split()}
     for mark, names in (("searched", searched), ("unique", unique)):
         for number, one in enumerate(names.split()):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -90,20 +90,20 @@ def quoted_why(record: Record) -> str:
 class Memory:
     """What every memory has, whatever its type."""
 
-    id: str = field(metadata=taken("id"))
-    agent: str = field(metadata=taken("agent"))
-    project_id: str = field(metadata=taken("project"))
-    user_id: str = field(default="", metadata=taken("user"))
+    id: str = taken("id")
+    agent: str = taken("agent")
+    project_id: str = taken("project")
+    user_id: str = taken("user", default="")
     """Whose it is; empty: it belongs to nobody in particular, and every user sees it."""
-    status: str = field(default="active", metadata=taken("status", str))
-    origin: str = field(default="user", metadata=taken("provenance.canonical_source"))
+    status: str = taken("status", str, default="active")
+    origin: str = taken("provenance.canonical_source", default="user")
     """Where it came from: user, agent, tool, content or import. What comes from tool and content is only quoted."""
     confidence: float = 1.0
     confidence_interval: tuple[float, float] = (1.0, 1.0)
-    created_at: datetime = field(metadata=taken("created_at"))
-    updated_at: datetime = field(metadata=taken("updated_at"))
-    tags: tuple[str, ...] = field(default=(), metadata=taken("tags"))
-    metadata: Mapping[str, Any] = field(default_factory=dict, metadata=stored())
+    created_at: datetime = taken("created_at")
+    updated_at: datetime = taken("updated_at")
+    tags: tuple[str, ...] = taken("tags", default=())
+    metadata: Mapping[str, Any] = stored(default_factory=dict)
     newer: str = ""
     """When retrieved: the id of a newer memory that seems to be about the same thing; the newest, if several do."""
 
@@ -121,29 +121,29 @@ class Similar:
 class Heuristic(Memory):
     """When `condition`, do `strategy`."""
 
-    condition: str = field(metadata=stored(searched=1, embedded=True, editable=True))
-    strategy: str = field(metadata=stored(searched=2, embedded=True, editable=True))
+    condition: str = stored(searched=1, embedded=True, editable=True)
+    strategy: str = stored(searched=2, embedded=True, editable=True)
     similar: tuple[Similar, ...] = ()
     """When retrieved: strategies for the same sort of task that may be the same in other words."""
-    occurrence_count: int = field(default=0, metadata=taken("evidence.results"))
-    success_count: int = field(default=0, metadata=taken("evidence.successes"))
-    success_rate: float = field(default=0.0, metadata=derived(_measure_success))
-    last_validated: datetime = field(metadata=derived(_find_last_result))
+    occurrence_count: int = taken("evidence.results", default=0)
+    success_count: int = taken("evidence.successes", default=0)
+    success_rate: float = derived(_measure_success, default=0.0)
+    last_validated: datetime = derived(_find_last_result)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Memory):
     """What was tried and how it went."""
 
-    task_type: str = field(default="", metadata=stored())
-    task_description: str = field(metadata=stored("task", searched=1, embedded=True))
-    strategy_used: str = field(metadata=stored("strategy", searched=2, embedded=True))
-    outcome: Result = field(metadata=stored(read=Result))
-    duration_ms: int | None = field(default=None, metadata=stored())
-    error_message: str | None = field(default=None, metadata=stored("error", searched=3))
-    user_feedback: str | None = field(default=None, metadata=stored("feedback", searched=4))
-    retrieval_id: str | None = field(default=None, metadata=stored("retrieval"))
-    timestamp: datetime = field(metadata=taken("created_at"))
+    task_type: str = stored(default="")
+    task_description: str = stored("task", searched=1, embedded=True)
+    strategy_used: str = stored("strategy", searched=2, embedded=True)
+    outcome: Result = stored(read=Result)
+    duration_ms: int | None = stored(default=None)
+    error_message: str | None = stored("error", searched=3, default=None)
+    user_feedback: str | None = stored("feedback", searched=4, default=None)
+    retrieval_id: str | None = stored("retrieval", default=None)
+    timestamp: datetime = taken("created_at")
 
     @property
     def success(self) -> bool:
@@ -152,25 +152,25 @@ class Outcome(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPreference(Memory):
-    user_id: str = field(metadata=taken("user"))
-    category: str = field(metadata=stored(searched=1, editable=True, unique=True))
-    preference: str = field(metadata=stored(searched=2, embedded=True, editable=True, unique=True))
-    source: str = field(metadata=taken("provenance.source"))
-    attribute: str = field(default="", metadata=stored(key=True))
+    user_id: str = taken("user")
+    category: str = stored(searched=1, editable=True, unique=True)
+    preference: str = stored(searched=2, embedded=True, editable=True, unique=True)
+    source: str = taken("provenance.source")
+    attribute: str = stored(key=True, default="")
     """The explicit key, if one was given: a later preference with it replaces this one."""
-    timestamp: datetime = field(metadata=derived(last_stated))
+    timestamp: datetime = derived(last_stated)
     """When it was last stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainKnowledge(Memory):
-    domain: str = field(metadata=stored(searched=1, editable=True, unique=True))
-    fact: str = field(metadata=stored(searched=2, embedded=True, editable=True, unique=True))
-    source: str = field(metadata=taken("provenance.source"))
-    subject: str = field(default="", metadata=stored(key=True))
-    attribute: str = field(default="", metadata=stored(key=True))
+    domain: str = stored(searched=1, editable=True, unique=True)
+    fact: str = stored(searched=2, embedded=True, editable=True, unique=True)
+    source: str = taken("provenance.source")
+    subject: str = stored(key=True, default="")
+    attribute: str = stored(key=True, default="")
     """With `subject` the explicit key, if one was given: a later fact with it replaces this one."""
-    last_verified: datetime = field(metadata=derived(last_stated))
+    last_verified: datetime = derived(last_stated)
     """When it was last stated."""
 
 
@@ -178,33 +178,31 @@ class DomainKnowledge(Memory):
 class AntiPattern(Memory):
     """What not to do when `condition`, why, and what to do instead."""
 
-    pattern: str = field(metadata=stored(searched=2, embedded=True, editable=True))
-    condition: str = field(default="", metadata=stored(searched=1, embedded=True, editable=True))
-    why_bad: str = field(metadata=stored(searched=3, editable=True) | derived(quoted_why))
-    better_alternative: str = field(metadata=stored(editable=True))
-    occurrence_count: int = field(default=0, metadata=taken("evidence.failures"))
-    last_seen: datetime = field(metadata=derived(_find_last_result))
+    pattern: str = stored(searched=2, embedded=True, editable=True)
+    condition: str = stored(searched=1, embedded=True, editable=True, default="")
+    why_bad: str = stored(searched=3, editable=True, derive=quoted_why)
+    better_alternative: str = stored(editable=True)
+    occurrence_count: int = taken("evidence.failures", default=0)
+    last_seen: datetime = derived(_find_last_result)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Memory):
     """What a person wants done or not done, taught by a correction, a note or a mistake that was made good."""
 
-    rule: str = field(metadata=stored(searched=2, embedded=True, editable=True, unique=True))
-    trigger: str = field(default="", metadata=stored(searched=1, embedded=True, editable=True))
+    rule: str = stored(searched=2, embedded=True, editable=True, unique=True)
+    trigger: str = stored(searched=1, embedded=True, editable=True, default="")
     """When it applies; empty: whenever its words fit."""
-    why: str = field(default="", metadata=stored(searched=3, editable=True) | derived(quoted_why))
-    reach: Reach = field(metadata=stored(read=Reach))
-    source: RuleSource = field(metadata=stored(read=RuleSource))
-    said: str = field(default="", metadata=stored())
+    why: str = stored(searched=3, editable=True, derive=quoted_why, default="")
+    reach: Reach = stored(read=Reach)
+    source: RuleSource = stored(read=RuleSource)
+    said: str = stored(default="")
     """The words that taught it."""
-    session_id: str = field(default="", metadata=taken("session"))
+    session_id: str = taken("session", default="")
     """The session it holds in; empty: in all."""
-    followed: int = field(default=0, metadata=taken("evidence.successes"))
-    violated: int = field(default=0, metadata=taken("evidence.failures"))
-    repeats: int = field(
-        default=0, metadata=derived(lambda record: int(record.body.get("metadata", {}).get("repeats", 0)))
-    )
+    followed: int = taken("evidence.successes", default=0)
+    violated: int = taken("evidence.failures", default=0)
+    repeats: int = derived(lambda record: int(record.body.get("metadata", {}).get("repeats", 0)), default=0)
     """How often it had to be said again."""
 
 
@@ -212,27 +210,25 @@ class Rule(Memory):
 class Turn(Memory):
     """What one speaker said at one point of a conversation."""
 
-    session_id: str = field(metadata=taken("session"))
-    episode_id: str = field(metadata=derived(lambda record: record.links[0]))
-    index: int = field(metadata=stored())
+    session_id: str = taken("session")
+    episode_id: str = derived(lambda record: record.links[0])
+    index: int = stored()
     """Its place in the conversation, from 0."""
-    speaker: str = field(metadata=stored())
-    text: str = field(metadata=stored())
-    said_at: datetime = field(metadata=taken("created_at"))
+    speaker: str = stored()
+    text: str = stored()
+    said_at: datetime = taken("created_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode(Memory):
     """A conversation."""
 
-    session_id: str = field(metadata=taken("session"))
-    title: str = field(default="", metadata=stored(editable=True))
-    speakers: tuple[str, ...] = field(default=(), metadata=stored(read=tuple))
-    turn_count: int = field(default=0, metadata=stored("turns"))
-    started_at: datetime = field(metadata=taken("created_at"))
-    ended_at: datetime = field(
-        metadata=stored() | derived(lambda record: from_iso(record.body["ended_at"]) or record.created_at)
-    )
+    session_id: str = taken("session")
+    title: str = stored(editable=True, default="")
+    speakers: tuple[str, ...] = stored(read=tuple, default=())
+    turn_count: int = stored("turns", default=0)
+    started_at: datetime = taken("created_at")
+    ended_at: datetime = stored(derive=lambda record: from_iso(record.body["ended_at"]) or record.created_at)
     turns: tuple[Turn, ...] = ()
     """Retrieved: the turns that matter, as they were said. From `get`: all of them. In a list: none."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .record import Record
 
@@ -33,6 +33,8 @@ class Where:
     """Has a link to any of these ids."""
     tagged: Names = None
     """Carries any of these tags."""
+    fields: Mapping[str, Any] | None = None
+    """Its body has these values: texts, numbers, true, false, or None where there is nothing."""
     created_from: datetime | None = None
     """Inclusive."""
     created_to: datetime | None = None
@@ -61,6 +63,8 @@ class Where:
         for names, values in ((self.linked, record.links), (self.tagged, record.tags)):
             if names is not None and not any(value in names for value in values):
                 return False
+        if self.fields and any(record.body.get(name) != value for name, value in self.fields.items()):
+            return False
         if self.created_from is not None and record.created_at < self.created_from:
             return False
         if self.created_to is not None and record.created_at >= self.created_to:

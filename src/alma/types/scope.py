@@ -23,9 +23,9 @@ class MemoryScope:
 
     def is_allowed(self, category: str) -> bool:
         """Case and space around a category make no difference."""
-        if plain(category) in map(plain, self.cannot_learn):
+        if any(plain(name) == plain(category) for name in self.cannot_learn):
             return False
-        return not self.can_learn or plain(category) in map(plain, self.can_learn)
+        return not self.can_learn or any(plain(name) == plain(category) for name in self.can_learn)
 
     def shares_with(self, other: str) -> bool:
         return other in self.share_with

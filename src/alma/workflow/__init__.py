@@ -9,8 +9,7 @@ workflow.resume("run-7").state
 
 from __future__ import annotations
 
-from .memory import WorkflowMemory
-from .records import Artifact, Checkpoint, Run, RunStatus, Scope
+from .memory import Artifact, Checkpoint, Run, RunStatus, Scope, WorkflowMemory
 from .states import MAX_STATE_BYTES, REDUCERS, merge_states
 
 __all__ = [

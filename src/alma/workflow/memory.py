@@ -1,63 +1,333 @@
-"""`WorkflowMemory`: what a workflow needs to go on after it was interrupted, and to do better the next time."""
+"""`WorkflowMemory`: what a workflow needs to go on after it was interrupted, and to do better the next time.
+
+A checkpoint's id follows from its run, its branch and its number, so two writers who take the same number meet a
+conflict and the slower one takes the next. Its time is later than that of every checkpoint of the run that was
+acknowledged before, whatever the clock says, so that the newest is always the last.
+
+What a workflow learns carries a tag for its workflow, its run and its node; looking within one of them is looking for
+the tag. A tenant's memories are a project of their own beside the shared one, so that also what is distilled from them
+stays with the tenant: a tag on an outcome would not be on the heuristic that follows from it.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 from .. import words
 from ..answers import to_found
 from ..codec import decode_record
 from ..engine import things, validate
-from ..engine.admit import build, screen
+from ..engine.admit import Draft, build, clean, screen
 from ..engine.context import Engine
 from ..engine.outcomes import learn_outcomes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
+from ..engine.search import by_words, read_snapshot
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
-from ..errors import ScopeError, ValidationError
+from ..errors import NotFoundError, ScopeError, ValidationError
 from ..memory import build_outcome, build_request
 from ..opening import Holder
 from ..operations import OPERATIONS, About, Effect, Group, take_as_given
+from ..ports import Store
+from ..text import digest as make_digest
 from ..types.kinds import Outcome, Result
+from ..types.query import Hit, Where
 from ..types.record import Record, new_id
 from ..types.slice import MemorySlice
-from . import records
-from .records import (
-    MAIN,
-    STORED_AS,
-    Artifact,
-    Checkpoint,
-    Place,
-    Run,
-    RunStatus,
-    Scope,
-    check_id,
-    check_optional_id,
-    make_id,
-)
-from .states import (
-    MAX_STATE_BYTES,
-    UNLIMITED,
-    Reducer,
-    State,
-    find_differences,
-    merge_states,
-    read_state,
-    refuse_secrets,
-)
+from ..types.times import to_iso
+from ..types.vector import Vector
+from .states import MAX_STATE_BYTES, UNLIMITED, Reducer, State, find_redacted, merge_states, read_state, refuse_secrets
 
 if TYPE_CHECKING:
     from ..memory import ALMA
 
+MAIN = "main"
 _MOST = 100_000
 _TICK = timedelta(microseconds=1)
-_BATCH = 500
+# A drive letter (`C:\\x`) is no scheme, and a file may have a colon in its name.
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|urn:")
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Scope(StrEnum):
+    """How far one looks; each holds all that the ones before it hold."""
+
+    NODE = "node"
+    RUN = "run"
+    WORKFLOW = "workflow"
+    AGENT = "agent"
+    TENANT = "tenant"
+    GLOBAL = "global"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One pass through a workflow."""
+
+    run_id: str
+    workflow_id: str  # Empty: nobody said which workflow it is a run of.
+    status: RunStatus
+    agent: str = ""
+    started_at: datetime
+    ended_at: datetime | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The state of a run after a node, on a branch."""
+
+    id: str
+    run_id: str
+    workflow_id: str
+    node_id: str
+    branch_id: str
+    number: int  # Counts the checkpoints of a branch from 1, without gaps, whoever writes them.
+    state: dict[str, Any]
+    digest: str
+    size: int  # Of the state as JSON, in bytes.
+    parent_id: str | None = None  # The checkpoint before it on its branch, or the one that the branch began at.
+    agent: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    # Where in the state a secret was taken out; empty: the state is exactly what was given.
+    redacted: tuple[str, ...] = ()
+    created_at: datetime
+    unchanged: bool = False  # Nothing was written: this checkpoint already held the same state.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """Something a run made that is kept elsewhere: a file, or whatever a URI names."""
+
+    id: str
+    run_id: str
+    workflow_id: str
+    node_id: str  # Empty: of the run as a whole.
+    name: str
+    location: str  # An absolute path, or a URI.
+    kind: str
+    digest: str | None = None  # `sha256:` and the hexadecimal digest of the content.
+    size: int | None = None
+    agent: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime
+    updated_at: datetime
+
+
+STORED_AS = {
+    "run_id": "session", "workflow_id": "workflow", "node_id": "node", "branch_id": "branch", "parent_id": "parent",
+    "location": "path",
+}  # fmt: skip
+
+
+class Place(NamedTuple):
+    """Where in a workflow something belongs; what is empty is not known or does not matter."""
+
+    workflow: str = ""
+    run: str = ""
+    node: str = ""
+
+    def list_tags(self) -> tuple[str, ...]:
+        """Return what a memory of this place carries, so that it is found from every scope around it."""
+        around = [part for part in ("workflow", "run") if getattr(self, part)]
+        return tuple(map(self._make_tag, around)) + tuple(self._make_tag(one, "node") for one in around if self.node)
+
+    def find_tags(self, scope: Scope) -> tuple[str, ...]:
+        """Return the tag that all memories in the scope carry; none for scopes that are wider than a workflow."""
+        if scope not in _NEEDED:
+            return ()
+        around = str(scope) if scope is not Scope.NODE else "run" if self.run else "workflow"
+        parts = (around, "node") if scope is Scope.NODE else (around,)
+        if not all(getattr(self, part) for part in parts):
+            raise ValidationError(f"the scope {str(scope)!r} needs {_NEEDED[scope]}")
+        return (self._make_tag(*parts),)
+
+    def _make_tag(self, *parts: str) -> str:
+        names = (getattr(self, part).replace("%", "%25").replace("/", "%2F") for part in parts)
+        return f"{parts[0]}:{'/'.join(names)}"
+
+
+_NEEDED = {Scope.NODE: "node_id, and run_id or workflow_id", Scope.RUN: "run_id", Scope.WORKFLOW: "workflow_id"}
+
+
+def check_id(label: str, value: object) -> str:
+    """Return a name chosen by the caller. One that would be redacted could no longer be told from others."""
+    name = validate.name(label, value)
+    if clean(name) != name:
+        raise ValidationError(f"{label} looks like a secret and would not be kept as it is; choose another name")
+    return name
+
+
+def check_optional_id(label: str, value: object) -> str:
+    """Return such a name; empty for none."""
+    return "" if value in (None, "") else check_id(label, value)
+
+
+def make_id(prefix: str, *parts: str) -> str:
+    """Return the id of the one record there can be of these names; case and spaces make a difference."""
+    return f"{prefix}_{make_digest(*(f'{len(part)}:{part}' for part in parts))}"
+
+
+def choose_project(engine: Engine, tenant: str) -> Engine:
+    """Return the engine of the project that a tenant's memories are in."""
+    name = f"{engine.project}@{tenant.replace('%', '%25').replace('@', '%40')}"
+    return replace(engine, project=name) if tenant else engine
+
+
+# -- runs and checkpoints as they are stored
+
+
+def find_run(engine: Engine, run: str) -> Record | None:
+    return next(iter(engine.store.get([make_id("run", engine.project, run)])), None)
+
+
+def get_run(engine: Engine, run: str) -> Record:
+    if record := find_run(engine, run):
+        return record
+    raise NotFoundError(f"there is no run {run!r} in project {engine.project!r}; start_run or a checkpoint makes one")
+
+
+def match_workflow(run: str, known: str, workflow: str) -> str:
+    if known and workflow and known != workflow:
+        raise ValidationError(f"run {run!r} is one of workflow {known!r}, not of {workflow!r}")
+    return known or workflow
+
+
+def open_run(
+    tx: Transaction,
+    run: str,
+    workflow: str = "",
+    agent: str = "",
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    resumes: bool = True,
+) -> Record:
+    """Return a run, made if it is new. With `resumes`, one that had ended goes on."""
+    id = make_id("run", tx.engine.project, run)
+    record = tx.find(id)
+    new: dict[str, Any] = {"workflow": "", "run": run, "metadata": {}, "started_at": to_iso(tx.engine.clock())}
+    known: Mapping[str, Any] = record.body if record else new
+    body = {**known, "workflow": match_workflow(run, known["workflow"], workflow)}
+    body["metadata"] = {**known["metadata"], **(metadata or {})}
+    if resumes or record is None:
+        body |= {"status": str(RunStatus.RUNNING), "ended_at": None}
+    if record is None:
+        return things.add(tx, "run", body, id=id, agent=agent, session=run)
+    return things.change(tx, record, body)
+
+
+def end_run(tx: Transaction, run: str, status: RunStatus) -> Record:
+    record = tx.find(make_id("run", tx.engine.project, run)) or get_run(tx.engine, run)
+    ended = None if status is RunStatus.RUNNING else to_iso(tx.engine.clock())
+    return tx.update(record, body={**record.body, "status": str(status), "ended_at": ended})
+
+
+def find_checkpoints(
+    engine: Engine, run: str, node: str = "", branch: str = "", limit: int | None = None
+) -> list[Record]:
+    """Return the checkpoints of a run, newest first."""
+    keys = {make_id("branch", run, branch)} if branch else None
+    tagged = {f"node:{node}"} if node else None
+    return things.scan(engine, "checkpoint", limit, sessions={run}, keys=keys, tagged=tagged)
+
+
+def find_latest(engine: Engine, run: str, node: str = "", branch: str = "") -> Record | None:
+    return next(iter(find_checkpoints(engine, run, node, branch, 1)), None)
+
+
+def get_tip(engine: Engine, run: str, branch: str) -> Record:
+    """Return the newest checkpoint of a branch that must have one."""
+    if record := find_latest(engine, run, branch=branch):
+        return record
+    raise NotFoundError(f"run {run!r} has no checkpoint on branch {branch!r}")
+
+
+def read_content(location: str | os.PathLike[str], digest: str | None, size: int | None) -> dict[str, Any]:
+    """Read a file for its digest; what a URI names is taken at the caller's word and never fetched."""
+    place = validate.text("location", os.fspath(location), 4_000).strip()
+    if clean(place) != place:
+        raise ValidationError("location looks like a secret and would not be kept as it is; link it without one")
+    if digest:
+        digest = f"sha256:{digest.lower().removeprefix('sha256:')}"
+        if not re.fullmatch("sha256:[0-9a-f]{64}", digest):
+            raise ValidationError(f"digest must be the 64 hexadecimal digits of a SHA-256, not {digest!r}")
+    path = Path(place).expanduser()
+    if place.lower().startswith("file:"):
+        from urllib.parse import urlsplit
+        from urllib.request import url2pathname
+
+        path = Path(url2pathname(urlsplit(place).path))
+    elif _URI.match(place):
+        name = place.rstrip("/").rpartition("/")[2] or place
+        return {"name": name, "path": place, "size": size, "digest": digest or None}
+    import hashlib
+
+    try:
+        with path.open("rb") as file:
+            actual = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+            length = file.tell()
+    except OSError as error:
+        raise ValidationError(
+            f"location {str(path)!r} is not a file that can be read ({error.strerror}); pass a file or a URI"
+        ) from None
+    if (digest or actual, length if size is None else size) != (actual, length):
+        raise ValidationError(
+            f"{str(path)!r} has {length:,} bytes and the digest {actual}: it is not the file that was meant"
+        )
+    return {"name": path.name, "path": str(path.resolve()), "size": length, "digest": actual}
+
+
+@dataclass(frozen=True, slots=True)
+class WideStore:
+    """A store that also looks into other projects, and at the memories of all agents, when one project is asked for."""
+
+    store: Store
+    project: str
+    projects: set[str]
+    everyone: bool
+
+    def _widen(self, where: Where) -> Where:
+        if where.projects is None or self.project not in where.projects:
+            return where
+        agents = None if self.everyone else where.agents
+        return replace(where, projects=self.projects | set(where.projects), agents=agents)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
+        return self.store.scan(self._widen(where), limit)
+
+    def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        return self.store.nearest(vector, self._widen(where), limit)
+
+    def match(self, words: str, where: Where, limit: int) -> list[Hit]:
+        return by_words(self.store, words, self._widen(where), limit)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        return read_snapshot(self.store)
+
+
 _ENDED = {Result.SUCCESS: RunStatus.COMPLETED, Result.PARTIAL: RunStatus.COMPLETED, Result.FAILURE: RunStatus.FAILED}
+
+
+def _check_status(label: str, value: object) -> RunStatus:
+    return validate.choice(label, value, RunStatus)
 
 
 def _check_strategies(label: str, value: Iterable[str]) -> list[str]:
@@ -86,16 +356,23 @@ Reducers = Annotated[
         json=dict[str, str] | None,
     ),
 ]
-Default = Annotated[
-    Reducer | None,
-    About("the reducer for keys that have none", check=take_as_given, json=str | None),
+Strategies = Annotated[
+    str | Iterable[str],
+    About(
+        "how it was done; an outcome is recorded for each",
+        check=_check_strategies,
+        shown_as="strategies_used",
+        json=list[str],
+    ),
 ]
+AnyTask = Annotated[str | None, About("what was to be done; by default the run of its workflow, or its node")]
+OverNode = Annotated[str | None, About("how one node of it went; without it the run is over", check=check_optional_id)]
+Default = Annotated[Reducer | None, About("the reducer for keys that have none", check=take_as_given, json=str | None)]
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    checkpoint: Checkpoint | None
-    """None: there is nothing to go on from."""
+    checkpoint: Checkpoint | None  # None: there is nothing to go on from.
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +400,14 @@ class WorkflowMemory(Holder):
         tenant_id: str | None = None,
         max_state_bytes: int = MAX_STATE_BYTES,
     ) -> None:
-        project = alma if isinstance(alma, str) else project_id
-        project_name = None if project is None else validate.name("project_id", project)
+        if isinstance(alma, str):
+            alma, project_id = None, alma
+        name = None if project_id is None else validate.name("project_id", project_id)
         self.tenant_id = check_optional_id("tenant_id", tenant_id)
         self.max_state_bytes = validate.whole("max_state_bytes", max_state_bytes, 1, 2**30)
-        super().__init__(None if isinstance(alma, str) else alma, project_name)
-        engine = self.alma.engine
-        self._shared = engine if project_name is None else replace(engine, project=project_name)
-        self.engine = records.choose_project(self._shared, self.tenant_id)
+        super().__init__(alma, name)
+        self._shared = replace(self.alma.engine, project=name or self.alma.project_id)
+        self.engine = choose_project(self._shared, self.tenant_id)
 
     @property
     def project_id(self) -> str:
@@ -149,7 +426,7 @@ class WorkflowMemory(Holder):
     ) -> Run:
         """Begin a run of a workflow, or go on with the one of that name."""
         run, name = run_id or new_id("run"), self._agent(agent)
-        record = write(self.engine, lambda tx: records.open_run(tx, run, workflow_id, name, metadata))
+        record = write(self.engine, lambda tx: open_run(tx, run, workflow_id, name, metadata))
         return decode_record(Run, record, STORED_AS)
 
     @operation(Effect.CHANGES, idempotent=True)
@@ -157,17 +434,16 @@ class WorkflowMemory(Holder):
         self,
         run_id: RunId,
         status: Annotated[
-            str,
-            About("how it ended", tuple(RunStatus)[1:], check=lambda name, one: validate.choice(name, one, RunStatus)),
+            RunStatus | str, About("how it ended", tuple(RunStatus)[1:], check=_check_status)
         ] = "completed",
     ) -> Run:
         """Say how a run ended."""
-        record = write(self.engine, lambda tx: records.end_run(tx, run_id, RunStatus(status)))
+        record = write(self.engine, lambda tx: end_run(tx, run_id, RunStatus(status)))
         return decode_record(Run, record, STORED_AS)
 
     def get_run(self, run_id: str) -> Run:
         """One run by its name."""
-        return decode_record(Run, records.get_run(self.engine, check_id("run_id", run_id)), STORED_AS)
+        return decode_record(Run, get_run(self.engine, check_id("run_id", run_id)), STORED_AS)
 
     @operation(Effect.READS)
     def list_runs(
@@ -208,76 +484,42 @@ class WorkflowMemory(Holder):
             the branch already holds for the same node is not written again, and that checkpoint is returned with
             `unchanged` set.
         """
-        content = read_state(state, self.max_state_bytes)
-        body = {"run": run_id, "node": node_id, "branch": branch_id, "metadata": dict(metadata or {})}
-        return self._save_checkpoint(
-            body, content, agent, workflow=workflow_id or "", skip=skip_if_unchanged, redact=redact
-        )
+        body = {"run": run_id, "node": node_id, "branch": branch_id, "metadata": metadata or {}}
+        kept, flow = read_state(state, self.max_state_bytes), workflow_id or ""
+        return self._save_checkpoint(body, kept, agent, workflow=flow, skip=skip_if_unchanged, redact=redact)
 
     def _save_checkpoint(
-        self,
-        body: Mapping[str, Any],
-        state: State,
-        agent: str | None,
-        *,
-        workflow: str = "",
-        skip: bool = True,
-        redact: bool = False,
-        origin: Record | None = None,
-    ) -> Checkpoint:
+        self, body: Mapping[str, Any], state: State, agent: str | None, *, workflow: str = "", skip: bool = True,
+        redact: bool = False, origin: Record | None = None,
+    ) -> Checkpoint:  # fmt: skip
         """Write it, unless the newest of its branch is of the same node and holds the same state.
 
         The body names the run, the node and the branch; `origin` is the checkpoint that a new branch begins at.
         """
-        engine, run, node, branch = self.engine, body["run"], body["node"], body["branch"]
-
-        def find_unchanged(digest: str) -> tuple[Record | None, Checkpoint | None]:
-            """Return the newest checkpoint of the branch, and its value if it holds that state."""
-            last = records.find_latest(engine, run, branch=branch)
-            if last is None or not skip or (last.body["digest"], last.body["node"]) != (digest, node):
-                return last, None
-            return last, decode_record(Checkpoint, last, STORED_AS, unchanged=True)
-
-        if same := find_unchanged(state.digest)[1]:
-            return same
-        name = self._agent(agent)
-        draft = screen(engine, things.draft("checkpoint", {**body, "state": state.value}, agent=name, session=run))
-        places = list(find_differences(state.value, draft.body["state"]))
+        engine, run, branch, name = self.engine, body["run"], body["branch"], self._agent(agent)
+        draft = screen(engine, Draft(kind="checkpoint", body={**body, "state": state.value}, agent=name, session=run))
+        places = find_redacted(state.value, draft.body["state"])
         if places and not redact:
             raise refuse_secrets(places)
-        content = read_state(draft.body["state"], UNLIMITED) if places else state
+        _, digest, size = read_state(draft.body["state"], UNLIMITED) if places else state
 
         def step(tx: Transaction) -> Checkpoint:
             # Read first: a writer in between is met as a conflict on the number.
-            last, same = find_unchanged(content.digest)
+            last = find_latest(engine, run, branch=branch)
             if last is not None and origin is not None:
                 raise ValidationError(f"run {run!r} already has a branch {branch!r}; choose another name")
-            if same:
-                return same
-            owner, newest = records.open_run(tx, run, workflow, name), records.find_latest(engine, run)
-            before, number = last or origin, last.body["number"] + 1 if last else 1
-            moment = engine.clock() if newest is None else max(engine.clock(), newest.created_at + _TICK)
-            whole = {
-                **draft.body,
-                "digest": content.digest,
-                "size": content.size,
-                "redacted": places,
-                "workflow": owner.body["workflow"],
-                "number": number,
-                "parent": before and before.id,
-                "base": last.body["base"] if last else origin.id if origin else None,
-            }
-            record = build(
-                engine,
-                replace(draft, body=whole),
-                (),
-                id=make_id("chk", engine.project, run, branch, str(number)),
-                key=make_id("branch", run, branch),
-                tags=(f"node:{node}",),
-                links=(owner.id,),
-                created_at=moment,
-                updated_at=moment,
-            )
+            if last is not None and skip and (last.body["digest"], last.body["node"]) == (digest, body["node"]):
+                return decode_record(Checkpoint, last, STORED_AS, unchanged=True)
+            owner, newest, before = open_run(tx, run, workflow, name), find_latest(engine, run), last or origin
+            number = last.body["number"] + 1 if last else 1
+            whole = {**draft.body, "digest": digest, "size": size, "redacted": places, "number": number}
+            whole |= {"workflow": owner.body["workflow"], "parent": before and before.id}
+            whole["base"] = last.body["base"] if last else origin and origin.id
+            moment = max([engine.clock(), *([newest.created_at + _TICK] if newest else [])])
+            place = {"id": make_id("chk", engine.project, run, branch, str(number)), "links": (owner.id,)}
+            marks = {"key": make_id("branch", run, branch), "tags": (f"node:{body['node']}",)}
+            fresh = draft._replace(body=whole)
+            record = build(engine, fresh, (), **place, **marks, created_at=moment, updated_at=moment)
             return decode_record(Checkpoint, tx.put(record), STORED_AS)
 
         return write(engine, step)
@@ -289,7 +531,7 @@ class WorkflowMemory(Holder):
         Notes:
             None when there is none of that run, node or branch.
         """
-        record = records.find_latest(self.engine, run_id, node_id or "", branch_id or "")
+        record = find_latest(self.engine, run_id, node_id or "", branch_id or "")
         return None if record is None else decode_record(Checkpoint, record, STORED_AS)
 
     @operation(Effect.READS, "checkpoint_history")
@@ -298,7 +540,7 @@ class WorkflowMemory(Holder):
     ) -> list[Checkpoint]:
         """The checkpoints of a run, newest first."""
         run = self.get_run(run_id).run_id
-        checkpoints = records.find_checkpoints(self.engine, run, node_id or "", branch_id or "", limit)
+        checkpoints = find_checkpoints(self.engine, run, node_id or "", branch_id or "", limit)
         return [decode_record(Checkpoint, record, STORED_AS) for record in checkpoints]
 
     @operation(Effect.ERASES, idempotent=True, answer=Erased)
@@ -331,8 +573,7 @@ class WorkflowMemory(Holder):
                 bases.add(record.body["base"])
             else:
                 old.append(record.id)
-        gone = [id for id in old if id not in bases]
-        return sum(self.engine.store.delete(gone[start : start + _BATCH]) for start in range(0, len(gone), _BATCH))
+        return self.engine.store.delete([id for id in old if id not in bases])
 
     # -- branches
 
@@ -343,7 +584,7 @@ class WorkflowMemory(Holder):
         Notes:
             Its first checkpoint holds the same state.
         """
-        origin = records.get_tip(self.engine, run_id, from_branch)
+        origin = get_tip(self.engine, run_id, from_branch)
         body = {"run": run_id, "node": origin.body["node"], "branch": branch_id, "metadata": {}}
         state = read_state(origin.body["state"], UNLIMITED)
         return self._save_checkpoint(body, state, agent, skip=False, origin=origin)
@@ -379,7 +620,7 @@ class WorkflowMemory(Holder):
             What the branches began at is known when they were forked from one checkpoint: a key that only one of them
             changed is then no conflict. If the reducers do not fit, nothing is written.
         """
-        tips = [records.get_tip(self.engine, run_id, name) for name in branches]
+        tips = [get_tip(self.engine, run_id, name) for name in branches]
         if not tips:
             raise ValidationError("branches is empty; name at least one branch")
         origins = {tip.body["base"] for tip in tips if tip.body["base"]}
@@ -398,7 +639,9 @@ class WorkflowMemory(Holder):
     def link_artifact(
         self,
         run_id: RunId,
-        location: Annotated[str | PathLike[str], About("a file, or a URI, which is not fetched", local=True, uri=True)],
+        location: Annotated[
+            str | os.PathLike[str], About("a file, or a URI, which is not fetched", local=True, uri=True)
+        ],
         *,
         node_id: AnyNode = None,
         name: Annotated[str | None, About("a name for it", check=validate.name)] = None,
@@ -413,21 +656,18 @@ class WorkflowMemory(Holder):
         Notes:
             Linked again, the same place in the same run and node is one artifact, with the digest it has then.
         """
-        content = records.read_content(location, digest, size) | {"kind": kind, "metadata": dict(metadata or {})}
-        if name is not None:
-            content["name"] = name
+        content = read_content(location, digest, size)
+        content |= {"kind": kind, "metadata": metadata or {}, "name": name or content["name"]}
         engine, who, node = self.engine, self._agent(agent), node_id or ""
         id = make_id("art", engine.project, run_id, node, content["path"])
 
         def step(tx: Transaction) -> Record:
             record = tx.find(id)
-            owner = records.open_run(tx, run_id, agent=who, resumes=False)
+            owner = open_run(tx, run_id, agent=who, resumes=False)
             body = {**content, "workflow": owner.body["workflow"], "run": run_id, "node": node}
             if record is None:
-                draft = things.draft("artifact", body, agent=who, session=run_id)
-                return tx.put(things.made(engine, draft, id=id, links=(owner.id,)))
-            fresh = things.altered(engine, record, body)
-            return record if fresh.body == record.body else tx.put(fresh)
+                return things.add(tx, "artifact", body, id=id, agent=who, session=run_id, links=(owner.id,))
+            return things.change(tx, record, body)
 
         return decode_record(Artifact, write(engine, step), STORED_AS)
 
@@ -456,23 +696,11 @@ class WorkflowMemory(Holder):
         run_id: RunId,
         agent: words.Agent,
         outcome: words.OutcomeOf,
-        strategy_used: Annotated[
-            str | Iterable[str],
-            About(
-                "how it was done; an outcome is recorded for each",
-                check=_check_strategies,
-                shown_as="strategies_used",
-                json=list[str],
-            ),
-        ],
-        task: Annotated[
-            str | None, About("what was to be done; by default the run of its workflow, or its node")
-        ] = None,
+        strategy_used: Strategies,
+        task: AnyTask = None,
         *,
         workflow_id: WorkflowId = None,
-        node_id: Annotated[
-            str | None, About("how one node of it went; without it the run is over", check=check_optional_id)
-        ] = None,
+        node_id: OverNode = None,
         task_type: Annotated[str | None, About("the sort of task")] = None,
         duration_ms: Annotated[int | None, About("how long it took", least=0, most=10**15)] = None,
         error_message: Annotated[str | None, About("what went wrong", check=validate.output)] = None,
@@ -486,28 +714,26 @@ class WorkflowMemory(Holder):
         Notes:
             A run that nobody started is begun when its workflow is named.
         """
-        given = dict(locals())
+        given, place = dict(locals()), self._place(run_id, workflow_id, node_id)
         for own in ("self", "run_id", "workflow_id", "node_id", "strategy_used"):
             del given[own]
-        place = self._place(run_id, workflow_id, node_id)
         if not place.workflow:
-            self.get_run(place.run)
+            self.get_run(run_id)
             if not task:
                 raise ValidationError("task is missing, and the run does not say which workflow it is of: pass task")
         usual = f"{place.workflow}: {place.node}" if place.node else f"Run the workflow {place.workflow}"
-        names = {"workflow": place.workflow, "run": place.run, "node": place.node}
-        given |= {"task": task or usual, "metadata": {**names, **(metadata or {})}}
-        checked = [
+        given |= {"task": task or usual, "metadata": {**place._asdict(), **(metadata or {})}}
+        drafts = [
             build_outcome(self.engine, OPERATIONS["learn"].complete({**given, "strategy_used": one}))
             for one in strategy_used
         ]
-        episodes = [replace(one, session=place.run, tags=place.list_tags()) for one in checked]
-        outcomes = learn_outcomes(self.engine, episodes)
+        tags = place.list_tags()
+        outcomes = learn_outcomes(self.engine, [one._replace(session=run_id, tags=tags) for one in drafts])
 
         def end(tx: Transaction) -> None:
-            records.open_run(tx, place.run, place.workflow, resumes=False)
+            open_run(tx, run_id, place.workflow, resumes=False)
             if not place.node:
-                records.end_run(tx, place.run, _ENDED[episodes[0].result])
+                end_run(tx, run_id, _ENDED[drafts[0].result])
 
         write(self.engine, end)
         now = self.engine.clock()
@@ -544,32 +770,27 @@ class WorkflowMemory(Holder):
         tenant = self.tenant_id or tenant_id or ""
         if scope == Scope.TENANT and not tenant:
             raise ValidationError("the scope 'tenant' needs tenant_id")
-        engine = records.choose_project(self._shared, tenant)
+        engine = choose_project(self._shared, tenant)
         place = self._place(run_id, workflow_id, node_id, engine)
         if scope in (Scope.TENANT, Scope.GLOBAL):
             projects = {engine.project, self._shared.project} if scope == Scope.GLOBAL else {engine.project}
             # Where agents are declared, each says itself whom it shares with, whatever the scope.
             everyone = not engine.scopes.agents
-            engine = replace(
-                engine, store=records.WideStore(engine.store, engine.project, frozenset(projects), everyone)
-            )
+            store = WideStore(engine.store, engine.project, projects, everyone)
+            engine = replace(engine, store=cast(Store, store))
         given = {"task": task, "agent": agent, "user_id": user_id, "top_k": top_k, "mode": mode, "types": types}
         request = build_request(engine, given | {"level": "session"})
         return retrieve_memories(engine, request._replace(tags=place.find_tags(Scope(scope))))
 
-    def tags(
-        self, workflow_id: str | None = None, run_id: str | None = None, node_id: str | None = None
-    ) -> tuple[str, ...]:
+    def tags(self, workflow_id: str = "", run_id: str = "", node_id: str = "") -> tuple[str, ...]:
         """The tags of a place: a memory that is added or learned with them is found from the scopes around it."""
-        names = {"run_id": run_id, "workflow_id": workflow_id, "node_id": node_id}
-        run, workflow, node = (check_optional_id(label, value) for label, value in names.items())
-        return self._place(run, workflow, node).list_tags()
+        return self._place(run_id, workflow_id, node_id).list_tags()
 
     def _place(self, run: str | None, workflow: str | None, node: str | None, engine: Engine | None = None) -> Place:
         """Return where something belongs; a run that is known says of which workflow it is."""
-        record = records.find_run(engine or self.engine, run) if run else None
+        record = find_run(engine or self.engine, run) if run else None
         known = record.body["workflow"] if record else ""
-        return Place(records.match_workflow(run or "", known, workflow or ""), run or "", node or "")
+        return Place(match_workflow(run or "", known, workflow or ""), run or "", node or "")
 
     def _agent(self, agent: str | None) -> str:
         return "" if agent is None else self.engine.agent(agent)

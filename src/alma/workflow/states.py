@@ -14,20 +14,18 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ValidationError, unknown
 
 MAX_STATE_BYTES = 1_048_576
 UNLIMITED = 2**62
 _DEEPEST = 100
+_JSON = (dict, list, str, int, float, type(None))
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    value: dict[str, Any]
-    """A copy: what the caller does to the original afterwards changes nothing here."""
+class State(NamedTuple):
+    value: dict[str, Any]  # A copy: what the caller does to the original afterwards changes nothing here.
     digest: str
     size: int
 
@@ -36,9 +34,17 @@ def read_state(state: object, most: int = MAX_STATE_BYTES) -> State:
     """Return a state that can be kept, or raise an error that says where it cannot and why."""
     if not isinstance(state, dict):
         raise ValidationError(f"state must be a dict of JSON values, not {type(state).__name__}")
-    if flaw := _find_flaw(state, 0):
-        path, reason = flaw
-        raise ValidationError(f"state{path[:200]} {reason}")
+    for path, value in _walk_values(state):
+        flaw = ""
+        if not isinstance(value, _JSON):
+            flaw = f"is a {type(value).__name__}; a state holds only dict, list, str, int, float, bool and None"
+        elif isinstance(value, float) and not math.isfinite(value):
+            flaw = f"is {value!r}; JSON has no such number"
+        elif isinstance(value, dict):
+            names = [name for name in value if not isinstance(name, str)]
+            flaw = f"has the key {names[0]!r}, a {type(names[0]).__name__}; JSON keys are text" if names else ""
+        if flaw:
+            raise ValidationError(f"{path[:200]} {flaw}")
     try:
         data = canonical(state).encode()
     except ValueError as error:
@@ -57,44 +63,24 @@ def canonical(value: object) -> str:
     return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _find_flaw(value: object, depth: int) -> tuple[str, str] | None:
-    """Return where JSON would not give back the same value and why; None if it would everywhere."""
-    if value is None or isinstance(value, str | int):
-        return None
-    if isinstance(value, float):
-        return None if math.isfinite(value) else ("", f"is {value!r}; JSON has no such number")
-    if depth > _DEEPEST:
-        return "", f"is nested more than {_DEEPEST} levels deep"
-    if isinstance(value, list):
-        for at, item in enumerate(value):
-            if flaw := _find_flaw(item, depth + 1):
-                return f"[{at}]{flaw[0]}", flaw[1]
-        return None
+def _walk_values(value: object, path: str = "state", depth: int = 0) -> Iterator[tuple[str, object]]:
+    """Yield every value within a JSON value and where it is."""
+    if depth > _DEEPEST + 1:
+        raise ValidationError(f"{path[:200]} is nested more than {_DEEPEST} levels deep")
+    yield path, value
     if isinstance(value, dict):
         for name, item in value.items():
-            if not isinstance(name, str):
-                return "", f"has the key {name!r}, a {type(name).__name__}; JSON keys are text"
-            if flaw := _find_flaw(item, depth + 1):
-                return f".{name}{flaw[0]}", flaw[1]
-        return None
-    if isinstance(value, tuple):
-        return "", "is a tuple and would come back as a list: pass a list"
-    return "", f"is a {type(value).__name__}; a state holds only dict, list, str, int, float, bool and None"
+            yield from _walk_values(item, f"{path}.{name}", depth + 1)
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            yield from _walk_values(item, f"{path}[{at}]", depth + 1)
 
 
-def find_differences(before: object, after: object, path: str = "state") -> Iterator[str]:
-    """Yield where two states differ, without saying what is there."""
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        if list(before) != list(after):
-            yield f"a key of {path}"
-        for name in before:
-            if name in after:
-                yield from find_differences(before[name], after[name], f"{path}.{name}")
-    elif isinstance(before, list) and isinstance(after, list):
-        for at, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from find_differences(old, new, f"{path}[{at}]")
-    elif before != after:
-        yield path
+def find_redacted(before: object, after: object) -> list[str]:
+    """Return where a state differs from itself without secrets, by the names that are left."""
+    both = zip(_walk_values(before), _walk_values(after), strict=False)
+    inner = (dict, list)
+    return [kept for (path, old), (kept, new) in both if path != kept or (old != new and not isinstance(new, inner))]
 
 
 def refuse_secrets(places: list[str]) -> ValidationError:
@@ -110,8 +96,6 @@ def refuse_secrets(places: list[str]) -> ValidationError:
 
 Values = Sequence[Any]
 Reduce = Callable[[Values], Any]
-_Labelled = list[tuple[str, dict[str, Any]]]
-
 _ABSENT = object()
 
 
@@ -136,39 +120,30 @@ def _extend(values: Values) -> list[Any]:
 
 
 def _union(values: Values) -> list[Any]:
-    _check_values(values, "lists", list)
-    items = {canonical(item): item for value in values for item in value}
+    items = {canonical(item): item for item in _extend(values)}
 
     def rank(text: str) -> tuple[int, float, str]:
-        """Numbers by size, then texts, then the rest by how they are written."""
+        """Numbers by size, then the rest by how they are written."""
         item = items[text]
-        if isinstance(item, bool) or not isinstance(item, int | float):
-            return (1 if isinstance(item, str) else 2, 0.0, text)
-        try:
-            return (0, float(item), text)
-        except OverflowError:
-            return (0, math.inf if item > 0 else -math.inf, text)
+        is_number = isinstance(item, int | float) and not isinstance(item, bool)
+        return (0, item, text) if is_number else (1, 0, text)
 
     return [items[text] for text in sorted(items, key=rank)]
 
 
 def _sum(values: Values) -> int | float:
     _check_values(values, "numbers", int, float)
-    if all(isinstance(value, int) for value in values):
-        return sum(values)
-    # Exactly, and rounded once: floats added one by one depend on their order.
-    from fractions import Fraction
-
     try:
-        return float(sum(map(Fraction, values), Fraction(0)))
+        # Exactly, and rounded once: floats added one by one depend on their order.
+        return sum(values) if all(isinstance(value, int) for value in values) else math.fsum(values)
     except OverflowError:
         raise Misfit("numbers whose sum is one too", max(values, key=abs)) from None
 
 
 def _pick(choose: Callable[..., Any]) -> Reduce:
     def reduce(values: Values) -> Any:
-        kinds = next((kind for kind in (bool, str) if isinstance(values[0], kind)), None)
-        _check_values(values, "only numbers, only texts or only booleans", *((kinds,) if kinds else (int, float)))
+        kinds = next(((kind,) for kind in (bool, str) if isinstance(values[0], kind)), (int, float))
+        _check_values(values, "only numbers, only texts or only booleans", *kinds)
         # 1 and 1.0 are equal; which of them it is must not depend on the order.
         return choose(values, key=lambda value: (value, canonical(value)))
 
@@ -178,13 +153,14 @@ def _pick(choose: Callable[..., Any]) -> Reduce:
 def _merge_dict(values: Values) -> dict[str, Any]:
     _check_values(values, "dicts", dict)
     out: dict[str, Any] = {}
-    for value in values:
-        for name, item in value.items():
-            both = isinstance(item, dict) and isinstance(out.get(name), dict)
-            out[name] = _merge_dict([out[name], item]) if both else item
+    for name, item in (pair for value in values for pair in value.items()):
+        both = isinstance(item, dict) and isinstance(out.get(name), dict)
+        out[name] = _merge_dict([out[name], item]) if both else item
     return out
 
 
+# append: a list with each branch's value; extend: the branches' lists one after the other; union: what is in any of
+# the lists, once, in order of size; merge_dict: dicts within dicts, the later branch winning.
 REDUCERS: Mapping[str, Reduce] = {
     "append": list,
     "extend": _extend,
@@ -196,11 +172,8 @@ REDUCERS: Mapping[str, Reduce] = {
     "first": lambda values: values[0],
     "merge_dict": _merge_dict,
 }
-"""append: a list with each branch's value; extend: the branches' lists one after the other; union: what is in any of
-the lists, once, in order of size; merge_dict: dicts within dicts, the later branch winning."""
-
+# The name of one, or a function from the list of the branches' values to one value, such as `len` or `any`.
 Reducer = str | Reduce
-"""The name of one, or a function from the list of the branches' values to one value, such as `len` or `any`."""
 
 
 def merge_states(
@@ -217,31 +190,33 @@ def merge_states(
     contested: all branches that have it agree or, when the `base` they began from is given, at most one value differs
     from the base's.
     """
-    labelled = _label_states(states)
+    if not isinstance(states, Mapping | list | tuple) or not states:
+        raise ValidationError("states must be a list or a dict of at least one state")
     if reducers is not None and not isinstance(reducers, Mapping):
         raise ValidationError(f"reducers must be a dict from key to reducer, not {type(reducers).__name__}")
+    is_named = isinstance(states, Mapping)
+    pairs = states.items() if isinstance(states, Mapping) else enumerate(states)
+    labelled = {
+        f"branch {name!r}" if is_named else f"states[{name}]": read_state(state, UNLIMITED).value
+        for name, state in pairs
+    }
     chosen = {str(key): _find_reducer(f"reducer of {key!r}", one) for key, one in (reducers or {}).items()}
     fallback = None if default is None else _find_reducer("default reducer", default)
     began = None if base is None else read_state(dict(base), UNLIMITED).value
-    merged = {}
-    for key in dict.fromkeys(key for state in (*(state for _, state in labelled), began or {}) for key in state):
+    merged: dict[str, Any] = {}
+    for key in dict.fromkeys(key for state in (*labelled.values(), began or {}) for key in state):
+        values = {label: state[key] for label, state in labelled.items() if key in state}
         reduce = chosen.get(key, fallback)
-        value = _agree_value(key, labelled, began) if reduce is None else _reduce_values(key, labelled, reduce)
-        if value is not _ABSENT:
-            merged[key] = value
-    return read_state(merged, UNLIMITED).value
-
-
-def _label_states(states: object) -> _Labelled:
-    if isinstance(states, Mapping):
-        pairs = [(f"branch {name!r}", state) for name, state in states.items()]
-    elif isinstance(states, list | tuple):
-        pairs = [(f"states[{at}]", state) for at, state in enumerate(states)]
-    else:
-        raise ValidationError(f"states must be a list of states or a dict of them, not {type(states).__name__}")
-    if not pairs:
-        raise ValidationError("states is empty; pass at least one state")
-    return [(label, read_state(state, UNLIMITED).value) for label, state in pairs]
+        if reduce is not None:
+            merged |= {key: _reduce_values(key, values, reduce)} if values else {}
+            continue
+        if began is not None:
+            # What those who changed it made of it.
+            before = began.get(key, _ABSENT)
+            now = {label: state.get(key, _ABSENT) for label, state in labelled.items()}
+            values = {label: value for label, value in now.items() if not _is_same(value, before)} or {"base": before}
+        merged[key] = _agree_value(key, values)
+    return read_state({key: value for key, value in merged.items() if value is not _ABSENT}, UNLIMITED).value
 
 
 def _find_reducer(label: str, reducer: object) -> Reduce:
@@ -252,14 +227,11 @@ def _find_reducer(label: str, reducer: object) -> Reduce:
     return REDUCERS[str(reducer)]
 
 
-def _reduce_values(key: str, labelled: _Labelled, reduce: Reduce) -> Any:
-    values = [state[key] for _, state in labelled if key in state]
-    if not values:
-        return _ABSENT
+def _reduce_values(key: str, values: Mapping[str, Any], reduce: Reduce) -> Any:
     try:
-        return reduce(values)
+        return reduce(list(values.values()))
     except Misfit as misfit:
-        label = next(label for label, state in labelled if state.get(key, _ABSENT) is misfit.value)
+        label = next(label for label, value in values.items() if value is misfit.value)
         name = next((name for name, one in REDUCERS.items() if one is reduce), "default")
         raise ValidationError(
             f"the reducer {name!r} for the key {key!r} needs {misfit.wanted}, but {label} has "
@@ -267,15 +239,8 @@ def _reduce_values(key: str, labelled: _Labelled, reduce: Reduce) -> Any:
         ) from None
 
 
-def _agree_value(key: str, labelled: _Labelled, base: Mapping[str, Any] | None) -> Any:
-    """Return what the branches agree on: for a known beginning, what those who changed it made of it."""
-    if base is None:
-        values = [(label, state[key]) for label, state in labelled if key in state]
-    else:
-        began = base.get(key, _ABSENT)
-        now = [(label, state.get(key, _ABSENT)) for label, state in labelled]
-        values = [(label, value) for label, value in now if not _is_same(value, began)] or [("base", began)]
-    (first, agreed), *others = values
+def _agree_value(key: str, values: Mapping[str, Any]) -> Any:
+    (first, agreed), *others = values.items()
     for label, value in others:
         if not _is_same(value, agreed):
             raise ValidationError(
@@ -290,7 +255,5 @@ def _is_same(a: object, b: object) -> bool:
 
 
 def _show_value(value: object) -> str:
-    if value is _ABSENT:
-        return "removed"
-    text = canonical(value)
-    return f"{text if len(text) <= 60 else text[:59] + '…'} ({type(value).__name__})"
+    text = "removed" if value is _ABSENT else f"{canonical(value)} ({type(value).__name__})"
+    return text if len(text) <= 80 else f"{text[:79]}…"

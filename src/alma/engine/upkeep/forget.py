@@ -9,7 +9,7 @@ from typing import Self
 
 from ...types.kinds import MemoryType
 from ...types.query import Where
-from ...types.record import Record, Status
+from ...types.record import LIVE, Record, Status
 from ..context import Engine
 from ..evidence import age_days, strength
 from ..transaction import Transaction, write
@@ -46,21 +46,17 @@ class Policy:
 
 def forgettable(engine: Engine, policy: Policy) -> Iterator[Record]:
     """Return the memories that the policy accepts."""
-    where = Where(
-        kinds=_FADING,
-        projects={engine.project},
-        agents=None if policy.agent is None else {policy.agent},
-        statuses={Status.ACTIVE, Status.CANDIDATE},
-    )
+    agents = None if policy.agent is None else {policy.agent}
+    where = Where(kinds=_FADING, projects={engine.project}, agents=agents, statuses=LIVE)
     return (record for record in engine.store.scan(where) if policy.accepts(engine, record))
 
 
 def forget(engine: Engine, policy: Policy) -> list[str]:
     """Archive what the policy accepts; return the ids."""
-    found = [record.id for record in forgettable(engine, policy)]
+    due = [record.id for record in forgettable(engine, policy)]
     gone: list[str] = []
-    for start in range(0, len(found), _BATCH):
-        gone += write(engine, partial(archive_memories, ids=found[start : start + _BATCH], policy=policy))
+    for start in range(0, len(due), _BATCH):
+        gone += write(engine, partial(archive_memories, ids=due[start : start + _BATCH], policy=policy))
     return gone
 
 

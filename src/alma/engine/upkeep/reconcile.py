@@ -16,10 +16,11 @@ from ...errors import ModelError
 from ...ports import Model
 from ...reading.port import About, Comparer, Pair, Relation, Verdict
 from ...types.query import Where
-from ...types.record import Status
+from ...types.record import Origin, Status
 from ...types.rules import EVERYWHERE
+from ..admit import make_record, place_of
 from ..context import Engine
-from ..facts import APART, RecordPair, build_comparison, comparison_id, find_comparisons
+from ..facts import APART, RecordPair, comparison_id, find_comparisons
 from ..retrieve.lookalikes import FIELDS, NEAR, list_lookalikes, read_words, stated_at
 from ..transaction import Transaction, write
 
@@ -85,9 +86,7 @@ def reconcile(engine: Engine, reader: Comparer, limit: int = MAX_PAIRS) -> Recon
             relations = reader.compare([read_pair(pair) for pair in batch])
         except ModelError as error:
             return Reconciled(compared, tuple(superseded), apart, len(pairs) - compared, str(error))
-        answered = [
-            (pair, relation) for pair, relation in zip(batch, relations, strict=True) if relation.probability > 0.0
-        ]
+        answered = [one for one in zip(batch, relations, strict=True) if one[1].probability > 0.0]
         superseded += write(engine, partial(record_verdicts, answered=answered))
         compared += len(answered)
         apart += sum(relation.verdict in APART for _, relation in answered)
@@ -111,32 +110,24 @@ def record_verdicts(tx: Transaction, answered: Sequence[tuple[RecordPair, Relati
 
     Records that are no longer active, or say something else now than when they were compared, are left alone.
     """
-    tx.get(record.id for pair, _ in answered for record in pair)
-    tx.get(comparison_id(*pair) for pair, _ in answered)
     ended: list[str] = []
     for (older, newer), relation in answered:
         current = tx.read_stored([older.id, newer.id])
-        is_unchanged = [(one.status, one.text) for one in current] == [
-            (Status.ACTIVE, one.text) for one in (older, newer)
-        ]
-        if tx.find(comparison_id(older, newer)) is not None or not is_unchanged:
+        state = [(one.status, one.text) for one in current]
+        if state != [(Status.ACTIVE, older.text), (Status.ACTIVE, newer.text)]:
             continue
-        tx.put(build_comparison(tx.engine, older, newer, relation))
+        body = {"verdict": str(relation.verdict), "probability": relation.probability}
+        place = {**place_of(newer), "project": tx.engine.project, "links": (older.id, newer.id)}
+        comparison = make_record(tx.engine, "comparison", body, Origin.MODEL, id=comparison_id(older, newer), **place)
+        if tx.find(comparison.id) is not None:
+            continue
+        tx.put(comparison)
         is_replaced = relation.verdict in _REASONS and relation.probability >= _SURE
         # Nobody ends what is trusted more.
         if not is_replaced or older.provenance.weight > newer.provenance.weight or {older.id, newer.id} & {*ended}:
             continue
-        moment = stated_at(newer)
-        begun = current[0].valid_from or current[0].created_at
-        tx.update(
-            current[0],
-            status=Status.SUPERSEDED,
-            superseded_by=newer.id,
-            valid_to=moment if begun < moment else None,
-            # It says nothing new, so it is not dated anew.
-            updated_at=current[0].updated_at,
-        )
         reason = f"{_REASONS[relation.verdict]}: {read_words(newer)}"
-        tx.add_history(older, "superseded", reason, {"status": str(older.status)}, newer.id)
+        # It says nothing new, so it is not dated anew.
+        tx.supersede(current[0], newer, reason, stated_at(newer), updated_at=current[0].updated_at)
         ended.append(older.id)
     return ended

@@ -6,7 +6,7 @@ passed over. The marker changes last; until then readers and writers of the old 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -38,38 +38,33 @@ def ignore_progress(done: int, total: int) -> None:
 
 def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
     """Embed everything anew that needs it; return how many records were moved."""
-    moved = 0
+    moved, name = 0, engine.embedder_name
     before: list[str] = []
     while (todo := pending(engine)) and todo != before:
         for start in range(0, len(todo), _BATCH):
-            batch = todo[start : start + _BATCH]
-            _move(engine, batch)
-            progress(start + len(batch), len(todo))
+            held = [one for one in engine.store.get(todo[start : start + _BATCH]) if _is_stale(engine, one)]
+            vectors = engine.encode([KINDS[record.kind].passages(record.body) for record in held])
+            fresh = [
+                replace(record, vectors=own, embedder=name if own else "", version=record.version + 1)
+                for record, own in zip(held, vectors, strict=True)
+            ]
+            # Not through a transaction, which would refuse the vectors of another embedder.
+            try:
+                engine.store.put(fresh)
+            except ConflictError:
+                for record in fresh:
+                    # Somebody changed one of them; the next round meets it again.
+                    with suppress(ConflictError):
+                        engine.store.put([record])
+            progress(min(start + _BATCH, len(todo)), len(todo))
         moved += len(todo)
         before = todo
     if todo:
         raise StorageError(f"{len(todo)} records could not be embedded anew, among them {todo[0]}; run `alma doctor`")
-    held, name = find_embedder_marker(engine), engine.embedder_name
-    if held is not None and not name:
+    marker = find_embedder_marker(engine)
+    if marker is not None and not name:
         engine.store.delete([EMBEDDER_MARKER])
-    elif name and (held is None or held.body["value"] != name):
-        version = held.version + 1 if held else 1
+    elif name and (marker is None or marker.body["value"] != name):
+        version = marker.version + 1 if marker else 1
         engine.store.put([replace(make_embedder_marker(engine, name), version=version)])
     return moved
-
-
-def _move(engine: Engine, ids: Sequence[str]) -> None:
-    held = [record for record in engine.store.get(ids) if _is_stale(engine, record)]
-    vectors = engine.encode([KINDS[record.kind].passages(record.body) for record in held])
-    fresh = [
-        replace(record, vectors=own, embedder=engine.embedder_name if own else "", version=record.version + 1)
-        for record, own in zip(held, vectors, strict=True)
-    ]
-    # Not through a transaction, which would refuse the vectors of another embedder.
-    try:
-        engine.store.put(fresh)
-    except ConflictError:
-        for record in fresh:
-            # Somebody changed one of them; the next round meets it again.
-            with suppress(ConflictError):
-                engine.store.put([record])

@@ -20,7 +20,7 @@ from ...errors import ValidationError
 from ...types.evidence import Evidence
 from ...types.kinds import KINDS, READABLE_KINDS, MemoryType
 from ...types.query import Where
-from ...types.record import Origin, Provenance, Record, Status, Trust, from_json, to_json
+from ...types.record import LIVE, Origin, Record, Status, Trust, from_json, to_json
 from ...types.rules import EVERYWHERE
 from ...types.times import now, to_iso
 from ..admit import clean
@@ -35,15 +35,16 @@ _BATCH = 256
 _ALONE = (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
 """Nothing hangs on these, so one that says the same under another id need not be kept twice."""
 
-HERE_ONLY = ("marker",)
-"""What a store notes about itself."""
-_TEXTS = ("id", "kind", "project", "agent", "user", "session", "key", "text", "superseded_by", "embedder")
-_LISTS = ("links", "tags", "vectors")
-_OBJECTS = ("body", "evidence", "provenance")
+HERE_ONLY = ("marker",)  # What a store notes about itself.
+_FIELDS: dict[type, tuple[str, str]] = {
+    str: ("a text", "id kind project agent user session key text superseded_by embedder"),
+    list: ("a list of texts", "links tags vectors"),
+    dict: ("an object", "body evidence provenance"),
+}
+"""What each field of a record must be."""
 _LONGEST_ID = 256
 _MOST = 2**53
-_LAST_SECOND = 253_402_300_799
-"""Of the year 9999."""
+_LAST_SECOND = 253_402_300_799  # Of the year 9999.
 _DEEPEST = 200
 _COUNTS = [field.name for field in fields(Evidence) if field.type == "int"]
 _TRUST = (Trust.UNTRUSTED, Trust.LEARNED, Trust.TRUSTED)
@@ -161,71 +162,56 @@ def _parse_json(line: str, place: str) -> Any:
         raise ValidationError(f"{place} is not JSON: {error}; nothing was taken in") from error
 
 
-# -- whether a line is a record
-
-
 def parse_record(line: str, data: Any, projects: Collection[str], now: datetime) -> Record:
     """Return the record that a line holds; ValueError or another error of reading says why it is none.
 
     Files come from anywhere. What is not sound is refused before anything is written: once it is held, it would be in
     the way of each retrieval that meets it.
     """
-    if not isinstance(data, dict):
-        raise ValueError("it is no object")
-    for name in _TEXTS:
-        if not isinstance(data[name], str):
-            raise ValueError(f"{name} must be a text")
-    for name in _LISTS:
-        if not isinstance(data[name], list) or not all(isinstance(one, str) for one in data[name]):
-            raise ValueError(f"{name} must be a list of texts")
-    for name in _OBJECTS:
-        if not isinstance(data[name], dict):
-            raise ValueError(f"{name} must be an object")
-    if type(data["version"]) is not int or not 0 < data["version"] < _MOST:
-        raise ValueError("version must be a whole number from 1")
-    if data["created_at"] is None or data["updated_at"] is None:
-        raise ValueError("it must say when it was made and changed")
-    _refuse_depth(data["body"])
+    _check(isinstance(data, dict), "it is no object")
+    for shape, (noun, names) in _FIELDS.items():
+        for name in names.split():
+            is_fit = isinstance(data[name], shape)
+            _check(
+                is_fit and (shape is str or all(isinstance(one, str) for one in data[name])), f"{name} must be {noun}"
+            )
+    is_version = type(data["version"]) is int and 0 < data["version"] < _MOST
+    _check(is_version, "version must be a whole number from 1")
+    _check(data["created_at"] and data["updated_at"], "it must say when it was made and changed")
+    level: list[Any] = [data["body"]]
+    for _ in range(_DEEPEST):
+        inner = [one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)]
+        level = [one for one in inner if isinstance(one, dict | list)]
+    _check(not level, f"body is nested deeper than {_DEEPEST} levels")
     if "\\ud" in line.lower():
         # Half a character is valid in JSON and nowhere else.
         json.dumps(data, ensure_ascii=False).encode("utf-8")
     record = from_json(data)
-    if record.kind not in KINDS or record.kind in HERE_ONLY:
+    seen, kind = record.evidence, KINDS.get(record.kind)
+    if kind is None or record.kind in HERE_ONLY:
         raise ValueError(f"the kind {record.kind!r} is unknown here")
-    if not record.id or not record.id.isprintable() or len(record.id) > _LONGEST_ID:
-        raise ValueError(f"id must be 1 to {_LONGEST_ID} visible characters")
-    if record.project not in projects:
-        raise ValueError(f"its project is {record.project!r}, and the file is of {' and '.join(sorted(projects))}")
-    if not all(0 <= getattr(record.evidence, name) < _MOST for name in _COUNTS):
-        raise ValueError("the counts of its evidence must be 0 or more")
-    if not all(0 <= at <= _LAST_SECOND and 0 <= worth <= 1 for at, worth in record.evidence.recent):
-        raise ValueError("the recent results of its evidence must be a second and a worth from 0 to 1 each")
-    _read_body(record, now)
-    return record
-
-
-def _refuse_depth(body: dict[str, Any]) -> None:
-    level: list[Any] = [body]
-    for _ in range(_DEEPEST):
-        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
-        level = [one for one in level if isinstance(one, dict | list)]
-        if not level:
-            return
-    raise ValueError(f"body is nested deeper than {_DEEPEST} levels")
-
-
-def _read_body(record: Record, now: datetime) -> None:
-    """Raise an error unless the codec of its kind understands it."""
-    kind = KINDS[record.kind]
+    is_id = record.id.isprintable() and 0 < len(record.id) <= _LONGEST_ID
+    _check(is_id, f"id must be 1 to {_LONGEST_ID} visible characters")
+    known = " and ".join(sorted(projects))
+    _check(record.project in projects, f"its project is {record.project!r}, and the file is of {known}")
+    is_counted = all(0 <= getattr(seen, name) < _MOST for name in _COUNTS)
+    _check(is_counted, "the counts of its evidence must be 0 or more")
+    is_dated = all(0 <= at <= _LAST_SECOND and 0 <= worth <= 1 for at, worth in seen.recent)
+    _check(is_dated, "the recent results of its evidence must be a second and a worth from 0 to 1 each")
+    # The codec of its kind must understand it.
     for name in {*kind.editable, *kind.unique}:
-        if not isinstance(record.body[name], str):
-            raise ValueError(f"{name} must be a text")
-    if not isinstance(record.body.get("metadata", {}), dict):
-        raise ValueError("metadata must be an object")
+        _check(isinstance(record.body[name], str), f"{name} must be a text")
+    _check(isinstance(record.body.get("metadata", {}), dict), "metadata must be an object")
     kind.text(record.body)
     kind.passages(record.body)
     if kind.decode is not None:
         view(record, now)
+    return record
+
+
+def _check(is_sound: object, problem: str) -> None:
+    if not is_sound:
+        raise ValueError(problem)
 
 
 # -- what becomes of records
@@ -237,27 +223,24 @@ def take(
     total: int,
     *,
     trust: ImportTrust = ImportTrust.OWN,
+    dry_run: bool = False,
     progress: Progress = ignore_progress,
 ) -> Taken:
-    """Take in records that were read and found sound; may be stopped at any moment and begun again."""
+    """Take in records that were read and found sound; may be stopped at any moment and begun again.
+
+    A dry run changes nothing, and returns what would become of them.
+    """
     counts: Counter[str] = Counter()
     done, is_mute = 0, False
     left = iter(records)
     while batch := [_fit_record(engine, record, trust) for record in islice(left, _BATCH)]:
-        counts += write(engine, partial(import_records, records=batch, trust=trust))
+        step = partial(import_records, records=batch, trust=trust)
+        counts += step(Transaction(engine)) if dry_run else write(engine, step)
         done += len(batch)
         is_mute = is_mute or any(not one.vectors and KINDS[one.kind].passages(one.body) for one in batch)
         progress(done, total)
-    return Taken(**counts, embedded=reindex(engine, progress) if is_mute and engine.encoder else 0)
-
-
-def weigh(engine: Engine, records: Iterable[Record], *, trust: ImportTrust = ImportTrust.OWN) -> Taken:
-    """Return what would become of them, without changing anything."""
-    counts: Counter[str] = Counter()
-    left = iter(records)
-    while batch := [limit_trust(record, trust) for record in islice(left, _BATCH)]:
-        counts += import_records(Transaction(engine), batch, trust)
-    return Taken(**counts)
+    is_embedding = is_mute and engine.encoder is not None and not dry_run
+    return Taken(**counts, embedded=reindex(engine, progress) if is_embedding else 0)
 
 
 def find_claims(engine: Engine, records: Iterable[Record]) -> list[Record]:
@@ -276,13 +259,11 @@ def _fit_record(engine: Engine, record: Record, trust: ImportTrust) -> Record:
         # It holds no words, and its salt reads like a secret.
         return record
     body, text = clean(dict(record.body)), clean(record.text)
-    is_changed = body != record.body or text != record.text
     size = engine.encoder.embedder.dim if engine.encoder else 0
     is_ours = record.embedder == engine.embedder_name and all(len(one) == size for one in record.vectors)
-    fitted = replace(record, body=body, text=text) if is_changed else record
-    if is_changed or not is_ours or not record.vectors:
-        fitted = replace(fitted, **_MUTE)
-    return limit_trust(fitted, trust)
+    if (body, text) != (record.body, record.text) or not is_ours or not record.vectors:
+        record = replace(record, body=body, text=text, **_MUTE)
+    return limit_trust(record, trust)
 
 
 def limit_trust(record: Record, trust: ImportTrust) -> Record:
@@ -290,15 +271,14 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
     if record.kind not in READABLE_KINDS:
         return record
     waiting = Status.CANDIDATE if record.status is Status.ACTIVE else record.status
-    source = record.provenance
+    source, is_rule = record.provenance, record.kind == MemoryType.RULE
     if trust is ImportTrust.NONE:
-        doubted = Provenance(source.origin, Trust.UNTRUSTED, source.episodes, source.source or "import")
+        doubted = replace(source, trust=Trust.UNTRUSTED, source=source.source or "import")
         return replace(record, provenance=doubted, status=waiting)
     if record.kind in (MemoryType.EPISODE, MemoryType.OUTCOME, "turn"):
         # What was said and done; it is only ever quoted.
         return record
-    is_checked = record.kind == MemoryType.RULE or trust is ImportTrust.IMPORTED
-    if is_checked and record.status is Status.ACTIVE:
+    if record.status is Status.ACTIVE and (is_rule or trust is ImportTrust.IMPORTED):
         # Loaded here: its patterns take a while to compile.
         from ..inject.escape import suspicious
 
@@ -308,7 +288,7 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
         return record
     if source.origin in (Origin.USER, Origin.CORRECTION):
         source = replace(source, origin=Origin.IMPORT, trust=min(source.trust, Trust.LEARNED, key=_TRUST.index))
-    return replace(record, provenance=source, status=waiting if record.kind == MemoryType.RULE else record.status)
+    return replace(record, provenance=source, status=waiting if is_rule else record.status)
 
 
 def import_records(tx: Transaction, records: Sequence[Record], trust: ImportTrust) -> Counter[str]:
@@ -317,40 +297,32 @@ def import_records(tx: Transaction, records: Sequence[Record], trust: ImportTrus
     stored = {record.id: record for record in tx.read_stored(newest)}
     memories = [record for record in newest.values() if record.kind != "tombstone"]
     gone = {*tx.find_tombstones(map(key_of_deleted, memories)), *tx.find_deleted(one.id for one in memories)}
-    alone = [record for record in newest.values() if record.kind in _ALONE and record.key]
-    where = Where(
-        kinds=set(_ALONE),
-        projects={record.project for record in alone},
-        keys={record.key for record in alone},
-        statuses={Status.ACTIVE, Status.CANDIDATE},
-    )
+    alone = [record for record in memories if record.kind in _ALONE and record.key]
+    projects, keys = {record.project for record in alone}, {record.key for record in alone}
+    where = Where(kinds=set(_ALONE), projects=projects, keys=keys, statuses=LIVE)
     same = {(one.project, one.kind, one.key): one.id for one in tx.scan(where)} if alone else {}
     counts: Counter[str] = Counter()
-    salts: dict[str, None] = {}
+    salts = tx.read_salts()
+    known = len(salts)
     for record in newest.values():
-        held = stored.get(record.id)
-        if trust is ImportTrust.NONE and record.kind not in READABLE_KINDS:
+        held, is_memory = stored.get(record.id), record.kind in READABLE_KINDS
+        twin = same.get((record.project, record.kind, record.key), record.id)
+        if trust is ImportTrust.NONE and not is_memory:
             counts["left_out"] += 1
-            continue
-        if held is not None and (trust is not ImportTrust.OWN or record.version <= held.version):
+        elif held is not None and (trust is not ImportTrust.OWN or record.version <= held.version):
             counts["known"] += 1
-            continue
-        if held is None and not gone.isdisjoint((record.id, key_of_deleted(record))):
+        elif held is None and not gone.isdisjoint((record.id, key_of_deleted(record))):
             counts["erased"] += 1
-            continue
-        place = (record.project, record.kind, record.key)
-        if held is None and record.kind in _ALONE and same.get(place, record.id) != record.id:
+        elif held is None and twin != record.id:
             counts["known"] += 1
-            continue
-        counts["updated" if held else "added"] += 1
-        if not held and record.kind in READABLE_KINDS and record.status is Status.CANDIDATE:
-            counts["waiting"] += 1
-        if record.kind == "tombstone":
-            salts[str(record.body.get("salt") or "")] = None
-        tx.restore(record)
-    known = tx.read_salts()
-    new = [salt for salt in salts if len(salt) == 32 and set(salt) <= set("0123456789abcdef") and salt not in known]
-    if new:
-        # The store's own salt stays the first.
-        tx.set_marker(SALT_MARKER, {"value": [*known, *new]}, project="")
+        else:
+            counts["updated" if held else "added"] += 1
+            counts["waiting"] += not held and is_memory and record.status is Status.CANDIDATE
+            salt = str(record.body.get("salt") or "") if record.kind == "tombstone" else ""
+            if len(salt) == 32 and set(salt) <= set("0123456789abcdef") and salt not in salts:
+                # The store's own salt stays the first.
+                salts.append(salt)
+            tx.put(record, exact=True)
+    if len(salts) > known:
+        tx.set_marker(SALT_MARKER, {"value": salts}, project="")
     return counts

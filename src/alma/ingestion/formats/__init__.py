@@ -3,8 +3,9 @@
 How to add a format
 -------------------
 1. Write `formats/NAME.py` with a function that recognises the format and one that reads it: it takes a `FileReading`
-   and yields `Chat`s or `Document`s. `chat.py` is a short example. `common.py` has what most formats need:
-   `reading.objects()` (JSON Lines), `reading.items()` (a JSON text), `reading.lines()`, `make_message`, `ChatParts`.
+   and yields `ChatStart`s with the messages that follow them, or `Document`s. `chat.py` is a short example. `common.py`
+   has what most formats need: `reading.objects()` (JSON Lines), `reading.items()` (a JSON text), `reading.lines()`,
+   `make_message`.
 2. Below, add its name to `Format` and a `FormatReader` to `FORMATS`. The first that recognises a file reads it.
 3. Add a sample conversation to `benchmarks/_chat_formats.py`: `tests/ingestion/test_format_laws.py` then checks it.
 """
@@ -12,16 +13,16 @@ How to add a format
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from ..sources import FileHead, Source
-from ..streams import JsonStream, parse_json
+from ..streams import JsonObject, JsonStream, parse_json
 from . import agents, chat, cursor, exports, slack, texts
-from .common import FileReading, Piece
+from .common import FileReading, Items
 
 
 class Format(StrEnum):
@@ -48,10 +49,10 @@ class FormatReader:
     """Reads one format, and recognises it by one of the functions that begin with `is_`."""
 
     format: Format
-    read: Callable[[FileReading], Iterator[Piece]]
-    is_line: Callable[[dict[str, Any]], bool] | None = None  # An object of a file of JSON lines.
-    is_value: Callable[[dict[str, Any]], bool] | None = None  # An element of a JSON list, or a whole JSON object.
-    is_text: Callable[[str], bool] | None = None  # The beginning of a text that is not JSON.
+    read: Callable[[FileReading], Items]
+    is_line: Callable[[JsonObject], bool] | None = None  # An object of a file of JSON lines.
+    is_value: Callable[[JsonObject], bool] | None = None  # An element of a JSON list, or a whole JSON object.
+    is_text: Callable[[str], object] | None = None  # The beginning of a text that is not JSON.
     is_database: Callable[[Path], bool] | None = None  # An SQLite database.
     sign: re.Pattern[str] | None = None  # How a line or value begins that is too long to be looked at as a whole.
     reason: str = ""  # Why a file of this kind is not read by itself.
@@ -70,9 +71,9 @@ FORMATS = (
     FormatReader(Format.CHAT, chat.read, is_value=chat.is_message),
     FormatReader(Format.GEMINI, agents.read_gemini, is_value=agents.is_gemini_recording),
     FormatReader(Format.CURSOR, cursor.read, is_database=cursor.is_database),
-    FormatReader(Format.AIDER, texts.read_aider, is_text=texts.is_aider),
-    FormatReader(Format.SPECSTORY, texts.read_specstory, is_text=texts.is_specstory),
-    FormatReader(Format.CURSOR, texts.read_cursor, is_text=texts.is_cursor),
+    FormatReader(Format.AIDER, texts.read_aider, is_text=texts.AIDER.search),
+    FormatReader(Format.SPECSTORY, texts.read_specstory, is_text=texts.SPECSTORY.search),
+    FormatReader(Format.CURSOR, texts.read_cursor, is_text=texts.CURSOR.search),
     FormatReader(Format.CHAT, texts.read_labelled, is_text=texts.is_labelled),
 )
 MARKDOWN = FormatReader(Format.MARKDOWN, texts.read_document)
@@ -91,18 +92,11 @@ def detect_format(source: Source, head: FileHead) -> FormatReader | str:
     if head.binary == "a database":
         known = (one for one in FORMATS if source.path and one.is_database and one.is_database(source.path))
         return next(known, "a database, but none of Cursor's")
-    if head.binary:
-        return head.binary
     start = head.text.lstrip("\ufeff \t\r\n")
-    if not start.strip("\0 \t\r\n"):
-        return "empty"
+    if head.binary or not start.strip("\0 \t\r\n"):
+        return head.binary or "empty"
     if start[0] in "[{":
-        reader = _detect_lines(start, head.is_whole) if start[0] == "{" else None
-        reader = reader or _detect_value(start)
-        # The first value may be longer than the beginning that is looked at.
-        is_long_line = start[0] == "{" and not head.is_whole and "\n" not in start
-        signed = (one for one in FORMATS if one.sign and (one.is_value or is_long_line) and one.sign.search(start))
-        reader = reader or next(signed, None)
+        reader = _detect_json(start, head.is_whole)
         if reader is not None:
             return reader.reason or reader
         if _is_json(start, head.is_whole, source.leaf):
@@ -111,30 +105,31 @@ def detect_format(source: Source, head: FileHead) -> FormatReader | str:
     return reader or (MARKDOWN if source.leaf.lower().endswith(_MARKDOWN_NAMES) else TEXT)
 
 
-def _detect_lines(start: str, is_whole: bool) -> FormatReader | None:
-    lines = start.split("\n")
-    if not is_whole:
-        # The last is most likely cut.
-        lines = lines[:-1] or lines
-    values = [parse_json(line.strip())[0] for line in lines[:_LINES] if line.strip()]
-    objects = [one for one in values if isinstance(one, dict)]
+def _detect_json(start: str, is_whole: bool) -> FormatReader | None:
+    # Unless all of it is there, the last line is most likely cut.
+    listed = start.split("\n") if start[0] == "{" else []
+    lines = [line for line in (listed if is_whole else listed[:-1] or listed)[:_LINES] if line.strip()]
+    objects = [one for line in lines if isinstance(one := parse_json(line.strip())[0], dict)]
     names = ("mapping", "chat_messages", *_LISTS)
     if len(objects) == 1 and any(isinstance(objects[0].get(name), list | dict) for name in names):
         # A single line that is a whole conversation rather than one line of one.
-        return None
-    return next((one for one in FORMATS if one.is_line and any(map(one.is_line, objects))), None)
-
-
-def _detect_value(start: str) -> FormatReader | None:
-    whole: dict[str, Any] = {}
-    values: list[dict[str, Any]] = [whole]
+        objects = []
+    reader = next((one for one in FORMATS if one.is_line and any(map(one.is_line, objects))), None)
+    if reader is not None:
+        return reader
+    whole: JsonObject = {}
+    values = [whole]
     for number, item in enumerate(JsonStream([start], lambda *_: None).read(_LISTS), 1):
         whole[item.key] = item.value if item.number < 0 else [item.value]
         if isinstance(item.value, dict):
             values.append(item.value)
         if number >= _ELEMENTS and item.number >= 0:
             break
-    return next((one for one in FORMATS if one.is_value and any(map(one.is_value, values))), None)
+    # The first value may be longer than the beginning that is looked at.
+    is_long_line = not is_whole and len(listed) == 1
+    known = (one for one in FORMATS if one.is_value and any(map(one.is_value, values)))
+    signed = (one for one in FORMATS if one.sign and (one.is_value or is_long_line) and one.sign.search(start))
+    return next(chain(known, signed), None)
 
 
 def _is_json(start: str, is_whole: bool, leaf: str) -> bool:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
 
 from ...coding.calls import extract_reason, is_refusal
 from ...coding.prompts import extract_spoken, parse_command, restore_typed
-from ..streams import as_dict, as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
-from .common import Chat, ChatMessage, ChatParts, FileReading, make_message
+from ..streams import JsonObject, as_dict, as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
+from .common import ChatMessage, ChatStart, FileReading, Items, make_message
 
 # -- Claude Code: one JSON object a line
 
@@ -29,57 +27,50 @@ _HOST_SIGNS = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 
 
-def is_claude_code(line: dict[str, Any]) -> bool:
+def is_claude_code(line: JsonObject) -> bool:
     kind = get_text(line, "type")
     if kind in ("user", "assistant") and isinstance(line.get("message"), dict):
         return True
     return kind in _CLAUDE_TYPES and any(name in line for name in ("sessionId", "uuid", "leafUuid", "messageId"))
 
 
-def read_claude_code(reading: FileReading) -> Iterator[Chat]:
-    parts = ChatParts(reading)
+def read_claude_code(reading: FileReading) -> Items:
+    start = ChatStart()
+    yield start
     for _, line in reading.objects():
         kind = get_text(line, "type")
-        parts.title = get_text(line, _TITLES.get(kind, "")).strip() or parts.title
-        parts.session = parts.session or get_text(line, "sessionId")
+        start.title = get_text(line, _TITLES.get(kind, "")).strip() or start.title
+        start.native = start.native or get_text(line, "sessionId")
+        at, id = parse_time(line.get("timestamp")), get_text(line, "uuid")
+        content = get_dict(line, "message").get("content")
         if kind not in _CLAUDE_TYPES:
             reading.leave_out("lines of unknown types")
         elif line.get("isSidechain") is True:
             reading.leave_out("lines of sub-agents")
-        else:
-            for message in _read_claude_line(kind, line, reading):
-                yield from parts.add(message)
-    yield from parts.end()
+        elif kind == "assistant" and line.get("isApiErrorMessage") is True:
+            reading.leave_out("errors of the host")
+        elif kind == "assistant":
+            reading.leave_out("calls of tools", sum(one.get("type") == "tool_use" for one in as_dicts(content)))
+            yield make_message("assistant", join_blocks(content), at, id)
+        elif kind == "user":
+            for one in as_dicts(content):
+                if one.get("type") == "tool_result":
+                    reading.leave_out("outputs of tools")
+                    yield make_message("user", _find_refusal(line, one), at, f"{id}:{get_text(one, 'tool_use_id')}")
+            written = join_blocks(content)
+            is_host = any(line.get(sign) is True for sign in _HOST_SIGNS)
+            typed = "" if is_host else _find_typed(written, line)
+            reading.leave_out("lines of the host", is_host or bool(written.strip() and not typed.strip()))
+            yield make_message("user", typed, at, id)
+        elif kind == "attachment":
+            # A prompt that was sent while the assistant was working.
+            attached = get_dict(line, "attachment")
+            is_prompt = attached.get("type") == "queued_command" and attached.get("commandMode", "prompt") == "prompt"
+            if is_prompt and attached.get("isMeta") is not True:
+                yield make_message("user", _find_typed(join_blocks(attached.get("prompt")), attached), at, id)
 
 
-def _read_claude_line(kind: str, line: dict[str, Any], reading: FileReading) -> Iterator[ChatMessage | None]:
-    at, id = parse_time(line.get("timestamp")), get_text(line, "uuid")
-    content = get_dict(line, "message").get("content")
-    if kind == "assistant" and line.get("isApiErrorMessage") is True:
-        reading.leave_out("errors of the host")
-    elif kind == "assistant":
-        reading.leave_out("calls of tools", sum(one.get("type") == "tool_use" for one in as_dicts(content)))
-        yield make_message("assistant", join_blocks(content), at, id)
-    elif kind == "user":
-        for one in as_dicts(content):
-            if one.get("type") == "tool_result":
-                reading.leave_out("outputs of tools")
-                yield make_message("user", _find_refusal(line, one), at, f"{id}:{get_text(one, 'tool_use_id')}")
-        is_host = any(line.get(sign) is True for sign in _HOST_SIGNS)
-        written = join_blocks(content)
-        typed = "" if is_host else _find_typed(written, line)
-        if is_host or (written.strip() and not typed.strip()):
-            reading.leave_out("lines of the host")
-        yield make_message("user", typed, at, id)
-    elif kind == "attachment":
-        # A prompt that was sent while the assistant was working.
-        attached = get_dict(line, "attachment")
-        is_prompt = attached.get("type") == "queued_command" and attached.get("commandMode", "prompt") == "prompt"
-        if is_prompt and attached.get("isMeta") is not True:
-            yield make_message("user", _find_typed(join_blocks(attached.get("prompt")), attached), at, id)
-
-
-def _find_typed(written: str, line: dict[str, Any]) -> str:
+def _find_typed(written: str, line: JsonObject) -> str:
     """Return what the person wrote; nothing when the host did."""
     if get_text(get_dict(line, "origin"), "kind") not in ("", "human"):
         return ""
@@ -89,7 +80,7 @@ def _find_typed(written: str, line: dict[str, Any]) -> str:
     return extract_spoken(written)
 
 
-def _find_refusal(line: dict[str, Any], result: dict[str, Any]) -> str:
+def _find_refusal(line: JsonObject, result: JsonObject) -> str:
     """Return what a person wrote when they did not allow a call."""
     printed = join_blocks(result.get("content"))
     denied = get_text(line, "toolDenialKind")
@@ -119,7 +110,7 @@ _REQUEST = re.compile(r"\A# Context from my IDE setup:.*?^## My request for Code
 _PROMPT = {"session_id", "ts", "text"}  # The members of a line in the history of prompts.
 
 
-def is_codex(line: dict[str, Any]) -> bool:
+def is_codex(line: JsonObject) -> bool:
     kind = line.get("type")
     if not isinstance(kind, str):
         is_header = {"id", "timestamp", "instructions"} <= line.keys()
@@ -131,39 +122,37 @@ def is_codex(line: dict[str, Any]) -> bool:
     return is_item or (is_streamed and bool(_STREAM.fullmatch(kind)))
 
 
-def read_codex(reading: FileReading) -> Iterator[Chat]:
+def read_codex(reading: FileReading) -> Items:
     """Read a session. A rollout reports most messages twice, as items and as events: each is taken once."""
-    parts = ChatParts(reading)
+    start = ChatStart()
+    yield start
     recent: deque[tuple[str, str, str]] = deque(maxlen=12)
     for _, line in reading.objects():
         if line.keys() >= _PROMPT:
             session = get_text(line, "session_id")
-            if session != parts.session:
-                yield from parts.end()
-                parts = ChatParts(reading)
-                parts.session = session
-            yield from parts.add(make_message("user", get_text(line, "text"), parse_time(line["ts"])))
+            if session != start.native:
+                start = ChatStart(session)
+                yield start
+            yield make_message("user", get_text(line, "text"), parse_time(line["ts"]))
             continue
         kind, payload = get_text(line, "type"), get_dict(line, "payload")
         if kind == "session_meta":
-            parts.session = parts.session or get_text(payload, "id")
+            start.native = start.native or get_text(payload, "id")
         elif kind == "thread.started" or (not kind and "instructions" in line):
-            parts.session = parts.session or get_text(line, "thread_id", "id")
+            start.native = start.native or get_text(line, "thread_id", "id")
         if not is_codex(line):
             reading.leave_out("lines of unknown types")
             continue
         channel, role, text, id = _read_codex_line(kind, payload or line, reading)
-        at = parse_time(line.get("timestamp"))
         echo = next((one for one in recent if one[0] != channel and one[1:] == (role, text.strip())), None)
         if echo is not None:
             recent.remove(echo)
         elif text.strip():
             recent.append((channel, role, text.strip()))
-            yield from parts.add(make_message(role, text, at, id))
-    yield from parts.end()
+            yield make_message(role, text, parse_time(line.get("timestamp")), id)
 
 
-def _read_codex_line(kind: str, values: dict[str, Any], reading: FileReading) -> tuple[str, str, str, str]:
+def _read_codex_line(kind: str, values: JsonObject, reading: FileReading) -> tuple[str, str, str, str]:
     """Return the channel, the role, the words and the id of a message; empty words when the line has none."""
     channel = role = text = id = ""
     item = get_dict(values, "item") if kind == "item.completed" else values
@@ -195,83 +184,64 @@ def _read_codex_line(kind: str, values: dict[str, Any], reading: FileReading) ->
 
 _SETUP = re.compile(r"\s*This is the Gemini CLI\. We are setting up the context for our chat\.")
 _REPLY = "Got it. Thanks for the context!"
-_WAITING_CHARS = 8_000_000
 
 
-def is_gemini_element(value: dict[str, Any]) -> bool:
+def is_gemini_element(value: JsonObject) -> bool:
     """Whether it is an element of a checkpoint or of the log."""
     is_content = value.get("role") in ("user", "model") and isinstance(value.get("parts"), list)
     return is_content or {"sessionId", "messageId", "message"} <= value.keys()
 
 
-def is_gemini_recording(value: dict[str, Any]) -> bool:
+def is_gemini_recording(value: JsonObject) -> bool:
     return "history" in value or ("sessionId" in value and ("messages" in value or "projectHash" in value))
 
 
-def is_gemini_line(line: dict[str, Any]) -> bool:
+def is_gemini_line(line: JsonObject) -> bool:
     if "$set" in line or "$rewindTo" in line or {"sessionId", "projectHash"} <= line.keys():
         return True
     is_typed = line.get("type") in ("user", "gemini", "info", "error", "warning")
     return is_typed and "id" in line and "message" not in line
 
 
-def read_gemini(reading: FileReading) -> Iterator[Chat]:
+def read_gemini(reading: FileReading) -> Items:
     """Read a recorded chat, a checkpoint or the log."""
-    parts = ChatParts(reading)
+    start = ChatStart()
+    yield start
     for item in reading.items("messages", "history"):
         if item.number < 0:
             value = item.value if isinstance(item.value, str) else ""
-            parts.session = value if item.key == "sessionId" else parts.session
-            parts.title = value if item.key == "summary" else parts.title
+            start.native = value if item.key == "sessionId" else start.native
+            start.title = value if item.key == "summary" else start.title
             continue
         element = as_dict(item.value)
         session = get_text(element, "sessionId")
-        if "messageId" in element and session != parts.session:
-            yield from parts.end()
-            parts = ChatParts(reading)
-            parts.session = session
-        yield from parts.add(_read_gemini_message(element, reading))
-    yield from parts.end()
+        if "messageId" in element and session != start.native:
+            start = ChatStart(session)
+            yield start
+        yield _read_gemini_message(element, reading)
 
 
-def read_gemini_lines(reading: FileReading) -> Iterator[Chat]:
-    """Read the newer recording: a message is written again in full whenever something is added to it.
-
-    Messages wait until the end, because they may be written again or taken back; of very many the oldest are done.
-    """
-    parts = ChatParts(reading)
+def read_gemini_lines(reading: FileReading) -> Items:
+    """Read the newer recording. Messages wait until the end, because they may be written again or taken back."""
+    start = ChatStart()
+    yield start
     waiting: dict[str, ChatMessage | None] = {}
-    done: set[str] = set()
-    size = 0
     for _, line in reading.objects():
         if "$rewindTo" in line:
             ids = list(waiting)
             target = get_text(line, "$rewindTo")
             taken = [waiting.pop(id) for id in (ids[ids.index(target) :] if target in waiting else [])]
             reading.leave_out("messages taken back", sum(one is not None for one in taken))
-            size -= sum(len(one.text) for one in taken if one)
             continue
         patch = get_dict(line, "$set") or (line if "type" not in line else {})
-        parts.session = parts.session or get_text(patch, "sessionId")
-        parts.title = get_text(patch, "summary") or parts.title
+        start.native = start.native or get_text(patch, "sessionId")
+        start.title = get_text(patch, "summary") or start.title
         for one in [*get_dicts(patch, "messages"), *([line] if "type" in line else [])]:
-            id, message = get_text(one, "id") or f"#{len(waiting)}", _read_gemini_message(one, reading)
-            if id not in done:
-                former = waiting.get(id)
-                size += (len(message.text) if message else 0) - (len(former.text) if former else 0)
-                waiting[id] = message
-        while size > _WAITING_CHARS:
-            oldest = next(iter(waiting))
-            done.add(oldest)
-            if (message := waiting.pop(oldest)) is not None:
-                size -= len(message.text)
-                yield from parts.add(message)
-    for message in waiting.values():
-        yield from parts.add(message)
-    yield from parts.end()
+            waiting[get_text(one, "id") or f"#{len(waiting)}"] = _read_gemini_message(one, reading)
+    yield from waiting.values()
 
 
-def _read_gemini_message(values: dict[str, Any], reading: FileReading) -> ChatMessage | None:
+def _read_gemini_message(values: JsonObject, reading: FileReading) -> ChatMessage | None:
     content = values.get("parts") if "parts" in values else values.get("content", values.get("message"))
     blocks = content if isinstance(content, list) else [content]
     called = sum("functionCall" in one or "functionResponse" in one for one in as_dicts(blocks))

@@ -5,15 +5,16 @@ from __future__ import annotations
 import codecs
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...text import digest
 from ..sources import CHUNK, Source
-from ..streams import JsonItem, JsonStream, read_lines, read_objects
+from ..streams import JsonItem, JsonObject, JsonStream, read_lines, read_objects
 
 if TYPE_CHECKING:
     from ..types import IngestResult
@@ -36,8 +37,7 @@ class Speaker(StrEnum):
     TOOL = "tool"  # A program or a bot.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatMessage:
+class ChatMessage(NamedTuple):
     speaker: str
     text: str
     voice: Speaker
@@ -45,8 +45,7 @@ class ChatMessage:
     id: str = ""  # The host's own, if it has one.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chat:
+class Chat(NamedTuple):
     """A conversation, or a part of a long one. The parts of one have the same session."""
 
     format: Format
@@ -56,8 +55,7 @@ class Chat:
     part: str = ""  # The same part has the same name when it is read again.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(NamedTuple):
     """A text, or a part of a long one."""
 
     format: Format
@@ -70,7 +68,21 @@ class Document:
     voice: Speaker = Speaker.OTHER
 
 
+@dataclass(slots=True)
+class ChatStart:
+    """A conversation begins. What is known of it may still be set while its messages are read."""
+
+    native: str = ""  # The host's id of it.
+    title: str = ""
+    session: str = ""  # Its name, where the format names it; otherwise it is made of the id, or of how it begins.
+    fallback: str | None = None  # What stands for the id when there is none; the name of the file by default.
+    first: str = ""  # A digest of its first message, and how many parts there are so far.
+    parts: int = 0
+
+
 Piece = Chat | Document
+Items = Iterator[ChatStart | ChatMessage | Piece | None]
+"""What the reader of a format yields: messages after the start of their conversation, or whole pieces."""
 
 
 @dataclass(slots=True)
@@ -97,16 +109,13 @@ class FileReading:
     def _decode(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(self.encoding)("replace")
         hasher = hashlib.sha256()
-        is_first = True
         for block in self.source.read_blocks(CHUNK):
+            text = decoder.decode(block)
+            yield text if self.bytes_read else text.removeprefix("\ufeff")
             self.bytes_read += len(block)
             hasher.update(block)
-            text = decoder.decode(block)
-            yield text.removeprefix("\ufeff") if is_first else text
-            is_first = False
         self.digest = hasher.hexdigest()
-        if last := decoder.decode(b"", True):
-            yield last
+        yield decoder.decode(b"", True)
 
     def finish(self) -> str:
         """Read what is left and return the digest of all bytes: the file may have changed since it was surveyed."""
@@ -114,10 +123,32 @@ class FileReading:
             pass
         return self.digest
 
+    def read_pieces(self, read: Callable[[FileReading], Items]) -> Iterator[Piece]:
+        """Yield what a reader finds, with messages gathered into parts of a size that can be written at once."""
+        start, messages = ChatStart(), list[ChatMessage]()
+        for item in chain(read(self), (ChatStart(),)):
+            if item is None:
+                continue
+            if isinstance(item, ChatMessage):
+                start.first = start.first or digest(item.speaker, item.text, str(item.at))
+                messages.append(item)
+                if len(messages) < PART_MESSAGES and sum(len(one.text) for one in messages) < PART_CHARS:
+                    continue
+            if messages:
+                start.parts += 1
+                fallback = self.source.stem if start.fallback is None else start.fallback
+                session = start.session or name_session(self.format, start.native, fallback, start.first)
+                yield Chat(self.format, session, messages, start.title, str(start.parts))
+                messages = []
+            if isinstance(item, ChatStart):
+                start = item
+            elif not isinstance(item, ChatMessage):
+                yield item
+
     def lines(self) -> Iterator[tuple[int, str]]:
         return read_lines(self.chunks, self.damage)
 
-    def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def objects(self) -> Iterator[tuple[int, JsonObject]]:
         """Yield the JSON object of each line with its number."""
         return read_objects(self.chunks, self.damage)
 
@@ -126,10 +157,10 @@ class FileReading:
         return JsonStream(self.chunks, self.damage).read(frozenset(lists))
 
     def conversations(
-        self, lists: Sequence[str], is_known: Callable[[dict[str, Any]], bool], complaint: str
-    ) -> Iterator[dict[str, Any]]:
+        self, lists: Sequence[str], is_known: Callable[[JsonObject], bool], complaint: str
+    ) -> Iterator[JsonObject]:
         """Yield the known objects of an export: in a list, in a list of an object, or one that stands alone."""
-        members: dict[str, Any] = {}
+        members: JsonObject = {}
         for item in self.items(*lists):
             if isinstance(item.value, dict) and is_known(item.value):
                 yield item.value
@@ -143,15 +174,8 @@ class FileReading:
     def name_session(self, native: str, *otherwise: str) -> str:
         return name_session(self.format, native, *otherwise)
 
-    def split_chat(self, session: str, messages: Iterable[ChatMessage | None], title: str) -> Iterator[Chat]:
-        """Yield a conversation in parts of a size that can be written at once."""
-        parts = ChatParts(self, name=session, title=title)
-        for message in messages:
-            yield from parts.add(message)
-        yield from parts.end()
-
     def make_document(self, session: str, name: str, text: str, **fields: Any) -> Document:
-        return Document(format=self.format, session=session, name=name, text=text, **{"title": name, **fields})
+        return Document(self.format, session, name, text, **{"title": name, **fields})
 
     def damage(self, place: str, reason: str) -> None:
         self.result.damage(self.source.name, place, reason)
@@ -164,10 +188,8 @@ class FileReading:
 def name_session(format: str, native: object, *otherwise: str) -> str:
     """Name a conversation: by the host's id, or by a digest when there is none or it could mean a path."""
     name = native.strip() if isinstance(native, str) else ""
-    if not name:
-        return f"{format}:{digest(*otherwise)}"
     is_plain = _PLAIN_ID.fullmatch(name) and ".." not in name
-    return f"{format}:{name if is_plain else digest(name)}"
+    return f"{format}:{name if is_plain else digest(*([name] if name else otherwise))}"
 
 
 def make_message(role: object, text: str, at: datetime | None = None, id: str = "") -> ChatMessage | None:
@@ -175,38 +197,6 @@ def make_message(role: object, text: str, at: datetime | None = None, id: str = 
     speaker = role.casefold() if isinstance(role, str) else ""
     if not text.strip() or speaker not in PERSONS | ASSISTANTS:
         return None
-    is_person = speaker in PERSONS
-    voice = Speaker.PERSON if is_person else Speaker.ASSISTANT
-    return ChatMessage(speaker="user" if is_person else "assistant", text=text, voice=voice, at=at, id=id)
-
-
-class ChatParts:
-    """The messages of one conversation as they come. Full parts are yielded on the way."""
-
-    def __init__(self, reading: FileReading, *, name: str = "", title: str = "", fallback: str | None = None) -> None:
-        self.session = ""  # The host's id of it, once it is known.
-        self.title = title
-        self._name = name
-        self._format = reading.format
-        self._fallback = reading.source.stem if fallback is None else fallback
-        self._first = ""
-        self._messages: list[ChatMessage] = []
-        self._size = 0
-        self._part = 0
-
-    def add(self, message: ChatMessage | None) -> Iterator[Chat]:
-        if message is None or not message.text.strip():
-            return
-        self._first = self._first or digest(message.speaker, message.text, str(message.at))
-        self._messages.append(message)
-        self._size += len(message.text)
-        if len(self._messages) >= PART_MESSAGES or self._size >= PART_CHARS:
-            yield from self.end()
-
-    def end(self) -> Iterator[Chat]:
-        if not self._messages:
-            return
-        messages, self._messages, self._size = self._messages, [], 0
-        self._part += 1
-        session = self._name or name_session(self._format, self.session, self._fallback, self._first)
-        yield Chat(format=self._format, session=session, messages=messages, title=self.title, part=str(self._part))
+    if speaker in PERSONS:
+        return ChatMessage("user", text, Speaker.PERSON, at, id)
+    return ChatMessage("assistant", text, Speaker.ASSISTANT, at, id)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..streams import LIMIT, as_dict, as_dicts, get_dict, get_dicts, get_text, parse_json, parse_time
-from .common import Chat, ChatMessage, FileReading, make_message
+from .common import ChatMessage, ChatStart, FileReading, Items, make_message
 
 # What a damaged database raises; its complaint may quote bytes that are no text.
 _FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -32,29 +32,23 @@ def _list_tables(database: sqlite3.Connection) -> list[str]:
     return [name for name in ("cursorDiskKV", "ItemTable") if name in tables]
 
 
-def _open_database(path: Path) -> sqlite3.Connection:
+def _open_database(path: Path, options: str = "mode=ro") -> sqlite3.Connection:
     """Open it to read only. Where not even that is allowed (another's folder), as the file is now."""
-    address = path.resolve().as_uri()
-    try:
-        return _connect(f"{address}?mode=ro")
-    except sqlite3.OperationalError:
-        return _connect(f"{address}?mode=ro&immutable=1")
-
-
-def _connect(address: str) -> sqlite3.Connection:
-    database = sqlite3.connect(address, uri=True, timeout=5)
+    database = sqlite3.connect(f"{path.resolve().as_uri()}?{options}", uri=True, timeout=5)
     try:
         database.text_factory = lambda text: text.decode("utf-8", "replace")
         # A file from elsewhere may carry code in its schema.
         database.execute("PRAGMA trusted_schema = OFF")
         database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-    except _FAULTS:
+    except _FAULTS as error:
         database.close()
+        if isinstance(error, sqlite3.OperationalError) and options == "mode=ro":
+            return _open_database(path, "mode=ro&immutable=1")
         raise
     return database
 
 
-def read(reading: FileReading) -> Iterator[Chat]:
+def read(reading: FileReading) -> Items:
     if reading.source.path is None:
         return
     try:
@@ -63,24 +57,23 @@ def read(reading: FileReading) -> Iterator[Chat]:
                 reader = _read_composers if table == "cursorDiskKV" else _read_items
                 for id, title, messages in reader(database, reading):
                     first = next((one.text for one in messages if one), "")
-                    yield from reading.split_chat(reading.name_session(id, first), messages, title)
+                    yield ChatStart(title=title, session=reading.name_session(id, first))
+                    yield from messages
     except _FAULTS as error:
         reading.damage("", f"the database could not be read further: {error}")
 
 
 def _read_value(database: sqlite3.Connection, table: str, key: str, reading: FileReading) -> Any:
     """Return the JSON of a key; None when there is none."""
-    query = f"SELECT CASE WHEN length(value) <= ? THEN value END, value IS NULL FROM {table} WHERE key = ?"
-    row = database.execute(query, (LIMIT, key)).fetchone()
-    if row is None or row[1]:
-        return None
-    if row[0] is None:
-        reading.damage(key, f"longer than {LIMIT:,} characters; passed over")
-        return None
-    value, reason = parse_json(row[0].decode("utf-8", "replace") if isinstance(row[0], bytes) else str(row[0]))
-    if reason:
-        reading.damage(key, reason)
-    return value
+    query = f"SELECT substr(value, 1, ?) FROM {table} WHERE key = ? AND value IS NOT NULL"
+    for (content,) in database.execute(query, (LIMIT + 1, key)):
+        text = content.decode("utf-8", "replace") if isinstance(content, bytes) else str(content)
+        is_long = len(text) > LIMIT
+        value, reason = (None, f"longer than {LIMIT:,} characters; passed over") if is_long else parse_json(text)
+        if reason:
+            reading.damage(key, reason)
+        return value
+    return None
 
 
 Conversations = Iterator[tuple[str, str, list[ChatMessage | None]]]

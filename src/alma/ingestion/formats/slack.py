@@ -8,108 +8,81 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
 
-from ..streams import JsonStream, as_dict, as_dicts, get_dict, get_text, parse_time
-from .common import PART_CHARS, PART_MESSAGES, Chat, ChatMessage, FileReading, Speaker
+from ..streams import JsonObject, JsonStream, as_dict, as_dicts, get_dict, get_text, parse_time
+from .common import PART_CHARS, PART_MESSAGES, Chat, ChatMessage, FileReading, Items, Speaker
 
 USERS_REASON = "Slack's list of users, read together with its channels"
-USERS_BYTES = 64 * 1024 * 1024
+_USERS_BYTES = 64 * 1024 * 1024
 _TITLE_CHARS = 80
-_SPOKEN = frozenset(
-    {"", "thread_broadcast", "me_message", "file_share", "file_comment", "bot_message", "reply_broadcast"}
-)
+_SPOKEN = ("", "thread_broadcast", "me_message", "file_share", "file_comment", "bot_message", "reply_broadcast")
 _REFERENCE = re.compile(r"<([@#!]?)([^<>|]{1,500})(?:\|([^<>]{0,500}))?>")
+Users = dict[str, tuple[str, bool]]  # By id: the name, and whether it is the asked user.
 
 
-@dataclass(slots=True)
-class Users:
-    names: dict[str, str] = field(default_factory=dict)
-    own: set[str] = field(default_factory=set)  # The ids of the asked user.
-
-
-def is_message(value: dict[str, Any]) -> bool:
+def is_message(value: JsonObject) -> bool:
     if not isinstance(value.get("ts"), str):
         return False
     return value.get("type", "message") == "message" and ("text" in value or "subtype" in value or "user" in value)
 
 
-def is_user(value: dict[str, Any]) -> bool:
+def is_user(value: JsonObject) -> bool:
     """Whether it is an entry of users.json."""
     return "id" in value and "profile" in value and "team_id" in value
 
 
-def read(reading: FileReading) -> Iterator[Chat]:
-    folders = reading.source.name.replace("\\", "/").rsplit("/", 2)
-    channel, day = folders[-2] if len(folders) > 1 else "", reading.source.stem
+def read(reading: FileReading) -> Items:
     users = _load_users(reading)
     threads: dict[str, list[ChatMessage]] = {}
-    count = size = part = 0
+    count = size = 0
+    part = 1
     for item in reading.items("messages"):
         if not isinstance(item.value, dict):
             reading.damage(item.place, "no message")
-            continue
-        message = _read_message(item.value, reading, users)
-        if message is None:
-            continue
-        thread = get_text(item.value, "thread_ts")
-        has_replies = item.value.get("reply_count") or item.value.get("replies")
-        if thread == item.value.get("ts") and not has_replies:
-            thread = ""
-        threads.setdefault(thread, []).append(message)
-        count, size = count + 1, size + len(message.text)
-        if count >= PART_MESSAGES or size >= PART_CHARS:
-            part += 1
-            yield from _make_chats(reading, channel, day, part, threads)
-            threads, count, size = {}, 0, 0
-    yield from _make_chats(reading, channel, day, part + 1, threads)
+        elif (message := _read_message(item.value, reading, users)) is not None:
+            thread = get_text(item.value, "thread_ts")
+            has_replies = item.value.get("reply_count") or item.value.get("replies")
+            is_alone = thread == item.value.get("ts") and not has_replies
+            threads.setdefault("" if is_alone else thread, []).append(message)
+            count, size = count + 1, size + len(message.text)
+            if count >= PART_MESSAGES or size >= PART_CHARS:
+                yield from _make_chats(reading, threads, part)
+                threads, count, size, part = {}, 0, 0, part + 1
+    yield from _make_chats(reading, threads, part)
 
 
-def _make_chats(
-    reading: FileReading, channel: str, day: str, part: int, threads: dict[str, list[ChatMessage]]
-) -> Iterator[Chat]:
+def _make_chats(reading: FileReading, threads: dict[str, list[ChatMessage]], part: int) -> Items:
+    channel, day = reading.source.folder, reading.source.stem
     for thread, messages in threads.items():
         about = " ".join(messages[0].text.split())[:_TITLE_CHARS] if thread else day
-        yield Chat(
-            format=reading.format,
-            session=reading.name_session(f"{channel}:thread:{thread}" if thread else f"{channel}:{day}"),
-            messages=messages,
-            title=f"#{channel}: {about}" if channel else about,
-            part=f"{day}:{part}",
-        )
+        session = reading.name_session(f"{channel}:thread:{thread}" if thread else f"{channel}:{day}")
+        yield Chat(reading.format, session, messages, f"#{channel}: {about}" if channel else about, f"{day}:{part}")
 
 
 def _load_users(reading: FileReading) -> Users:
     """Read the users that an export lists, once in a run; without a list everybody is called by their id."""
     source = reading.find_beside("users.json")
-    if source is None or source.size > USERS_BYTES:
-        return Users()
-    key = f"slack:{source.name}"
-    if key in reading.shared:
-        users: Users = reading.shared[key]
-        return users
-    users = reading.shared[key] = Users()
-    text = source.read_start(USERS_BYTES).decode("utf-8", "replace")
-    for item in JsonStream([text], lambda *_: None).read():
-        one = as_dict(item.value)
-        profile = get_dict(one, "profile")
-        id = get_text(one, "id")
-        if not id:
-            continue
-        shown = (get_text(profile, "display_name"), get_text(one, "real_name"), get_text(profile, "real_name"))
-        users.names[id] = next((name for name in (*shown, get_text(one, "name")) if name.strip()), id)
-        known = {*shown, id, get_text(one, "name"), get_text(profile, "email")}
-        if reading.user and reading.user.casefold() in {name.casefold() for name in known}:
-            users.own.add(id)
+    if source is None or source.size > _USERS_BYTES:
+        return {}
+    users: Users | None = reading.shared.get(source.name)
+    if users is None:
+        users = reading.shared[source.name] = {}
+        text = source.read_start(_USERS_BYTES).decode("utf-8", "replace")
+        for item in JsonStream([text], lambda *_: None).read():
+            one = as_dict(item.value)
+            profile, id = get_dict(one, "profile"), get_text(one, "id")
+            called = (get_text(profile, "display_name"), get_text(one, "real_name"), get_text(profile, "real_name"))
+            names = (*called, get_text(one, "name"), id)
+            known = {name.casefold() for name in (*names, get_text(profile, "email")) if name}
+            if id:
+                users[id] = next(name for name in names if name.strip()), reading.user.casefold() in known
     return users
 
 
-def _read_message(values: dict[str, Any], reading: FileReading, users: Users) -> ChatMessage | None:
-    subtype = get_text(values, "subtype")
-    if subtype == "message_changed":
-        return _read_message({**get_dict(values, "message"), "ts": values.get("ts")}, reading, users)
+def _read_message(values: JsonObject, reading: FileReading, users: Users) -> ChatMessage | None:
+    if get_text(values, "subtype") == "message_changed":
+        values = {**get_dict(values, "message"), "ts": values.get("ts")}
+    subtype, user = get_text(values, "subtype"), get_text(values, "user")
     if subtype not in _SPOKEN:
         reading.leave_out("notices of Slack")
         return None
@@ -117,17 +90,16 @@ def _read_message(values: dict[str, Any], reading: FileReading, users: Users) ->
     if not text.strip():
         reading.leave_out("messages without words")
         return None
-    user = get_text(values, "user")
-    if not user or subtype == "bot_message" or (values.get("bot_id") and user not in users.names):
+    if not user or subtype == "bot_message" or (values.get("bot_id") and user not in users):
         name = get_text(values, "username") or get_text(get_dict(values, "bot_profile"), "name")
         speaker, voice = f"{name} (bot)" if name and name != "bot" else "bot", Speaker.TOOL
     else:
         profile = get_dict(values, "user_profile")
-        speaker = users.names.get(user) or get_text(profile, "display_name", "real_name") or user
-        voice = Speaker.PERSON if user in users.own else Speaker.OTHER
+        speaker, is_own = users.get(user) or (get_text(profile, "display_name", "real_name") or user, False)
+        voice = Speaker.PERSON if is_own else Speaker.OTHER
     edited = get_text(get_dict(values, "edited"), "ts")
     id = get_text(values, "ts") + (f"~{edited}" if edited else "")
-    return ChatMessage(speaker=speaker, text=text, voice=voice, at=parse_time(values.get("ts")), id=id)
+    return ChatMessage(speaker, text, voice, parse_time(values.get("ts")), id)
 
 
 def _spell_out(text: str, users: Users) -> str:
@@ -136,7 +108,7 @@ def _spell_out(text: str, users: Users) -> str:
     def spell(match: re.Match[str]) -> str:
         sign, target, label = match[1], match[2], match[3]
         if sign == "@":
-            return f"@{users.names.get(target) or label or target}"
+            return f"@{users.get(target, (label,))[0] or target}"
         if sign == "#":
             return f"#{label or target}"
         if sign == "!":
@@ -148,10 +120,8 @@ def _spell_out(text: str, users: Users) -> str:
 
 def _join_rich(blocks: object, depth: int = 0) -> str:
     """Return the words of a message that has blocks instead of a text."""
-    if depth > 8:
-        return ""
     texts = []
-    for block in as_dicts(blocks):
+    for block in as_dicts(blocks) if depth <= 8 else ():
         text = get_text(block, "text") or get_text(get_dict(block, "text"), "text")
         if block.get("type") == "user":
             text = f"<@{get_text(block, 'user_id')}>"

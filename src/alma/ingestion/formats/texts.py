@@ -9,11 +9,12 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from ...text import digest
 from ..streams import parse_time
-from .common import ASSISTANTS, PART_CHARS, PERSONS, Chat, ChatParts, Document, FileReading, make_message
+from .common import ASSISTANTS, PART_CHARS, PERSONS, ChatStart, FileReading, Items, make_message
 
 
 class TextTurn(NamedTuple):
@@ -26,68 +27,49 @@ FindTurn = Callable[[str, TextTurn | None], tuple[TextTurn | None, str | None]]
 """Takes a line and the present turn; returns the turn that begins here, if any, and the words of the line, if any."""
 
 
-def _split_turns(reading: FileReading, find_turn: FindTurn) -> Iterator[tuple[TextTurn | None, list[str]]]:
-    """Yield each turn with its lines, without empty ones at its end; first the lines before any turn."""
+def _split_turns(reading: FileReading, find_turn: FindTurn, end: str = r"\s*") -> Iterator[tuple[TextTurn | None, str]]:
+    """Yield each turn with its text, without lines at its end that match `end`; first the text before any turn."""
     turn: TextTurn | None = None
     lines: list[str] = []
     size = 0
-    for _, line in reading.lines():
-        following, words = find_turn(line, turn)
-        if following is not None or size >= PART_CHARS:
-            yield turn, lines
+    for _, line in chain(reading.lines(), ((0, None),)):
+        following, words = (None, None) if line is None else find_turn(line, turn)
+        if line is None or following is not None or size >= PART_CHARS:
+            while lines and re.fullmatch(end, lines[-1]):
+                lines.pop()
+            yield turn, "\n".join(lines).strip("\n")
             turn, lines, size = following or turn, [], 0
         if words is not None:
             lines.append(words)
             size += len(words) + 1
-    yield turn, lines
-
-
-def _join_lines(lines: list[str], end: str = r"\s*") -> str:
-    """Join lines, without those at the end that match `end`."""
-    last = len(lines)
-    while last and re.fullmatch(end, lines[last - 1]):
-        last -= 1
-    return "\n".join(lines[:last]).strip("\n")
 
 
 # -- aider: `#### ` begins what the person wrote, `> ` what aider printed, and the rest is the assistant's
 
-_AIDER_START = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
+AIDER = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[ \t\r]*$", re.M)
 _COMMAND = re.compile(r"/([a-z][a-z-]*)\b\s*", re.I)
 _SPEAKING = frozenset({"ask", "code", "architect", "context", "ok"})  # Commands with words for the model.
 
 
-def is_aider(head: str) -> bool:
-    return any(_AIDER_START.fullmatch(line.rstrip("\r")) for line in head.split("\n"))
-
-
-def read_aider(reading: FileReading) -> Iterator[Chat]:
+def read_aider(reading: FileReading) -> Items:
     """Read the sessions, of which many follow each other in one file."""
-    parts = ChatParts(reading, fallback="")
+    yield ChatStart(fallback="")
     at: datetime | None = None
-    for turn, lines in _split_turns(reading, _find_aider_turn):
-        text = _join_lines(lines)
-        if turn is None or not (text.strip() or turn.is_aside):
-            continue
-        if turn.is_aside:
+    for turn, text in _split_turns(reading, _find_aider_turn):
+        role = turn.role if turn and text.strip() else ""
+        if turn and turn.is_aside:
             # A session starts.
-            yield from parts.end()
-            parts = ChatParts(reading, fallback=turn.role)
-            at = turn.at
-        elif turn.role == "tool":
-            reading.leave_out("outputs of tools")
-        elif turn.role == "assistant":
-            yield from parts.add(make_message("assistant", text, at))
-        else:
-            command = _COMMAND.match(text)
-            spoken = text if command is None else text[command.end() :] if command[1].lower() in _SPEAKING else ""
-            reading.leave_out("commands", not spoken)
-            yield from parts.add(make_message("user", spoken, at))
-    yield from parts.end()
+            yield ChatStart(fallback=turn.role)
+            at, role = turn.at, ""
+        if role == "user" and (command := _COMMAND.match(text)):
+            text = text[command.end() :] if command[1].lower() in _SPEAKING else ""
+            reading.leave_out("commands", not text)
+        reading.leave_out("outputs of tools", role == "tool")
+        yield make_message(role, text, at)
 
 
 def _find_aider_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
-    if start := _AIDER_START.fullmatch(line):
+    if start := AIDER.fullmatch(line):
         try:
             # aider writes the time of the machine it runs on, which is most likely this one.
             at = datetime.strptime(start[1], "%Y-%m-%d %H:%M:%S").astimezone()
@@ -105,12 +87,9 @@ def _find_aider_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None,
 
 # -- Markdown in which a line alone says who speaks: SpecStory, and chats exported by Cursor
 
-_SPECSTORY = re.compile(r"<!--\s*Generated by SpecStory\b[^>]{0,80}-->")
-_SPECSTORY_TURN = re.compile(
-    r"_\*\*(User|Assistant|Agent)(?:\s*\(([^)\n]{0,300})\))?\*\*_(?:\s*-\s*(sidechain))?\s*", re.I
-)
-_CURSOR = re.compile(r"_Exported on [^\n]{1,80} from Cursor\b[^\n]{0,80}_\s*")
-_CURSOR_TURN = re.compile(r"\*\*(User|Cursor)()()\*\*\s*")
+_SPECSTORY_TURN = r"_\*\*(User|Assistant|Agent)(?:\s*\(([^)\n]{0,300})\))?\*\*_(?:\s*-\s*(sidechain))?\s*"
+SPECSTORY = re.compile(rf"<!--\s*Generated by SpecStory\b[^>]{{0,80}}-->|^{_SPECSTORY_TURN}$", re.I | re.M)
+CURSOR = re.compile(r"\A(?:.*\n){0,9}_Exported on .{1,80} from Cursor\b.{0,80}_\s*$", re.M)
 _SESSION = re.compile(r"<!--\s*[\w .-]{1,40} Session ([\w-]{6,80})\b[^>]{0,120}-->", re.I)
 _TITLE = re.compile(r"#{1,2} (.{1,300})")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d)?(?:\.\d+)?Z?")
@@ -119,21 +98,12 @@ _ASIDE = re.compile(
 )
 
 
-def is_specstory(head: str) -> bool:
-    lines = head.split("\n")
-    return bool(_SPECSTORY.search(head[:2_000])) or any(_SPECSTORY_TURN.fullmatch(one.rstrip("\r")) for one in lines)
-
-
-def is_cursor(head: str) -> bool:
-    return any(_CURSOR.fullmatch(line.rstrip("\r")) for line in head.split("\n")[:10])
-
-
 def _find_time(text: str) -> datetime | None:
     match = _TIME.search(text)
     return parse_time(match[0].replace(" ", "T", 1)) if match else None
 
 
-def _read_markdown(reading: FileReading, pattern: re.Pattern[str]) -> Iterator[Chat]:
+def _read_markdown(reading: FileReading, pattern: re.Pattern[str]) -> Items:
     """Read the turns that lines of this pattern begin: its groups are who speaks, when, and a mark of a sub-agent."""
 
     def find_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
@@ -143,30 +113,28 @@ def _read_markdown(reading: FileReading, pattern: re.Pattern[str]) -> Iterator[C
         role = "user" if header[1].lower() == "user" else "assistant"
         return TextTurn(role, _find_time(header[2] or ""), bool(header[3])), None
 
-    parts = ChatParts(reading)
-    started: datetime | None = None
-    for turn, lines in _split_turns(reading, find_turn):
+    start = ChatStart()
+    yield start
+    began: datetime | None = None
+    for turn, whole in _split_turns(reading, find_turn, r"\s*(?:---)?\s*"):
         if turn is None:
             # What the lines before the first turn say about the conversation.
-            for line in lines:
+            for line in whole.split("\n"):
                 session, title = _SESSION.match(line), _TITLE.match(line)
-                parts.session = session[1] if session else parts.session
-                if title and not parts.title:
-                    parts.title = _TIME.sub("", title[1]).replace("()", "").strip()
-                started = (_find_time(line) if session or title else None) or started
+                start.native = session[1] if session else start.native
+                start.title = start.title or (_TIME.sub("", title[1]).replace("()", "").strip() if title else "")
+                began = (_find_time(line) if session or title else None) or began
             continue
-        whole = _join_lines(lines, r"\s*(?:---)?\s*")
         text = whole if turn.role == "user" else _ASIDE.sub("", whole).strip("\n")
         reading.leave_out("calls of tools and thoughts", len(text) < len(whole))
         if turn.is_aside and text.strip():
             reading.leave_out("lines of sub-agents")
         elif not turn.is_aside:
-            yield from parts.add(make_message(turn.role, text, turn.at or started))
-    yield from parts.end()
+            yield make_message(turn.role, text, turn.at or began)
 
 
-read_specstory = partial(_read_markdown, pattern=_SPECSTORY_TURN)
-read_cursor = partial(_read_markdown, pattern=_CURSOR_TURN)
+read_specstory = partial(_read_markdown, pattern=re.compile(_SPECSTORY_TURN, re.I))
+read_cursor = partial(_read_markdown, pattern=re.compile(r"\*\*(User|Cursor)()()\*\*\s*"))
 
 
 # -- texts in which each turn begins with who speaks
@@ -185,15 +153,14 @@ def is_labelled(head: str) -> bool:
     return bool(labels and labels[0]) and bool(speakers & PERSONS) and bool(speakers & ASSISTANTS)
 
 
-def read_labelled(reading: FileReading) -> Iterator[Chat]:
+def read_labelled(reading: FileReading) -> Items:
     def find_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
         label = _LABEL.fullmatch(line)
         return (None, line) if label is None else (TextTurn(label[1]), label[2] or "")
 
-    parts = ChatParts(reading)
-    for turn, lines in _split_turns(reading, find_turn):
-        yield from parts.add(make_message(turn.role if turn else "", _join_lines(lines)))
-    yield from parts.end()
+    yield ChatStart()
+    for turn, text in _split_turns(reading, find_turn):
+        yield make_message(turn.role if turn else "", text)
 
 
 # -- documents
@@ -202,24 +169,25 @@ DOCUMENT_CHARS = 64_000
 _SEARCHED = 8_000
 
 
-def read_document(reading: FileReading) -> Iterator[Document]:
+def read_document(reading: FileReading) -> Items:
     """Read one document; a very long one in parts that end with a paragraph."""
     waiting, number = "", 1
-    for chunk in reading.chunks:
-        waiting += chunk.replace("\r\n", "\n")
-        while len(waiting) > DOCUMENT_CHARS:
-            cut = DOCUMENT_CHARS
-            for sign in ("\n\n", "\n", " "):
-                if (at := waiting.rfind(sign, cut - _SEARCHED, cut)) >= 0:
-                    cut = at + len(sign)
-                    break
-            yield from _make_part(reading, waiting[:cut], number)
-            waiting, number = waiting[cut:], number + 1
-    yield from _make_part(reading, waiting, number)
-
-
-def _make_part(reading: FileReading, text: str, number: int) -> Iterator[Document]:
-    if text.replace("\0", "").strip():
-        session = reading.name_session(f"document:{digest(reading.known_as)}")
-        fields = {"title": reading.known_as, "part": str(number), "at": reading.source.modified, "voice": reading.voice}
-        yield reading.make_document(session, reading.source.leaf, text, **fields)
+    for chunk in chain(reading.chunks, (None,)):
+        waiting += (chunk or "").replace("\r\n", "\n")
+        while len(waiting) > DOCUMENT_CHARS or (chunk is None and waiting):
+            cut = min(DOCUMENT_CHARS, len(waiting))
+            ends = [waiting.rfind(sign, cut - _SEARCHED, cut) + len(sign) for sign in ("\n\n", "\n", " ")]
+            if len(waiting) > DOCUMENT_CHARS:
+                cut = next((end for end in ends if end > cut - _SEARCHED), cut)
+            text, waiting = waiting[:cut], waiting[cut:]
+            if text.replace("\0", "").strip():
+                yield reading.make_document(
+                    reading.name_session(f"document:{digest(reading.known_as)}"),
+                    reading.source.leaf,
+                    text,
+                    title=reading.known_as,
+                    part=str(number),
+                    at=reading.source.modified,
+                    voice=reading.voice,
+                )
+            number += 1

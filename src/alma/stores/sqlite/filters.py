@@ -113,6 +113,8 @@ def compile_filter(where: Where) -> Filter:
     ):
         if moment is not None:
             conditions.append(Clause(condition, (to_micros(moment),)))
+    for name, value in (where.fields or {}).items():
+        conditions.append(Clause("json_extract(r.body, ?) IS ?", (f'$."{name}"', value)))
     scope = join_clauses(*(match_names(column, getattr(where, name)) for name, column in _SCOPE.items()))
     record = join_clauses(*conditions)
     within = Clause(f"{mark}r.scope IN (SELECT s.id FROM scope s{scope.after('WHERE')})", scope.params)

@@ -1,0 +1,261 @@
+# Written by tools/generate_stub.py
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
+from typing import Any, Literal, overload
+
+from . import words
+from .answers import Health
+from .engine.feedback import FeedbackReport
+from .engine.retrieve.explain import Why
+from .engine.upkeep import reconcile as reconciling
+from .engine.upkeep import reindex as reindexing
+from .engine.upkeep.forget import Forgotten as Forgotten
+from .engine.upkeep.reconcile import Reconciled
+from .engine.view import Stats
+from .memory import ALMA, ListOf, M, Matches, Memories, P, R, Rows
+from .ports import Clock, Model
+from .types.kinds import (
+    AntiPattern,
+    DomainKnowledge,
+    Episode,
+    FeedbackSignal,
+    Heuristic,
+    Memory,
+    MemoryType,
+    Outcome,
+    Rule,
+    UserPreference,
+)
+from .types.record import Status
+from .types.slice import MemorySlice
+
+class AsyncALMA:
+    alma: ALMA
+
+    def __init__(self, alma: ALMA) -> None: ...
+    @property
+    def project_id(self) -> str: ...
+    @property
+    def model(self) -> Model | None: ...
+    async def __aenter__(self) -> AsyncALMA: ...
+    async def __aexit__(self, *error: object) -> None: ...
+    @classmethod
+    async def from_config(cls, config_path: str | PathLike[str]) -> AsyncALMA: ...
+    @classmethod
+    async def quickstart(
+        cls, project_id: str = "my-project", storage_dir: str | PathLike[str] = ".alma", *, clock: Clock | None = None
+    ) -> AsyncALMA: ...
+    async def close(self) -> None: ...
+    async def retrieve(
+        self,
+        task: words.Task,
+        agent: words.Agent,
+        user_id: words.User = None,
+        top_k: int | None = None,
+        *,
+        mode: words.Mode = "default",
+        types: words.Types = None,
+        tags: Iterable[str] | None = None,
+        task_type: str | None = None,
+        since: words.Moment = None,
+        until: words.Moment = None,
+        as_of: words.Moment = None,
+        level: Literal["session", "turn"] = "session",
+        progressive: bool = False,
+        fields: words.Fields = None,
+    ) -> MemorySlice: ...
+    async def learn(
+        self,
+        agent: words.Agent,
+        task: words.Task,
+        outcome: words.OutcomeOf,
+        strategy_used: str,
+        task_type: str | None = None,
+        duration_ms: int | None = None,
+        error_message: str | None = None,
+        feedback: str | None = None,
+        retrieval_id: str | None = None,
+        *,
+        idempotency_key: str | None = None,
+        user_id: words.Owner = None,
+        shared: bool = False,
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> Outcome: ...
+    async def learn_many(self, outcomes: Rows) -> list[Outcome]: ...
+    def learns(
+        self,
+        agent: str,
+        task: str | Callable[..., str] | None = None,
+        strategy: str | Callable[..., str] | None = None,
+        task_type: str | None = None,
+        reraise: bool = True,
+        *,
+        success: Callable[[Any], bool | str] | None = None,
+        user_id: str | None = None,
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+    async def add_episode(
+        self,
+        agent: words.Agent,
+        session_id: str,
+        turns: Rows,
+        user_id: words.Owner = None,
+        *,
+        title: str = "",
+        source: words.Source = "conversation",
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> Episode: ...
+    async def add_episodes(self, conversations: Rows) -> list[Episode]: ...
+    async def add_user_preference(
+        self,
+        user_id: str,
+        category: str,
+        preference: str,
+        source: words.Source = "explicit_instruction",
+        *,
+        attribute: str | None = None,
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> UserPreference: ...
+    async def add_domain_knowledge(
+        self,
+        agent: words.Agent,
+        domain: str,
+        fact: str,
+        source: words.Source = "user_stated",
+        *,
+        subject: str | None = None,
+        attribute: str | None = None,
+        user_id: words.Owner = None,
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> DomainKnowledge: ...
+    async def add_heuristic(
+        self,
+        agent: words.Agent,
+        condition: str,
+        strategy: str,
+        category: str | None = None,
+        source: words.Source = "user_stated",
+        *,
+        user_id: words.Owner = None,
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> Heuristic: ...
+    async def add_anti_pattern(
+        self,
+        agent: words.Agent,
+        pattern: str,
+        why_bad: str,
+        better_alternative: str = "",
+        condition: str = "",
+        category: str | None = None,
+        source: words.Source = "user_stated",
+        *,
+        user_id: words.Owner = None,
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> AntiPattern: ...
+    async def add_rule(
+        self,
+        agent: words.Agent,
+        rule: str,
+        trigger: str = "",
+        why: str = "",
+        reach: Literal["project", "always"] = "project",
+        source: words.Source = "user_stated",
+        *,
+        user_id: words.Owner = None,
+        tags: words.Tags = None,
+        metadata: words.Metadata = None,
+    ) -> Rule: ...
+    async def add_many(self, memories: Rows) -> list[Memory]: ...
+    batch_save_outcomes = learn_many
+
+    async def batch_save_heuristics(self, heuristics: Rows) -> Memories: ...
+    async def batch_save_domain_knowledge(self, knowledge: Rows) -> Memories: ...
+    @overload
+    async def get(self, memory_id: str) -> Memory: ...
+    @overload
+    async def get(self, memory_id: str, memory_type: type[M]) -> M: ...
+    async def update(
+        self,
+        /,
+        memory_id: words.MemoryId,
+        fields: Mapping[str, Any] | None = None,
+        *,
+        status: words.StatusOf = None,
+        tags: words.Tags = None,
+        source: words.Source = "user",
+        **named: Any,
+    ) -> Memory: ...
+    async def delete(self, memory_id: words.MemoryId) -> None: ...
+    async def erase_user(self, user_id: str) -> dict[str, int]: ...
+    async def history(self, memory_id: words.MemoryId) -> list[dict[str, Any]]: ...
+    async def search(
+        self,
+        query: str,
+        memory_type: words.TypeOf = None,
+        agent: words.AnyAgent = None,
+        user_id: str | None = None,
+        status: words.StatusOf = "active",
+        limit: int = 10,
+        fields: words.Fields = None,
+    ) -> Matches: ...
+    async def explain(
+        self, memory_id: words.MemoryId, task: words.Task, agent: words.Agent, user_id: words.User = None
+    ) -> Why: ...
+    async def record_usage(
+        self,
+        retrieved_memory_ids: Iterable[str],
+        used_memory_ids: Iterable[str],
+        memory_type: words.TypeOf = None,
+        agent: words.AnyAgent = None,
+        query: str = "",
+    ) -> FeedbackReport: ...
+    async def record_feedback(
+        self,
+        memory_id: words.MemoryId,
+        memory_type: words.TypeOf = None,
+        signal: words.Signal = FeedbackSignal.THUMBS_UP,
+        agent: words.AnyAgent = None,
+        query: str = "",
+    ) -> FeedbackReport: ...
+    async def forget(
+        self,
+        agent: words.AnyAgent = None,
+        older_than_days: float = 90,
+        below_confidence: float = 0.3,
+        dry_run: bool = False,
+    ) -> Forgotten: ...
+    async def reconcile(self, limit: int = reconciling.MAX_PAIRS) -> Reconciled: ...
+    async def get_stats(self, agent: words.AnyAgent = None, user_id: str | None = None) -> Stats: ...
+    async def playbook(
+        self, agent: words.AnyAgent = None, max_tokens: words.MaxTokens = 4000, user_id: words.User = None
+    ) -> str: ...
+    async def health(self) -> Health: ...
+    async def reindex(self, progress: reindexing.Progress = reindexing.ignore_progress) -> int: ...
+    async def vacuum(self) -> None: ...
+    @overload
+    async def list(
+        self,
+        memory_type: words.TypeName | MemoryType | None = None,
+        agent: str | None = None,
+        user_id: str | None = None,
+        status: words.StatusName | Status | None = "active",
+        tag: str | None = None,
+        limit: int = 50,
+        fields: Mapping[str, Any] | None = None,
+    ) -> Memories: ...
+    @overload
+    async def list(
+        self,
+        memory_type: type[M],
+        agent: str | None = None,
+        user_id: str | None = None,
+        status: words.StatusName | Status | None = "active",
+        tag: str | None = None,
+        limit: int = 50,
+        fields: Mapping[str, Any] | None = None,
+    ) -> ListOf[M]: ...
