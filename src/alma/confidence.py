@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from random import Random
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from . import words
 from .engine import validate
@@ -14,6 +14,7 @@ from .engine.context import Engine
 from .engine.evidence import FAILS, WORKS
 from .engine.predict import TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
 from .errors import ValidationError
+from .memory import ALMA
 from .operations import About, Effect, Group, take_as_given
 from .text import shorten
 from .types.kinds import Heuristic, MemoryType, Result
@@ -21,15 +22,7 @@ from .types.query import Where
 from .types.record import Status
 from .types.speech import quote_output
 
-__all__ = [
-    "Bin",
-    "ConfidenceEngine",
-    "ConfidenceSignal",
-    "OpportunitySignal",
-    "Report",
-    "RiskSignal",
-    "calibration",
-]
+__all__ = ["Bin", "ConfidenceEngine", "ConfidenceSignal", "OpportunitySignal", "Report", "RiskSignal", "calibration"]
 
 _LEAN = 0.15  # Of two equal predictions the surer one comes first.
 _SURELY_WORKS, _SURE = 0.75, 0.5
@@ -97,13 +90,6 @@ class ConfidenceSignal:
     sources: list[str] = field(default_factory=list)  # The ids of the memories that weighed most.
 
 
-class Memory(Protocol):
-    """What is needed of an `ALMA`."""
-
-    @property
-    def engine(self) -> Engine: ...
-
-
 operation = Group("confidence", lambda alma: ConfidenceEngine(alma))
 Strategy = Annotated[str, About("what one thinks of doing")]
 Context = Annotated[str, About("the task or situation at hand")]
@@ -130,7 +116,7 @@ class ConfidenceEngine:
     `seed` makes repeatable how `explore` decides between equals.
     """
 
-    def __init__(self, alma: Memory, seed: int | None = None) -> None:
+    def __init__(self, alma: ALMA, seed: int | None = None) -> None:
         self._engine = alma.engine
         self._random = Random(seed)
 
@@ -392,35 +378,28 @@ def calibration(
         good += value
         if progress is not None:
             progress(at + 1, len(records))
+    (brier, error, bins), (running_brier, running_error, _) = _score(pairs), _score(running)
+    hits = sum((chance >= 0.5) == (value >= 0.5) for chance, value in pairs)
     return Report(
         count=len(pairs),
-        brier=_mean_square(pairs),
-        calibration_error=_measure_error(pairs),
-        accuracy=_mean([float((chance >= 0.5) == (value >= 0.5)) for chance, value in pairs]),
-        running_rate_brier=_mean_square(running),
-        running_rate_calibration_error=_measure_error(running),
-        bins=_fill_bins(pairs),
+        brier=brier,
+        calibration_error=error,
+        accuracy=hits / len(pairs) if pairs else 0.0,
+        running_rate_brier=running_brier,
+        running_rate_calibration_error=running_error,
+        bins=bins,
     )
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
-
-
-def _mean_square(pairs: Sequence[Pair]) -> float:
-    return _mean([(chance - value) ** 2 for chance, value in pairs])
-
-
-def _fill_bins(pairs: Sequence[Pair]) -> tuple[Bin, ...]:
+def _score(pairs: Sequence[Pair]) -> tuple[float, float, tuple[Bin, ...]]:
+    """Return the mean square of the error, how far predictions lie from what happened, and the bins."""
     bins = []
     for at in range(_BINS):
         inside = [pair for pair in pairs if min(_BINS - 1, int(pair[0] * _BINS)) == at]
         if inside:
-            predicted, observed = (_mean(values) for values in zip(*inside, strict=True))
+            predicted, observed = (sum(values) / len(inside) for values in zip(*inside, strict=True))
             bins.append(Bin(at / _BINS, (at + 1) / _BINS, len(inside), predicted, observed))
-    return tuple(bins)
-
-
-def _measure_error(pairs: Sequence[Pair]) -> float:
-    gaps = (one.count * abs(one.predicted - one.observed) for one in _fill_bins(pairs))
-    return sum(gaps) / len(pairs) if pairs else 0.0
+    count = len(pairs) or 1
+    square = sum((chance - value) ** 2 for chance, value in pairs)
+    gap = sum(one.count * abs(one.predicted - one.observed) for one in bins)
+    return square / count, gap / count, tuple(bins)

@@ -23,7 +23,7 @@ lately.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from . import words
 from .answers import Text
@@ -32,7 +32,7 @@ from .engine.context import Engine
 from .engine.inject.escape import escape
 from .engine.inject.prompt import quote_data, tokens
 from .engine.retrieve.pipeline import retrieve
-from .memory import build_request
+from .memory import ALMA, build_request
 from .operations import About, Effect, Group
 from .session.handoff import find_latest
 from .session.manager import describe_reason, describe_rule, rank_memories
@@ -40,9 +40,6 @@ from .text import shorten
 from .types.kinds import MemoryType
 from .types.query import visible_users
 from .types.record import QUOTED, Record, Status
-
-if TYPE_CHECKING:
-    from .memory import ALMA
 
 __all__ = ["MemoryStack"]
 

@@ -137,7 +137,10 @@ class DomainSchema:
         for relation in self.relationship_types:
             for end in (relation.source_type, relation.target_type):
                 if end not in known:
-                    raise ValidationError(unknown(f"entity type in {relation.name!r}", end, known))
+                    valid = ", ".join(known) or "none, since the schema has no entity types"
+                    raise ValidationError(
+                        f"unknown entity type {end!r} in the relationship {relation.name!r}. Valid: {valid}."
+                    )
         least = validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
         days = validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
         object.__setattr__(self, "min_occurrences_for_heuristic", least)
@@ -475,16 +478,10 @@ class DomainMemoryFactory:
             raise
         return alma
 
-    def open_alma(
-        self,
-        project_id: str,
-        storage: Store | str | PathLike[str] | None = None,
-        *,
-        embedder: Embedder | None = None,
-        agents: Iterable[MemoryScope] | None = None,
-    ) -> ALMA:
-        """The memory of a project that was created with a schema, following it again."""
-        alma = self._open(project_id, storage, embedder, agents)
+    def open_alma(self, project_id: str, storage: Store | str | PathLike[str] | None = None, **options: Any) -> ALMA:
+        """The memory of a project that was created with a schema, following it again. `options` are those of
+        `create_alma`."""
+        alma = self._open(project_id, storage, **options)
         if schema_of(alma) is None:
             self._drop(alma)
             raise NotFoundError(
@@ -496,8 +493,8 @@ class DomainMemoryFactory:
         self,
         project_id: str,
         storage: Store | str | PathLike[str] | None,
-        embedder: Embedder | None,
-        agents: Iterable[MemoryScope] | None,
+        embedder: Embedder | None = None,
+        agents: Iterable[MemoryScope] | None = None,
     ) -> ALMA:
         from .app import open_default, open_quickstart
         from .memory import ALMA

@@ -583,13 +583,12 @@ def learns(
     """
     if not isinstance(agent, str):
         raise ValidationError(f"learns needs the agent's name: @alma.learns(agent='dev'), not {agent!r}")
-    name = alma.engine.agent(agent)
-    allow(alma.engine, name, task_type or "")
-    fields = {"agent": name, "task_type": task_type, "user_id": user_id}
+    fields = {"agent": alma.engine.agent(agent), "task_type": task_type, "user_id": user_id}
+    allow(alma.engine, str(fields["agent"]), task_type or "")
+    learn = functools.partial(_learn_call, alma, fields, success)
 
     def decorate(function: Callable[P, R]) -> Callable[P, Any]:
         describe = _make_describer(function, {"task": task, "strategy": strategy})
-        learn = functools.partial(_learn_call, alma, fields, success)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R | None:

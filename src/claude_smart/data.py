@@ -74,6 +74,8 @@ _GIT_SECONDS = 5.0
 
 def project(args: Namespace, desk: Desk) -> Answer:
     """Show the project of this folder, let it share another one's rules, or keep the two apart for good."""
+    if args.share and args.separate:
+        raise ValidationError("--share and --separate exclude each other; pass one of them")
     copy = find_copy(desk.place, locate_project(desk.folder), remember=bool(args.share or args.separate))
     if args.share:
         require_person("project --share")

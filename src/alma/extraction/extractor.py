@@ -22,6 +22,7 @@ from ..engine.search import by_meaning, by_words
 from ..errors import ModelError, ValidationError
 from ..ports import Model
 from ..reading.local import LocalReader
+from ..reading.model import ModelReader
 from ..reading.port import Known, MemoryProposal, Role, Topic, Turn, ask_in_time
 from ..text import digest, normalise, passages
 from ..types.kinds import MemoryType, Result
@@ -91,7 +92,7 @@ class Message(Turn):
 
 
 # Roles whose text is neither a person's nor an assistant's own.
-_TOOLS = frozenset({"system", "developer", "tool", "function", "tool_result"})
+_TOOLS = frozenset("system developer tool function tool_result".split())
 _TEXT_BLOCKS = ("text", "input_text", "output_text")
 _SECTION_CHARS = 1_900  # A model reader looks at no more of one turn.
 _CONFIDENCE = {Voice.PERSON: 0.9, Voice.DOCUMENT: 0.85, Voice.ASSISTANT: 0.6}
@@ -252,8 +253,6 @@ def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool,
 
 def _ask_model(model: Model, turns: Sequence[Turn], known: Sequence[Known]) -> _Reading:
     """Return the proposals of a model and why others were dropped. The same content is asked about once."""
-    from ..reading.model import ModelReader
-
     try:
         readings = _readings.setdefault(model, {})
     except TypeError:  # It cannot be hashed or referenced weakly.

@@ -24,6 +24,7 @@ from ..engine.view import view
 from ..errors import ValidationError
 from ..opening import Holder
 from ..ports import Model
+from ..progress import ProgressTracker
 from ..reading.port import Role
 from ..text import digest, fingerprint, shorten
 from ..types import kinds
@@ -334,11 +335,11 @@ class _Keeper:
 
         def step(tx: Transaction) -> tuple[dict[str, tuple[Record | None, bool]], list[str]]:
             groups = defaultdict(list)
+            writers = {Kind.OUTCOME: self._write_outcomes, Kind.CORRECTION: self._write_rules}
             for item in sorted(items, key=lambda one: one.kind is Kind.OUTCOME):
                 if tx.once(item.mark, {"value": "heard"}):
-                    own = {Kind.OUTCOME: self._write_outcomes, Kind.CORRECTION: self._write_rules}
                     is_drafted = item.is_waiting or item.kind in _FACTS
-                    writer = self._write_drafts if is_drafted else own.get(item.kind, self._write_lessons)
+                    writer = self._write_drafts if is_drafted else writers.get(item.kind, self._write_lessons)
                     groups[writer].append(item)
             written = {}
             for write_group, group in groups.items():
@@ -479,8 +480,6 @@ class _Keeper:
 
     def create_work(self, items: Sequence[_Item]) -> None:
         """Open work items. The tasks of others are refused: an agent would do them."""
-        from ..progress import ProgressTracker
-
         tracker, store = ProgressTracker(alma=self._alma), self._engine.store
         marked = {record.id for record in store.get([item.mark for item in items])}
         for item in items:

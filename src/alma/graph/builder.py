@@ -26,6 +26,7 @@ from ..opening import Holder
 from ..operations import About, Effect, Group
 from ..ports import Clock, Model
 from ..reading.local import LocalReader
+from ..reading.model import ModelReader
 from ..reading.port import Entities
 from ..text import digest
 from ..text import words as split_words
@@ -101,8 +102,6 @@ class EntityExtractor:
     """
 
     def __init__(self, model: Model | None = None) -> None:
-        from ..reading.model import ModelReader
-
         self._model = None if model is None else ModelReader(model)
         self._answers: dict[tuple[str, str], Entities] = {}
         self.failure = ""
@@ -183,7 +182,7 @@ _BATCH = 100
 _MARGIN = timedelta(minutes=5)  # Clocks of several machines differ; what is read twice is not doubled.
 _MAX_VERSIONS = 1_000
 ReportProgress = Callable[[int, int], None]  # Receives how many records were looked at, of how many.
-_NAMELESS = frozenset({"user", "human", "me", "customer", "person", "speaker", "you", "somebody else"})
+_NAMELESS = frozenset("user,human,me,customer,person,speaker,you,somebody else".split(","))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,13 +34,13 @@ _PAIR = """UNWIND $pairs AS pair
     WHERE r.project = $project"""
 _HOLDS = "r.valid_from <= $at AND $at < r.valid_to"
 _CONDITIONS = {
-    "ids": "it.pk IN $ids",
+    "ids": "{it}.pk IN $ids",
     "keys": "k.pk IN $keys",
     "out_ends": "a.pk IN $out_ends",
     "in_ends": "b.pk IN $in_ends",
-    "types": "it.type IN $types",
+    "types": "{it}.type IN $types",
     "at": _HOLDS,
-    "source": "$source IN it.sources",
+    "source": "$source IN {it}.sources",
 }
 
 _PUT_ENTITIES = """UNWIND $rows AS row MERGE (n:AlmaEntity {pk: row.pk})
@@ -77,22 +77,20 @@ class CypherRows(RowReader):
         values: dict[str, Any] = where.list_conditions()
         if [] in values.values():
             return []
+        it, head = ("n", _NODE) if kind is Entity else ("r", _EDGE)
         listed = next((name for name in ("ids", "keys", "out_ends", "in_ends", "pairs") if name in values), "")
-        parts: list[Any] = values.pop(listed, [])
-        if listed == "pairs":
-            head, parts = _PAIR, [{"first": self._place(a), "second": self._place(b)} for a, b in parts]
-        else:
-            head, parts = _NODE if kind is Entity else _EDGE, self._places(parts)
-        it = "n" if kind is Entity else "r"
-        clauses: list[str] = [
-            _CONDITIONS[name].replace("it.", f"{it}.") for name in (*values, listed) if name in _CONDITIONS
-        ]
-        query = " AND ".join([_NAMED if listed == "keys" else head, *clauses])
+        clauses: list[str] = [_CONDITIONS[name].format(it=it) for name in values if name in _CONDITIONS]
+        query = " AND ".join([{"keys": _NAMED, "pairs": _PAIR}.get(listed, head), *clauses])
         query += f" RETURN DISTINCT {it}.data AS data, {it}.created AS created, {it}.id AS id"
         if limit is not None:
             query += " ORDER BY created DESC, id DESC LIMIT $limit"
             values["limit"] = limit
         values["project"] = self._project
+        parts: list[Any] = values.pop(listed, [])
+        if listed == "pairs":
+            parts = [{"first": self._place(first), "second": self._place(second)} for first, second in parts]
+        elif listed:
+            parts = self._places(parts)
         rows = self._run_parts(query, listed, parts, **values) if listed else self._run(query, values)
         return sort_newest((decode_item(kind, text) for text in {row["data"] for row in rows}), limit)
 

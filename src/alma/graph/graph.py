@@ -16,6 +16,7 @@ from ..engine.admit import clean
 from ..errors import NotFoundError, ValidationError
 from ..operations import About, Effect, Group
 from ..ports import Clock
+from ..text import name_key
 from ..types import times
 from ..types.graph import (
     Direction,
@@ -26,9 +27,9 @@ from ..types.graph import (
     Relationship,
     Subgraph,
     Suggestion,
-    name_key,
     relationship_id,
 )
+from .memory import RecordRows
 from .revision import MAX_LIMIT, Revision, merge_entities, remove_source, resolve_entities, suggest_merges
 from .rows import GraphChange, RowFilter, RowReader, Rows
 
@@ -102,13 +103,7 @@ Depth = Annotated[int, About("at most so many steps", least=1, most=_MAX_DEPTH)]
 Limit = Annotated[int, About("at most so many", least=1, most=MAX_LIMIT)]
 
 
-def _open_graph(alma: Any) -> Graph:
-    from .memory import RecordRows
-
-    return Graph(RecordRows(alma.engine), alma.project_id, clock=alma.engine.clock)
-
-
-operation = Group("graph", _open_graph)
+operation = Group("graph", lambda alma: Graph(RecordRows(alma.engine), alma.project_id, clock=alma.engine.clock))
 
 
 class Graph:

@@ -14,7 +14,8 @@ from typing import Any
 
 from ..engine.admit import clean
 from ..errors import NotFoundError, ValidationError
-from ..types.graph import THING, Direction, Entity, Relationship, Suggestion, name_key, relationship_id
+from ..text import name_key
+from ..types.graph import THING, Direction, Entity, Relationship, Suggestion, relationship_id
 from .rows import GraphChange, Item, RowFilter, RowReader
 
 MAX_LIMIT = 10_000

@@ -23,15 +23,14 @@ from .types import Plan, Planned, Skipped
 DOCUMENT_BYTES = 2 * 1024 * 1024
 _MAX_DEPTH = 64
 _MAX_IGNORE_BYTES = 256 * 1024
-_DOCUMENTS = (".md", ".markdown", ".mdx", ".txt", ".text", ".rst", ".adoc", ".asciidoc", ".org")
-_NAMELESS = frozenset({"readme", "changelog", "contributing", "authors", "notes", "todo", "decisions", "history"})
-_CHATS = (".json", ".jsonl", ".ndjson", ".md", ".markdown", ".txt", ".log", ".zip", ".vscdb")
+_DOCUMENTS = tuple(".md .markdown .mdx .txt .text .rst .adoc .asciidoc .org".split())
+_NAMELESS = frozenset("readme changelog contributing authors notes todo decisions history".split())
+_CHATS = tuple(".json .jsonl .ndjson .md .markdown .txt .log .zip .vscdb".split())
 _REPOSITORY = (".git", ".hg", ".svn", ".jj")
 # What a project has, also when it was unpacked from an archive, without its history.
-_PROJECT = (
-    *_REPOSITORY,
-    *(".gitignore .github package.json pyproject.toml setup.py Cargo.toml go.mod pom.xml build.gradle Gemfile".split()),
-    *("composer.json CMakeLists.txt Makefile".split()),
+_PROJECT = tuple(
+    """.git .hg .svn .jj .gitignore .github package.json pyproject.toml setup.py Cargo.toml go.mod pom.xml build.gradle
+    Gemfile composer.json CMakeLists.txt Makefile""".split()
 )
 _TOOL_FOLDERS = frozenset(
     """node_modules bower_components jspm_packages __pycache__ venv env virtualenv site-packages vendor third_party

@@ -163,39 +163,37 @@ class FileHead(NamedTuple):
 def read_head(source: Source) -> FileHead:
     start = source.read_start(HEAD)
     binary = next((what for magic, what in _BINARY.items() if start.startswith(magic)), "")
-    encoding, errors = _guess_encoding(start)
-    if not binary and not encoding.startswith(("utf-16", "utf-32")):
+    encoding = _guess_encoding(start)
+    if start and not binary and not encoding.startswith(("utf-16", "utf-32")):
         control = len(start) - len(start.translate(None, _CONTROL))
         is_strange = control > _MAX_CONTROL * len(start) or start.count(0) > _MAX_ZEROS * len(start)
-        binary = "not text" if start and is_strange else ""
-    text = "" if binary else codecs.getincrementaldecoder(encoding)(errors).decode(start).removeprefix("\ufeff")
+        binary = "not text" if is_strange else ""
+    text = "" if binary else codecs.getincrementaldecoder(encoding)("replace").decode(start).removeprefix("\ufeff")
     return FileHead(text, len(start) < HEAD, binary)
 
 
-def _guess_encoding(start: bytes) -> tuple[str, str]:
-    """Return the encoding, and "strict" when all bytes fit it."""
+def _guess_encoding(start: bytes) -> str:
     if marked := next((encoding for bom, encoding in _BOMS if start.startswith(bom)), ""):
-        return marked, "replace"
+        return marked
     # UTF-16 without its mark: every other byte of Latin text is zero.
     sample = start[:4096]
     half = len(sample) // 2
-    zeros = {"utf-16-be": sample[0::2].count(0), "utf-16-le": sample[1::2].count(0)}
-    encoding = max(zeros, key=lambda name: zeros[name])
-    if half >= 8 and zeros.pop(encoding) > 0.6 * half and max(zeros.values()) < 0.1 * half:
-        return encoding, "replace"
+    few, many = sorted((sample[at::2].count(0), encoding) for at, encoding in enumerate(("utf-16-be", "utf-16-le")))
+    if half >= 8 and many[0] > 0.6 * half and few[0] < 0.1 * half:
+        return many[1]
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)
     except UnicodeDecodeError:
-        return (_LATIN if _is_latin(start) else "utf-8"), "replace"
-    return "utf-8", "strict"
+        return _guess_damaged(start)
+    return "utf-8"
 
 
-def _is_latin(content: bytes) -> bool:
-    """Whether it is rather an old one-byte encoding than UTF-8 in which a few bytes are damaged."""
+def _guess_damaged(content: bytes) -> str:
+    """Tell an old one-byte encoding from UTF-8 in which a few bytes are damaged."""
     text = content.decode("utf-8", "replace")
     bad = text.count("\ufffd")
     good = sum(1 for one in text if one > "\x7f") - bad
-    return bad > 3 and bad > good // 4
+    return _LATIN if bad > 3 and bad > good // 4 else "utf-8"
 
 
 class Survey(NamedTuple):
@@ -209,24 +207,22 @@ class Survey(NamedTuple):
 def survey(source: Source) -> Survey:
     """Read all of it: the digest by which it is recognised, and the encoding that fits every byte."""
     hasher = hashlib.sha256()
-    decoder: codecs.IncrementalDecoder | None = codecs.getincrementaldecoder("utf-8")()
-    first, torn = b"", b""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    first = torn = b""
     for block in chain(source.read_blocks(4 * CHUNK), [b""]):
         first = first or block
         hasher.update(block)
-        if decoder is not None:
-            try:
-                decoder.decode(block, not block)
-            except UnicodeDecodeError:
-                decoder, torn = None, block
-    encoding, errors = _guess_encoding(first)
-    if encoding == "utf-8" and decoder is None:
-        encoding, errors = (_LATIN if _is_latin(torn) else "utf-8"), "replace"
-    note = ""
-    if encoding == _LATIN:
-        note = f"{source.name}: not UTF-8; read as Windows-1252 (Latin-1)"
-    elif encoding == "utf-8" and errors == "replace":
-        note = f"{source.name}: some bytes are not UTF-8 and were replaced"
-    elif encoding.startswith(("utf-16", "utf-32")):
-        note = f"{source.name}: read as {encoding.upper()}"
-    return Survey(hasher.hexdigest(), encoding, note)
+        try:
+            decoder.decode(b"" if torn else block, not block and not torn)
+        except UnicodeDecodeError:
+            torn = block or first
+    encoding = _guess_encoding(first)
+    if encoding == "utf-8" and torn:
+        encoding = _guess_damaged(torn)
+    notes = {
+        "utf-8": "some bytes are not UTF-8 and were replaced" if torn else "",
+        "utf-8-sig": "",
+        _LATIN: "not UTF-8; read as Windows-1252 (Latin-1)",
+    }
+    note = notes.get(encoding, f"read as {encoding.upper()}")
+    return Survey(hasher.hexdigest(), encoding, f"{source.name}: {note}" if note else "")

@@ -34,7 +34,7 @@ from typing import Annotated, Any
 
 from .. import words
 from ..codec import decode_record
-from ..engine import things
+from ..engine import things, validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.transaction import Transaction
@@ -83,17 +83,20 @@ TRANSITIONS = {
 }
 
 
+def _check_title(name: str, value: object) -> str:
+    return validate.text(name, value, 500).strip()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
     """A unit of work that is tracked."""
 
-    archived: bool = False  # The first field: it is the one that no caller gives.
     id: str = ""
     project_id: str = ""
     agent: str | None = None  # Whose it is; None: anybody's.
-    title: Annotated[str, About("", most=500)]
+    title: Annotated[str, About("", check=_check_title)]
     description: str = ""
-    item_type: str = "task"  # Such as feature, bug, task, research_question.
+    item_type: Annotated[str, About("", check=validate.name)] = "task"  # Such as feature, bug, task, research_question.
     status: Status = Status.PENDING
     priority: Annotated[int, About("", least=0, most=100)] = 50  # From 0 to 100; the greater, the sooner.
     started_at: datetime | None = None  # When work on it first began.
@@ -113,10 +116,11 @@ class WorkItem:
     notes: str = ""  # What was said at the last change of status.
     claimed_by: str | None = None
     claimed_until: datetime | None = None
+    archived: bool = False
     tags: tuple[str, ...] = ()
     created_at: datetime = field(default_factory=times.now)
     updated_at: datetime = field(default_factory=times.now)
-    metadata: words.Metadata = field(default_factory=dict)
+    metadata: Annotated[Mapping[str, Any], About("", check=words.check_metadata)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +197,9 @@ EDITABLE = "title description item_type priority agent parent_id tests estimate_
 CREATABLE = [*EDITABLE, "id", "project_id", "status", "notes", "blocks", "blocked_by", "test_results", "tests_passing",
              "started_at", "completed_at", "time_spent_ms", "attempt_count"]  # fmt: skip
 _NEW = WorkItem(title="")
-_FIELDS = Operation("work item", WorkItem, Effect.ADDS, idempotent=True, group="work").own_parameters
+_FIELDS = dict(Operation("work item", WorkItem, Effect.ADDS, idempotent=True, group="work").own_parameters)
+# A method's first parameter is the object itself.
+_FIELDS["id"] = _FIELDS["project_id"]._replace(name="id")
 
 
 def check_fields(given: Body, names: Sequence[str]) -> dict[str, Any]:
@@ -204,7 +210,8 @@ def check_fields(given: Body, names: Sequence[str]) -> dict[str, Any]:
             raise ValidationError(unknown("field of a work item", name, names))
         if name == "title" and value is None:
             raise ValidationError("a work item needs a title")
-        checked[name] = getattr(_NEW, name) if value is None else _FIELDS[name].check(value)
+        known = getattr(_NEW, name) if value is None else _FIELDS[name].check(value)
+        checked[name] = list(known) if isinstance(known, tuple) else known
     return checked
 
 

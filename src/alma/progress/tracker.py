@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from .. import words
 from ..codec import decode_record
@@ -17,6 +17,7 @@ from ..engine.search import by_words
 from ..engine.transaction import Transaction, write
 from ..engine.view import count_records
 from ..errors import ValidationError
+from ..memory import ALMA
 from ..opening import Holder
 from ..operations import About, Effect, Group, take_as_given
 from ..text import fingerprint
@@ -37,9 +38,6 @@ from .items import (
     WorkItem,
     read_item,
 )
-
-if TYPE_CHECKING:
-    from ..memory import ALMA
 
 T = TypeVar("T")
 _LOG = "progress_log"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from .. import words
 from ..answers import copy_fields
@@ -18,10 +18,10 @@ from ..engine import validate
 from ..engine.admit import clean
 from ..engine.retrieve.pipeline import retrieve
 from ..errors import ALMAError, ModelOutputError, ValidationError
-from ..memory import build_request
+from ..memory import ALMA, build_request
 from ..operations import About, Effect, Group, take_as_given
 from ..ports import Model
-from ..progress import WorkItem
+from ..progress import ProgressTracker, WorkItem
 from ..reading.local import LocalReader
 from ..reading.port import Plan, Task, ask_in_time
 from ..text import normalise, shorten
@@ -30,11 +30,7 @@ from ..types.record import new_id
 from ..types.scope import MemoryScope
 from . import codebase
 from .handoff import InitializationResult, Ready, SessionContext, SessionHandoff
-from .manager import Folder, SessionManager, find_engagement
-
-if TYPE_CHECKING:
-    from ..memory import ALMA
-    from ..progress import ProgressTracker
+from .manager import Engagement, Folder, SessionManager, find_engagement
 
 _LOG = logging.getLogger("alma")
 _ACTIVITY = 10
@@ -43,11 +39,12 @@ _QUERY_CHARS = 4000
 _GOAL_CHARS = 300
 _TITLE_CHARS = 200
 _MODEL_SECONDS = 30.0
-_PRIORITIES = {
-    **dict.fromkeys(("urgent", "critical", "asap", "blocker", "p0"), 90),
-    **dict.fromkeys(("important", "high priority", "high", "p1"), 75),
-    **dict.fromkeys(("low priority", "low", "optional", "nice to have", "later", "p3"), 25),
+_LABELS = {
+    "urgent|critical|asap|blocker|p0": 90,
+    "important|high priority|high|p1": 75,
+    "low priority|low|optional|nice to have|later|p3": 25,
 }
+_PRIORITIES = {label: priority for labels, priority in _LABELS.items() for label in labels.split("|")}
 _NAMED = "|".join(_PRIORITIES)
 _LABEL = re.compile(rf"\W*({_NAMED})(?:[:\])]|\s[–-]\s)|.*[(\[]({_NAMED})[)\]]\W*$", re.IGNORECASE)
 
@@ -202,12 +199,11 @@ class SessionInitializer:
 
     def get_rules_of_engagement(
         self, agent: str, scope: MemoryScope | None = None, *, user_id: str | None = None
-    ) -> tuple[list[str], list[str], list[str]]:
+    ) -> Engagement:
         """What the agent may do, what it may not, and what must hold before something is done."""
         engine = self.alma.engine
         name = engine.agent(validate.name("agent", agent))
-        user = None if user_id is None else validate.name("user_id", user_id)
-        return tuple(find_engagement(engine, name, scope or engine.scope(name), user))  # type: ignore[return-value]
+        return find_engagement(engine, name, scope or engine.scope(name), user_id)
 
     def _find_parts(self, project_id: str | None) -> tuple[SessionManager, ProgressTracker]:
         """The session manager and the tracker of one project."""

@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import partial, wraps
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 from .. import words
 from ..answers import Text
@@ -30,6 +30,7 @@ from ..engine.rules import is_old_fix
 from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ValidationError
+from ..memory import ALMA
 from ..opening import Holder
 from ..operations import About, Effect, Group
 from ..progress import ProgressSummary, ProgressTracker, WorkItem
@@ -42,9 +43,6 @@ from ..types.scope import MemoryScope
 from . import handoff
 from .codebase import orient as look_around
 from .handoff import LastOutcome, Session, SessionContext, SessionHandoff, read_handoff, read_session
-
-if TYPE_CHECKING:
-    from ..memory import ALMA
 
 ALIVE_FOR = timedelta(minutes=30)
 _RECENT = 5
@@ -66,17 +64,14 @@ def take_project_first(method: F) -> F:
 
     It counts as the project only where nothing else can be meant: one argument too many, or a text for a number.
     """
-    names = [
-        name for name, one in inspect.signature(method).parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD
-    ]
-    most = len(names) - 1
+    parameters = inspect.signature(method).parameters.values()
+    names = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD][1:]
 
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        is_text_for_number = len(args) == most and names[-1] == "limit" and isinstance(args[-1], str)
-        if "project_id" not in kwargs and (len(args) == most + 1 or is_text_for_number):
-            project, *args = args  # type: ignore[assignment]
-            kwargs["project_id"] = project
+        is_text_for_number = args[1:] and names[len(args) - 1 :] == ["limit"] and isinstance(args[-1], str)
+        if "project_id" not in kwargs and (len(args) > len(names) or is_text_for_number):
+            return method(self, *args[1:], project_id=args[0], **kwargs)
         return method(self, *args, **kwargs)
 
     return cast(F, call)
@@ -200,8 +195,7 @@ class SessionManager(Holder):
             Iterable[str] | None, About("blockers and risks that are gone", check=handoff.read_lines)
         ] = None,
         next_steps: Annotated[
-            Iterable[str] | None,
-            About("what comes next, in place of what was said before", check=handoff.read_lines),
+            Iterable[str] | None, About("what comes next, in place of what was said before", check=handoff.read_lines)
         ] = None,
         risk_flags: Texts = None,
         test_status: Tests = None,

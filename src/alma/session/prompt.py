@@ -7,16 +7,13 @@ when a part is empty. Long parts are shortened until the whole fits, the least i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ..engine import validate
 from ..engine.inject.escape import escape
 from ..engine.inject.prompt import tokens
+from ..progress import ProgressSummary, WorkItem
 from ..text import shorten
-
-if TYPE_CHECKING:
-    from ..progress import ProgressSummary, WorkItem
-    from .handoff import InitializationResult, Session, SessionHandoff
+from .handoff import InitializationResult, Session, SessionHandoff
 
 _OF_MEMORIES = 0.4  # Such a part of a briefing is for memories; what they do not need is for the rest.
 _NONE = "none"

@@ -8,8 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from ..text import digest
-from ..text import name_key as name_key
+from ..text import digest, name_key
 from .times import to_iso
 
 THING = "thing"  # The type of what is not known better.

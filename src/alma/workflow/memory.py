@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 from .. import words
 from ..answers import to_found
@@ -34,7 +34,7 @@ from ..engine.search import by_words, read_snapshot
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
 from ..errors import NotFoundError, ScopeError, ValidationError
-from ..memory import build_outcome, build_request
+from ..memory import ALMA, build_outcome, build_request
 from ..opening import Holder
 from ..operations import OPERATIONS, About, Effect, Group, take_as_given
 from ..ports import Store
@@ -46,9 +46,6 @@ from ..types.slice import MemorySlice
 from ..types.times import to_iso
 from ..types.vector import Vector
 from .states import MAX_STATE_BYTES, UNLIMITED, Reducer, State, find_redacted, merge_states, read_state, refuse_secrets
-
-if TYPE_CHECKING:
-    from ..memory import ALMA
 
 MAIN = "main"
 _MOST = 100_000
@@ -142,24 +139,22 @@ class Place(NamedTuple):
     run: str = ""
     node: str = ""
 
-    def list_tags(self) -> tuple[str, ...]:
+    def make_tags(self) -> dict[str, str]:
         """Return what a memory of this place carries, so that it is found from every scope around it."""
-        around = [part for part in ("workflow", "run") if getattr(self, part)]
-        return tuple(map(self._make_tag, around)) + tuple(self._make_tag(one, "node") for one in around if self.node)
+        workflow, run, node = (name.replace("%", "%25").replace("/", "%2F") for name in self)
+        names = {"workflow": workflow, "run": run}
+        names |= {f"{around}/node": f"{name}/{node}" for around, name in names.items() if name and node}
+        return {around: f"{around.removesuffix('/node')}:{name}" for around, name in names.items() if name}
 
     def find_tags(self, scope: Scope) -> tuple[str, ...]:
         """Return the tag that all memories in the scope carry; none for scopes that are wider than a workflow."""
         if scope not in _NEEDED:
             return ()
-        around = str(scope) if scope is not Scope.NODE else "run" if self.run else "workflow"
-        parts = (around, "node") if scope is Scope.NODE else (around,)
-        if not all(getattr(self, part) for part in parts):
-            raise ValidationError(f"the scope {str(scope)!r} needs {_NEEDED[scope]}")
-        return (self._make_tag(*parts),)
-
-    def _make_tag(self, *parts: str) -> str:
-        names = (getattr(self, part).replace("%", "%25").replace("/", "%2F") for part in parts)
-        return f"{parts[0]}:{'/'.join(names)}"
+        tags = self.make_tags()
+        for around in ("run/node", "workflow/node") if scope is Scope.NODE else (scope,):
+            if around in tags:
+                return (tags[around],)
+        raise ValidationError(f"the scope {str(scope)!r} needs {_NEEDED[scope]}")
 
 
 _NEEDED = {Scope.NODE: "node_id, and run_id or workflow_id", Scope.RUN: "run_id", Scope.WORKFLOW: "workflow_id"}
@@ -727,7 +722,7 @@ class WorkflowMemory(Holder):
             build_outcome(self.engine, OPERATIONS["learn"].complete({**given, "strategy_used": one}))
             for one in strategy_used
         ]
-        tags = place.list_tags()
+        tags = tuple(place.make_tags().values())
         outcomes = learn_outcomes(self.engine, [one._replace(session=run_id, tags=tags) for one in drafts])
 
         def end(tx: Transaction) -> None:
@@ -784,7 +779,7 @@ class WorkflowMemory(Holder):
 
     def tags(self, workflow_id: str = "", run_id: str = "", node_id: str = "") -> tuple[str, ...]:
         """The tags of a place: a memory that is added or learned with them is found from the scopes around it."""
-        return self._place(run_id, workflow_id, node_id).list_tags()
+        return tuple(self._place(run_id, workflow_id, node_id).make_tags().values())
 
     def _place(self, run: str | None, workflow: str | None, node: str | None, engine: Engine | None = None) -> Place:
         """Return where something belongs; a run that is known says of which workflow it is."""

@@ -83,7 +83,7 @@ IN_PROJECTS = frozenset({Format.AIDER, Format.SPECSTORY, Format.CURSOR, Format.C
 
 _LINES = 50
 _ELEMENTS = 8
-_LISTS = frozenset({"conversations", "projects", "messages", "history", "items", "data", "turns"})
+_LISTS = frozenset("conversations projects messages history items data turns".split())
 _MARKDOWN_NAMES = (".md", ".markdown", ".mdx", ".rst", ".adoc", ".asciidoc")
 
 

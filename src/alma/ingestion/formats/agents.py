@@ -92,7 +92,7 @@ def _find_refusal(line: JsonObject, result: JsonObject) -> str:
 
 # -- Codex: rollouts of all ages, the stream of `codex exec --json`, and the history of prompts
 
-_ENVELOPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
+_ENVELOPES = frozenset("session_meta response_item event_msg turn_context compacted".split())
 _ITEMS = frozenset(
     "message reasoning function_call function_call_output custom_tool_call local_shell_call custom_tool_call_output "
     "web_search_call ghost_snapshot compaction tool_search_call tool_search_output image_generation_call "
@@ -107,6 +107,7 @@ _MADE_BY_HOST = re.compile(
     re.VERBOSE,
 )
 _REQUEST = re.compile(r"\A# Context from my IDE setup:.*?^## My request for Codex:\s*", re.DOTALL | re.MULTILINE)
+_ROLES = {"user_message": "user", "agent_message": "assistant"}
 _PROMPT = {"session_id", "ts", "text"}  # The members of a line in the history of prompts.
 
 
@@ -135,49 +136,44 @@ def read_codex(reading: FileReading) -> Items:
                 yield start
             yield make_message("user", get_text(line, "text"), parse_time(line["ts"]))
             continue
-        kind, payload = get_text(line, "type"), get_dict(line, "payload")
+        kind = get_text(line, "type")
         if kind == "session_meta":
-            start.native = start.native or get_text(payload, "id")
+            start.native = start.native or get_text(get_dict(line, "payload"), "id")
         elif kind == "thread.started" or (not kind and "instructions" in line):
             start.native = start.native or get_text(line, "thread_id", "id")
         if not is_codex(line):
             reading.leave_out("lines of unknown types")
             continue
-        channel, role, text, id = _read_codex_line(kind, payload or line, reading)
-        echo = next((one for one in recent if one[0] != channel and one[1:] == (role, text.strip())), None)
+        role, text, id = _read_codex_line(kind, line, reading)
+        echo = next((one for one in recent if one[0] != kind and one[1:] == (role, text.strip())), None)
         if echo is not None:
             recent.remove(echo)
         elif text.strip():
-            recent.append((channel, role, text.strip()))
+            recent.append((kind, role, text.strip()))
             yield make_message(role, text, parse_time(line.get("timestamp")), id)
 
 
-def _read_codex_line(kind: str, values: JsonObject, reading: FileReading) -> tuple[str, str, str, str]:
-    """Return the channel, the role, the words and the id of a message; empty words when the line has none."""
-    channel = role = text = id = ""
-    item = get_dict(values, "item") if kind == "item.completed" else values
+def _read_codex_line(kind: str, line: JsonObject, reading: FileReading) -> tuple[str, str, str]:
+    """Return the role, the words and the id of a message; empty words when the line has none."""
+    item = get_dict(line, "payload") or (get_dict(line, "item") if kind == "item.completed" else line)
     item_kind = get_text(item, "type")
+    role = _ROLES.get(item_kind, get_text(item, "role") if item_kind == "message" else "")
+    text = get_text(item, "message", "text") or join_blocks(item.get("content"), ("input_text", "output_text", "text"))
+    if role == "user" and not _MADE_BY_HOST.match(text):
+        return role, _REQUEST.sub("", text), ""
+    if role == "assistant":
+        return role, text, get_text(item, "id")
     if kind == "compacted":
         reading.leave_out("summaries of the host")
-    elif kind == "item.completed" and item_kind == "agent_message":
-        channel, role, text, id = "stream", "assistant", get_text(item, "text"), get_text(item, "id")
     elif kind == "item.completed":
         reading.leave_out("calls of tools")
-    elif kind == "event_msg" and item_kind in ("user_message", "agent_message"):
-        channel, role = "event", "user" if item_kind == "user_message" else "assistant"
-        text = get_text(item, "message")
-    elif kind in ("response_item", "message") and item_kind == "message" and item.get("role") in ("user", "assistant"):
-        channel, role = "item", item["role"]
-        text = join_blocks(item.get("content"), ("input_text", "output_text", "text"))
-        id = get_text(item, "id") if role == "assistant" else ""
-    elif kind == "response_item" or kind in _ITEMS:
-        is_call = "call" in item_kind
-        notes = "lines of the host" if item_kind == "message" else "thoughts and notes of the host"
-        reading.leave_out("calls and outputs of tools" if is_call else notes)
-    if role == "user" and _MADE_BY_HOST.match(text):
+    elif "call" in item_kind and kind != "event_msg":
+        reading.leave_out("calls and outputs of tools")
+    elif role:
         reading.leave_out("lines of the host")
-        return channel, role, "", ""
-    return channel, role, _REQUEST.sub("", text) if role == "user" else text, id
+    elif kind == "response_item" or kind in _ITEMS:
+        reading.leave_out("thoughts and notes of the host")
+    return "", "", ""
 
 
 # -- Gemini CLI: recorded chats (an object, or lines that are added to), checkpoints, and the log of prompts

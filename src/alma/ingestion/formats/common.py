@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 PART_MESSAGES = 200
 PART_CHARS = 500_000  # A longer conversation is stored part by part, so that no more of it is in memory.
-PERSONS = frozenset({"user", "human", "me", "you"})
-ASSISTANTS = frozenset({"assistant", "ai", "model", "bot", "claude", "chatgpt", "gpt", "gemini", "copilot", "agent"})
+PERSONS = frozenset("user human me you".split())
+ASSISTANTS = frozenset("assistant ai model bot claude chatgpt gpt gemini copilot agent".split())
 
 _PLAIN_ID = re.compile(r"(?!\.)[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,119}")
 
