@@ -170,10 +170,10 @@ def test_azure_has_its_own_address_and_header(service, engine, prompt):
 
 def test_one_that_hangs_is_ended(opened, service, prompt, reply, engine):
     service.always = reply(delay=3)
-    error, seconds = timed(lambda: opened(timeout=0.4, retries=3).ask(prompt))
+    error, seconds = timed(lambda: opened(timeout=1, retries=3).ask(prompt))
     assert isinstance(error, ModelTimeoutError)
-    assert "gave no answer in 0.4 s" in str(error)
-    assert seconds < 2.5
+    assert "gave no answer in 1 s" in str(error)
+    assert seconds < 2.9
     assert len(service.seen) == 1, "who was too slow once is not asked again"
     [day] = meter(engine)
     assert day.aside_tokens > 0, "nobody knows what it took"
@@ -183,9 +183,9 @@ def test_one_that_hangs_is_ended(opened, service, prompt, reply, engine):
 @pytest.mark.parametrize("measured", [True, False])
 def test_one_that_drips_is_ended(opened, service, prompt, reply, how, measured):
     service.always = reply(**{how: 0.05}, measured=measured)
-    error, seconds = timed(lambda: opened(timeout=0.6, read_timeout=5).ask(prompt))
+    error, seconds = timed(lambda: opened(timeout=1, read_timeout=5).ask(prompt))
     assert isinstance(error, ModelTimeoutError)
-    assert seconds < 2.5
+    assert seconds < 4
     assert len(service.seen) == 1, "a part of an answer is not mended"
 
 

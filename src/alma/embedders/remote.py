@@ -49,11 +49,11 @@ class RemoteEmbedder:
         api_key: str,
         native: int,
         dim: int | None,
-        *,
         body: Mapping[str, object],
-        timeout: float,
-        retries: int,
-        backoff: float,
+        *,
+        timeout: float = TIMEOUT,
+        retries: int = RETRIES,
+        backoff: float = BACKOFF,
     ) -> None:
         self.dim = dim or native
         self.name = f"{self.kind}:{model}:{self.dim}"
@@ -162,15 +162,14 @@ class OpenAIEmbedder(RemoteEmbedder):
         model: str = "text-embedding-3-small",
         base_url: str = OPENAI_URL,
         dim: int | None = None,
-        timeout: float = TIMEOUT,
-        retries: int = RETRIES,
-        backoff: float = BACKOFF,
+        **limits: Any,
     ) -> None:
-        native, limits = NATIVE_DIMS.get(model, dim), {"timeout": timeout, "backoff": backoff}
+        """`limits` are `timeout`, `retries` and `backoff`."""
+        native = NATIVE_DIMS.get(model, dim)
         if native is None:
             raise ConfigError(f"the size of the vectors of {model!r} is not known: set the embedder's `dim`")
-        url, body = f"{base_url.rstrip('/')}/embeddings", {"model": model}
-        super().__init__(url, model, api_key, native, dim, body=body, retries=retries, **limits)
+        url = f"{base_url.rstrip('/')}/embeddings"
+        super().__init__(url, model, api_key, native, dim, {"model": model}, **limits)
 
 
 class AzureEmbedder(RemoteEmbedder):
@@ -186,13 +185,11 @@ class AzureEmbedder(RemoteEmbedder):
         api_key: str,
         api_version: str = AZURE_VERSION,
         dim: int | None = None,
-        timeout: float = TIMEOUT,
-        retries: int = RETRIES,
-        backoff: float = BACKOFF,
+        **limits: Any,
     ) -> None:
+        """`limits` are `timeout`, `retries` and `backoff`."""
         path = f"openai/deployments/{quote(deployment, safe='')}/embeddings?api-version={quote(api_version, safe='')}"
-        url, limits = f"{endpoint.rstrip('/')}/{path}", {"timeout": timeout, "backoff": backoff}
-        super().__init__(url, deployment, api_key, AZURE_DIM, dim, body={}, retries=retries, **limits)
+        super().__init__(f"{endpoint.rstrip('/')}/{path}", deployment, api_key, AZURE_DIM, dim, {}, **limits)
 
 
 def choose_pause(backoff: float, attempt: int, after: float | None) -> float:

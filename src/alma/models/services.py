@@ -140,6 +140,8 @@ class Service(Provider):
         return "text" if way in ("json_schema", "tool") and make_strict(prompt.schema) is None else way
 
     def send(self, prompt: Prompt) -> dict[str, Any]:
+        # Loading it takes time that is not the service's.
+        importlib.import_module(self.package)
         way, limit = self.choose_way(prompt), self._limits[0]
         try:
             status, headers, data = _run(asyncio.wait_for(self._post(self.body(prompt, way, limit)), self.timeout))

@@ -38,17 +38,17 @@ class FakeEmbedder:
         self.name = f"fake-{dim}"
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        return [self._embed(text) for text in texts]
+        vectors = []
+        for text in texts:
+            values = [0.0] * self.dim
+            for word in text.lower().split():
+                digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
+                values[int.from_bytes(digest[:4], "big") % self.dim] += 1.0 if digest[4] & 1 else -1.0
+            vectors.append(quantize(values))
+        return vectors
 
     def close(self) -> None:
         """Holds nothing."""
-
-    def _embed(self, text: str) -> Vector:
-        values = [0.0] * self.dim
-        for word in text.lower().split():
-            digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
-            values[int.from_bytes(digest[:4], "big") % self.dim] += 1.0 if digest[4] & 1 else -1.0
-        return quantize(values)
 
 
 def make_record(id: str = "a", **fields: Any) -> Record:

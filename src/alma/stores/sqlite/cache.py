@@ -284,18 +284,14 @@ class Cache:
         depth = max(count // BELIEVED, _VECTORS * limit)
         ids = filter.scopes(db)
         scopes = None if ids is None else np.fromiter(ids, "i8")
-        parts = shelf.select(scopes)
         few = _GROWTH * max(_FIRST_BATCH, 3 * limit)
-        if shelf.is_wide(parts, limit):
-            yield shelf.find_closest(parts, vector, count), depth
-        elif filter.record.sql and count_rows(parts) > few:
-            yield parts, few
-        else:
-            yield parts, None
-        numbers = np.fromiter((n for (n,) in db.execute(*filter.select_superset())), "i8")
-        parts = shelf.select(scopes, numbers)
-        if shelf.is_wide(parts, limit):
-            yield shelf.find_closest(parts, vector, count), depth
+        for is_listed in (False, True):
+            rows = db.execute(*filter.select_superset()) if is_listed else ()
+            parts = shelf.select(scopes, np.fromiter((n for (n,) in rows), "i8") if is_listed else None)
+            if shelf.is_wide(parts, limit):
+                yield shelf.find_closest(parts, vector, count), depth
+            elif not is_listed:
+                yield parts, few if filter.record.sql and count_rows(parts) > few else None
         yield parts, None
 
 

@@ -28,7 +28,7 @@ from ...errors import (
     StorageFullError,
     ValidationError,
 )
-from ...files import make_private_folder
+from ...files import create_private, make_private_folder
 from . import schema
 
 FIRST, SECOND = "first", "second"
@@ -199,7 +199,7 @@ class Database:
                 if not self.path.exists():
                     raise StorageError(f"{self.path} does not exist, and read-only it cannot be made")
             else:
-                _create_private(self.path)
+                _create_file(self.path)
                 return self._open_prepared("mode=rw")
         except (ReadOnlyError, sqlite3.OperationalError) as error:
             if not (self.path.exists() and (isinstance(error, ReadOnlyError) or _get_code(error) in _REFUSED)):
@@ -300,14 +300,12 @@ def _has_unfinished_changes(path: Path) -> bool:
     return False
 
 
-def _create_private(path: Path) -> None:
+def _create_file(path: Path) -> None:
     """Made by us before SQLite sees it, so that it is never readable by others, not even for a moment."""
     try:
         if not path.exists():
             make_private_folder(path.parent)
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        return
+            create_private(path)
     except OSError as error:
         kind = ReadOnlyError if isinstance(error, PermissionError) or error.errno == errno.EROFS else StorageError
         raise kind(f"{path} cannot be made: {error.strerror}; choose another path for the store") from error
