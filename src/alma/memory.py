@@ -31,7 +31,7 @@ from .engine.upkeep.reconcile import Reconciled
 from .engine.view import Stats, render_slice, stats, view
 from .errors import EmbedderMismatchError, StorageError, ValidationError, unknown
 from .opening import Closeable
-from .operations import OPERATIONS, About, Effect, Group, Parameter, read_parameter
+from .operations import OPERATIONS, About, Effect, Group, Parameter, describe_methods, read_parameter
 from .ports import Clock, Embedder, Model, Store
 from .schema import CLASSES, TYPES, list_options, plain
 from .types import times
@@ -791,6 +791,9 @@ class ALMA(Closeable):
         """
         where = self._where(memory_type, agent, None if user_id is None else {user_id}, status, tag, fields)
         return _views(self.engine, self.engine.store.scan(where, limit), Memory)
+
+
+describe_methods(ALMA)
 
 
 def find_mismatch(engine: Engine) -> EmbedderMismatchError | None:

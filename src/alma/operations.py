@@ -378,6 +378,19 @@ class Group:
         return declare
 
 
+def describe_methods(owner: type) -> None:
+    """Let `help()` show the operations of a class with plain types and what each argument means."""
+    for member in vars(owner).values():
+        one = getattr(member, "operation", None)
+        if isinstance(one, Operation) and one.own_parameters:
+            hints, signature = get_type_hints(one.function), inspect.signature(one.function)
+            places = [two.replace(annotation=hints.get(two.name, two.empty)) for two in signature.parameters.values()]
+            member.__signature__ = signature.replace(parameters=places, return_annotation=hints["return"])
+            lines = [f"    {name}: {known.about.text}" for name, known in one.own_parameters.items()]
+            notes = _NOTES + one.notes if one.notes else ""
+            member.__doc__ = "\n".join([one.description, "", "Args:", *lines]) + notes
+
+
 def _read_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
     """Return the parameters that JSON can express, without the first: the object, the memory or the answer."""
     hints = get_type_hints(function, include_extras=True)
