@@ -341,7 +341,7 @@ class TestSingleMemories:
         alma.add_heuristic("dev", "Testing", "Twice")
         assert [one.fact for one in alma.list(DomainKnowledge)] == [fact.fact]
         assert alma.get(fact.id, DomainKnowledge).fact == fact.fact
-        with pytest.raises(ValidationError, match="is a DomainKnowledge, not a Heuristic"):
+        with pytest.raises(ValidationError, match="is of type DomainKnowledge, not Heuristic"):
             alma.get(fact.id, Heuristic)
 
     def test_fields_are_named_directly_or_in_a_mapping(self, alma: ALMA) -> None:
@@ -349,7 +349,7 @@ class TestSingleMemories:
         alma.update(fact.id, fact="Tabs are two spaces wide")
         alma.update(fact.id, {"fact": "Tabs are eight spaces wide"})
         assert alma.get(fact.id, DomainKnowledge).fact == "Tabs are eight spaces wide"
-        with pytest.raises(ValidationError, match="unknown field of a domain_knowledge 'status'"):
+        with pytest.raises(ValidationError, match="unknown field of the domain_knowledge 'status'"):
             alma.update(fact.id, {"status": "archived"})
 
     def test_an_update_is_found_by_its_new_words_and_kept_in_history(self, alma: ALMA) -> None:

@@ -185,7 +185,7 @@ class AsyncALMA:
         memory_id: words.MemoryId,
         fields: Mapping[str, Any] | None = None,
         *,
-        status: words.StatusOf = None,
+        status: words.StatusName | Status | None = None,
         tags: words.Tags = None,
         source: words.Source = "user",
         **named: Any,

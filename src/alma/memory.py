@@ -481,7 +481,7 @@ class ALMA(Closeable):
         record = edit.find_memory(self.engine, memory_id)
         memory = view(record, self.engine.clock())
         if not isinstance(memory, memory_type):
-            raise ValidationError(f"{memory_id} is a {type(memory).__name__}, not a {memory_type.__name__}")
+            raise ValidationError(f"{memory_id} is of type {type(memory).__name__}, not {memory_type.__name__}")
         if isinstance(memory, Episode):
             return replace(memory, turns=tuple(_views(self.engine, episodes.list_turns(self.engine, record), Turn)))
         return memory
@@ -493,7 +493,7 @@ class ALMA(Closeable):
         memory_id: words.MemoryId,
         fields: Annotated[Mapping[str, Any] | None, About("its own fields to change, such as {'fact': '…'}")] = None,
         *,
-        status: words.StatusOf = None,
+        status: Annotated[words.StatusName | Status | None, About("its new status")] = None,
         tags: words.Tags = None,
         source: words.Source = "user",
         **named: Any,
@@ -608,7 +608,7 @@ class ALMA(Closeable):
         record = edit.find_memory(self.engine, memory_id)
         if record.kind not in MEMORY_KINDS:
             raise ValidationError(
-                f"{memory_id!r} is a {record.kind}, and only memories are explained: {', '.join(MEMORY_KINDS)}"
+                f"{memory_id!r} is of type {record.kind}, and only memories are explained: {', '.join(MEMORY_KINDS)}"
             )
         return explain_retrieval(self.engine, record, Request(task=task, agent=self.engine.agent(agent), user=user_id))
 

@@ -168,7 +168,9 @@ class RemoteALMA(ALMA):
             case [Change(), *_]:
                 return list(map(asdict, answer))
         if operation.name == "get" and not isinstance(answer, given["memory_type"]):
-            raise ValidationError(f"{answer.id} is a {type(answer).__name__}, not a {given['memory_type'].__name__}")
+            raise ValidationError(
+                f"{answer.id} is of type {type(answer).__name__}, not {given['memory_type'].__name__}"
+            )
         return answer
 
     def _ask(self, operation: Operation, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -264,7 +264,8 @@ def restore(args: Namespace, desk: Desk) -> Answer:
                 f"[{short_id(wide[0].id)}] {wide[0].body['rule']!r} holds in all projects and contradicts it; "
                 "pass --yes to replace it everywhere, or forget it first"
             )
-        return desk.report_change("Restored", *restore_rule(engine, rule.id))
+        restored, replaced = restore_rule(engine, rule.id)
+        return desk.report_change("Restored" if restored.status in LIVE else "Put away again", restored, replaced)
 
 
 def forget(args: Namespace, desk: Desk) -> Answer:

@@ -131,9 +131,9 @@ def test_update_changes_and_history_keeps(project: Path, deployed: dict[str, str
     [
         (("fact",), "no FIELD=VALUE"),
         (("=x",), "no FIELD=VALUE"),
-        (("status=archived",), "unknown field of a domain_knowledge 'status'"),
-        (("tags=a",), "unknown field of a domain_knowledge 'tags'"),
-        (("facts=a",), "unknown field of a domain_knowledge 'facts'. Did you mean 'fact'?"),
+        (("status=archived",), "unknown field of the domain_knowledge 'status'"),
+        (("tags=a",), "unknown field of the domain_knowledge 'tags'"),
+        (("facts=a",), "unknown field of the domain_knowledge 'facts'. Did you mean 'fact'?"),
         (("metadata=1",), "metadata must be a mapping"),
         ((), "nothing to update"),
     ],

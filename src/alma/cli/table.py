@@ -27,7 +27,7 @@ GROUPS = {
         "learn": "record how a task went, and say what was learned from it",
         "feedback": "say what memories were worth; it moves their rank",
         "session": "begin where the last session left off, note what happens, hand over",
-        "work": "track what is to be done: add, next, claim, done",
+        "work": "track what is to be done: add, next, claim, status",
     },
     "memories": {
         "list": "list memories, newest first",

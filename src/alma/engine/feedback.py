@@ -37,7 +37,7 @@ def feedback(engine: Engine, signals: Mapping[str, FeedbackSignal], kind: Memory
         records = [record for record in tx.get(signals) if is_own(engine, record)]
         for record in records:
             if kind is not None and record.kind != kind:
-                raise ValidationError(f"memory {record.id!r} is a {record.kind}, not a {kind}")
+                raise ValidationError(f"memory {record.id!r} is of type {record.kind}, not {kind}")
             signal, evidence = signals[record.id], record.evidence
             changes: dict[str, Any] = {_COUNTS[signal]: getattr(evidence, _COUNTS[signal]) + 1}
             if signal is not FeedbackSignal.IGNORED:

@@ -347,7 +347,9 @@ def import_(
     root: Root = None,
     agent: AnyAgent = None,
     all: Annotated[bool, About("items of lists outside the block become rules, too", shown_as="all_items")] = False,
-    trusted: Annotated[bool, About("false for a file of others: what is new waits for a person", vouches=True)] = True,
+    trusted: Annotated[
+        bool, About("whether the file is your own; what is new in a file of others waits for a person", vouches=True)
+    ] = True,
     retire: Annotated[bool, About("archive rules whose items were removed")] = False,
     prefer: Annotated[str | None, About("who is right where both changed", tuple(Side))] = None,
     dry_run: Annotated[bool, About("write nothing, only say what would change")] = False,

@@ -129,7 +129,7 @@ class SessionInitializer:
         project_id: words.Project = None,
         agent: Annotated[str | None, About("the agent's name", check=validate.name, is_required=True)] = None,
         user_prompt: Annotated[str | None, About("what the person asked for, in their words", is_required=True)] = None,
-        auto_expand: Annotated[bool, About("make work items of it")] = True,
+        auto_expand: Annotated[bool, About("whether to make work items of it")] = True,
         *,
         user_id: words.User = None,
         domain: Annotated[

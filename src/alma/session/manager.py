@@ -78,7 +78,7 @@ def take_project_first(method: F) -> F:
 
 
 SessionId = Annotated[str, About("the session's id, as start_session gave it", check=validate.name)]
-Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about; null: none", local=True)]
+Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about", local=True)]
 Texts = Annotated[Iterable[str] | None, About("a list of short texts", check=handoff.read_lines)]
 Files = Annotated[Iterable[str] | None, About("a list of short texts", check=handoff.read_paths)]
 Tests = Annotated[Mapping[str, bool] | None, About("by name, whether each test passes")]
