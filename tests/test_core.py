@@ -468,7 +468,7 @@ class TestFeedback:
 
     def test_feedback_that_makes_no_sense_is_refused(self, alma: ALMA) -> None:
         made = alma.add_domain_knowledge("dev", "auth", "Tokens expire")
-        with pytest.raises(ValidationError, match="not a heuristic"):
+        with pytest.raises(ValidationError, match="not heuristic"):
             alma.record_feedback(made.id, MemoryType.HEURISTIC)
         with pytest.raises(ValidationError, match="thumb_up.*thumbs_up"):
             alma.record_feedback(made.id, signal="thumb_up")

@@ -57,9 +57,7 @@ Types = Annotated[Iterable[TypeName | MemoryType] | None, About("only these memo
 OutcomeOf = Annotated[OutcomeName | Result, About("how it went")]
 Mode = Annotated[ModeName, About("how widely to look")]
 Signal = Annotated[SignalName | FeedbackSignal, About("what the memory was worth")]
-StatusOf = Annotated[
-    StatusName | Status | None, About("only with this status; null, or `all` on the command line, for any")
-]
+StatusOf = Annotated[StatusName | Status | None, About("only with this status; null for any")]
 Moment = datetime | str | None
 Source = Annotated[
     str,
@@ -69,7 +67,7 @@ Source = Annotated[
         check=check_source,
     ),
 ]
-Fields = Annotated[Mapping[str, Any] | None, About('values of fields it must have, such as {"domain": "api"}')]
+Fields = Annotated[Mapping[str, Any] | None, About('values of its fields, such as {"domain": "api"}')]
 AGENT = "agent"
 """The source of what is written through a face. Where a person calls it, as in a terminal, that face says so."""
 MaxTokens = Annotated[int, About("the prompt's budget in tokens")]
