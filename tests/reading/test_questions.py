@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from alma.reading.questions import cut_pasted, find_names, read_question
+from alma.reading.questions import cut_pasted, find_names, read_question, split_parts
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,19 @@ def test_names_are_found_as_they_are_written(text: str, names: tuple[str, ...]) 
     assert find_names(text) == names
 
 
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        ("How many days between my visit to the museum and the concert?", ("my visit to the museum", "the concert")),
+        ("Which did I buy first, the kayak or the tent pegs?", ("the kayak", "the tent pegs")),
+        ("What is the name of my dog?", ()),
+        ("", ()),
+    ],
+)
+def test_each_thing_asked_about_is_a_part(question: str, parts: tuple[str, ...]) -> None:
+    assert split_parts(question) == parts
+
+
 _PIECES = st.sampled_from(
     ["User: ", "Assistant:", "\n", " ", "<context>", "</context>", "<question>", "</question>", "```", "> ", "????",
      "what is it?", "a", "Bo", "KeyError: x", '  File "a.py", line 1\n', "x" * 90, "\x00", "\u200b", "{", "y " * 300]
@@ -114,6 +127,7 @@ def test_a_prompt_is_never_cut_to_nothing(prompt: str) -> None:
     question = read_question(prompt)
     assert bool(question.text) == bool(prompt)
     assert len(question.text) <= 1000
+    assert all(part in question.text for part in question.parts)
 
 
 @pytest.mark.parametrize(
@@ -127,4 +141,5 @@ def test_a_long_text_is_read_fast(piece: str) -> None:
         began = time.process_time()
         assert read_question(prompt).text
         find_names(prompt)
+        split_parts(prompt[:1000])
         assert time.process_time() - began < 0.5

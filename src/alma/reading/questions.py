@@ -17,7 +17,7 @@ _SHORT_CHARS = 400
 """Up to here, code and output are what is asked about."""
 _MAX_START, _MAX_END = 5_000, 15_000
 """Of a longer prompt the beginning says what to do, and the end asks."""
-_MAX_NAMES = 12
+_MAX_NAMES, _MAX_PARTS, _MIN_PART_CHARS = 12, 4, 8
 _VOCABULARY: dict[str, Any] = load_file("questions.json")
 _WORD = re.compile(r"[^\W_]+")
 _PLAIN = frozenset(_VOCABULARY["plain"].split())
@@ -38,6 +38,8 @@ _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u202a-\u20
 _ERROR = re.compile(r"^.{0,80}?(?:error|exception|panic|fatal|failed)\b.{0,200}", re.I | re.M)
 _SENTENCE = re.compile(r"[^.?!\n]{3,250}\?")
 
+_PART = re.compile(r"\bbetween (.{3,300}?) and (.{3,300})|[,:] (.{3,300}?),? or (.{3,300})", re.I | re.S)
+_JOINT = re.compile(r"\b(?:before|after|when|since|than|until|from)\b", re.I)
 _QUOTE = r"(?<!\w)(?:\"[^\"\n]{2,80}\"|“[^”\n]{2,80}”|`[^`\n]{2,80}`|'(?:[^'\n]|'(?=\w)){2,80}'(?!\w))"
 _CODE = r"(?<![\w/.@#-])(?:[@#]\w{2,40}|[\w-]{1,80}(?:[/._]\w[\w-]{0,80}){1,20}(?:\(\))?|[a-z]{1,40}[A-Z]\w{0,80})"
 _CAPITAL = r"[A-ZÀ-ÞΑ-ΩЀ-Я][\w'’&-]{0,40}"
@@ -55,6 +57,8 @@ class Question(NamedTuple):
     """It asks about what the person did, has or said."""
     idle: bool
     """It holds no word to search for, as "thanks" and "go on"."""
+    parts: tuple[str, ...]
+    """The things it asks about, where it names several."""
 
 
 def read_question(prompt: str) -> Question:
@@ -69,6 +73,7 @@ def read_question(prompt: str) -> Question:
             _ASKING.search(text) and _compile_phrases("own").search(_compile_phrases("how_to").sub(" ", text))
         ),
         idle=not names and _IDLE.issuperset(_WORD.findall(text.casefold())),
+        parts=split_parts(text) if several or " or " in text else (),
     )
 
 
@@ -128,3 +133,13 @@ def find_names(text: str) -> tuple[str, ...]:
         if any(map(str.isalpha, name)) and folded.removesuffix("s") not in _NOT_NAMES and len(names) < _MAX_NAMES:
             names.setdefault(folded, name)
     return tuple(names.values())
+
+
+def split_parts(text: str) -> tuple[str, ...]:
+    """Return the things that a question asks about: "the trip" and "the wedding" of "the trip or the wedding"."""
+    pair = _PART.search(text)
+    pieces = [piece for piece in pair.groups() if piece] if pair else _JOINT.split(text)
+    parts = [piece.strip(" ,?!.\"'“”`") for piece in pieces]
+    if len(parts) < 2 or any(_PLAIN.issuperset(_WORD.findall(part.casefold())) for part in parts):
+        return ()
+    return tuple(part for part in parts if len(part) >= _MIN_PART_CHARS)[:_MAX_PARTS]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma.engine.episodes import turn_id
-from alma.engine.retrieve.conversations import BLEND, SearchHits, rank_conversations, rank_turns
+from alma.engine.retrieve.conversations import BLEND, Place, SearchHits, rank_conversations, rank_turns
 
 EPISODES = [f"epi_{number:020x}" for number in range(6)]
 scores = st.dictionaries(
@@ -37,7 +37,7 @@ def test_turns_are_of_conversations_that_were_found_and_none_comes_twice(found: 
 def test_a_conversation_in_the_time_asked_about_never_falls(found: SearchHits, inside: str) -> None:
     before = order(found)
     if inside in before:
-        found.in_time[inside] = 1.0
+        found.places[inside] = Place.INSIDE
         assert order(found).index(inside) <= before.index(inside)
 
 
@@ -50,6 +50,11 @@ def test_saying_it_twice_counts_for_more_than_saying_it_once() -> None:
     once, twice = EPISODES[:2]
     found = SearchHits(words={turn_id(once, 0): 1.0, turn_id(twice, 0): 1.0, turn_id(twice, 2): 1.0})
     assert order(found) == [twice, once]
+
+
+def test_a_part_of_the_question_can_bring_in_a_conversation_that_the_whole_does_not_find() -> None:
+    found = SearchHits({turn_id(EPISODES[0], 0): 0.6}, parts=[SearchHits({turn_id(EPISODES[1], 0): 0.6})])
+    assert order(found) == EPISODES[:2]
 
 
 def test_the_turn_between_two_that_were_found_is_before_one_that_stands_alone() -> None:
@@ -78,6 +83,6 @@ def test_only_ratios_of_the_blend_matter() -> None:
     found = SearchHits(
         {turn_id(EPISODES[0], 0): 0.5}, {turn_id(EPISODES[1], 0): 1.0}, {EPISODES[2]: 1.0}, has_name=True
     )
-    names = ("meaning", "turn_words", "whole_words", "inside")
+    names = ("meaning", "turn_words", "whole_words", "inside", "near", "after")
     doubled = BLEND._replace(**{name: 2 * getattr(BLEND, name) for name in names})
     assert [one.id for one in rank_conversations(found, doubled)] == order(found)

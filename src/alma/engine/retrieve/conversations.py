@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import IntEnum
 from typing import NamedTuple
 
 from ...reading.times import remove_times
@@ -24,6 +25,7 @@ from ...types.query import Where
 from ...types.record import Record
 from ...types.slice import Explanation, Factor, MemorySlice
 from ...types.times import from_iso
+from ...types.vector import Vector
 from ..episodes import episode_of, number_of, turn_id
 from ..evidence import faded, feedback
 from ..search import by_meaning, by_words
@@ -103,12 +105,21 @@ _MAX_TURNS, _MAX_EPISODES = 150, 60
 """So many turns are looked at, by meaning and by words each, and so many conversations."""
 _COMMON = 0.4
 """What a common word counts: in a small store every word looks rare."""
-_VAGUE = 0.25
-"""What a time counts that the question only hints at."""
+_SOON = timedelta(days=14), timedelta(days=60)
+"""After a period people still talk of it for as long as it lasted, but at least and at most so long."""
 _FULLNESS = 50, 90
 """So many conversations are few, so many are many."""
 
 Period = tuple[datetime, datetime]
+
+
+class Place(IntEnum):
+    """Where a conversation lies, given the times that a question names."""
+
+    ELSEWHERE = 0
+    AFTER = 1
+    NEAR = 2
+    INSIDE = 3
 
 
 @dataclass(slots=True)
@@ -118,13 +129,16 @@ class SearchHits:
     meaning: dict[str, float] = field(default_factory=dict)
     words: dict[str, float] = field(default_factory=dict)
     whole: dict[str, float] = field(default_factory=dict)
-    in_time: dict[str, float] = field(default_factory=dict)
-    """By episode: 1 in a time that the question names plainly, less in one that it hints at."""
+    places: dict[str, Place] = field(default_factory=dict)
+    """By episode."""
     has_name: bool = False
     """The question names somebody or something."""
+    parts: list[SearchHits] = field(default_factory=list)
+    """The same for each part of the question."""
 
     def list_episodes(self) -> set[str]:
-        return {*map(episode_of, self.meaning), *map(episode_of, self.words), *self.whole}
+        own = {*map(episode_of, self.meaning), *map(episode_of, self.words), *self.whole}
+        return own.union(*(part.list_episodes() for part in self.parts))
 
     def measure_fullness(self) -> float:
         """Return 0 where few conversations were found, 1 where many were."""
@@ -133,27 +147,38 @@ class SearchHits:
 
 
 def search_conversations(context: RetrievalContext) -> SearchHits:
-    """Search everywhere, then in each time that the question names."""
-    hits = _search_period(context, None)
+    """Search everywhere, then in each time that the question names, then for each part of it."""
+    text, vectors = context.question.text, context.vectors
+    hits = _search_period(context, text, vectors)
     hits.has_name = bool(context.question.names)
     for window in context.windows:
-        more = _search_period(context, (window.start, window.end))
-        for id in more.list_episodes():
-            hits.in_time[id] = max(hits.in_time.get(id, 0.0), _VAGUE if window.soft else 1.0)
-        hits.meaning = _merge_scores(hits.meaning, more.meaning, _MAX_TURNS)
-        hits.words = _merge_scores(hits.words, more.words, _MAX_TURNS)
-        hits.whole = _merge_scores(hits.whole, more.whole, _MAX_EPISODES)
+        period = (window.start, window.end)
+        periods: list[tuple[Place, Period]] = [(Place.NEAR, period)]
+        if not window.soft:
+            soon = window.end + min(max(window.end - window.start, _SOON[0]), _SOON[1])
+            periods = [(Place.INSIDE, period), (Place.AFTER, (window.end, soon))]
+        for place, period in periods:
+            more = _search_period(context, text, vectors, period)
+            for id in more.list_episodes():
+                hits.places[id] = max(hits.places.get(id, Place.ELSEWHERE), place)
+            hits.meaning = _merge_scores(hits.meaning, more.meaning, _MAX_TURNS)
+            hits.words = _merge_scores(hits.words, more.words, _MAX_TURNS)
+            hits.whole = _merge_scores(hits.whole, more.whole, _MAX_EPISODES)
+    parts = zip(context.question.parts, context.part_vectors, strict=True)
+    hits.parts = [_search_period(context, part, part_vectors) for part, part_vectors in parts]
     return hits
 
 
-def _search_period(context: RetrievalContext, period: Period | None) -> SearchHits:
+def _search_period(
+    context: RetrievalContext, text: str, vectors: Sequence[Vector], period: Period | None = None
+) -> SearchHits:
     turns, episodes = context.where("turn"), context.where("episode")
     if period is not None:
         turns, episodes = _limit_period(turns, period), _limit_period(episodes, period)
     return SearchHits(
-        meaning={hit.id: hit.score for hit in by_meaning(context.engine, context.vectors, turns, _MAX_TURNS)},
-        words=_match_words(context, turns, _MAX_TURNS),
-        whole=_match_words(context, episodes, _MAX_EPISODES),
+        meaning={hit.id: hit.score for hit in by_meaning(context.engine, vectors, turns, _MAX_TURNS)},
+        words=_match_words(context, text, turns, _MAX_TURNS),
+        whole=_match_words(context, text, episodes, _MAX_EPISODES),
     )
 
 
@@ -163,8 +188,8 @@ def _limit_period(where: Where, period: Period) -> Where:
     return replace(where, created_from=start, created_to=end)
 
 
-def _match_words(context: RetrievalContext, where: Where, limit: int) -> dict[str, float]:
-    store, query = context.engine.store, content_words(context.question.text)
+def _match_words(context: RetrievalContext, text: str, where: Where, limit: int) -> dict[str, float]:
+    store, query = context.engine.store, content_words(text)
     rare, common = (" ".join(one for one in query if is_common(one) is wanted) for wanted in (False, True))
     scores = {hit.id: hit.score for hit in by_words(store, rare or common, where, limit)}
     if not rare or not common:
@@ -191,6 +216,12 @@ class Blend(NamedTuple):
     whole_words: float = 0.5
     inside: float = 2.5
     """For a conversation in a time that the question names."""
+    near: float = 0.6
+    """For one in a time that the question hints at."""
+    after: float = 0.9
+    """For one soon after the time that the question names: people tell of things when they are over."""
+    part: float = 0.3
+    """About one of several things that are asked about."""
     decay: float = 0.5
     scant: float = 3.0
     """So many times more meaning counts than all these where little has been said and no name is asked for: in a
@@ -212,7 +243,7 @@ class RankedHit(NamedTuple):
     id: str
     score: float
     cosine: float | None
-    in_time: float = 0.0
+    place: Place = Place.ELSEWHERE
 
 
 def rank_conversations(hits: SearchHits, blend: Blend = BLEND) -> list[RankedHit]:
@@ -220,13 +251,17 @@ def rank_conversations(hits: SearchHits, blend: Blend = BLEND) -> list[RankedHit
     ids = sorted(hits.list_episodes())
     scant = 0.0 if hits.has_name else 1.0 - hits.measure_fullness()
     less = 1.0 / (1.0 + (blend.scant - 1.0) * scant)
-    names = ("turn_words", "whole_words", "inside")
+    names = ("turn_words", "whole_words", "inside", "near", "after", "part")
     blend = blend._replace(**{name: less * getattr(blend, name) for name in names})
+    worth = (0.0, blend.after, blend.near, blend.inside)
     closest = {id: max(scores) for id, scores in _group_by_episode(hits.meaning).items()}
+    scores = _blend_scores(hits, ids, blend)
+    parts = [_blend_scores(part, ids, blend) for part in hits.parts] or [[0.0] * len(ids)]
     ranked = []
-    for id, score in zip(ids, _blend_scores(hits, ids, blend), strict=True):
-        in_time = hits.in_time.get(id, 0.0)
-        ranked.append(RankedHit(id, score + blend.inside * in_time, closest.get(id), in_time))
+    for at, id in enumerate(ids):
+        place = hits.places.get(id, Place.ELSEWHERE)
+        score = scores[at] + blend.part * max(part[at] for part in parts) + worth[place]
+        ranked.append(RankedHit(id, score, closest.get(id), place))
     return sorted(ranked, key=lambda one: (-one.score, one.id))
 
 
@@ -328,7 +363,8 @@ def add_conversations(context: RetrievalContext, memories: MemorySlice) -> Memor
     shown: list[ConversationHit] = []
     if is_only_time:
         # It is about whatever was said then.
-        shown = [one for one in hits if not context.windows or one.ranked.in_time]
+        inside = (Place.INSIDE, Place.NEAR)
+        shown = [one for one in hits if not context.windows or one.ranked.place in inside]
     shown = shown or _drop_irrelevant(hits, context.mode.strictness)
     episodes: list[Episode] = []
     turns: list[Turn] = []
@@ -352,7 +388,7 @@ def weigh_conversations(context: RetrievalContext, hits: SearchHits) -> list[Con
         periods = [_limit_period(where, (one.start, one.end)) for one in context.windows] or [where]
         records = (record for period in periods for record in context.engine.store.scan(period, context.top_k))
         others = dict.fromkeys(record.id for record in records)
-        ranked += [RankedHit(id, 0.0, None, 1.0) for id in others if id not in known]
+        ranked += [RankedHit(id, 0.0, None, Place.INSIDE) for id in others if id not in known]
     if context.request.level is Level.TURN:
         chosen = _choose_turns(context, rank_turns(hits, ranked))
     else:
@@ -360,7 +396,7 @@ def weigh_conversations(context: RetrievalContext, hits: SearchHits) -> list[Con
             best = _prefer_recent(context, ranked)
         else:
             # Among the very best those first that lie in a time which the question names plainly.
-            first = sorted(ranked[:_BEST], key=lambda one: one.in_time < 1.0)
+            first = sorted(ranked[:_BEST], key=lambda one: one.place is not Place.INSIDE)
             best = [*first, *ranked[_BEST:]][: context.top_k]
         chosen = _choose_episodes(context, best, rank_turns(hits, best))
     weighed = _collect_evidence(context, hits, chosen)
@@ -478,7 +514,7 @@ def _explain_hit(context: RetrievalContext, hit: ConversationHit) -> Explanation
     similarity = squash(hit.ranked.score)
     shared = list_shared_words(context.question.text, "\n".join(turn.text for turn in hit.excerpt))
     reasons = []
-    if hit.ranked.in_time:
+    if hit.ranked.place in (Place.INSIDE, Place.NEAR):
         reasons.append("in the time asked about")
     if hit.ranked.cosine is not None:
         reasons.append(f"meaning {hit.ranked.cosine:.2f}")

@@ -97,6 +97,8 @@ class RetrievalContext(NamedTuple):
     question: Question
     windows: tuple[Window, ...]
     vectors: tuple[Vector, ...]
+    part_vectors: tuple[tuple[Vector, ...], ...]
+    """For each part of the question."""
     now: datetime
     past: datetime | None
     """When the time that the question asks about ended; None unless it is over."""
@@ -136,6 +138,7 @@ def prepare(engine: Engine, request: Request) -> RetrievalContext:
     ends = [window.end for window in windows]
     types = mode.types if request.types is None else request.types
     vectors = embed_query(engine, question.text)
+    parts = question.parts if MemoryType.EPISODE in types else ()
     top_k = mode.several if question.several else mode.top_k
     changes: dict[str, Any] = {} if mode.weights is None else {"weights": mode.weights}
     if mode.half_life_days is not None:
@@ -148,6 +151,7 @@ def prepare(engine: Engine, request: Request) -> RetrievalContext:
         question=question,
         windows=windows,
         vectors=vectors,
+        part_vectors=tuple(engine.encode([(text,)])[0] if vectors else () for text in parts),
         now=now,
         past=max(ends) if ends and max(ends) < now else None,
         types=types,
