@@ -136,7 +136,7 @@ def _refuse_files(files: list[Path], folder: Path, *, is_named: bool = False) ->
         raise UntrustedConfigError(
             f"git tracks {', '.join(map(str, tracked))}: a pull may have replaced it with somebody else's. Remove it "
             f"with `git rm {names}`. If it is your own, stop tracking it with `git rm --cached {names}`; if you trust "
-            "whoever commits it, leave it tracked. In both cases run then: alma trust "
+            "everybody who commits it, leave it tracked. In both cases run: alma trust "
             f"{shlex.quote(str(folder))}"
         )
     # Those that SQLite keeps beside a database are not created by alma.

@@ -94,7 +94,7 @@ class Context:
     """What one run is about."""
 
     task: str
-    # The project the task is about. It is told to the executor and kept with the outcome; which memory is used is
+    # The project the task is about. It is passed to the executor and kept with the outcome; which memory is used is
     # decided by the memory that the harness was given.
     project_id: str | None = None
     user_id: str | None = None

@@ -17,7 +17,7 @@ How to declare an operation
        @operation(Effect.CHANGES, idempotent=True)
        def update_status(self, item_id: ItemId, status: Annotated[Status | str, About("what it is now")]) -> WorkItem:
 
-3. The body works on checked values, whoever calls: texts without control characters, names stripped, choices valid,
+3. The body works on checked values in every face: texts without control characters, names stripped, choices valid,
    numbers within limits, times in UTC (`About.check` says how; otherwise the type does). A blank optional text is "".
 4. Where faces show something else than the method: `@operation(Effect.READS, "stats")` gives another name, `defaults`
    other defaults, `answer` a function from what the method returns to what faces return. `answer` may take arguments

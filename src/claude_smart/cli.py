@@ -167,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ALMAError, NoHomeError, UnreadableStoreError) as error:
         reason = own_words(error)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; what Python still wants to write at its end goes nowhere.
+        # The reader of the output has closed it; what Python still writes at its end goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:

@@ -276,7 +276,7 @@ def plan_uninstall(setup: Setup, purge: bool = False) -> Plan:
         gone += [path for name in _KEPT.split() for path in home.glob(name)]
         gone += map(Path, list_own_files(place))
     else:
-        # Leave to ask the model goes with the plug-in: whoever installs it again is asked again.
+        # The permission to ask the model goes with the plug-in: a new installation asks again.
         gone.append(Path(place.model_notice))
         changes += _drop_members(Path(place.config), ("model",), is_ours=True)
     changes += _remove_files(path for path in gone if path.is_file() or path.is_socket())

@@ -1,7 +1,7 @@
 """The slash commands of the plug-in: the host's event comes on standard input, the answer goes to model and person.
 
 What the person typed arrives as a value and stays one. A note is kept by way of the journal, as everything that is
-said: it is redacted there, it keeps its place in the story, and it becomes a rule once, whoever takes it in.
+said: it is redacted there, it keeps its place in the story, and it becomes a rule once, whichever process reads it.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _read_command(name: str, said: str) -> list[str]:
 
 
 def _describe_kept(rule: str) -> str:
-    """Return the rule that the note has become, whoever took it in: another process may have been quicker."""
+    """Return the rule that the note has become; another process may have stored it."""
     with open_desk().engine() as engine:
         rules = [one for one in find_rules(engine, Status.ACTIVE) if one.body["rule"] == rule]
     if not rules:

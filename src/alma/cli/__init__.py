@@ -81,7 +81,7 @@ def _run(words: list[str], warnings: logging.Handler) -> int:
         with ExitStack() as stack:
             call = Call(args, out, stack)
             if command.operation and command.requires:
-                # What is missing is said before anything is read.
+                # A missing argument is reported before any file is read.
                 call.read_arguments()
             answer = command.run(call) if command.run else call.answer()
     except Declined:

@@ -65,7 +65,7 @@ _TEXTS = {
     "Erased": "checkpoints erased: {count}",
     "Run": "{status}  {run_id}  of {workflow_id}",
 }
-"""What is said in a sentence."""
+"""Answers that are shown as one line."""
 _EMPTY = {
     "items": "no work items",
     "logs": "no session has noted how far it is; `alma session note --log` does",
@@ -293,7 +293,7 @@ def format_bytes(number: int) -> str:
 
 
 def shorten_ids(ids: Sequence[str]) -> dict[Any, str]:
-    """Return the shortest beginnings, ten signs or more after the kind, by which these ids can be told apart."""
+    """Return the shortest beginnings, ten signs or more after the kind, that distinguish these ids."""
     length = next((most for most in (14, 16, 20) if len({id[:most] for id in ids}) == len(set(ids))), 40)
     return {id: id[:length] for id in ids}
 

@@ -113,7 +113,7 @@ def allow(engine: Engine, agent: str, category: str) -> None:
 def screen(engine: Engine, draft: Draft) -> Draft:
     """Return the draft without secrets and with its look-up key.
 
-    Untrusted content that reads like an attempt to instruct a model is tagged for whoever reviews it.
+    Untrusted content that reads like an attempt to instruct a model is tagged for its reviewer.
     """
     allow(engine, draft.agent, draft.category)
     # The names of a body's own fields are ours; only what is in them comes from outside.

@@ -1,8 +1,8 @@
-"""What a coding session told, stored: its turns, what they teach, what was shown, and which rules were followed.
+"""Stores a coding session: its turns, what they teach, what was shown, and which rules were followed.
 
-The turns are stored first; they are known by their ids, so told again nothing is doubled. All that counts something
-(rules, their repetition, what was followed) is stored in one transaction with the mark of how far the journal was read:
-whoever drains it, and whenever they were killed, each event counts once.
+The turns are stored first; they are known by their ids, so repeating them stores nothing twice. All that counts
+something (rules, their repetition, what was followed) is stored in one transaction with the mark of how far the journal
+was read: whichever process drains it, and whenever it is killed, each event counts once.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
     drafts = {id: [embedded.get(turn.key, turn) for turn in turns] for id, turns in prepared.items()}
 
     def step(tx: Transaction) -> dict[str, Record]:
-        # Read first: whoever adds turns in between changes the episode, and this step begins again.
+        # Read first: a process that adds turns in between changes the episode, and this step runs again.
         tx.get(drafts)
         known = {turn.key for turn in tx.scan(held)} | set(tx.find_tombstones([*keys, *drafts]))
         return {id: _grow_episode(tx, id, joined[id], drafts[id], known) for id in drafts}
@@ -106,7 +106,7 @@ def _prepare_turns(engine: Engine, id: str, conversation: Conversation) -> list[
     """Return the turns without secrets, each with the key that deduplicates it.
 
     Turns are deduplicated by id, then by timestamp and text, then by position and text. The turns of a session often
-    share one timestamp; equal texts with the same timestamp are told apart by their number.
+    share one timestamp; equal texts with the same timestamp are counted.
     """
     seen: Counter[tuple[str, ...]] = Counter()
     drafts = []

@@ -9,8 +9,8 @@ outcome, no text, and stays when the outcome is deleted: a call that is repeated
 A strategy group holds the outcomes of one agent and one user that are of one strategy in one sort of task. It is found
 by its words and vector, and counts an outcome only if the reader says that both strategies are the same: another
 wording that it is unsure about gets a group of its own. Two processes that meet a new strategy at the same moment must
-not make two groups: whoever makes one also counts up its owner's marker, so the slower of the two meets a conflict,
-looks again, and finds the group.
+not make two groups: making one also increments its owner's marker, so the slower of the two meets a conflict, looks
+again, and finds the group.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 what is stored now, so that no increment is lost: a step must have no other effects.
 
 A deleted memory leaves a tombstone, and is recognised by a salted hash of its look-up key: it does not come back by
-itself. The key is a hash of the memory's words, and without a salt, whoever holds the file could try out words against
+itself. The key is a hash of the memory's words, and without a salt, a reader of the file could try out words against
 it. Each store draws its own salt when something is deleted for the first time; an import brings the salts of its
 tombstones.
 """

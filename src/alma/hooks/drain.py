@@ -1,9 +1,9 @@
 """From the journals into the store; what a model reads in them later; and what goes when it is no longer needed.
 
-Whoever drains holds a lock; killed at any moment, the next one goes on there. A journal is read whole each time (it is
-small: it has a quota), and what lies beyond the mark kept in the store is taken in. What no hook reports
-(interruptions, refused tool calls) is first added to the journal from the host's own transcript, so that there is one
-account of a session and one mark in it.
+A drain holds a lock; if it is killed, the next one continues where it stopped. A journal is read whole each time (it is
+small: it has a quota), and the events after the mark kept in the store are processed. What no hook reports (refused
+tool calls) is first added to the journal from the host's own transcript, so that there is one account of a session and
+one mark in it.
 """
 
 from __future__ import annotations
@@ -436,7 +436,7 @@ def describe_dropped(dropped: Mapping[str, int]) -> str:
 
 
 def tidy_daily(data_dir: DataDir, memory: ProjectMemories) -> None:
-    """Remove what is no longer needed, once a day, whoever does it."""
+    """Remove what is no longer needed, at most once a day for all processes."""
     stamp = os.path.join(data_dir.home, "tidied")
     is_fresh = os.path.exists(stamp) and abs(time.time() - os.stat(stamp).st_mtime) <= _DAY
     lock = None if is_fresh else try_lock(data_dir.drain_lock)

@@ -40,8 +40,8 @@ def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_
         _create_journal(path, session)
     file = os.open(path, _FLAGS | os.O_CREAT, 0o600)
     try:
-        # Whoever made an empty file is about to write its first line, and whoever left a line open may be writing it.
-        # Killed in between, they leave it to us; at worst an empty line comes of it.
+        # An empty file is about to get its first line, and an open line may still be in writing. If their writer was
+        # killed, this one goes on after a while; at worst there is an empty line.
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not (is_whole := _ends_line(file)) and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -85,7 +85,7 @@ def _encode_header(session: str) -> bytes:
 def _create_journal(path: str, session: str) -> None:
     """Make a journal that holds its first line from the first moment: written beside it and linked, once for all.
 
-    Not every file system has links. Without them whoever comes first writes it.
+    Not every file system has links. Without them the first process writes it.
     """
     beside = f"{path}.{os.getpid()}"
     file = os.open(beside, _FLAGS | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,9 +1,9 @@
-"""Wakes whoever drains the journals, and asks the worker. Part of the hook: it loads as little as it can.
+"""Wakes the drain of the journals, and asks the worker. Part of the hook: it loads as little as it can.
 
-Why no wake-up is lost. A wake-up is a file, `wanted`, made after the hook's line is in its journal. Whoever drains
-first takes the file away and then reads all journals; taking it away succeeds for one process alone, and who took it
-owes a whole drain: one that starts later, looks again afterwards, and puts the file back while it must wait for
-another drainer. So as long as the file is there nothing was forgotten, and when it is gone a drain that reads the line
+Why no wake-up is lost. A wake-up is a file, `wanted`, made after the hook's line is in its journal. A drain
+first removes the file and then reads all journals. Only one process can remove it, and that process must drain
+everything: it starts after that, looks again afterwards, and puts the file back while it must wait for another
+drain. So as long as the file is there nothing was forgotten, and when it is gone a drain that reads the line
 has begun. A file that somebody made a moment ago therefore needs nothing more: its maker has told the worker or
 started one. One that lies for longer was left by somebody who was killed, and is acted upon again. A drainer that is
 killed in the middle leaves its journals as they were; the next wake-up, or the worker's own round, takes them in.
@@ -141,7 +141,7 @@ def _start_process(command: list[str]) -> None:
 
 
 def notify_worker(data_dir: DataDir, script: str) -> bool:
-    """Send the worker a wake-up, whoever it is; False when there is nobody to take it."""
+    """Send the worker a wake-up; return False when no worker takes it."""
     request = {"op": "drain", "code": script}
     return not drains_elsewhere(data_dir) and ask_worker(data_dir, request, _TELL_SECONDS, waits=False) is not None
 

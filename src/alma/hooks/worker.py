@@ -150,7 +150,7 @@ class Connection(socketserver.StreamRequestHandler):
 
 
 class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Serves one home, over a socket that only its person can reach. Made by whoever holds the worker's lock."""
+    """Serves one home, over a socket that only its person can reach. Only the holder of the worker's lock makes one."""
 
     daemon_threads = True
     request_queue_size = 64

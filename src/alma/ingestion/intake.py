@@ -118,7 +118,7 @@ def ingest_file(path: Path, agent: str, project_id: str | None = None, **options
 def ingest_directory(path: Path, agent: str, project_id: str | None = None, **options: Unpack[Options]) -> IngestResult:
     """Read the documents of a project, and the histories of conversations that lie in it.
 
-    They are the words of whoever wrote the project: they are quoted, and what is found in them waits for a person,
+    They are the words of the project's authors: they are quoted, and what is found in them waits for a person,
     unless `own` says that they are the person's own.
     """
     if not os.path.isdir(path):
@@ -401,7 +401,7 @@ class _Ingestion:
 
 
 def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
-    """Yield a piece as turns. A document is told by its own name, in sections that can be quoted.
+    """Yield a piece as turns. A document speaks under its own name, in sections that can be quoted.
 
     Unless it is the person's own, they are somebody else's words, and do not say that it was the user.
     """

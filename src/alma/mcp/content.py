@@ -70,7 +70,7 @@ PAGES = {
 
 
 def list_pages(*, of_values: bool) -> list[dict[str, Any]]:
-    """Return what is said of single resources, or of those that are there for each value of a variable."""
+    """Return the descriptions of single resources, or of resource templates."""
     uri = "uri_template" if of_values else "uri"
     return [
         {uri: SCHEME + path, "name": path, "title": page.title, "description": page.about, "mime_type": page.mime}

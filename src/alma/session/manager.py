@@ -52,7 +52,7 @@ _ORIENT_SECONDS = 0.4  # A session begins soon; `orient_to_codebase` has more ti
 
 operation = Group(
     "sessions",
-    # Whoever calls an operation may be gone in a moment, and the session goes on.
+    # The caller of an operation may end at once, and the session goes on.
     lambda alma: SessionManager(alma=alma, project_id=alma.project_id, workspace=None, held=False),
 )
 

@@ -214,6 +214,13 @@ class StoreContract(Room):
             assert self._scan(**{where: wanted}) == self._near(**{where: wanted}) == [name], name
             # An empty collection matches nothing.
             assert self._scan(**{where: []}) == self._near(**{where: set()}) == [], name
+        self._put("bodied", vectors=(EAST,), body={"size": 2, "name": 'Say "no"', "gone": None})
+        for fields, ids in (
+            ({"size": 2, "name": 'Say "no"', "gone": None}, ["bodied"]),
+            ({"size": 3}, []),
+            ({"size": 2, "name": "Say"}, []),
+        ):
+            assert self._scan(fields=fields) == self._near(fields=fields) == ids, fields
         assert self._scan(agents={"x", "y"}, keys=("k",)) == []
         assert self._scan(agents=["x", ""], keys=["x", ""], users=["x"]) == ["user"]
 

@@ -145,7 +145,7 @@ class ModelSettings:
         if self.structured not in STRUCTURED:
             raise ConfigError(unknown("value of the model's `structured`", self.structured, STRUCTURED))
         given = self.api_key_env
-        # Not quoted: whoever mistook it for the place of the key wrote the key here.
+        # Not quoted: it may be the key itself, written here by mistake.
         if given is not None and not (isinstance(given, str) and _VARIABLE.fullmatch(given)):
             raise ConfigError(
                 "the model's `api_key_env` must be the name of an environment variable such as MY_API_KEY"

@@ -94,7 +94,7 @@ class Checkpoint:
     workflow_id: str
     node_id: str
     branch_id: str
-    number: int  # Counts the checkpoints of a branch from 1, without gaps, whoever writes them.
+    number: int  # Counts the checkpoints of a branch from 1, without gaps, also with several writers.
     state: dict[str, Any]
     digest: str
     size: int  # Of the state as JSON, in bytes.
@@ -628,7 +628,7 @@ class WorkflowMemory(Holder):
         sources = {"merged": {tip.body["branch"]: tip.id for tip in tips}}
         return self.checkpoint(run_id, node_id, merged, into, agent=agent, metadata=sources)
 
-    # -- artifacts: told apart by where they are, and known by their digest
+    # -- artifacts: identified by their place, compared by their digest
 
     @operation(Effect.ADDS, idempotent=True)
     def link_artifact(

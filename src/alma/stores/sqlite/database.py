@@ -41,7 +41,7 @@ _SETTINGS = (
 )
 
 _NOTE_SECONDS = 0.05
-"""So long whoever writes a note waits for other writers."""
+"""How long the writer of a note waits for other writers."""
 _REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN)
 
 Stamp = tuple[int, ...]
@@ -101,7 +101,7 @@ class Database:
         """All or nothing, and on disk when it ends.
 
         What is `passing` is the system's when it ends, safe from all but a power cut, and BusyError comes at once when
-        others are writing: whoever writes a note has no time to wait.
+        others are writing: the writer of a note has no time to wait.
         """
         if not self._lock.acquire(timeout=_NOTE_SECONDS if passing else -1):
             raise BusyError(f"{self.path} is being written by another thread; try again")
@@ -179,14 +179,14 @@ class Database:
             self._disconnect(which)
         if which not in self._open_files:
             db = self._connect() if which == FIRST else self._open_prepared(self._mode)
-            # Whoever forgets to close a store has it closed when it is gone.
+            # A store that nobody closed is closed when it is collected.
             finalizer = weakref.finalize(self, _let_go, db, os.getpid())
             self._open_files[which] = (db, _read_stamp(self.path, self._mode), finalizer)
             self.openings += 1
         return self._open_files[which][0]
 
     def _disconnect(self, *names: str) -> None:
-        """The second first: whoever closes the last connection tidies up, and reading leaves that to writing."""
+        """Close the reading connection first: the one that is closed last tidies up, and only the writing one can."""
         for which in names or (SECOND, FIRST):
             if which in self._open_files:
                 db, _, finalizer = self._open_files.pop(which)
