@@ -95,14 +95,14 @@ def test_waiting_ends_when_the_holder_does(path):
     started = time.monotonic()
     with try_lock(path, 5.0) as second:
         assert second is not None
-    assert 0.1 < time.monotonic() - started < 3
+    assert 0.1 < time.monotonic() - started < 4.5
 
 
 def test_waiting_has_an_end(path):
     with try_lock(path):
         started = time.monotonic()
         assert try_lock(path, 0.3) is None
-        assert 0.25 < time.monotonic() - started < 2
+        assert 0.25 < time.monotonic() - started < 10
 
 
 def test_of_many_processes_one_gets_it(path, holders):

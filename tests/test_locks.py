@@ -21,6 +21,8 @@ from alma.embedders.hash import HashEmbedder
 from alma.stores.sqlite import SQLiteStore
 from alma.transfer import export_to, import_from
 
+WAIT = 12
+"""Less than a writer would wait for the lock, and more than a busy machine needs."""
 TASK = "Deploy the auth service"
 LEARN: dict[str, Any] = {"agent": "dev", "task": TASK, "outcome": "success", "strategy_used": "Blue-green deployment"}
 
@@ -52,7 +54,7 @@ class TestRetrievalsBesideAWriter:
         with writing(path):
             began = time.monotonic()
             found = [alma.retrieve(TASK, "dev") for _ in range(3)]
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < WAIT
         assert all(one.heuristics and one.retrieval_id for one in found)
         made = alma.learn(**LEARN, retrieval_id=found[0].retrieval_id)
         assert made.retrieval_id == found[0].retrieval_id
@@ -79,7 +81,7 @@ class TestRetrievalsBesideAWriter:
             found = alma.retrieve(TASK, "dev")
             began = time.monotonic()
             alma.close()
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < WAIT
         assert found.retrieval_id
         assert found.retrieval_id in caplog.text
 
@@ -91,7 +93,7 @@ class TestRetrievalsBesideAWriter:
             began = time.monotonic()
             assert alma.retrieve(TASK, "dev").heuristics
             assert len(alma.list("outcome")) == 3
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < WAIT
         waiting.join(30)
         assert len(alma.list("outcome")) == 4
         assert alma.engine.store.check() == []  # type: ignore[attr-defined]
@@ -137,7 +139,7 @@ class TestRetrievalsBesideAWriter:
         with writing(store):
             began = time.monotonic()
             ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 2 * WAIT
         assert ran.returncode == 0, ran.stderr
 
 

@@ -167,7 +167,7 @@ def test_waits_as_long_as_asked_on_429(server: Server, embedder: OpenAIEmbedder)
     server.script = [Answer(429, {}, {"retry-after": "0.3"})]
     start = time.monotonic()
     assert embedder.embed(["x"]) == [quantize(vector_of("x"))]
-    assert 0.3 <= time.monotonic() - start < 2
+    assert 0.3 <= time.monotonic() - start < 10
 
 
 @pytest.mark.parametrize("status", [408, 409, 500, 503])

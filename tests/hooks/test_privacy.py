@@ -5,12 +5,12 @@ import os
 import random
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.timing import cpu_seconds
 
 from alma.hooks.paths import DataDir
 from alma.hooks.privacy import IgnoreRules, find_paths, is_paused, remove_private
@@ -195,9 +195,7 @@ def test_pausing(tmp_path: Path, told: str, paused: bool) -> None:
 )
 def test_no_pattern_holds_up_a_call(tmp_path: Path, pattern: str, path: str) -> None:
     found = IgnoreRules(locate_project(str(ignoring(tmp_path, pattern))), str(tmp_path))
-    began = time.process_time()
-    found.touches({"file_path": path})
-    assert time.process_time() - began < 1.0
+    assert cpu_seconds(lambda: found.touches({"file_path": path}), 1) < 3.0
 
 
 def test_more_patterns_than_anybody_would_write_ignore_everything(tmp_path: Path) -> None:

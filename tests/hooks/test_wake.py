@@ -282,7 +282,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for(place):
         Path(place.worker).write_text(json.dumps({"kind": "unix", "address": path}))
         started = time.monotonic()
         assert wake.ask_worker(place, {"op": "status"}, 0.2) is None
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 10
 
 
 def test_an_answer_in_crumbs_does_not_outlast_the_timeout(place):
@@ -294,7 +294,7 @@ def test_an_answer_in_crumbs_does_not_outlast_the_timeout(place):
     def crumble():
         connection, _ = listener.accept()
         with connection:
-            for _ in range(40):
+            for _ in range(400):
                 try:
                     connection.sendall(b" ")
                 except OSError:
@@ -306,7 +306,7 @@ def test_an_answer_in_crumbs_does_not_outlast_the_timeout(place):
     Path(place.worker).write_text(json.dumps({"kind": "unix", "address": path}))
     started = time.monotonic()
     assert wake.ask_worker(place, {"op": "status"}, 0.3) is None
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 10
     thread.join()
     listener.close()
 

@@ -166,7 +166,7 @@ time.sleep(60)
     started = time.monotonic()
     with pytest.raises(ModelTimeoutError, match=r"claude gave no answer in 1.5 s and was ended"):
         model.ask(PROMPT)
-    assert time.monotonic() - started < 6
+    assert time.monotonic() - started < 30
     for pid in (asked()["pid"], int(child.read_text())):
         until(lambda pid=pid: not is_alive(pid))
 
@@ -176,7 +176,7 @@ def test_one_that_floods_is_ended_early(play):
     started = time.monotonic()
     with pytest.raises(ModelOutputError, match="printed more than 4 MB and was ended"):
         model.ask(PROMPT)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
     assert not is_alive(asked()["pid"])
 
 
@@ -187,11 +187,11 @@ def test_one_that_floods_its_errors_is_read_to_the_end(play):
 
 def test_one_that_leaves_a_child_with_its_output_is_not_waited_for(play):
     model, _ = play(
-        GOOD + '\nsys.stdout.flush()\nsubprocess.Popen([sys.executable, "-c", "import time; time.sleep(8)"])'
+        GOOD + '\nsys.stdout.flush()\nsubprocess.Popen([sys.executable, "-c", "import time; time.sleep(40)"])'
     )
     started = time.monotonic()
     assert model.ask(PROMPT).value == {"rules": ["use pnpm"]}
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_one_that_reads_nothing_is_no_obstacle(play, tmp_path):
