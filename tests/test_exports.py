@@ -71,4 +71,7 @@ def test_importing_loads_nothing_heavy(statement: str) -> None:
 def test_importing_costs_little_more_than_python_itself() -> None:
     from benchmarks.speed import cpu_of
 
-    assert cpu_of("from alma import ALMA", 9) - cpu_of("pass", 9) < 0.15
+    start = cpu_of("pass", 9)
+    usual = cpu_of("import asyncio, http.server, logging.config, sqlite3, unittest.mock, xml.dom.minidom", 9) - start
+    # On a machine as fast as most the standard modules take 0.08 s; a slower one may take longer for both.
+    assert cpu_of("from alma import ALMA", 9) - start < max(0.15, 1.9 * usual)
