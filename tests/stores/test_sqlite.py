@@ -27,8 +27,7 @@ from alma.errors import (
 )
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore, schema, words
-from alma.testing import make_record
-from alma.testing.fakes import MOMENT
+from alma.testing import MOMENT, make_record
 from alma.types.evidence import Evidence
 from alma.types.kinds import KINDS
 from alma.types.query import Hit, Where

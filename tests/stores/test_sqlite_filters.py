@@ -7,8 +7,7 @@ from contextlib import closing
 import pytest
 
 from alma.stores.sqlite import SQLiteStore, filters
-from alma.testing import make_record
-from alma.testing.fakes import MOMENT
+from alma.testing import MOMENT, make_record
 from alma.types.query import Where
 from alma.types.record import Status
 from alma.types.times import to_micros

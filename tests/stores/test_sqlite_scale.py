@@ -13,8 +13,7 @@ import pytest
 from alma.ports import Store
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore, cache, vectors, words
-from alma.testing import StoreContract, make_record
-from alma.testing.fakes import MOMENT
+from alma.testing import MOMENT, StoreContract, make_record
 from alma.types.query import Where
 from alma.types.record import Status
 
