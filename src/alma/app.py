@@ -10,10 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import trust_register
+from . import embedders, trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
 from .domains import govern_as_kept
-from .embedders import registry as embedders
 from .engine.context import Engine
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA, find_mismatch

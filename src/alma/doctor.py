@@ -21,9 +21,9 @@ from pathlib import Path
 
 from alma import __version__
 
+from . import embedders
 from .app import TOKEN_FILES, read_config
 from .config import Config
-from .embedders import registry as embedders
 from .embedders.local import EXTRA
 from .engine.settings import Settings
 from .engine.upkeep import reindex
