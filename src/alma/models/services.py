@@ -35,8 +35,15 @@ from ..errors import (
 from ..retry import Secret, read_retry_after
 from ..types.asking import ModelSettings, Prompt
 from .budget import NOTHING, Spent
-from .client import ANTHROPIC_TOKENS, Provider, TransientError, check_end, quote_material, write_instructions
-from .schema import make_strict
+from .client import (
+    ANTHROPIC_TOKENS,
+    Provider,
+    TransientError,
+    check_end,
+    make_strict,
+    quote_material,
+    write_instructions,
+)
 
 T = TypeVar("T")
 
