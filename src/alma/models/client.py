@@ -192,6 +192,15 @@ def quote_material(prompt: Prompt) -> str:
     )
 
 
+def read_object(data: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that a service sent or a program printed; None when it is none."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def parse_json(text: str) -> Any:
     """Return the JSON value in a model's reply: alone, in a fence, or after some words."""
     bare = text.strip()
