@@ -26,7 +26,7 @@ from ...errors import MissingExtraError
 from ...types.query import Hit
 from ...types.vector import Vector, norm
 from . import vectors
-from .filters import Filter
+from .search import Filter
 
 try:
     import numpy as np
