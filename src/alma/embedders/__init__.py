@@ -15,6 +15,7 @@ from .local import EXTRA, PACKAGES, LocalEmbedder
 
 Options = Mapping[str, object]
 
+# Every provider with its options.
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "local": (),
     "hash": (),
@@ -24,7 +25,7 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "auto": (),
     "none": (),
 }
-"""Every provider with its options."""
+# The options that a provider needs, with the environment variable that usually holds each.
 REQUIRED = {
     "openai": {"api_key": "OPENAI_API_KEY"},
     "azure": {
@@ -33,7 +34,6 @@ REQUIRED = {
         "api_key": "AZURE_OPENAI_API_KEY",
     },
 }
-"""The options that a provider needs, with the environment variable that usually holds each."""
 
 
 def create(provider: str, *, dim: int | None, options: Options) -> Embedder | None:

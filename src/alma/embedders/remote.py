@@ -37,8 +37,7 @@ class RemoteEmbedder:
 
     passage_chars = 8_000
     kind: str
-    model_setting: str
-    """How the configuration calls the model."""
+    model_setting: str  # How the configuration calls the model.
     url_setting: str
     key_header, key_prefix = "Authorization", "Bearer "
 

@@ -101,8 +101,7 @@ class FileEntry(NamedTuple):
     known_as: str  # The name of a document: its path within the folder asked for.
 
 
-_IgnoreRule = tuple[Path, IgnorePattern]
-"""A line of the `.gitignore` of a folder."""
+_IgnoreRule = tuple[Path, IgnorePattern]  # A line of the `.gitignore` of a folder.
 
 
 class Catalogue:

@@ -38,13 +38,13 @@ _LATIN = "cp1252"
 _CONTROL = bytes(set(range(1, 32)) - {7, 8, 9, 10, 12, 13, 27}) + b"\x7f"
 _MAX_CONTROL = 0.05
 _MAX_ZEROS = 0.4  # A file that was being written when the machine stopped has whole blocks of them.
+# What files are that are no text, by how they begin; images and programs show by their bytes.
 _BINARY = {
     "a database": (b"SQLite format 3\x00",),
     "an archive": (b"PK\x03\x04", b"PK\x05\x06"),
     "a PDF": (b"%PDF-",),
     "packed; unpack it first": (b"\x1f\x8b", b"7z\xbc\xaf\x27\x1c", b"\xfd7zXZ\x00", b"BZh", b"Rar!\x1a\x07"),
 }
-"""What files are that are no text, by how they begin; images and programs show by their bytes."""
 
 Blocks = Callable[[int], Generator[bytes, None, None]]
 

@@ -21,8 +21,7 @@ from ..types.asking import Limits as Limits
 from ..types.query import Where
 from ..types.record import Record
 
-Spent = tuple[int, int, float]
-"""Tokens in, tokens out, US dollars."""
+Spent = tuple[int, int, float]  # Tokens in, tokens out, US dollars.
 NOTHING: Spent = (0, 0, 0.0)
 
 TAG = "usage"
@@ -34,18 +33,15 @@ class Day:
     day: str
     calls: int = 0
     failed: int = 0
-    dropped: int = 0
-    """Answers that could not be used: no JSON, another shape, a refusal. Each is a call that failed."""
+    dropped: int = 0  # Answers that could not be used: no JSON, another shape, a refusal. Each is a call that failed.
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0
-    aside_tokens: int = 0
-    """Reserved for calls whose cost is not known: running, or broken off."""
+    aside_tokens: int = 0  # Reserved for calls whose cost is not known: running, or broken off.
     aside_cost: float = 0.0
-    models: Mapping[str, int] = field(default_factory=dict)
-    """How many calls went to which model."""
+    models: Mapping[str, int] = field(default_factory=dict)  # How many calls went to which model.
+    # What each took: failed, dropped, tokens_in, tokens_out, cost.
     used: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What each took: failed, dropped, tokens_in, tokens_out, cost."""
 
     @property
     def tokens(self) -> int:
@@ -58,8 +54,7 @@ class Day:
         return f"{self.day}  {self.calls} calls{failed}  {used}  {models}"
 
 
-Reserved = tuple[str, str, int, float]
-"""What was set aside for a call: its day, model, tokens and US dollars."""
+Reserved = tuple[str, str, int, float]  # What was set aside for a call: its day, model, tokens and US dollars.
 
 
 class Budget(NamedTuple):
@@ -181,8 +176,7 @@ class ModelUse:
     dropped: int
     tokens_in: int
     tokens_out: int
-    cost: float
-    """In US dollars; 0 where no prices are known."""
+    cost: float  # In US dollars; 0 where no prices are known.
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +185,8 @@ class Usage:
     model: str
     limits: Limits
     today: Day
-    left: Limits
-    """Of today."""
-    days: tuple[Day, ...]
-    """Newest first."""
+    left: Limits  # Of today.
+    days: tuple[Day, ...]  # Newest first.
 
 
 def usage(engine: Engine, settings: ModelSettings, *, days: int = 30) -> Usage:

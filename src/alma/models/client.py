@@ -54,8 +54,7 @@ class Client:
     log: Path | None = None
     budget: Budget | None = None
     retries: int = 0
-    within: float = 0.0
-    """No retry begins more than so many seconds after the first try."""
+    within: float = 0.0  # No retry begins more than so many seconds after the first try.
     repair: bool = False
 
     @property
@@ -116,8 +115,7 @@ class Provider:
 
     name: str
     prices: Prices | None = None
-    token_names: tuple[str, ...]
-    """How its usage calls the tokens in, and at last the tokens out."""
+    token_names: tuple[str, ...]  # How its usage calls the tokens in, and at last the tokens out.
 
     def ask(self, prompt: Prompt) -> Answer:
         start = monotonic()

@@ -18,8 +18,8 @@ from .claude_cli import CHEAPEST, PATH_VARIABLE, TIMEOUT_VARIABLE, ClaudeCLI
 from .claude_cli import TIMEOUT as CLAUDE_TIMEOUT
 from .client import RETRIES, Client, check
 
+# An upper bound where no prices are configured: Claude Code reports the cost of a call only afterwards.
 DEAREST = Prices(15.0, 75.0)
-"""An upper bound where no prices are configured: Claude Code reports the cost of a call only afterwards."""
 _RETRYING_SECONDS = 60.0
 
 Environ = Mapping[str, str]

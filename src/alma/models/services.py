@@ -101,10 +101,9 @@ class Service(Provider):
     has_usual_key_elsewhere = False
     key_header, key_prefix = "authorization", "Bearer "
     other_headers: ClassVar[Mapping[str, str]] = {}
-    ways: ClassVar[tuple[str, ...]]
-    """How a shape can be demanded, the best first."""
+    ways: ClassVar[tuple[str, ...]]  # How a shape can be demanded, the best first.
+    # The same at another address than the usual one, where that differs.
     ways_elsewhere: ClassVar[tuple[str, ...]] = ()
-    """The same at another address than the usual one, where that differs."""
 
     def __init__(self, settings: ModelSettings, environ: Mapping[str, str]) -> None:
         self.label = kind = settings.provider
@@ -132,8 +131,7 @@ class Service(Provider):
         self._read_timeout = settings.read_timeout or self.timeout
         self._connect_timeout = min(settings.connect_timeout or CONNECT_TIMEOUT, self.timeout)
         self._ways = list(ways) if settings.structured == "auto" else [settings.structured]
-        self._limits = ["max_tokens"]
-        """How the API calls the most tokens of an answer; the first is used."""
+        self._limits = ["max_tokens"]  # How the API calls the most tokens of an answer; the first is used.
         self._lock = threading.Lock()
 
     def address(self, base: str, settings: ModelSettings) -> str:

@@ -93,12 +93,10 @@ def find_agent(engine: Engine, agent: str | None) -> str | None:
 
 # -- what the memory holds that may stand in a file, and how it reads there
 
-LONGEST = 1_500
-"""Characters; a longer memory is a document, and no line of a list."""
+LONGEST = 1_500  # Characters; a longer memory is a document, and no line of a list.
+# Under this name a rule that came from a file keeps the id it has there, so that all who share the file share it.
 FILE_ID = "file_id"
-"""Under this name a rule that came from a file keeps the id it has there, so that all who share the file share it."""
-_PROVEN = 0.6
-"""How sure, at the low end of the belief, a strategy or fact must be to stand in a file."""
+_PROVEN = 0.6  # How sure, at the low end of the belief, a strategy or fact must be to stand in a file.
 _PART_CHARS = 240
 _AVOID = "Avoid: "
 
@@ -110,13 +108,13 @@ HEADINGS: Mapping[str, str] = {
 }
 KINDS = tuple(HEADINGS)
 _PARTS = ("text", "head", "why", "instead")
+# Which fields of a body the parts of an item are, in the order of `Words`.
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     MemoryType.RULE: ("rule", "trigger", "why"),
     MemoryType.HEURISTIC: ("strategy", "condition"),
     MemoryType.ANTI_PATTERN: ("pattern", "condition", "why_bad", "better_alternative"),
     MemoryType.DOMAIN_KNOWLEDGE: ("fact",),
 }
-"""Which fields of a body the parts of an item are, in the order of `Words`."""
 
 
 class Entry(NamedTuple):
@@ -227,8 +225,7 @@ class Verb(StrEnum):
     ADDED = "added"
     CHANGED = "changed"
     REMOVED = "removed"
-    CONFLICT = "conflict"
-    """Changed in the file and in the memory since the export."""
+    CONFLICT = "conflict"  # Changed in the file and in the memory since the export.
     REFUSED = "refused"
 
 
@@ -237,15 +234,12 @@ class Change:
     """One thing that is different in the file, and what comes of it."""
 
     verb: Verb
-    line: int = 0
-    """In the file; 0: it is not there any more."""
+    line: int = 0  # In the file; 0: it is not there any more.
     memory_id: str | None = None
     before: str = ""
     after: str = ""
-    done: bool = False
-    """It was taken over, or would be."""
-    waits: bool = False
-    """Taken over as a candidate, which holds when a person says so."""
+    done: bool = False  # It was taken over, or would be.
+    waits: bool = False  # Taken over as a candidate, which holds when a person says so.
     why: str = ""
 
     def __str__(self) -> str:
@@ -254,8 +248,8 @@ class Change:
         return "\n".join([title, *(f"{sign}{line}" for sign, line in words.items() if line)])
 
 
+# A change, what the file says there, and which memory it is about.
 Difference = tuple[Change, Item | None, Words | None, Entry | None]
-"""A change, what the file says there, and which memory it is about."""
 
 
 class Comparison:
@@ -295,10 +289,8 @@ class Comparison:
         }
         self.differences: list[Difference] = []
         self.unchanged = self.newer = 0
-        self.standing: dict[str, str] = {}
-        """What stands in the file and is in the memory, for the ledger."""
-        self.present: set[str] = set()
-        """The ids of the memories that stand in the file."""
+        self.standing: dict[str, str] = {}  # What stands in the file and is in the memory, for the ledger.
+        self.present: set[str] = set()  # The ids of the memories that stand in the file.
         self._added: set[str] = set()
         seen: set[str] = {""}
         fresh: list[Item] = []
@@ -449,19 +441,15 @@ class LeftOut:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
     to: str
-    path: str
-    """The file, below the root of its repository."""
+    path: str  # The file, below the root of its repository.
     root: str
-    items: int
-    """How many memories stand in the file now, or would."""
-    changed: bool
-    """The file is not what it should be (with `check`), or was not until now."""
+    items: int  # How many memories stand in the file now, or would.
+    changed: bool  # The file is not what it should be (with `check`), or was not until now.
     written: bool
-    diff: str
-    """A unified diff; empty when nothing changes."""
+    diff: str  # A unified diff; empty when nothing changes.
     left_out: tuple[LeftOut, ...] = ()
+    # What was edited by hand and not imported yet, a sentence each; an export would take it away.
     hand_edits: tuple[str, ...] = ()
-    """What was edited by hand and not imported yet, a sentence each; an export would take it away."""
     size: str
     limit: str
 
@@ -628,14 +616,10 @@ class ImportReport:
     dry_run: bool
     changes: tuple[Change, ...] = ()
     unchanged: int = 0
-    newer: int = 0
-    """Items that the memory knows better by now; an export brings them into the file."""
-    replaced: tuple[str, ...] = ()
-    """The ids of rules that are not in the file and that a new one contradicts."""
-    ignored: tuple[str, ...] = ()
-    """What is in the block and is no item of a list, a sentence each."""
-    diff: str = ""
-    """What becomes of the memory, one item after the other."""
+    newer: int = 0  # Items that the memory knows better by now; an export brings them into the file.
+    replaced: tuple[str, ...] = ()  # The ids of rules that are not in the file and that a new one contradicts.
+    ignored: tuple[str, ...] = ()  # What is in the block and is no item of a list, a sentence each.
+    diff: str = ""  # What becomes of the memory, one item after the other.
 
     def of(self, verb: Verb) -> tuple[Change, ...]:
         return tuple(one for one in self.changes if one.verb is verb)

@@ -9,12 +9,11 @@ from pathlib import Path
 from ..errors import ConfigError, unknown
 from ..ports import Store
 
-PLANNED = ("postgres", "qdrant", "pinecone", "chroma", "azure")
-"""Known names that this version does not bring."""
+PLANNED = ("postgres", "qdrant", "pinecone", "chroma", "azure")  # Known names that this version does not bring.
 
 
+# The class of each store, in the module of its name; loaded when it is asked for.
 STORES = {"sqlite": "SQLiteStore", "memory": "MemoryStore", "file": "FileStore"}
-"""The class of each store, in the module of its name; loaded when it is asked for."""
 
 
 def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:

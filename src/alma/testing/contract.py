@@ -127,8 +127,7 @@ class Room:
 
 
 class StoreContract(Room):
-    histories = 40
-    """How many random histories are compared with the in-memory store."""
+    histories = 40  # How many random histories are compared with the in-memory store.
 
     def make_store(self) -> Store:
         raise NotImplementedError("say how an empty store is made, below self.folder")
@@ -426,6 +425,7 @@ class StoreContract(Room):
         agree(self._make_empty, self.histories)
 
 
+# A value of each field that a condition is about.
 CONDITIONS: dict[str, Any] = {
     "kind": "outcome",
     "project": "q",
@@ -438,7 +438,6 @@ CONDITIONS: dict[str, Any] = {
     "links": ("l1", "l2"),
     "tags": ("t1", "t2"),
 }
-"""A value of each field that a condition is about."""
 
 
 def full_record() -> Record:
@@ -513,13 +512,13 @@ class Ask(NamedTuple):
 
 
 Step = tuple[str, Sequence[object]] | Ask
+# What is asked after every write.
 ALWAYS = (
     Ask(Where(), VECTORS[0], " ".join(WORDS), 9),
     # A store that ranks before it filters finds too little here.
     Ask(Where(agents=("x",)), VECTORS[0], " ".join(WORDS), 1),
     Ask(Where(statuses=(Status.ACTIVE,)), VECTORS[0], " ".join(WORDS), 1),
 )
-"""What is asked after every write."""
 
 
 def records() -> SearchStrategy[Record]:

@@ -49,8 +49,7 @@ def near(neighbours: Iterable[Neighbour]) -> set[tuple[str, str]]:
 
 
 class GraphContract(Room):
-    histories = 30
-    """How many random histories are compared with the in-memory graph."""
+    histories = 30  # How many random histories are compared with the in-memory graph.
     hub_size = 10_000
     says_closed = True
 
@@ -241,8 +240,8 @@ ENDS = ("ann", "bob", "cy", "dée", "nobody")
 TYPES = ("thing", "person", "place")
 DAYS = tuple(MOMENT + timedelta(days=day) for day in (-2, -1, 0, 1))
 
+# A method of Graph and its arguments; a number stands for one of the relationships that are there.
 GraphCall = tuple[str, tuple[Any, ...], dict[str, Any]]
-"""A method of Graph and its arguments; a number stands for one of the relationships that are there."""
 
 
 def graph_calls() -> SearchStrategy[GraphCall]:
@@ -283,6 +282,7 @@ def graph_calls() -> SearchStrategy[GraphCall]:
     )
 
 
+# All that can be asked of a small graph.
 QUESTIONS: list[GraphCall] = [
     ("find", (), {}),
     ("find", (), {"limit": 2}),
@@ -296,7 +296,6 @@ QUESTIONS: list[GraphCall] = [
     *(("traverse", (id,), {"depth": 3, "limit": 2}) for id in ENDS),
     *(("paths", ("bob", id), {}) for id in ENDS),
 ]
-"""All that can be asked of a small graph."""
 
 
 def agree_on_graph(make: Callable[[], Graph], clock: FrozenClock, examples: int) -> None:

@@ -71,8 +71,8 @@ class ChatStart:
     first: str = ""  # A digest of its first message.
 
 
+# What the reader of a format yields: messages after the start of their conversation, or whole pieces.
 Items = Iterator[ChatStart | ChatMessage | Piece | None]
-"""What the reader of a format yields: messages after the start of their conversation, or whole pieces."""
 
 
 @dataclass(slots=True)

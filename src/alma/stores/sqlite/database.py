@@ -45,14 +45,13 @@ _SETTINGS = (
     "journal_size_limit = 16777216",
 )
 
-_NOTE_SECONDS = 0.05
-"""How long the writer of a note waits for other writers."""
+_NOTE_SECONDS = 0.05  # How long the writer of a note waits for other writers.
 _REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN)
 
 Stamp = tuple[int, ...]
 
+# Connections that came through a fork: using or closing one could damage the file its parent is writing.
 _left_to_parents: list[sqlite3.Connection] = []
-"""Connections that came through a fork: using or closing one could damage the file its parent is writing."""
 
 
 class Database:
@@ -60,18 +59,17 @@ class Database:
         self.path = path
         self.read_only = read_only
         self._busy_timeout = busy_timeout
+        # The connection `FIRST`, and `SECOND` for reading while another thread writes over the first.
         self._open_files: dict[str, tuple[sqlite3.Connection, Stamp, weakref.finalize[..., Database]]] = {}
-        """The connection `FIRST`, and `SECOND` for reading while another thread writes over the first."""
         self._closed = False
         self._lock = threading.RLock()
+        # Acquired before the other: what readers remember of the file is for one of them at a time.
         self._reading = threading.RLock()
-        """Acquired before the other: what readers remember of the file is for one of them at a time."""
         self._pid = os.getpid()
+        # The connection of the thread that has `_reading`, while it reads a snapshot.
         self._snapshot: sqlite3.Connection | None = None
-        """The connection of the thread that has `_reading`, while it reads a snapshot."""
         self._mode = ""
-        self.openings = 0
-        """Goes up whenever the file was opened again: what was remembered about it may not hold."""
+        self.openings = 0  # Goes up whenever the file was opened again: what was remembered about it may not hold.
         forks.hold_at_fork(self)
         with self.use():
             pass
@@ -419,8 +417,8 @@ def _create_tables(db: sqlite3.Connection) -> None:
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
+# Migration number i brings a file from version i to i + 1. Only ever append.
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create_tables]
-"""Migration number i brings a file from version i to i + 1. Only ever append."""
 
 
 def read_version(db: sqlite3.Connection, path: Path) -> int:
@@ -505,8 +503,7 @@ def _define_views() -> dict[str, str]:
 
 # --- looking for damage, figures about the file, and a copy of it taken while others go on writing
 
-_PAGES = 2048
-"""So many are copied before it is told how far the copy is."""
+_PAGES = 2048  # So many are copied before it is told how far the copy is.
 
 Progress = Callable[[int, int], None]
 

@@ -20,8 +20,7 @@ from ...types.query import Hit, Where
 from ...types.times import to_micros
 from .database import TOKENIZER
 
-FEW = 500
-"""More names than this are sent as one parameter."""
+FEW = 500  # More names than this are sent as one parameter.
 
 _SCOPE = {"kinds": "s.kind", "projects": "s.project", "agents": "s.agent", "users": "s.user", "embedders": "s.embedder"}
 _SELECTIVE = {
@@ -64,16 +63,11 @@ def match_names(column: str, names: Collection[str] | None) -> Clause:
 
 
 class Filter(NamedTuple):
-    scope: Clause
-    """On `s`, where everything is looked up by an index anyway."""
-    record: Clause
-    """On `r`."""
-    shortcut: Clause
-    """What a session, key, link or tag alone selects; nothing when none is given."""
-    whole: Clause
-    """The condition, on `r` alone."""
-    listing: Clause
-    """The same, never empty, for going through all that is asked for."""
+    scope: Clause  # On `s`, where everything is looked up by an index anyway.
+    record: Clause  # On `r`.
+    shortcut: Clause  # What a session, key, link or tag alone selects; nothing when none is given.
+    whole: Clause  # The condition, on `r` alone.
+    listing: Clause  # The same, never empty, for going through all that is asked for.
 
     def select_numbers(self) -> Clause:
         """A statement for the numbers of all that is asked for."""
@@ -137,15 +131,11 @@ def compile_filter(where: Where) -> Filter:
 # and tell least. The rarest words are ranked first, as many as a budget allows; the common ones are left to fill up
 # the answer when too few records were found, and then only the newest of the records that hold them are looked at.
 
-Indexed = tuple[int, str, int]
-"""n, text, scope"""
+Indexed = tuple[int, str, int]  # n, text, scope
 
-BUDGET = 15_000
-"""So many records are ranked without a second thought."""
-POOL = 2_000
-"""So many of the newest records are looked at when the words are too common to rank them all."""
-_PASSING = 0.15
-"""What it costs to pass over a record, as a part of what it costs to rank it."""
+BUDGET = 15_000  # So many records are ranked without a second thought.
+POOL = 2_000  # So many of the newest records are looked at when the words are too common to rank them all.
+_PASSING = 0.15  # What it costs to pass over a record, as a part of what it costs to rank it.
 _MOST = 0.25
 _NEARLY_ALL = 0.9
 _REMEMBERED = 20_000
@@ -165,8 +155,8 @@ class Frequencies:
         self._known: dict[tuple[str, bytes], int] = {}
         self._records = 0
         self._shares: dict[tuple[int, ...], float] = {}
+        # What the index makes of a word. Bytes, because FTS5 cuts a token at 32,768 bytes, even inside a character.
         self.terms: dict[str, list[bytes]] = {}
-        """What the index makes of a word. Bytes, because FTS5 cuts a token at 32,768 bytes, even inside a character."""
 
     def share(self, db: sqlite3.Connection, scopes: Sequence[int] | None) -> float:
         """The part of all records that is in these scopes."""
@@ -207,13 +197,10 @@ def replace_rows(db: sqlite3.Connection, gone: Iterable[Indexed], fresh: Iterabl
 class Search(NamedTuple):
     db: sqlite3.Connection
     filter: Filter
-    scopes: list[int] | None
-    """What the index is asked for; None: its answer has to be looked at."""
-    rest: Clause
-    """What the index has not answered yet, when it was asked for the scopes."""
+    scopes: list[int] | None  # What the index is asked for; None: its answer has to be looked at.
+    rest: Clause  # What the index has not answered yet, when it was asked for the scopes.
     limit: int
-    first: int
-    """So many of the best are looked at first."""
+    first: int  # So many of the best are looked at first.
 
 
 def match(db: sqlite3.Connection, known: Frequencies, words: str, filter: Filter, limit: int, many: int) -> list[Hit]:

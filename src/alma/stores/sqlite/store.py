@@ -34,19 +34,18 @@ if TYPE_CHECKING:
 
 _PAGE = 256
 _FEW_CELLS = 128
-_MANY_SCOPES = 200
-"""More scopes than this are not looked for in the index of words."""
+_MANY_SCOPES = 200  # More scopes than this are not looked for in the index of words.
 
 SCOPE = ("kind", "project", "agent", "user", "embedder")
+# Columns that some index is made of: an update that leaves them out leaves the indexes alone.
 PLACE = ("session", "status", "key", "created_at")
-"""Columns that some index is made of: an update that leaves them out leaves the indexes alone."""
 CONTENT = (
     *("version", "updated_at", "valid_from", "valid_to", "superseded_by"),
     *("v_hash", "evidence", "provenance", "text", "body"),
 )
 _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
+# The column of a side table, and the field of a record that it holds.
 _SIDES = {"link": ("target", "links"), "tag": ("name", "tags")}
-"""The column of a side table, and the field of a record that it holds."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _STATUSES = {str(status): status for status in Status}
