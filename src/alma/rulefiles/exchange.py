@@ -624,25 +624,11 @@ class ImportReport:
     def of(self, verb: Verb) -> tuple[Change, ...]:
         return tuple(one for one in self.changes if one.verb is verb)
 
-    @property
-    def added(self) -> tuple[Change, ...]:
-        return self.of(Verb.ADDED)
-
-    @property
-    def changed(self) -> tuple[Change, ...]:
-        return self.of(Verb.CHANGED)
-
-    @property
-    def removed(self) -> tuple[Change, ...]:
-        return self.of(Verb.REMOVED)
-
-    @property
-    def conflicts(self) -> tuple[Change, ...]:
-        return self.of(Verb.CONFLICT)
-
-    @property
-    def refused(self) -> tuple[Change, ...]:
-        return self.of(Verb.REFUSED)
+    added = property(lambda self: self.of(Verb.ADDED))
+    changed = property(lambda self: self.of(Verb.CHANGED))
+    removed = property(lambda self: self.of(Verb.REMOVED))
+    conflicts = property(lambda self: self.of(Verb.CONFLICT))
+    refused = property(lambda self: self.of(Verb.REFUSED))
 
 
 @operation(Effect.CHANGES, "import_rules", idempotent=True, on_files=True, defaults={"path": "AGENTS.md"})
