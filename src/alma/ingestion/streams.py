@@ -21,7 +21,7 @@ LIMIT = 16 * 1024 * 1024  # The longest line or value that is read, in character
 Damaged = Callable[[str, str], None]  # Receives the place and the reason.
 JsonObject = dict[str, Any]
 
-_SPACE = re.compile(r"[ \t\r\n\ufeff]*")
+_SPACE = re.compile(r"[ \t\r\n\ufeff,]*")  # Commas too: nothing depends on where they are.
 _SCALAR = r'(?:"(?:[^"\\]|\\.){0,2000}"|[^\s,{}\[\]":]{1,60})'
 _BEGINNING = re.compile(
     rf'\{{\s*"((?:[^"\\]|\\.){{1,200}})"\s*:\s*(?:{_SCALAR}\s*,\s*"((?:[^"\\]|\\.){{1,200}})"\s*:)?'
@@ -179,13 +179,12 @@ class JsonStream:
             if following == "]":
                 # After a damaged place it may be the bracket of a list inside an element.
                 self._pos += 1
-                if self._peek() in ((",", "}", "") if key else ("", "[", "{")):
+                if self._peek() in (('"', "}", "") if key else ("", "[", "{")):
                     return True
                 self._pos = at - self._before
             try:
                 sibling = sibling or self._describe_beginning()
                 yield JsonItem(key, index, self._read_value(), at)
-                self._read_comma("]")
             except _BrokenError as error:
                 self._damaged(f"element {index} (character {at:,})", str(error))
                 self._damages += 1
@@ -218,18 +217,10 @@ class JsonStream:
                     yield JsonItem(key, -1, self._read_value(), at)
                 elif not (yield from self._read_list(key)):
                     return
-                self._read_comma("}")
             self._pos += 1
         except _BrokenError as error:
             self._damaged(f"character {at:,}", str(error))
             self._give_up()
-
-    def _read_comma(self, end: str) -> None:
-        following = self._peek()
-        if following == ",":
-            self._pos += 1
-        elif following != end:
-            raise _BrokenError("no comma after it" if following else "it ends in the middle")
 
     def _read_value(self) -> Any:
         while True:
@@ -279,7 +270,7 @@ class JsonStream:
         self._window, self._pos, self._has_ended = "", 0, True
 
     def _peek(self) -> str:
-        """Return the next character that is not space; empty at the end."""
+        """Return the next character that is neither space nor a comma; empty at the end."""
         while True:
             space = _SPACE.match(self._window, self._pos)
             self._pos = space.end() if space else self._pos
