@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from ..engine.inject.escape import remove_unseen
 from ..errors import ValidationError
 
 # -- text as one line of Markdown that is nothing but text, and back
@@ -45,8 +46,6 @@ def fold(text: str) -> str:
     flat = _SPACE.sub(" ", text).strip()
     if flat.isascii() and flat.isprintable():
         return flat
-    from ..engine.inject.escape import remove_unseen  # Its patterns take a while to compile.
-
     seen = (sign for sign in remove_unseen(flat) if unicodedata.category(sign) not in _UNSEEN or sign in _JOINERS)
     return _SPACE.sub(" ", "".join(seen)).strip()
 

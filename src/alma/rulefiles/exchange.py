@@ -18,6 +18,7 @@ from ..engine.admit import clean, key_of, reword
 from ..engine.context import Engine
 from ..engine.evidence import believe
 from ..engine.facts import add_records
+from ..engine.inject.escape import suspicious
 from ..engine.rule_lines import describe_occasion
 from ..engine.rules import (
     AGENT,
@@ -190,7 +191,7 @@ def find_reason(
     trust, size = record.provenance.trust, len(one.words.line())
     # A person said it, or it came out well often enough.
     is_proven = record.provenance.origin is Origin.USER or believe(record, now).low >= _PROVEN
-    is_hostile = trust is not Trust.TRUSTED and is_planted(one.words)
+    is_hostile = trust is not Trust.TRUSTED and suspicious(one.words.line())
     reasons = {
         "an agent worked it out, and no person accepted it": is_old_fix(record),
         "it comes from an untrusted source": trust is Trust.UNTRUSTED,
@@ -201,14 +202,6 @@ def find_reason(
         "it stands in the file already, written by hand": one.digest in by_hand,
     }
     return next((reason for reason, is_true in reasons.items() if is_true), None)
-
-
-def is_planted(words: Words) -> bool:
-    """Whether the words read like an instruction that somebody planted for the model."""
-    # Loaded here: its patterns take a while to compile, and most rules were said by a person.
-    from ..engine.inject.escape import suspicious
-
-    return bool(suspicious(words.line()))
 
 
 # -- how a file differs from the memory
@@ -382,7 +375,7 @@ class Comparison:
 
     def _must_wait(self, words: Words) -> bool:
         """Whether a person has to see it first: an untrusted file, or words that read like a planted instruction."""
-        return not self._is_trusted or is_planted(words)
+        return not self._is_trusted or bool(suspicious(words.line()))
 
     def _key(self, words: Words) -> str:
         return key_of(MemoryType.RULE, self.agent, "", {"rule": words.text})
