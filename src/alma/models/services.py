@@ -215,25 +215,20 @@ class Service(Provider):
             message = f"{self.label} refused {key} ({status})"
         elif status == 404:
             message = f"{self.label} found nothing (404): check `model` ({self.model}) and `base_url`{more}"
-        elif self._can_ask_otherwise(reason.lower(), way, limit):
-            return TransientError(f"{message}; asked in another way", NOTHING, 0.0)
+        elif any(word in reason.lower() for word in (*self._limits, *_ABOUT_SHAPE)):
+            # What was refused is left out from now on, where there is an alternative to it.
+            is_about_limit = any(name in reason.lower() for name in self._limits)
+            alternatives, refused = (self._limits, limit) if is_about_limit else (self._ways, way)
+            with self._lock:
+                if len(alternatives) > 1:
+                    alternatives[:] = alternatives[alternatives[0] == refused :]
+                    return TransientError(f"{message}; asked in another way", NOTHING, 0.0)
         return ModelUnavailableError(message, NOTHING)
 
     def _shorten(self, text: str) -> str:
         """Return what a service wrote as one short line without the key or any other secret."""
         hidden = text.replace(self.key, "***") if self.key else text
         return " ".join(redact(hidden[:16_000]).split())[:200]
-
-    def _can_ask_otherwise(self, reason: str, way: str, limit: str) -> bool:
-        """Return whether there is an alternative to what was refused, and use it from now on."""
-        is_about_limit = any(name in reason for name in self._limits)
-        alternatives, refused = (self._limits, limit) if is_about_limit else (self._ways, way)
-        with self._lock:
-            if len(alternatives) < 2 or not (is_about_limit or any(word in reason for word in _ABOUT_SHAPE)):
-                return False
-            if alternatives[0] == refused:
-                alternatives.pop(0)
-            return True
 
 
 class Anthropic(Service):

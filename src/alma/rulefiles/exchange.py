@@ -42,6 +42,7 @@ from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE, Reach, RuleSource
 from ..words import AnyAgent
+from . import targets
 from .block import (
     Block,
     Item,
@@ -54,18 +55,6 @@ from .block import (
     read_words,
     remove_block,
     write_item,
-)
-from .targets import (
-    NAME,
-    TARGETS,
-    Host,
-    Limit,
-    change_file,
-    check_name,
-    find_file,
-    is_rule_file,
-    make_front,
-    read_file,
 )
 
 operation = Group("rules")
@@ -450,7 +439,7 @@ class ExportReport:
 @operation(Effect.CHANGES, "export_rules", idempotent=True, on_files=True)
 def export(
     alma: ALMA | None,
-    to: Annotated[str, About("which agent's file", tuple(TARGETS))],
+    to: Annotated[str, About("which agent's file", tuple(targets.TARGETS))],
     path: Annotated[
         str | PathLike[str] | None, About("another file than that agent's usual one", local=True, rule_file=True)
     ] = None,
@@ -460,7 +449,7 @@ def export(
     agent: AnyAgent = None,
     everywhere: Annotated[bool, About("rules of all projects, too; they are personal")] = False,
     include: Annotated[Iterable[str] | None, About("what else that is proven, beside rules", KINDS)] = None,
-    name: Annotated[str, About("the name of a skill or of a file among others")] = NAME,
+    name: Annotated[str, About("the name of a skill or of a file among others")] = targets.NAME,
     limit: Annotated[int | None, About("another limit than that agent's, in its own unit")] = None,
     check: Annotated[bool, About("write nothing, only say whether the file is current")] = False,
     force: Annotated[bool, About("overwrite what was edited by hand and not imported")] = False,
@@ -476,22 +465,22 @@ def export(
     imported is not overwritten unless `force`. With `remove` the block is taken out of the file instead; a file that
     holds nothing else is deleted.
     """
-    host = validate.choice("target", to, Host)
+    host = validate.choice("target", to, targets.Host)
     kinds = validate.names("include", include or (MemoryType.RULE,))
     for kind in set(kinds) - set(KINDS):
         raise ValidationError(unknown("memory type to include", kind, KINDS))
-    most = TARGETS[host].limit
+    most = targets.TARGETS[host].limit
     most = most if limit is None else most._replace(most=validate.whole("limit", limit, 1, _MOST))
-    file = find_file(path, root, TARGETS[host].path.format(name=check_name(name)))
-    if path is None and not is_rule_file(PurePosixPath(file.name)):
+    file = targets.find_file(path, root, targets.TARGETS[host].path.format(name=targets.check_name(name)))
+    if path is None and not targets.is_rule_file(PurePosixPath(file.name)):
         raise ValidationError(
             f"{file.path} is a link to {file.name}, which is no file for rules; pass a path to write there"
         )
-    if host is Host.SKILL and file.real.name == "SKILL.md":
+    if host is targets.Host.SKILL and file.real.name == "SKILL.md":
         # A skill is called what its folder is called.
-        name = check_name(file.real.parent.name)
+        name = targets.check_name(file.real.parent.name)
     with open_engine(alma, project_id) as engine:
-        before = read_file(file)
+        before = targets.read_file(file)
         block = find_block(before or "", file.name)
         comparison = Comparison(Transaction(engine), file.name, block, kinds=kinds)
         by_hand = {read_item_words(one).digest for one in list_items_outside(before or "", block)}
@@ -501,7 +490,7 @@ def export(
         }
         fitting = [one for id, one in known.items() if reasons[id] is None and one.words.text]
         left_out = {id: why for id, why in reasons.items() if why}
-        front = make_front(host, file.name, name)
+        front = targets.make_front(host, file.name, name)
         after, standing = before, dict[str, str]()
         if remove:
             # The file goes too when nothing else is in it.
@@ -515,7 +504,7 @@ def export(
             raise _refuse_edits(file.name, edits)
         if not check and after is not None:
             if after != before:
-                change_file(file, after or None, before)
+                targets.change_file(file, after or None, before)
             if standing != comparison.last:
                 write(engine, lambda tx: tx.set_marker(comparison.ledger_id, {"value": standing}))
     old, new = ([row.removesuffix("\r") for row in one.split("\n")] if one else [] for one in (before, after))
@@ -556,7 +545,7 @@ def _list_hand_edits(block: Block, comparison: Comparison, fitting: Sequence[Ent
 
 
 def _fill_block(
-    engine: Engine, text: str, block: Block | None, front: str, entries: Sequence[Entry], most: Limit
+    engine: Engine, text: str, block: Block | None, front: str, entries: Sequence[Entry], most: targets.Limit
 ) -> tuple[str, dict[str, str]]:
     """Return the file with as many entries as the limit has room for, the most proven first, and their digests."""
     # The ids that are in the file, in its order, matched by id or, failing that, by text. What is new goes to the end,
@@ -649,8 +638,8 @@ def import_(
     for a person, and nothing else happens. With `dry_run` nothing is written.
     """
     side = None if prefer is None else validate.choice("prefer", prefer, Side)
-    file = find_file(path, root, "AGENTS.md")
-    text = read_file(file)
+    file = targets.find_file(path, root, "AGENTS.md")
+    text = targets.read_file(file)
     if text is None:
         raise NotFoundError(f"there is no file {file.path}")
     block = find_block(text, file.name)
