@@ -102,7 +102,7 @@ class IngestResult(Kept):
     files: dict[str, str] = field(default_factory=dict)  # The files read, and their formats.
     skipped: list[Skipped] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
-    left_out: dict[str, int] = field(default_factory=dict)  # What was deliberately not kept, and how often.
+    left_out: dict[str, int] = field(default_factory=dict)  # What was deliberately not stored, and how often.
     notes: list[str] = field(default_factory=list)  # What one should know, such as an encoding that was guessed.
 
     @property
@@ -142,7 +142,7 @@ class Options(TypedDict, total=False):
     # Whether the person's own words are read: those are learned from, others' wait for a person. None: chats are,
     # unless they lie in a git repository; documents are not.
     own: bool | None
-    branches: bool  # Whether abandoned branches of conversations are kept, as conversations of their own.
+    branches: bool  # Whether abandoned branches of conversations are stored, as conversations of their own.
     max_file_bytes: int  # Larger documents that are found in a folder are skipped.
     progress: Callable[[Progress], None] | None
     dry_run: bool  # Read everything, store nothing, and count what is found.
@@ -212,15 +212,15 @@ def ingest_conversation(
     if isinstance(conversation, str | os.PathLike):
         return ingest_conversations(conversation, agent, project_id, **options)
     messages = []
-    for number, given in enumerate(validate.many("messages", conversation)):
+    for number, message in enumerate(validate.many("messages", conversation)):
         label = f"messages[{number}]"
-        if not isinstance(given, Mapping):
-            raise ValidationError(f"{label} must be a mapping with role and content, not {type(given).__name__}")
-        speaker = validate.name(f"{label} role", given.get("role") or given.get("speaker"))
-        content = given.get("content") if given.get("content") is not None else given.get("text")
+        if not isinstance(message, Mapping):
+            raise ValidationError(f"{label} must be a mapping with role and content, not {type(message).__name__}")
+        speaker = validate.name(f"{label} role", message.get("role") or message.get("speaker"))
+        content = message.get("content") if message.get("content") is not None else message.get("text")
         text = validate.output(f"{label} content", content) or ""
-        at = validate.moment(f"{label} at", given.get("at", given.get("timestamp")))
-        id = validate.optional_text(f"{label} id", given.get("id")) or ""
+        at = validate.moment(f"{label} at", message.get("at", message.get("timestamp")))
+        id = validate.optional_text(f"{label} id", message.get("id")) or ""
         voice = Speaker.TOOL if speaker.casefold() in _TOOLS else Speaker.PERSON
         voice = Speaker.ASSISTANT if speaker.casefold() in ASSISTANTS else voice
         messages.append(ChatMessage(speaker, text, voice, at, id))
@@ -443,7 +443,7 @@ class _Ingestion:
         for is_trusted, findings in self._extract(one).items():
             if not findings:
                 continue
-            kept = keep(
+            stored = keep(
                 self._alma,
                 findings,
                 agent=self._agent,
@@ -454,13 +454,13 @@ class _Ingestion:
                 trusted=is_trusted,
             )
             for name in LISTS:
-                for memory in getattr(kept, name):
+                for memory in getattr(stored, name):
                     result.add(name, memory)
                     result.increment("waiting", getattr(memory, "status", "") == Status.CANDIDATE)
-            result.increment("known", kept.known)
-            result.known += kept.known
-            result.superseded = [*result.superseded, *kept.superseded][:SHOWN]
-            for reason in kept.refused:
+            result.increment("known", stored.known)
+            result.known += stored.known
+            result.superseded = [*result.superseded, *stored.superseded][:SHOWN]
+            for reason in stored.refused:
                 result.add("refused", reason)
 
 
