@@ -33,7 +33,7 @@ from ..types.record import Origin, Provenance, Status, Trust
 from .catalogue import DOCUMENT_BYTES, Catalogue, FileEntry, Plan, Skipped, Wanted
 from .formats import Format
 from .formats.common import ASSISTANTS, ChatMessage, FileReading, Piece, Speaker, name_session
-from .sources import survey
+from .sources import digest_bytes
 
 if TYPE_CHECKING:
     from ..memory import ALMA
@@ -314,8 +314,7 @@ class _Ingestion:
     def _read_file(self, entry: FileEntry, catalogue: Catalogue, shared: dict[str, Any]) -> Iterator[tuple[Piece, int]]:
         """Yield the pieces of a file, unless all of it was stored before, with how many bytes were read by then."""
         source, reader, result = entry.source, entry.reader, self.result
-        bytes_digest, encoding, note = ("", "utf-8", "") if reader.is_database else survey(source)
-        content = self._sign(digest(bytes_digest, str(entry.own)))
+        content = self._sign(digest("" if reader.is_database else digest_bytes(source), str(entry.own)))
         result.increment("files")
         if len(result.files) < SHOWN:
             result.files[source.name] = str(reader.format)
@@ -327,7 +326,7 @@ class _Ingestion:
             source,
             reader.format,
             result,
-            encoding=encoding,
+            encoding=entry.encoding,
             known_as=entry.known_as,
             voice=Speaker.PERSON if entry.own else Speaker.OTHER,
             user=self._user,
@@ -335,11 +334,10 @@ class _Ingestion:
             find_beside=lambda name: catalogue.find_beside(source, name),
             shared=shared,
         )
-        result.note(note)
         for piece in reading.read_pieces(reader.read):
             yield piece, reading.bytes_read
         if not reader.is_database:
-            # Of a file that changed since it was surveyed the digest is another one the next time.
+            # Of a file that changed meanwhile the digest is another one the next time.
             self._files[marker] = content
             if len(self._files) >= _BATCH_PIECES:
                 self.flush()
