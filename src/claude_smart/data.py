@@ -31,6 +31,7 @@ from alma.hooks.drain import (
     is_taken_in,
     read_journal,
 )
+from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DEFAULTS, DataDir, check_setting, list_own_files, read_settings
 from alma.hooks.privacy import remove_private
 from alma.hooks.project import (
@@ -42,7 +43,6 @@ from alma.hooks.project import (
     read_copies,
     write_copy,
 )
-from alma.hooks.wake import ask_worker
 from alma.models.budget import meter
 from alma.text import digest
 from alma.types.kinds import MemoryType
@@ -51,7 +51,7 @@ from alma.types.record import LIVE, Status
 from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.times import from_iso
 
-from .desk import (
+from .cli import (
     PATIENCE,
     Answer,
     Desk,
@@ -61,6 +61,7 @@ from .desk import (
     plain_rule,
     read_object,
     require_person,
+    require_project,
     stop_worker,
 )
 
@@ -119,6 +120,7 @@ def _share_project(desk: Desk, copy: WorkingCopy, other: str) -> Answer:
     """Move the rules of this project to the other one, and let its working copies belong to that from now on."""
     if other == copy.key:
         raise ValidationError(f"this folder belongs to {other} already")
+    require_project(desk.place, other)
     drain(desk.place, wait=PATIENCE)
     rules = Where(kinds={MemoryType.RULE, OBSERVATION, "tombstone"}, projects={copy.key})
 
@@ -129,14 +131,9 @@ def _share_project(desk: Desk, copy: WorkingCopy, other: str) -> Answer:
         return sum(one.kind == MemoryType.RULE for one in moved)
 
     with desk.memory() as memory:
-        known = {one.key for one in read_copies(desk.place)}
-        target = memory.engine(other)
-        if other not in known and not any(True for _ in target.store.scan(Where(projects={other}), 1)):
-            listed = ", ".join(sorted(known - {copy.key})) or "none"
-            raise NotFoundError(f"there is no project {other!r}. Known: {listed}")
-        count = write(target, move_rules)
+        count = write(memory.engine(other), move_rules)
     join_projects(desk.place, copy.key, other)
-    desk.say(f"This folder belongs to {other} now; {count} rules were moved there.")
+    desk.say(f"This folder belongs to {other} now; moved {count_noun(count, 'rule')} there.")
     return {"project": other, "moved": count}
 
 
@@ -195,7 +192,7 @@ def describe_reading(state: ReaderState) -> str:
     """Return which reader is at work, and what it cost today, in one line."""
     if state.reader == "local":
         return "local only (claude-smart config model on lets Claude read your corrections, too)"
-    calls = f"{state.calls_today} of {state.daily_calls} calls today"
+    calls = f"{state.calls_today} of {count_noun(state.daily_calls, 'call')} today"
     waiting = f"{count_noun(state.sessions_read, 'session')} read, {state.sessions_waiting} waiting"
     return f"local + claude ({state.model}), {calls}, {waiting}"
 
@@ -226,7 +223,8 @@ def usage(args: Namespace, desk: Desk) -> Answer:
     with desk.memory_if_any() as memory:
         days = meter(memory.engine(EVERYWHERE)) if memory else []
     settings = read_settings(desk.place).values
-    desk.say(f"model: {settings['model']} ({settings['model_name']}), at most {settings['daily_calls']} calls a day")
+    most = count_noun(settings["daily_calls"], "call")
+    desk.say(f"model: {settings['model']} ({settings['model_name']}), at most {most} a day")
     desk.say(*(map(str, days) if days else ["No model was ever called."]))
     return {"model": settings["model"], "daily_calls": settings["daily_calls"], "days": [asdict(day) for day in days]}
 
@@ -296,32 +294,43 @@ def write_text(path: str, text: str) -> None:
 
 def clear_all(args: Namespace, desk: Desk) -> Answer:
     """Erase what was learned and recorded: of this project, or everything, also where the store cannot be read."""
-    everything = "everything claude-smart has learned and recorded"
-    what = everything if args.everywhere else f"all that was learned in {desk.project}"
+    place, files, shared = desk.place, [], 0
+    if args.everywhere:
+        # The folder of journals may hold other things: they stay.
+        store = (place.db + ending for ending in ("", "-wal", "-shm", "-journal"))
+        files = [path for path in (*store, place.cleared, *list_own_files(place)) if os.path.exists(path)]
+        what = "all that was learned and recorded, in every project and for all projects"
+    else:
+        with desk.memory_if_any() as memory:
+            rules = find_rules(memory.engine(desk.project)) if memory else []
+        shared = sum(one.project == EVERYWHERE for one in rules)
+        what = f"{count_noun(len(rules) - shared, 'rule')} of {desk.project} and all that was recorded there"
+    kept = (
+        f"{count_noun(shared, 'rule')} of all projects kept; clear-all --everywhere erases these, too."
+        if shared
+        else ""
+    )
     if not args.yes:
         if not os.isatty(0):
             raise ValidationError(f"this erases {what}; say --yes to do it")
-        print(f"Erase {what}? It cannot be undone. [y/N] ", end="", file=sys.stderr, flush=True)
+        print(f"This erases {what}.", *filter(None, [kept]), sep="\n", file=sys.stderr)
+        print("It cannot be undone. Erase? [y/N] ", end="", file=sys.stderr, flush=True)
         if not ask_yes(""):
             desk.say("Nothing was erased.")
             desk.exit_code = 1
             return {"erased": 0}
-    place, erased = desk.place, 0
     if args.everywhere:
         # It has the store open that is about to go.
         stop_worker(place)
+    erased = 0
     if os.path.isdir(place.home):
         with desk.lock_drain():
-            if args.everywhere:
-                # The folder of journals may hold other things: they stay.
-                store = [place.db + ending for ending in ("", "-wal", "-shm", "-journal")]
-                erased = _remove_files([*store, place.cleared, *list_own_files(place)])
-            else:
-                erased = _erase_project(desk)
+            erased = _remove_files(files) if args.everywhere else _erase_project(desk)
             forget_copies(place, "" if args.everywhere else desk.project)
-    what = "file" if args.everywhere else "record"
-    desk.say(f"Erased {count_noun(erased, what)}." if erased else "There was nothing to erase.")
-    return {"erased": erased}
+    unit = "file" if args.everywhere else "record"
+    desk.say(f"Erased {count_noun(erased, unit)}: {what}." if erased else "There was nothing to erase.")
+    desk.say(*filter(None, [kept]))
+    return {"erased": erased, "kept_rules": shared}
 
 
 def _erase_project(desk: Desk) -> int:
@@ -405,7 +414,7 @@ def import_(args: Namespace, desk: Desk) -> Answer:
         pairs = list(zip(teachings, keys, strict=True))
         taught = teach(engine, [one for one, key in pairs if key not in gone and (key, one.reach) not in known])
     new, forgotten = sum(one.verb == "made" for one in taught), [one.rule for one, key in pairs if key in gone]
-    desk.say(f"{new} of {len(teachings)} rules were new.")
+    desk.say(f"Imported {count_noun(new, 'new rule')} of {len(teachings)}.")
     for rule in forgotten:
         desk.say(f"- left out, because it was forgotten here: {rule} (claude-smart tag keeps it anew)")
     return {"rules": len(teachings), "new": new, "forgotten": forgotten}

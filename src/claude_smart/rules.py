@@ -46,7 +46,7 @@ from alma.types.record import LIVE, Record, Status
 from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.times import now
 
-from .desk import (
+from .cli import (
     INDENT,
     PATIENCE,
     Answer,

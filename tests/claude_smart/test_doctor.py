@@ -96,4 +96,4 @@ def test_trouble_of_last_month_is_over(person: Person) -> None:
     assert looked(person)["log"]["ok"]
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 6 * 86_400))
     log.write_text(f"2020-01-01T00:00:00Z Stop something\n{now} Stop lately\n")
-    assert looked(person)["log"]["detail"].startswith("1 lines")
+    assert looked(person)["log"]["detail"].startswith("1 line in ")

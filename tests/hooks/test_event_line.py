@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from alma.hooks.event_line import HookCall, build_line, expand_own_command
+from alma.hooks.journal import HookCall, build_line, expand_own_command
 
 
 def written(name: str, **given: Any) -> dict[str, Any]:

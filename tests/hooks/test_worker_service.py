@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from alma.files import try_lock
-from alma.hooks import drain, wake, worker
+from alma.hooks import drain, journal, worker
 from alma.hooks.drain import DrainReport, ProjectMemories
 from alma.hooks.paths import DataDir
 from alma.hooks.worker import Worker
@@ -109,14 +109,14 @@ def raw(place, *lines):
 def test_nonsense_is_survived(place, run_worker, nonsense):
     run_worker()
     raw(place, nonsense)
-    assert wake.ask_worker(place, {"op": "status"}, 2.0)["ok"]
+    assert journal.ask_worker(place, {"op": "status"}, 2.0)["ok"]
 
 
 def test_a_flood_is_cut_off(place, run_worker):
     run_worker()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         raw(place, b"x" * 2_000_000)
-    assert wake.ask_worker(place, {"op": "status"}, 2.0)["ok"]
+    assert journal.ask_worker(place, {"op": "status"}, 2.0)["ok"]
 
 
 def test_many_silent_guests_do_not_keep_others_out_for_long(place, run_worker):
@@ -127,14 +127,14 @@ def test_many_silent_guests_do_not_keep_others_out_for_long(place, run_worker):
         guest = socket.socket(socket.AF_UNIX)
         guest.connect(info["address"])
         guests.append(guest)
-    until(lambda: wake.ask_worker(place, {"op": "status"}, 1.0), 10)
+    until(lambda: journal.ask_worker(place, {"op": "status"}, 1.0), 10)
     for guest in guests:
         guest.close()
 
 
 def test_an_unknown_request_names_the_valid_ones(place, run_worker):
     run_worker()
-    answer = wake.ask_worker(place, {"op": "recal"}, 2.0)
+    answer = journal.ask_worker(place, {"op": "recal"}, 2.0)
     assert answer == {
         "ok": False,
         "error": "unknown request 'recal'. Did you mean 'recall'? Valid: drain, recall, status, stop.",
@@ -144,28 +144,28 @@ def test_an_unknown_request_names_the_valid_ones(place, run_worker):
 @pytest.mark.parametrize("wrong", [{}, {"project": "p", "session": "s", "text": 3}, {"project": None}])
 def test_a_recall_of_the_wrong_shape_is_refused(place, run_worker, wrong):
     run_worker()
-    answer = wake.ask_worker(place, {"op": "recall", **wrong}, 2.0)
+    answer = journal.ask_worker(place, {"op": "recall", **wrong}, 2.0)
     assert answer["error"] == "recall takes the texts project, session and text, and the number limit"
 
 
 def test_a_recall_has_a_limit(place, run_worker):
     run_worker()
     asked = {"op": "recall", "project": "p", "session": "s", "text": "t"}
-    assert len(wake.ask_worker(place, {**asked, "limit": 10**9}, 2.0)["rules"]) == 50
-    assert len(wake.ask_worker(place, {**asked, "limit": -1}, 2.0)["rules"]) == 1
+    assert len(journal.ask_worker(place, {**asked, "limit": 10**9}, 2.0)["rules"]) == 50
+    assert len(journal.ask_worker(place, {**asked, "limit": -1}, 2.0)["rules"]) == 1
 
 
 def test_a_recall_that_fails_is_survived_and_its_text_is_not_logged(place, run_worker):
     run_worker()
-    assert wake.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "raise"}, 2.0) is None
+    assert journal.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "raise"}, 2.0) is None
     until(lambda: "Worker request: RuntimeError in test_worker_service.py" in logged(place))
     assert "a recall that fails" not in logged(place)
-    assert wake.ask_worker(place, {"op": "status"}, 2.0)["ok"]
+    assert journal.ask_worker(place, {"op": "status"}, 2.0)["ok"]
 
 
 def test_the_status_says_who_and_how_large(place, run_worker):
     run_worker()
-    told = wake.ask_worker(place, {"op": "status"}, 2.0)
+    told = journal.ask_worker(place, {"op": "status"}, 2.0)
     assert told["pid"] == os.getpid()
     assert told["handled"] == 1
     assert abs(told["since"] - time.time()) < 30
@@ -182,7 +182,7 @@ def test_now_and_then_it_drains_unasked(fake, run_worker, monkeypatch):
 def test_a_wake_up_that_reached_nobody_is_found(place, fake, run_worker):
     run_worker(idle=2.0)
     until(lambda: fake.drains == 1)
-    wake.request_drain(place)
+    journal.request_drain(place)
     until(lambda: fake.drains == 2, 3)
 
 
@@ -206,7 +206,7 @@ def test_requests_of_hooks_keep_it_alive(place, run_worker, monkeypatch):
     _, thread = run_worker(idle=1.0)
     for _ in range(10):
         time.sleep(0.2)
-        assert wake.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "t"}, 2.0)["ok"]
+        assert journal.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "t"}, 2.0)["ok"]
     assert thread.is_alive()
 
 
@@ -245,8 +245,8 @@ def test_a_model_that_takes_its_time_holds_up_no_drain(place, fake, run_worker):
     try:
         until(lambda: made._read_thread.is_alive())
         before = fake.drains
-        assert wake.notify_worker(place, __file__)
-        wake.request_drain(place)
+        assert journal.notify_worker(place, __file__)
+        journal.request_drain(place)
         until(lambda: fake.drains > before)
         # It does not end as idle while a model is being asked.
         time.sleep(0.6)

@@ -16,9 +16,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from .calls import extract_reason, is_refusal
-from .events import Event, find_attendance, get_dict, get_dicts, get_text, is_moment, parse_line
-from .prompts import cut_text, extract_spoken, restore_typed
+from .events import (
+    Event,
+    cut_text,
+    extract_spoken,
+    find_attendance,
+    get_dict,
+    get_dicts,
+    get_text,
+    is_moment,
+    parse_line,
+    restore_typed,
+)
+from .session import extract_reason, is_refusal
 
 LINE_BYTES = 8 * 1024 * 1024
 """Longer lines are skipped: they hold images and whole files, and nothing that a person said."""

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .rules_reader import ReadOnlyRules, StoredRule
+    from .inject import ReadOnlyRules, StoredRule
 
 WORDS = 32
 """So many words of a text are looked up."""

@@ -13,7 +13,7 @@ import sys
 import time
 
 from . import journal, privacy, project
-from .event_line import EVENTS, TOOL_EVENTS, HookCall, build_line, expand_own_command
+from .journal import EVENTS, TOOL_EVENTS, HookCall, build_line, expand_own_command
 from .paths import DataDir, NoHomeError, describe_error, find_data_dir, load_settings, log_problem
 
 SECONDS = 5.0
@@ -41,9 +41,7 @@ def main() -> None:
         while output:
             output = output[os.write(1, output) :]
         if wake_reason:
-            from .wake import wake
-
-            wake(data_dir, wake_reason)
+            journal.wake_drain(data_dir, wake_reason)
     except NoHomeError:
         pass
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the process boundary

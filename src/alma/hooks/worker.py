@@ -39,7 +39,7 @@ from typing import Any
 
 from ..errors import ALMAError, unknown
 from ..files import try_lock, write_atomic
-from . import wake
+from . import journal
 from .drain import ProjectMemories, drain, read_sessions, recall_rules, tidy_daily
 from .paths import DataDir, describe_error, load_settings, log_problem, read_object
 
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def drain_once(data_dir: DataDir, *, if_wanted: bool = False) -> None:
     if not if_wanted:
-        wake.request_drain(data_dir)
+        journal.request_drain(data_dir)
     with ProjectMemories(data_dir) as memory:
         drain_while_requested(data_dir, memory)
         read_sessions(data_dir, memory)
@@ -93,10 +93,10 @@ def serve(data_dir: DataDir) -> None:
     lock = try_lock(data_dir.worker_lock)
     deadline = time.monotonic() + _ENDING_SECONDS
     # The other one may be ending and listen no more, or may have been told already.
-    while lock is None and wake.is_drain_requested(data_dir) and time.monotonic() < deadline:
-        if wake.drains_elsewhere(data_dir):
+    while lock is None and journal.is_drain_requested(data_dir) and time.monotonic() < deadline:
+        if journal.drains_elsewhere(data_dir):
             break
-        wake.notify_worker(data_dir, FILE)
+        journal.notify_worker(data_dir, FILE)
         lock = try_lock(data_dir.worker_lock, 0.2)
     if lock is None:
         drain_once(data_dir, if_wanted=True)
@@ -115,13 +115,13 @@ def serve(data_dir: DataDir) -> None:
 def drain_while_requested(data_dir: DataDir, memory: ProjectMemories, patience: float = PATIENCE_SECONDS) -> None:
     """Drain until nobody wants it any more, also if another drainer must be waited for; then tidy up."""
     deadline = time.monotonic() + patience
-    while wake.claim_drain(data_dir):
+    while journal.claim_drain(data_dir):
         report = drain(data_dir, memory=memory)
         for problem in report.problems:
             log_problem(data_dir, EVENT, problem)
         if report.busy:
             # While it lies there and is fresh, nobody else starts a process for it.
-            wake.request_drain(data_dir)
+            journal.request_drain(data_dir)
             if time.monotonic() > deadline:
                 return
             time.sleep(_PAUSE_SECONDS)
@@ -213,7 +213,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def _look_around(self) -> None:
         """Drain what a hook asked for by the file alone, or end when nobody needs this worker."""
         now = time.monotonic()
-        if wake.is_drain_requested(self._data_dir):
+        if journal.is_drain_requested(self._data_dir):
             if not self._is_due.is_set() and not self._draining.locked():
                 # The worker's own requests are due or being drained.
                 self._used_at = now
@@ -240,7 +240,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._is_due.set()
         self._drain_thread.join(GRACE_SECONDS)
         # Somebody may have told us at the very end. A home that was removed is not made again.
-        if not self._drain_thread.is_alive() and wake.is_drain_requested(self._data_dir):
+        if not self._drain_thread.is_alive() and journal.is_drain_requested(self._data_dir):
             self._drain()
         if not self._drain_thread.is_alive() and not self._read_thread.is_alive():
             self._memory.close()
@@ -248,7 +248,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
     # -- draining
 
     def _request_drain(self) -> None:
-        wake.request_drain(self._data_dir)
+        journal.request_drain(self._data_dir)
         self._is_due.set()
 
     def _drain_when_due(self) -> None:

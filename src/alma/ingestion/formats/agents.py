@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from ...coding.calls import extract_reason, is_refusal
-from ...coding.prompts import extract_spoken, parse_command, restore_typed
+from ...coding.events import extract_spoken, parse_command, restore_typed
+from ...coding.session import extract_reason, is_refusal
 from ..streams import JsonObject, as_dict, as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
 from .common import ChatMessage, ChatStart, FileReading, Items, make_message
 
