@@ -51,7 +51,7 @@ from alma.types.record import LIVE, Status
 from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.times import from_iso
 
-from .cli import (
+from .rules import (
     PATIENCE,
     Answer,
     Desk,

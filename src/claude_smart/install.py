@@ -34,8 +34,9 @@ from alma.types.kinds import MemoryType
 from alma.types.query import Where
 from alma.types.record import Record, Status
 
-from .cli import Answer, Desk, ask_yes, count_noun, own_words, read_object, stop_worker
+from .cli import own_words
 from .data import describe_reading, find_pending, read_paused
+from .rules import Answer, Desk, ask_yes, count_noun, read_object, stop_worker
 
 NAME = "smart"
 """Of the plug-in: the host reserves names that begin with `claude-`."""

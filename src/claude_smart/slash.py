@@ -22,7 +22,7 @@ from alma.hooks.run import answer_event
 from alma.types.record import Status
 
 from . import cli
-from .cli import describe_rule, find_rules, open_desk, short_id
+from .rules import describe_rule, find_rules, open_desk, short_id
 
 _LONGEST = 9_000
 """The host replaces what is longer by the name of a file."""

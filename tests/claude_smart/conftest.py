@@ -11,7 +11,7 @@ import pytest
 
 from alma.hooks import journal
 from alma.hooks.paths import DataDir
-from alma.hooks.project import find_project, identify_project, locate_project
+from alma.hooks.project import find_copy, identify_project, locate_project
 from claude_smart.cli import main
 
 
@@ -84,7 +84,7 @@ class Person:
         own = self.folder.parent / name / ".claude-smart"
         own.mkdir(parents=True)
         (own / "project").write_text(name)
-        find_project(self.place, locate_project(str(own.parent)))
+        find_copy(self.place, locate_project(str(own.parent)))
 
     def rules(self, *arguments: str) -> list[dict[str, Any]]:
         return list(self.types("show", "--json", *arguments).json["rules"])

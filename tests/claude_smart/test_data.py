@@ -240,7 +240,7 @@ def test_while_somebody_takes_in_what_was_recorded_nothing_is_erased(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     person.types("tag", "Use tabs")
-    monkeypatch.setattr("claude_smart.cli.PATIENCE", 0.1)
+    monkeypatch.setattr("claude_smart.rules.PATIENCE", 0.1)
     with try_lock(person.place.drain_lock) or pytest.fail("nobody else has it"):
         assert "try again" in person.fails("clear-all", "--yes")
     assert len(person.rules()) == 1

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import socket
-import sys
 import threading
 import time
 from pathlib import Path
@@ -68,8 +67,6 @@ def fake(monkeypatch):
     made = Fake()
     for name in ("drain", "tidy_daily", "read_sessions", "recall_rules"):
         monkeypatch.setattr(worker, name, getattr(made, name))
-    # It runs inside the process of the tests here, which may well be larger than a worker should be.
-    monkeypatch.setattr(worker, "MOST_RSS", 1 << 60)
     return made
 
 
@@ -163,13 +160,11 @@ def test_a_recall_that_fails_is_survived_and_its_text_is_not_logged(place, run_w
     assert journal.ask_worker(place, {"op": "status"}, 2.0)["ok"]
 
 
-def test_the_status_says_who_and_how_large(place, run_worker):
+def test_the_status_says_who(place, run_worker):
     run_worker()
     told = journal.ask_worker(place, {"op": "status"}, 2.0)
     assert told["pid"] == os.getpid()
-    assert told["handled"] == 1
     assert abs(told["since"] - time.time()) < 30
-    assert told["rss"] > 10_000_000 or sys.platform != "linux"
 
 
 def test_now_and_then_it_drains_unasked(fake, run_worker, monkeypatch):
@@ -184,14 +179,6 @@ def test_a_wake_up_that_reached_nobody_is_found(place, fake, run_worker):
     until(lambda: fake.drains == 1)
     journal.request_drain(place)
     until(lambda: fake.drains == 2, 3)
-
-
-def test_a_large_one_ends(place, run_worker, monkeypatch):
-    monkeypatch.setattr(worker, "measure_memory", lambda: 1 << 62)
-    monkeypatch.setattr(worker, "TICK_SECONDS", 0.1)
-    _, thread = run_worker()
-    thread.join(10)
-    assert not thread.is_alive()
 
 
 def test_its_own_drains_do_not_keep_it_alive(fake, run_worker, monkeypatch):

@@ -22,7 +22,8 @@ import pytest
 from alma.hooks.drain import ProjectMemories, drain
 from alma.hooks.paths import DataDir
 from alma.hooks.project import identify_project
-from claude_smart.cli import find_rules, main, plain_rule
+from claude_smart.cli import main
+from claude_smart.rules import find_rules, plain_rule
 
 ROOT = Path(__file__).resolve().parents[2]
 _SECONDS = 60

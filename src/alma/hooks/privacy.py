@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..ignore import IgnorePattern
     from .paths import DataDir
-    from .project import Project
+    from .project import WorkingCopy
 
 # Each letter is spelled in both cases, so that the search can jump from one `<` to the next. Compiled where needed.
 _TAG = r"<\s{0,3}(/?)\s{0,3}[pP][rR][iI][vV][aA][tT][eE](?:\s[^<>]{0,200})?>"
@@ -166,7 +166,7 @@ class IgnoreRules:
     What git means for folders holds for files here, too.
     """
 
-    def __init__(self, project: Project, cwd: str) -> None:
+    def __init__(self, project: WorkingCopy, cwd: str) -> None:
         self._cwd = os.path.normcase(os.path.realpath(cwd))
         self._files: list[tuple[str, list[IgnorePattern]]] = []
         for folder in project.folders:

@@ -105,7 +105,7 @@ def _record(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
     copy = project.find_copy(data_dir, located, remember=False)
     if privacy.is_paused(data_dir, copy.key, call.name):
         return "", ""
-    project.remember_copy(data_dir, located, copy)
+    project.remember_copy(data_dir, copy)
     settings = load_settings(data_dir, call.name)
     if call.name == "SessionStart" and call.text("source") == "clear":
         parent = journal.find_cleared(data_dir, call.cwd, call.session)

@@ -49,7 +49,6 @@ TICK_SECONDS = 1.0
 ROUND_SECONDS = 180.0
 GRACE_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
-MOST_RSS = 200 * 1024 * 1024
 _ENDING_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
 _READ_SECONDS = 2.0
@@ -128,15 +127,6 @@ def drain_while_requested(data_dir: DataDir, memory: ProjectMemories, patience: 
     tidy_daily(data_dir, memory)
 
 
-def measure_memory() -> int:
-    """Return the bytes of memory this process holds; 0 where the system does not tell."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, AttributeError):
-        return 0
-
-
 class Connection(socketserver.StreamRequestHandler):
     """One request and its answer, a JSON line each."""
 
@@ -180,7 +170,6 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._next_round = time.monotonic() + ROUND_SECONDS
         self._used_at = time.monotonic()
         """When a hook last asked for something. The worker's own drains do not count, or it would never end."""
-        self._handled = 0
         self._info = {"v": 1, "kind": "unix", "address": self._path, "pid": os.getpid(), "since": time.time()}
         self._info |= {"code": code, "sessions": data_dir.sessions}
         write_atomic(data_dir.worker, json.dumps(self._info))
@@ -220,8 +209,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._is_due.set()
         else:
             is_busy = self._draining.locked() or self._is_due.is_set() or self._read_thread.is_alive()
-            is_idle = now - self._used_at >= self._idle_seconds
-            is_unneeded = not is_busy and (is_idle or measure_memory() > MOST_RSS)
+            is_unneeded = not is_busy and now - self._used_at >= self._idle_seconds
             if is_unneeded or _stamp_code(self._code) != self._code_stamps or not self._is_published():
                 self._is_over.set()
         if now >= self._next_round and not self._is_over.is_set():
@@ -277,13 +265,11 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
     # -- answering
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self._handled += 1
         name, code = request.get("op"), request.get("code")
         if name not in _REQUESTS:
             return {"ok": False, "error": unknown("request", name, _REQUESTS)}
         if name == "status":
-            state = {name: self._info[name] for name in ("pid", "since", "code")}
-            return {**state, "ok": True, "rss": measure_memory(), "handled": self._handled}
+            return {"ok": True, **{name: self._info[name] for name in ("pid", "since", "code")}}
         self._used_at = time.monotonic()
         if name == "recall":
             return self._recall(request)
