@@ -8,7 +8,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,33 +16,16 @@ from typing import Any
 
 from alma import jsonc
 from alma.engine.admit import key_of
-from alma.engine.coding_sessions import find_mark
 from alma.engine.observations import OBSERVATION
 from alma.engine.rules import AGENT, Teaching, teach
 from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, ValidationError, unknown
 from alma.files import write_atomic
-from alma.hooks.drain import (
-    ProjectMemories,
-    ReaderState,
-    describe_dropped,
-    describe_reader,
-    drain,
-    is_taken_in,
-    read_journal,
-)
+from alma.hooks import drain as drains
+from alma.hooks import project as projects
 from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DEFAULTS, DataDir, check_setting, list_own_files, read_settings
 from alma.hooks.privacy import remove_private
-from alma.hooks.project import (
-    WorkingCopy,
-    find_copy,
-    forget_copies,
-    join_projects,
-    locate_project,
-    read_copies,
-    write_copy,
-)
 from alma.models.budget import meter
 from alma.text import digest
 from alma.types.kinds import MemoryType
@@ -51,19 +34,8 @@ from alma.types.record import LIVE, Status
 from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.times import from_iso
 
-from .rules import (
-    PATIENCE,
-    Answer,
-    Desk,
-    ask_yes,
-    count_noun,
-    find_rules,
-    plain_rule,
-    read_object,
-    require_person,
-    require_project,
-    stop_worker,
-)
+from . import rules as desks
+from .rules import Answer, Desk, ask_yes, count_noun, find_rules, plain_rule, read_object, require_person
 
 _FORMAT = "claude-smart rules 1"
 _MARKDOWN = (".md", ".mdc")
@@ -77,19 +49,23 @@ def project(args: Namespace, desk: Desk) -> Answer:
     """Show the project of this folder, let it share another one's rules, or keep the two apart for good."""
     if args.share and args.separate:
         raise ValidationError("--share and --separate exclude each other; pass one of them")
-    copy = find_copy(desk.place, locate_project(desk.folder), remember=bool(args.share or args.separate))
+    copy = projects.find_copy(
+        desk.place, projects.locate_project(desk.folder), remember=bool(args.share or args.separate)
+    )
     if args.share:
         require_person("project --share")
         return _share_project(desk, copy, args.share)
-    similar: list[str] = []
+    similar = []
     if args.separate:
         copy.asked = ""
         if copy.id:
-            write_copy(desk.place, copy)
+            projects.write_copy(desk.place, copy)
         desk.say(f"{copy.key} stays a project of its own.")
     else:
         # It was seen to be similar, or begins with the same commit.
-        others = [one for one in read_copies(desk.place) if one.key != copy.key and not copy.is_named | one.is_named]
+        others = [
+            one for one in projects.read_copies(desk.place) if one.key != copy.key and not copy.is_named | one.is_named
+        ]
         root = _find_root(copy) if others else ""
         same = [one.key for one in others if root and _find_root(one) == root]
         similar = list(dict.fromkeys([*filter(None, [copy.asked]), *same]))
@@ -103,7 +79,7 @@ def project(args: Namespace, desk: Desk) -> Answer:
     return {"project": copy.key, "path": copy.path, "remote": copy.remote, "root": copy.root, "similar": similar}
 
 
-def _find_root(copy: WorkingCopy) -> str:
+def _find_root(copy: projects.WorkingCopy) -> str:
     """Return the first commit of a working copy; empty when there is none or git cannot say in time."""
     if copy.root or not os.path.isdir(copy.path):
         return copy.root
@@ -116,12 +92,12 @@ def _find_root(copy: WorkingCopy) -> str:
     return " ".join(sorted(done.stdout.split()))
 
 
-def _share_project(desk: Desk, copy: WorkingCopy, other: str) -> Answer:
+def _share_project(desk: Desk, copy: projects.WorkingCopy, other: str) -> Answer:
     """Move the rules of this project to the other one, and let its working copies belong to that from now on."""
     if other == copy.key:
         raise ValidationError(f"this folder belongs to {other} already")
-    require_project(desk.place, other)
-    drain(desk.place, wait=PATIENCE)
+    desks.require_project(desk.place, other)
+    drains.drain(desk.place, wait=desks.PATIENCE)
     rules = Where(kinds={MemoryType.RULE, OBSERVATION, "tombstone"}, projects={copy.key})
 
     def move_rules(tx: Transaction) -> int:
@@ -132,7 +108,7 @@ def _share_project(desk: Desk, copy: WorkingCopy, other: str) -> Answer:
 
     with desk.memory() as memory:
         count = write(memory.engine(other), move_rules)
-    join_projects(desk.place, copy.key, other)
+    projects.join_projects(desk.place, copy.key, other)
     desk.say(f"This folder belongs to {other} now; moved {count_noun(count, 'rule')} there.")
     return {"project": other, "moved": count}
 
@@ -152,11 +128,11 @@ def status(args: Namespace, desk: Desk) -> Answer:
             counts.update(str(one.status) if one.status in LIVE else "put_away" for one in find_rules(engine))
             kinds = Where(kinds={"turn", "episode"}, projects={desk.project})
             counts.update(one.kind for one in engine.store.scan(kinds))
-        pending, state = len(find_pending(place, memory)), describe_reader(place, memory)
+        pending, state = len(find_pending(place, memory)), drains.describe_reader(place, memory)
     answer: Answer = {
         "project": desk.project,
         "home": place.home,
-        "question": find_copy(place, locate_project(desk.folder), remember=False).asked,
+        "question": projects.find_copy(place, projects.locate_project(desk.folder), remember=False).asked,
         "paused": desk.project in paused["projects"],
         "paused_everywhere": bool(paused["everywhere"]),
         "rules": {name: counts[name] for name in ("active", "candidate", "put_away")},
@@ -168,10 +144,10 @@ def status(args: Namespace, desk: Desk) -> Answer:
         "db_bytes": _measure_files([place.db, f"{place.db}-wal"]),
         "worker": f"running, pid {worker['pid']}" if worker else "not running (not needed)",
         "model": read_settings(place).text("model"),
-        "reading": state.plain(),
+        "reading": state,
     }
     learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
-    again = f"; next attempt after {state.next_try:%Y-%m-%d %H:%M} UTC" if state.next_try else ""
+    again = f"; next attempt after {state['next_try'][:16].replace('T', ' ')} UTC" if state["next_try"] else ""
     rows = (
         ("project", f"{desk.project} ({learning})"),
         ("", answer["question"] and f"perhaps the same as {answer['question']}: claude-smart project"),
@@ -181,37 +157,27 @@ def status(args: Namespace, desk: Desk) -> Answer:
         ("memory", f"{place.db} ({answer['db_bytes'] // 1000} kB)"),
         ("worker", answer["worker"]),
         ("reader", describe_reading(state)),
-        ("", state.dropped and f"dropped by the checks: {describe_dropped(state.dropped)}"),
-        ("", state.error and f"last error: {state.error}{again}"),
+        ("", state["dropped"] and f"dropped by the checks: {drains.describe_dropped(state['dropped'])}"),
+        ("", state["error"] and f"last error: {state['error']}{again}"),
     )
     desk.say(*(f"{name:10} {text}" for name, text in rows if text))
     return answer
 
 
-def describe_reading(state: ReaderState) -> str:
+def describe_reading(state: Mapping[str, Any]) -> str:
     """Return which reader is at work, and what it cost today, in one line."""
-    if state.reader == "local":
+    if state["reader"] == "local":
         return "local only (claude-smart config model on lets Claude read your corrections, too)"
-    calls = f"{state.calls_today} of {count_noun(state.daily_calls, 'call')} today"
-    waiting = f"{count_noun(state.sessions_read, 'session')} read, {state.sessions_waiting} waiting"
-    return f"local + claude ({state.model}), {calls}, {waiting}"
+    calls = f"{state['calls_today']} of {count_noun(state['daily_calls'], 'call')} today"
+    waiting = f"{count_noun(state['sessions_read'], 'session')} read, {state['sessions_waiting']} waiting"
+    return f"local + claude ({state['model']}), {calls}, {waiting}"
 
 
-def find_pending(place: DataDir, memory: ProjectMemories | None) -> list[str]:
+def find_pending(place: DataDir, memory: drains.ProjectMemories | None) -> list[str]:
     """Return the journals that were not taken in yet."""
     files = list_own_files(place, ".jsonl")
-    if memory is None:
-        return files
-    engine, pending = memory.engine(EVERYWHERE), []
-    for path in files:
-        try:
-            journal = None if is_taken_in(engine, path) else read_journal(path)
-        except FileNotFoundError:
-            continue
-        if journal is not None:
-            mark = find_mark(engine, journal.story.session)
-            pending += [path] if mark.file != journal.file or mark.offset < journal.size else []
-    return pending
+    engine = memory.engine(EVERYWHERE) if memory else None
+    return [path for path in files if engine is None or not drains.is_taken_in(engine, path)]
 
 
 def _measure_files(paths: list[str]) -> int:
@@ -321,12 +287,12 @@ def clear_all(args: Namespace, desk: Desk) -> Answer:
             return {"erased": 0}
     if args.everywhere:
         # It has the store open that is about to go.
-        stop_worker(place)
+        desks.stop_worker(place)
     erased = 0
     if os.path.isdir(place.home):
         with desk.lock_drain():
             erased = _remove_files(files) if args.everywhere else _erase_project(desk)
-            forget_copies(place, "" if args.everywhere else desk.project)
+            projects.forget_copies(place, "" if args.everywhere else desk.project)
     unit = "file" if args.everywhere else "record"
     desk.say(f"Erased {count_noun(erased, unit)}: {what}." if erased else "There was nothing to erase.")
     desk.say(*filter(None, [kept]))
@@ -335,7 +301,7 @@ def clear_all(args: Namespace, desk: Desk) -> Answer:
 
 def _erase_project(desk: Desk) -> int:
     for path in list_own_files(desk.place, ".jsonl", ".done"):
-        journal = read_journal(path)
+        journal = drains.read_journal(path)
         if journal is not None and journal.story.project == desk.project:
             _remove_files([path, os.path.splitext(path)[0] + ".shown"])
     with desk.memory_if_any() as memory:
@@ -477,8 +443,9 @@ def _read_rule(value: Answer) -> Teaching:
         at = None if value.get("created_at") is None else from_iso(str(value["created_at"]))
     except ValueError:
         raise ValidationError("created_at must be a time such as 2026-05-01T12:00:00+00:00") from None
-    words: dict[str, Any] = {name: str(value.get(name) or "") for name in ("trigger", "why", "said")}
-    lists = {name: value[name] for name in ("prefer", "avoid") if isinstance(value.get(name), list)}
-    words |= {name: tuple(map(str, names)) for name, names in lists.items()}
+    trigger, why, said = (str(value.get(name) or "") for name in ("trigger", "why", "said"))
+    lists = (value.get(name) for name in ("prefer", "avoid"))
+    prefer, avoid = (tuple(map(str, names)) if isinstance(names, list) else () for names in lists)
     id, is_sure = f"imp:{digest(rule, reach, size=12)}", status == Status.ACTIVE
-    return Teaching(id=id, rule=rule, reach=Reach(reach), source=RuleSource.IMPORT, sure=is_sure, at=at, **words)
+    rule_of_file = (id, rule, Reach(reach), RuleSource.IMPORT, trigger, why, said, prefer, avoid)
+    return Teaching(*rule_of_file, sure=is_sure, at=at)

@@ -537,17 +537,19 @@ def _check_reader(desk: Desk) -> Finding:
     """Say which reader is at work, and why Claude could not read what waits for it."""
     with desk.memory_if_any() as memory:
         state = describe_reader(desk.place, memory)
-    line = describe_reading(state)
-    if state.reader == "local":
+    line, error = describe_reading(state), state["error"]
+    if state["reader"] == "local":
         return OK, line
-    if state.dropped:
-        line += f"; dropped by the checks: {describe_dropped(state.dropped)}"
-    if state.error == SPENT:
+    if state["dropped"]:
+        line += f"; dropped by the checks: {describe_dropped(state['dropped'])}"
+    if error == SPENT:
         fix = "claude-smart config daily_calls N raises the limit"
         return OK, f"{line}; {SPENT}, so that the rest is read tomorrow", fix
-    if state.error:
-        again = f"next attempt after {state.next_try:%Y-%m-%d %H:%M} UTC" if state.next_try else "given up"
-        return FAILED, f"{line}; last error: {state.error}; {again}", "claude-smart learn tries it now"
+    if error:
+        again = (
+            f"next attempt after {state['next_try'][:16].replace('T', ' ')} UTC" if state["next_try"] else "given up"
+        )
+        return FAILED, f"{line}; last error: {error}; {again}", "claude-smart learn tries it now"
     try:
         find_program()
     except ModelError as error:

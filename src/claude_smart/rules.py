@@ -6,7 +6,6 @@ A command says what people are to read and returns what programs get with `--jso
 from __future__ import annotations
 
 import os
-import sys
 import time
 import uuid
 from argparse import Namespace
@@ -341,16 +340,14 @@ def review(args: Namespace, desk: Desk) -> Answer:
 
 
 def _ask_each(desk: Desk, engine: Engine, waiting: list[Record]) -> None:
-    question = "  [y]es, in this project / [a]lways, in all projects / [e]dit / [n]o / [Enter] skip / [q]uit: "
     for place, one in enumerate(waiting, 1):
         desk.say(f"\n{place} of {len(waiting)}: {one.body['line']}\n{INDENT}{describe_rule(one)}")
         desk.say(f"{INDENT}from: {one.body['said']}")
-        answer = input(question).strip().lower()[:1]
-        if answer == "e":
-            words = {name: input(f"  {name} [{one.body[name]}]: ").strip() for name in ("rule", "trigger", "why")}
-            if words := {name: value for name, value in words.items() if value}:
-                one, _ = core.change_rule(engine, one.id, "edited", words=words)
-            answer = input("  [y]es, in this project / [a]lways / [Enter] leave it waiting: ").strip().lower()[:1]
+        question = "  [y]es, in this project / [a]lways, in all projects / [e]dit / [n]o / [Enter] skip / [q]uit: "
+        while (answer := input(question).strip().lower()[:1]) == "e":
+            names = ("rule", "trigger", "why")
+            words = {name: text for name in names if (text := input(f"  {name} [{one.body[name]}]: ").strip())}
+            one = core.change_rule(engine, one.id, "edited", words=words)[0] if words else one
         if answer == "q":
             break
         _decide(desk, engine, one, answer)
@@ -592,13 +589,10 @@ def _learn_from_history(args: Namespace, desk: Desk) -> Answer:
             f"{folder} holds no transcripts (no folder `projects`); name the Claude folder: --folder DIR"
         )
     oldest = 0.0 if args.days is None else time.time() - args.days * 86_400.0
-    files = [one for one in list_transcripts(folder) if one.modified >= oldest]
     sessions = turns = 0
     proposed: dict[str, list[Record]] = {}
     with desk.memory() as memory:
-        for number, file in enumerate(files, 1):
-            if sys.stderr.isatty():
-                print(f"{number} of {len(files)} transcripts", end="\r", file=sys.stderr)
+        for file in (one for one in list_transcripts(folder) if one.modified >= oldest):
             # One that was recorded as it happened has taught what it had to teach.
             if find_mark(memory.engine(EVERYWHERE), file.session).offset:
                 continue

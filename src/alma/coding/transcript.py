@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -41,10 +40,10 @@ _TEXT_CHARS = 4_000
 _ITEMS = 40
 _DEPTH = 6
 _OPEN_CALLS = 500
-_HELD_LINES, _HELD_BYTES = 64, 256 * 1024
 _FIRST_LINES = 200
 
-_SIGNS = (b"user-rejected", b"doesn't want to", b"userFeedback", b'"permissionDecision"')
+# What was being done, and what the person said to it.
+_SIGNS = (b'"tool_use"', b"user-rejected", b"doesn't want to", b"userFeedback", b'"permissionDecision"')
 _SOURCES = {"typed": "user", "queued": "user", "suggestion_accepted": "user"}
 _MADE_BY_HOST = ("isSidechain", "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
 _NOT_PERMITTED = ("Permission to use ", "Permission for this ")
@@ -107,18 +106,8 @@ def read_transcript(lines: Iterable[bytes]) -> Iterator[Event]:
 
 def find_unreported(lines: Iterable[bytes], known: Collection[str]) -> list[Event]:
     """Return what no hook reports and is not known yet. Only the lines that may tell of it are parsed."""
-    reader = TranscriptReader()
-    recent: deque[bytes] = deque(maxlen=_HELD_LINES)
-    events: list[Event] = []
-    for line in lines:
-        if any(sign in line for sign in _SIGNS):
-            # The lines before say what was being done.
-            while recent:
-                reader.read(recent.popleft())
-            events += reader.read(line)
-        elif b'"assistant"' in line and len(line) <= _HELD_BYTES:
-            recent.append(line)
-    return [event for event in events if event.name in UNREPORTED and event.id not in known]
+    telling = (line for line in lines if any(sign in line for sign in _SIGNS))
+    return [event for event in read_transcript(telling) if event.name in UNREPORTED and event.id not in known]
 
 
 class TranscriptReader:

@@ -130,9 +130,6 @@ def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: flo
             # One journal that cannot be taken in must not hold up the others.
             try:
                 stored = None if is_taken_in(everywhere, path) else _drain_journal(data_dir, memory, path)
-            except FileNotFoundError:
-                # Cleared meanwhile.
-                continue
             except Exception as error:  # noqa: BLE001
                 # What was not foreseen may quote what was said.
                 problem = str(error) if isinstance(error, ALMAError | OSError) else describe_error(error)
@@ -170,12 +167,18 @@ def read_journal(path: str) -> Journal | None:
 
 
 def is_taken_in(engine: Engine, path: str) -> bool:
-    """Return whether all of a journal is in the store: told by its first line alone, because most of them are."""
-    with open(path, "rb") as file:
-        first, _ = parse_journal(file.readline(_HEADER_BYTES))
-        size = os.fstat(file.fileno()).st_size
+    """Return whether all whole lines of a journal are in the store: told by its two ends, because most of them are."""
+    try:
+        with open(path, "rb") as file:
+            first, _ = parse_journal(file.readline(_HEADER_BYTES))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _HEADER_BYTES, 0))
+            tail = file.read()
+    except FileNotFoundError:
+        # Cleared meanwhile.
+        return True
     mark = find_mark(engine, first[0].session) if first else JournalMark()
-    return bool(first) and mark.file == first[0].id and mark.offset >= size
+    return bool(first) and mark.file == first[0].id and mark.offset >= size - len(tail.rpartition(b"\n")[2])
 
 
 def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> StoredSession | None:
@@ -389,43 +392,28 @@ def _note_failure(engine: Engine, progress: Progress, error: ModelError) -> str:
     return str(failure["error"])
 
 
-class ReaderState(NamedTuple):
-    """Which reader is at work, what it cost today, and what it has to do."""
+def describe_reader(data_dir: DataDir, memory: ProjectMemories | None) -> dict[str, Any]:
+    """Return which reader is at work, what it cost today, and what it has to do, as JSON values.
 
-    reader: str
-    """"local", or "local + claude" where Claude may read."""
-    model: str
-    calls_today: int
-    daily_calls: int
-    sessions_waiting: int
-    sessions_read: int
-    dropped: Mapping[str, int]
-    error: str = ""
-    next_try: datetime | None = None
-
-    def plain(self) -> dict[str, Any]:
-        """Return the state as JSON values."""
-        return {**self._asdict(), "next_try": self.next_try.isoformat() if self.next_try else None}
-
-
-def describe_reader(data_dir: DataDir, memory: ProjectMemories | None) -> ReaderState:
-    """Return how the reading of sessions stands. `memory` is None before anything was stored."""
+    `memory` is None before anything was stored.
+    """
     settings = read_settings(data_dir)
     sessions = list_progress(memory.engine(EVERYWHERE)) if memory is not None else []
     last_read = max((one.read_at for one in sessions), default=0.0)
     failures = [one for one in sessions if one.error and one.failed_at >= last_read]
     failed = max(failures, key=lambda one: one.failed_at, default=None)
-    return ReaderState(
-        reader="local + claude" if is_model_allowed(data_dir) else "local",
-        model=settings.text("model_name"),
-        calls_today=_count_calls(memory.engine(EVERYWHERE)) if memory is not None else 0,
-        daily_calls=settings.number("daily_calls"),
-        sessions_waiting=sum(one.is_waiting for one in sessions),
-        sessions_read=sum(one.read_at > 0 for one in sessions),
-        dropped=dict(sum((Counter(one.dropped) for one in sessions), Counter())),
-        error=failed.error if failed else "",
-        next_try=datetime.fromtimestamp(failed.next_try, UTC) if failed and failed.is_waiting else None,
-    )
+    next_try = datetime.fromtimestamp(failed.next_try, UTC).isoformat() if failed and failed.is_waiting else None
+    return {
+        "reader": "local + claude" if is_model_allowed(data_dir) else "local",
+        "model": settings.text("model_name"),
+        "calls_today": _count_calls(memory.engine(EVERYWHERE)) if memory is not None else 0,
+        "daily_calls": settings.number("daily_calls"),
+        "sessions_waiting": sum(one.is_waiting for one in sessions),
+        "sessions_read": sum(one.read_at > 0 for one in sessions),
+        "dropped": dict(sum((Counter(one.dropped) for one in sessions), Counter())),
+        "error": failed.error if failed else "",
+        "next_try": next_try,
+    }
 
 
 def describe_dropped(dropped: Mapping[str, int]) -> str:

@@ -78,16 +78,11 @@ _LEFT_OUT = frozenset(("originalFile", "isImage", "noOutputExpected", "gitDiff")
 class HookCall:
     """One call of the host: the event, and what is the same in all of them."""
 
-    __slots__ = ("agent_id", "cwd", "given", "is_whole", "may_be_private", "name", "session")
+    __slots__ = ("agent_id", "cwd", "given", "name", "session")
 
-    def __init__(
-        self, given: Mapping[str, Any], name: str, *, may_be_private: bool = True, is_whole: bool = True
-    ) -> None:
+    def __init__(self, given: Mapping[str, Any], name: str) -> None:
         self.given = given
         self.name = name
-        self.may_be_private = may_be_private
-        self.is_whole = is_whole
-        """Whether all of it could be read."""
         self.session = self.text("session_id")
         self.cwd = clean_path(self.text("cwd"))
         self.agent_id = self.text("agent_id")
@@ -136,7 +131,7 @@ def expand_own_command(call: HookCall) -> HookCall:
         if any(os.path.isfile(os.path.join(folder, "commands", f"{name}.md")) for folder in folders):
             return call
     given = {**call.given, "command_name": name, "command_args": arguments}
-    return HookCall(given, "UserPromptExpansion", may_be_private=call.may_be_private, is_whole=call.is_whole)
+    return HookCall(given, "UserPromptExpansion")
 
 
 def build_line(call: HookCall, project: str, now: float, *, is_ignored: bool = False) -> dict[str, Any]:
@@ -151,8 +146,8 @@ def build_line(call: HookCall, project: str, now: float, *, is_ignored: bool = F
         "event": call.name,
         "session": call.session,
         "project": project,
-        "cwd": redact_and_cut(call.cwd, *_SHORT, may_be_private=False),
-        "agent_id": redact_and_cut(call.agent_id, *_SHORT, may_be_private=False),
+        "cwd": redact_and_cut(call.cwd, *_SHORT),
+        "agent_id": redact_and_cut(call.agent_id, *_SHORT),
         **read_entry_point(os.environ),
         "data": data,
     }
@@ -184,13 +179,13 @@ def _read_data(call: HookCall) -> dict[str, Any]:
         if most is None and isinstance(value, bool | int | float):
             data[field] = value
         elif most is not None and isinstance(value, str):
-            data[field] = redact_and_cut(value, *most, may_be_private=call.may_be_private)
+            data[field] = redact_and_cut(value, *most)
     if call.name in TOOL_EVENTS:
-        trimmer = Trimmer(_INPUT_CHARS, may_be_private=call.may_be_private)
+        trimmer = Trimmer(_INPUT_CHARS)
         data["tool_input"] = trimmer.trim(call.given.get("tool_input", {}))
     if call.name == "PostToolUse":
         response = call.given.get("tool_response")
-        data["output"] = _read_output(response, call.may_be_private)
+        data["output"] = _read_output(response)
         for name, field in (("interrupted", "interrupted"), ("user_modified", "userModified")):
             if isinstance(response, dict) and isinstance(response.get(field), bool):
                 data[name] = response[field]
@@ -204,13 +199,13 @@ def _read_data(call: HookCall) -> dict[str, Any]:
     return data
 
 
-def _read_output(response: Any, may_be_private: bool) -> str:
+def _read_output(response: Any) -> str:
     """Return what a tool answered, as text."""
     text = _join_texts(response)
     if text is not None:
-        return redact_and_cut(text, *_OUTPUT, may_be_private=may_be_private)
+        return redact_and_cut(text, *_OUTPUT)
     kept = {name: value for name, value in response.items() if name not in _LEFT_OUT}
-    trimmed = Trimmer(_INPUT_CHARS, may_be_private=may_be_private).trim(kept)
+    trimmed = Trimmer(_INPUT_CHARS).trim(kept)
     return cut_redacted(json.dumps(trimmed, ensure_ascii=False), *_OUTPUT)
 
 
