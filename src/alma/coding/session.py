@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..reading.local import is_same_attempt
@@ -132,10 +133,8 @@ def find_own_answers(event: Event) -> tuple[str, str]:
     questions, own = [], []
     replies = get_dict(event.tool_input, "answers")
     for one in get_dicts(event.tool_input, "questions"):
-        question, labels = (
-            get_text(one, "question"),
-            [get_text(option, "label") for option in get_dicts(one, "options")],
-        )
+        labels = [get_text(option, "label") for option in get_dicts(one, "options")]
+        question = get_text(one, "question")
         reply = get_text(replies, question)
         if reply and reply not in labels and any(part not in labels for part in reply.split(", ")):
             questions.append(f"{question} ({' / '.join(filter(None, labels))})")
@@ -161,44 +160,6 @@ class RepairedCommand:
     """How often it failed before the other form worked."""
     calls: int = field(default=0, compare=False)
     turns: int = field(default=0, compare=False)
-
-
-class FailureTracker:
-    """The failed commands of a session that still wait for a form that works, for each agent apart."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, list[RepairedCommand]] = {}
-
-    def count_turn(self) -> None:
-        """Note that the person spoke."""
-        for waiting in self._waiting.values():
-            for failure in waiting:
-                failure.turns += 1
-
-    def add_call(self, event: Event, call: ToolCall) -> list[RepairedCommand]:
-        """Count a call, and return the failed commands that it is the working form of."""
-        waiting = self._waiting.setdefault(event.agent_id, [])
-        for failure in waiting:
-            failure.calls += 1
-            failure.edits += call.is_edit and call.ok
-        waiting[:] = [one for one in waiting if one.calls <= REPAIR_CALLS and one.turns <= REPAIR_TURNS]
-        if not call.is_shell or not call.command:
-            return []
-        same = [one for one in waiting if one.failed.split() == call.command.split()]
-        solved = []
-        if call.ok and event.tool_input.get("run_in_background") is not True:
-            # A command that works as it was needs no other form: something else had been wrong.
-            solved = [one for one in waiting if one not in same and is_same_attempt(one.failed, call.command)]
-            for one in solved:
-                one.worked, one.offset, one.ids = call.command, event.offset, (*one.ids, event.id)
-            waiting[:] = [one for one in waiting if one not in same and one not in solved]
-        elif call.error.strip() and not call.ok and not call.is_stopped:
-            # A command that fails again is one failure, as it was last, counted.
-            failures = 1 + sum(one.failures for one in same)
-            error = cut_text(call.error, _ERROR_CHARS, 0.75)
-            waiting[:] = [one for one in waiting if one not in same]
-            waiting.append(RepairedCommand(call.command, error, (event.id,), failures=failures))
-        return solved
 
 
 # -- tool calls: what was run or written, whether it worked, and which commands failed and then worked in another form
@@ -319,7 +280,8 @@ class SessionBuilder:
     def __init__(self) -> None:
         self.session = CodingSession()
         self._known: set[str] = set()
-        self._failures = FailureTracker()
+        self._waiting: dict[str, list[RepairedCommand]] = {}
+        """The failed commands that still wait for a form that works, for each agent apart."""
         self._reply = _Reply()
         self._stops: list[tuple[str, str]] = []
         self._last_prompt = ("", "", "")
@@ -386,7 +348,8 @@ class SessionBuilder:
                 heard = command.words if command.is_worth_hearing else ""
             self._add_turn(event, "user", said, heard, self._reply.describe())
             self._last_said = said
-            self._failures.count_turn()
+            for failure in chain.from_iterable(self._waiting.values()):
+                failure.turns += 1
             self._reply = _Reply(self._reply.last)
 
     def _add_turn(
@@ -448,7 +411,7 @@ class SessionBuilder:
             self._add_refusal(event)
             return
         call, proposed = read_call(event), self._close_call(event)
-        self.session.repairs += self._failures.add_call(event, call)
+        self._track_repairs(event, call)
         if (call.is_shell or call.is_edit) and call.command:
             self.session.calls.append(call)
             if call.is_shell and not event.agent_id:
@@ -463,6 +426,30 @@ class SessionBuilder:
         asked, own = find_own_answers(event)
         if own:
             self._add_turn(event, "user", own, own, f"[asked: {asked}]", is_typed=False)
+
+    def _track_repairs(self, event: Event, call: ToolCall) -> None:
+        """Count a call towards the commands that failed before, and add those that it is the working form of."""
+        waiting = self._waiting.setdefault(event.agent_id, [])
+        for failure in waiting:
+            failure.calls += 1
+            failure.edits += call.is_edit and call.ok
+        waiting[:] = [one for one in waiting if one.calls <= REPAIR_CALLS and one.turns <= REPAIR_TURNS]
+        if not call.is_shell or not call.command:
+            return
+        same = [one for one in waiting if one.failed.split() == call.command.split()]
+        if call.ok and event.tool_input.get("run_in_background") is not True:
+            # A command that works as it was needs no other form: something else had been wrong.
+            solved = [one for one in waiting if one not in same and is_same_attempt(one.failed, call.command)]
+            for one in solved:
+                one.worked, one.offset, one.ids = call.command, event.offset, (*one.ids, event.id)
+            waiting[:] = [one for one in waiting if one not in same and one not in solved]
+            self.session.repairs += solved
+        elif call.error.strip() and not call.ok and not call.is_stopped:
+            # A command that fails again is one failure, as it was last, counted.
+            failures = 1 + sum(one.failures for one in same)
+            error = cut_text(call.error, _ERROR_CHARS, 0.75)
+            waiting[:] = [one for one in waiting if one not in same]
+            waiting.append(RepairedCommand(call.command, error, (event.id,), failures=failures))
 
     def _add_denial(self, event: Event) -> None:
         self._close_call(event)
