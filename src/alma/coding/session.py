@@ -170,7 +170,6 @@ _SHORT_CHARS = 160
 _COMMANDS = 8
 _FILES = 12
 _ABOUT_CHARS = 4000
-_OPEN_CALLS = 200
 NOTED = "noted"
 
 
@@ -283,7 +282,7 @@ class SessionBuilder:
         self._waiting: dict[str, list[RepairedCommand]] = {}
         """The failed commands that still wait for a form that works, for each agent apart."""
         self._reply = _Reply()
-        self._stops: list[tuple[str, str]] = []
+        self._stops: list[str] = []
         self._last_prompt = ("", "", "")
         self._last_said = ""
         self._proposed: dict[str, Event] = {}
@@ -369,7 +368,7 @@ class SessionBuilder:
         self._add_signal(NOTED, event, note, cut_text(about, _ABOUT_CHARS))
 
     def _add_reply(self, event: Event) -> None:
-        said, prompt_id = event.text("last_assistant_message").strip(), event.text("prompt_id")
+        said = event.text("last_assistant_message").strip()
         if event.name == "SubagentStop" or event.agent_id:
             # The host's own helpers (what summarises for a compaction) have no type.
             reply = f"{event.agent_id or event.text('agent_id')}\0{said}"
@@ -380,14 +379,9 @@ class SessionBuilder:
         self._last_prompt = ("", "", "")
         # A call that never ended by now is none that the person could mean.
         self._reply.begun.clear()
-        is_hooked = event.data.get("stop_hook_active") is True
-        # The same words again with no prompt in between. What a Stop hook of somebody else's made it add is new.
-        is_repeated = any(
-            (said == known or (is_hooked and said in known)) and (not prompt_id or known_id in ("", prompt_id))
-            for known_id, known in self._stops
-        )
-        if said and not is_repeated:
-            self._stops.append((prompt_id, said))
+        # With no prompt in between, only what a Stop hook of somebody else's made it add is new.
+        if said and not any(said in known for known in self._stops):
+            self._stops.append(said)
             self._reply.said = self._reply.last = said
             self._add_turn(event, "assistant", said)
 
@@ -395,8 +389,6 @@ class SessionBuilder:
 
     def _begin_call(self, event: Event) -> None:
         if call_id := event.text("tool_use_id"):
-            if len(self._proposed) >= _OPEN_CALLS:
-                del self._proposed[next(iter(self._proposed))]
             self._proposed[call_id] = event
             if not event.agent_id:
                 self._reply.begun[call_id] = describe_call(event)
