@@ -143,7 +143,7 @@ def status(args: Namespace, desk: Desk) -> Answer:
         "pending": pending,
         "db_bytes": _measure_files([place.db, f"{place.db}-wal"]),
         "worker": f"running, pid {worker['pid']}" if worker else "not running (not needed)",
-        "model": read_settings(place).text("model"),
+        "model": read_settings(place)["model"],
         "reading": state,
     }
     learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
@@ -188,7 +188,7 @@ def usage(args: Namespace, desk: Desk) -> Answer:
     """Show what the model was asked for, by day; nothing unless it was allowed."""
     with desk.memory_if_any() as memory:
         days = meter(memory.engine(EVERYWHERE)) if memory else []
-    settings = read_settings(desk.place).values
+    settings = read_settings(desk.place)
     most = count_noun(settings["daily_calls"], "call")
     desk.say(f"model: {settings['model']} ({settings['model_name']}), at most {most} a day")
     desk.say(*(map(str, days) if days else ["No model was ever called."]))
@@ -237,10 +237,10 @@ def config(args: Namespace, desk: Desk) -> Answer:
         with suppress(ValueError):
             checked = json.loads(value) if isinstance(DEFAULTS[name], int) else value
         if problem := check_setting(name, checked):
-            raise ConfigError(problem.removeprefix("config.json: ").rpartition(";")[0] or problem)
+            raise ConfigError(problem)
         desk.place.make()
         write_text(path, jsonc.put(read_object(Path(path))[0] or "{}\n", (name,), checked))
-    settings = read_settings(desk.place).values
+    settings = read_settings(desk.place)
     if name is None:
         desk.say(*(f"{name:20} {value}" for name, value in settings.items()))
     else:

@@ -28,7 +28,7 @@ from alma.engine.rules import AGENT
 from alma.errors import ALMAError, BusyError, ConfigError, CorruptStoreError, ModelError, NewerStoreError, StorageError
 from alma.files import FileChange, apply_changes, read_content, resolve_link
 from alma.hooks.drain import SPENT, ProjectMemories, describe_dropped, describe_reader, drain, find_program
-from alma.hooks.paths import DEFAULTS, DataDir, find_data_dir, list_own_files, read_settings
+from alma.hooks.paths import DEFAULTS, DataDir, check_settings, find_data_dir, list_own_files, read_settings
 from alma.hooks.project import identify_project
 from alma.types.kinds import MemoryType
 from alma.types.query import Where
@@ -115,8 +115,8 @@ def install(args: Namespace, desk: Desk) -> Answer:
 def _choose_model(is_allowed: bool | None, place: DataDir, is_asked: bool) -> str | None:
     """Return "on" or "off" for the model; None where it was answered before or nobody can answer."""
     current = read_settings(place)
-    if is_allowed is None and is_asked and current.text("model") == DEFAULTS["model"]:
-        answer = input(_MODEL_QUESTION.format(calls=count_noun(current.number("daily_calls"), "call")))
+    if is_allowed is None and is_asked and current["model"] == DEFAULTS["model"]:
+        answer = input(_MODEL_QUESTION.format(calls=count_noun(current["daily_calls"], "call")))
         is_allowed = answer.strip().lower() in ("", "y", "yes")
     return None if is_allowed is None else "on" if is_allowed else "off"
 
@@ -511,7 +511,7 @@ def _check_disk(desk: Desk) -> Finding:
 
 def _check_settings(desk: Desk) -> Finding:
     read_paused(desk.place)
-    problems = read_settings(desk.place).problems
+    problems = check_settings(desk.place)[1]
     state = FAILED if problems else OK
     return state, "; ".join(problems), f"mend {desk.place.config}: claude-smart config NAME VALUE"
 

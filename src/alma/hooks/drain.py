@@ -288,7 +288,7 @@ def _is_due(data_dir: DataDir, engine: Engine, progress: Progress, now: float) -
     except FileNotFoundError:
         idle = IDLE_SECONDS + 1
     # Somebody may have raised the limit.
-    is_paid = progress.error == SPENT and _count_calls(engine) < read_settings(data_dir).number("daily_calls")
+    is_paid = progress.error == SPENT and _count_calls(engine) < read_settings(data_dir)["daily_calls"]
     return (progress.next_try <= now or is_paid) and (progress.has_ended or idle > IDLE_SECONDS)
 
 
@@ -326,10 +326,10 @@ def _ask_model(data_dir: DataDir, engine: Engine, part: Part, progress: Progress
     # First of all, because a call that cannot even start must not count.
     find_program()
     settings = read_settings(data_dir)
-    options = {"model": settings.text("model_name"), **({} if timeout is None else {"timeout": timeout})}
+    options = {"model": settings["model_name"], **({} if timeout is None else {"timeout": timeout})}
     claude = registry.create("claude-cli", options, os.environ)
     assert claude is not None
-    limits = Limits(calls=settings.number("daily_calls"))
+    limits = Limits(calls=settings["daily_calls"])
     model = _StoringModel(Budgeted(claude, replace(engine, project=EVERYWHERE), limits), engine, progress)
     reading = session_reading.read_part(model, part)
     if reading.dropped and not reading.proposals:
@@ -405,9 +405,9 @@ def describe_reader(data_dir: DataDir, memory: ProjectMemories | None) -> dict[s
     next_try = datetime.fromtimestamp(failed.next_try, UTC).isoformat() if failed and failed.is_waiting else None
     return {
         "reader": "local + claude" if is_model_allowed(data_dir) else "local",
-        "model": settings.text("model_name"),
+        "model": settings["model_name"],
         "calls_today": _count_calls(memory.engine(EVERYWHERE)) if memory is not None else 0,
-        "daily_calls": settings.number("daily_calls"),
+        "daily_calls": settings["daily_calls"],
         "sessions_waiting": sum(one.is_waiting for one in sessions),
         "sessions_read": sum(one.read_at > 0 for one in sessions),
         "dropped": dict(sum((Counter(one.dropped) for one in sessions), Counter())),
@@ -442,7 +442,7 @@ def tidy(data_dir: DataDir, memory: ProjectMemories) -> None:
     The caller holds the drain lock, or nobody does.
     """
     engine, settings, now = memory.engine(EVERYWHERE), read_settings(data_dir), time.time()
-    days, total = settings.number("journal_days"), 0
+    days, total = settings["journal_days"], 0
     # Newest first: what goes beyond the quota is the oldest.
     for path in sorted(list_own_files(data_dir, ".jsonl", DONE), key=os.path.getmtime, reverse=True):
         total += os.path.getsize(path)
@@ -450,7 +450,7 @@ def tidy(data_dir: DataDir, memory: ProjectMemories) -> None:
         if age > days * _DAY or (total > _JOURNALS_BYTES and age > _DAY):
             _remove_journal(engine, path)
     # Turns, conversations and notes of what was shown, past their time; what they taught stays.
-    before = engine.clock() - timedelta(days=settings.number("episode_days"))
+    before = engine.clock() - timedelta(days=settings["episode_days"])
     gone = [one.id for one in engine.store.scan(Where(kinds={"turn", "episode", "retrieval"}, created_to=before))]
     for start in range(0, len(gone), _BATCH):
         engine.store.delete(gone[start : start + _BATCH])

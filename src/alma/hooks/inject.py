@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .journal import HookCall
-    from .paths import DataDir, Settings
+    from .paths import DataDir
 else:
     try:
         # The module below `sqlite3`, which brings dates and adapters along that nobody here uses.
@@ -333,13 +333,15 @@ def rank_rule(rule: StoredRule) -> tuple[int, int, int, str]:
     return (rule.body.get("source") != "note", doubt, -rule.created_at, rule.id)
 
 
-def build_playbook(rules: ReadOnlyRules, settings: Settings, sessions: list[str], known: set[str]) -> Injection:
+def build_playbook(
+    rules: ReadOnlyRules, settings: Mapping[str, Any], sessions: list[str], known: set[str]
+) -> Injection:
     """Return the rules of the project and of all projects; and of these sessions, where their context was lost.
 
     Rules that the host reads from CLAUDE.md (`known`) are part of the context without being told.
     """
     injection = Injection()
-    room = min(MOST_CHARS, settings.number("playbook_tokens") * CHARS_A_TOKEN)
+    room = min(MOST_CHARS, settings["playbook_tokens"] * CHARS_A_TOKEN)
     entries = sorted(rules.list_newest(), key=rank_rule)
     taught = [rule for rule in entries if not rule.is_observation]
     repeated = [rule for rule in taught if known and normalise_item(rule.text("rule")) in known]
@@ -348,7 +350,7 @@ def build_playbook(rules: ReadOnlyRules, settings: Settings, sessions: list[str]
     injection.add_section(_OBSERVED, observations, room - len(injection.text))
     if sessions:
         # The newest that fit, told in the order in which they were taught.
-        room = min(MOST_CHARS - len(injection.text), settings.number("prompt_tokens") * CHARS_A_TOKEN)
+        room = min(MOST_CHARS - len(injection.text), settings["prompt_tokens"] * CHARS_A_TOKEN)
         fitting = Injection()
         fitting.add_section(_PROFILE, rules.list_of_sessions(sessions), room)
         injection.add_section(_PROFILE, fitting.rules[::-1], room)
@@ -356,10 +358,10 @@ def build_playbook(rules: ReadOnlyRules, settings: Settings, sessions: list[str]
     return injection
 
 
-def build_reminder(rules: list[StoredRule], settings: Settings) -> Injection:
+def build_reminder(rules: list[StoredRule], settings: Mapping[str, Any]) -> Injection:
     """Return rules and observations for a prompt or a command."""
     injection = Injection()
-    room = min(MOST_CHARS, settings.number("prompt_tokens") * CHARS_A_TOKEN)
+    room = min(MOST_CHARS, settings["prompt_tokens"] * CHARS_A_TOKEN)
     best = rules[:AT_ONCE]
     injection.add_section(_TIMELY, (rule for rule in best if not rule.is_observation), room, warn=True)
     injection.add_section(_OBSERVED, (rule for rule in best if rule.is_observation), room - len(injection.text))
@@ -373,7 +375,7 @@ def playbook_text(data_dir: DataDir, project: str, session: str, folder: str = "
         return build_playbook(rules, read_settings(data_dir), sessions, read_host_rules(folder)).text
 
 
-def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Settings) -> str:
+def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Return what a hook says to an event, as the host reads it; empty for nothing. It is written down first."""
     injection = _choose_rules(call, data_dir, line, settings)
     ids = [rule.id for rule in injection.rules]
@@ -390,7 +392,7 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
         about = {"prompt_id": data["prompt_id"]} if "prompt_id" in data else {}
         shown = {"rules": ids, "where": call.name, "text": cut_redacted(text, _TEXT), **about}
         event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": shown}
-        journal.append_line(data_dir, call.session, event, settings.number("journal_mb"))
+        journal.append_line(data_dir, call.session, event, settings["journal_mb"])
     if injection.text:
         output["hookSpecificOutput"] = {"hookEventName": call.name, "additionalContext": injection.text}
     if is_start and (notice := _take_notice(data_dir, settings)):
@@ -398,20 +400,20 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
     return json.dumps(output) if output else ""
 
 
-def _take_notice(data_dir: DataDir, settings: Settings) -> str:
+def _take_notice(data_dir: DataDir, settings: Mapping[str, Any]) -> str:
     """Return, once, how a person who was never asked can let Claude read sessions: where the host shows it to them."""
     environ = os.environ
-    is_decided = settings.text("model") != "ask" or environ.get("CLAUDE_SMART_USE_LOCAL_CLI") in ("0", "1")
+    is_decided = settings["model"] != "ask" or environ.get("CLAUDE_SMART_USE_LOCAL_CLI") in ("0", "1")
     if is_decided or environ.get("CLAUDE_CODE_ENTRYPOINT") != "cli" or os.path.exists(data_dir.model_notice):
         return ""
     os.close(os.open(data_dir.model_notice, os.O_CREAT | os.O_WRONLY, 0o600))
     plugin, folders = environ.get("CLAUDE_PLUGIN_ROOT", ""), environ.get("PATH", "").split(os.pathsep)
     is_installed = not plugin or any(os.path.exists(os.path.join(folder, "claude-smart")) for folder in folders)
     command = "claude-smart" if is_installed else f"python3 '{plugin}/smart.py'"
-    return _NOTICE.format(calls=settings.number("daily_calls"), command=command)
+    return _NOTICE.format(calls=settings["daily_calls"], command=command)
 
 
-def _choose_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Settings) -> Injection:
+def _choose_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> Injection:
     is_for_nobody = call.name == "UserPromptSubmit" and call.is_from_machine
     if is_for_nobody or not os.path.exists(data_dir.db):
         return Injection()

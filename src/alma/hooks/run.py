@@ -14,7 +14,7 @@ import time
 
 from . import journal, privacy, project
 from .journal import EVENTS, TOOL_EVENTS, HookCall, build_line, expand_own_command
-from .paths import DataDir, NoHomeError, describe_error, find_data_dir, load_settings, log_problem
+from .paths import DataDir, NoHomeError, describe_error, find_data_dir, log_problem, read_settings
 
 SECONDS = 5.0
 """A hook that takes longer gives up."""
@@ -104,13 +104,13 @@ def _record(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
     if privacy.is_paused(data_dir, copy.key, call.name):
         return "", ""
     project.remember_copy(data_dir, copy)
-    settings = load_settings(data_dir, call.name)
+    settings = read_settings(data_dir, call.name)
     if call.name == "SessionStart" and call.text("source") == "clear":
         parent = journal.find_cleared(data_dir, call.cwd, call.session)
         call.given = {**call.given, "parent": parent or None}
     is_ignored = call.name in TOOL_EVENTS and ignored.touches(call.given.get("tool_input"))
     line = build_line(call, copy.key, time.time(), is_ignored=is_ignored)
-    journal.append_line(data_dir, call.session, line, settings.number("journal_mb"))
+    journal.append_line(data_dir, call.session, line, settings["journal_mb"])
     if call.name == "SessionEnd" and call.text("reason") == "clear":
         journal.remember_cleared(data_dir, call.cwd, call.session)
     text = ""

@@ -41,7 +41,7 @@ from ..errors import ALMAError, unknown
 from ..files import try_lock, write_atomic
 from . import journal
 from .drain import ProjectMemories, drain, read_sessions, recall_rules, tidy_daily
-from .paths import DataDir, describe_error, load_settings, log_problem, read_object
+from .paths import DataDir, describe_error, log_problem, read_object, read_settings
 
 FILE = os.path.abspath(__file__)
 EVENT = "Worker"
@@ -101,7 +101,7 @@ def serve(data_dir: DataDir) -> None:
         drain_once(data_dir, if_wanted=True)
         return
     with lock:
-        idle_seconds = load_settings(data_dir, EVENT).number("worker_idle_seconds")
+        idle_seconds = read_settings(data_dir, EVENT)["worker_idle_seconds"]
         try:
             worker = Worker(data_dir, ProjectMemories(data_dir), FILE, idle_seconds=idle_seconds)
         except (OSError, AttributeError):
