@@ -11,14 +11,12 @@ import hashlib
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -374,15 +372,7 @@ def doctor(args: Namespace, desk: Desk) -> Answer:
 
 
 def _run_steps(desk: Desk) -> Iterator[Step]:
-    version = ".".join(map(str, sys.version_info[:3]))
-    is_new = sys.version_info >= (3, 11)
-    yield Step("Python", is_new, f"{version} ({sys.executable})", "" if is_new else "install Python 3.11 or newer")
-    try:
-        with closing(sqlite3.connect(":memory:")) as db:
-            db.execute("CREATE VIRTUAL TABLE t USING fts5 (x)")
-        yield Step("SQLite", True, f"{sqlite3.sqlite_version}, with full-text search")
-    except sqlite3.OperationalError as error:
-        yield Step("SQLite", False, f"{sqlite3.sqlite_version}: {error}", "use a Python whose SQLite has FTS5")
+    yield Step("Python", True, f"{sys.version.split()[0]} ({sys.executable})")
     yield from _check_plugin(desk.place)
     with tempfile.TemporaryDirectory(prefix="claude-smart-", ignore_cleanup_errors=True) as scratch:
         # Each link needs the one before it; the first that fails says why, and the rest are not tried.
@@ -394,7 +384,7 @@ def _run_steps(desk: Desk) -> Iterator[Step]:
                 yield Step(name, False, str(error) or type(error).__name__, "see hooks.log, and report this line")
                 yield from (Step(left, False, "not tried") for left in _CHAIN[number:])
                 break
-    checks = (_check_home, _check_disk, _check_settings, _check_store, _check_journals, _check_reader, _check_log)
+    checks = (_check_home, _check_settings, _check_store, _check_journals, _check_reader, _check_log)
     for check in checks:
         name = check.__name__.removeprefix("_check_")
         try:
@@ -440,8 +430,20 @@ def _run_chain(scratch: str) -> Iterator[str]:
     os.makedirs(folder)
     place.make()
 
+    names = ("PATH", "SYSTEMROOT", "HOME", "USERPROFILE", "TEMP", "TMP")
+    environ = {name: value for name, value in os.environ.items() if name.upper() in names}
+    environ |= {"CLAUDE_SMART_HOME": place.home, "CLAUDE_SMART_BACKEND_AUTOSTART": "0", "CLAUDE_SMART_ATTENDED": "1"}
+
     def fire(event: str, session: str = "doctor-1", **fields: object) -> str:
-        return _fire_hook(place, {"session_id": session, "cwd": folder, "hook_event_name": event, **fields})
+        """Run the hook as the host does, and return what it answers."""
+        # Somebody is said to be draining already: a process of its own would outlive this folder.
+        Path(place.sessions, "wanted").touch()
+        given = json.dumps({"session_id": session, "cwd": folder, "hook_event_name": event, **fields}).encode()
+        command = [sys.executable, "-I", "-S", _HOOK]
+        done = subprocess.run(
+            command, input=given, capture_output=True, env=environ, timeout=_HOOK_SECONDS, check=False
+        )
+        return done.stdout.decode("utf-8", "replace")
 
     def read_records(kind: str) -> list[Record]:
         with ProjectMemories(place) as memory:
@@ -475,19 +477,6 @@ def _run_chain(scratch: str) -> Iterator[str]:
     yield f"{len(context)} characters at the start of a session"
 
 
-def _fire_hook(place: DataDir, event: dict[str, object]) -> str:
-    """Run the hook as the host does, and return what it answers."""
-    # Somebody is said to be draining already: a process of its own would outlive this folder.
-    Path(place.sessions, "wanted").touch()
-    names = ("PATH", "SYSTEMROOT", "HOME", "USERPROFILE", "TEMP", "TMP")
-    environ = {name: value for name, value in os.environ.items() if name.upper() in names}
-    environ |= {"CLAUDE_SMART_HOME": place.home, "CLAUDE_SMART_BACKEND_AUTOSTART": "0", "CLAUDE_SMART_ATTENDED": "1"}
-    command = [sys.executable, "-I", "-S", _HOOK]
-    content = json.dumps(event).encode()
-    done = subprocess.run(command, input=content, capture_output=True, env=environ, timeout=_HOOK_SECONDS, check=False)
-    return done.stdout.decode("utf-8", "replace")
-
-
 # -- the real home
 
 
@@ -501,12 +490,8 @@ def _check_home(desk: Desk) -> Finding:
     for folder in (place.home, place.sessions):
         if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
             problems.append((FAILED, f"{folder} cannot be written", "check its owner and mode"))
+    problems += [one for one in check_space(Path(place.home)) if one[0] == FAILED]
     return problems[0] if problems else (OK, f"{place.home}, for you alone")
-
-
-def _check_disk(desk: Desk) -> Finding:
-    [found] = check_space(Path(desk.place.home))
-    return found if found[0] == FAILED else (OK, "")
 
 
 def _check_settings(desk: Desk) -> Finding:
