@@ -25,14 +25,9 @@ if TYPE_CHECKING:
 
 TOOL_EVENTS = frozenset(("PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionDenied"))
 MACHINE_SOURCES = frozenset(("system", "loop_wakeup", "schedule_wakeup", "poll_event"))
-_MACHINE_MADE = (
-    "<command-name>",
-    "<command-message>",
-    "<local-command-stdout>",
-    "<local-command-caveat>",
-    "<task-notification>",
-    "<cross-session-message",
-    "<system-reminder>",
+_MACHINE_MADE = tuple(
+    "<command-name> <command-message> <local-command-stdout> <local-command-caveat> <task-notification> "
+    "<cross-session-message <system-reminder>".split()
 )
 OWN_COMMANDS = frozenset(("tag", "learn", "forget", "show", "dashboard"))
 _PREFIXED_COMMANDS = OWN_COMMANDS | {"review", "edit", "restore"}
@@ -52,12 +47,7 @@ _TOOL = {"tool_name": _SHORT, "tool_use_id": _SHORT, "duration_ms": None}
 _FIELDS: dict[str, dict[str, tuple[int, int] | None]] = {
     "SessionStart": dict.fromkeys(("source", "model", "transcript_path", "parent"), _SHORT),
     "UserPromptSubmit": {"prompt": _PROMPT, "prompt_id": _SHORT, "source": _SHORT},
-    "UserPromptExpansion": {
-        "command_name": _SHORT,
-        "command_args": _PROMPT,
-        "prompt": _PROMPT,
-        "prompt_id": _SHORT,
-    },
+    "UserPromptExpansion": {"command_name": _SHORT, "command_args": _PROMPT, "prompt": _PROMPT, "prompt_id": _SHORT},
     "PreToolUse": _TOOL,
     "PostToolUse": _TOOL,
     "PostToolUseFailure": {**_TOOL, "error": _OUTPUT, "is_interrupt": None},
@@ -130,8 +120,7 @@ def expand_own_command(call: HookCall) -> HookCall:
         folders = (own, *(os.path.join(folder, ".claude") for folder in (call.cwd, project) if folder))
         if any(os.path.isfile(os.path.join(folder, "commands", f"{name}.md")) for folder in folders):
             return call
-    given = {**call.given, "command_name": name, "command_args": arguments}
-    return HookCall(given, "UserPromptExpansion")
+    return HookCall({**call.given, "command_name": name, "command_args": arguments}, "UserPromptExpansion")
 
 
 def build_line(call: HookCall, project: str, now: float, *, is_ignored: bool = False) -> dict[str, Any]:
@@ -181,8 +170,7 @@ def _read_data(call: HookCall) -> dict[str, Any]:
         elif most is not None and isinstance(value, str):
             data[field] = redact_and_cut(value, *most)
     if call.name in TOOL_EVENTS:
-        trimmer = Trimmer(_INPUT_CHARS)
-        data["tool_input"] = trimmer.trim(call.given.get("tool_input", {}))
+        data["tool_input"] = Trimmer(_INPUT_CHARS).trim(call.given.get("tool_input", {}))
     if call.name == "PostToolUse":
         response = call.given.get("tool_response")
         data["output"] = _read_output(response)
@@ -204,8 +192,7 @@ def _read_output(response: Any) -> str:
     text = _join_texts(response)
     if text is not None:
         return redact_and_cut(text, *_OUTPUT)
-    kept = {name: value for name, value in response.items() if name not in _LEFT_OUT}
-    trimmed = Trimmer(_INPUT_CHARS).trim(kept)
+    trimmed = Trimmer(_INPUT_CHARS).trim({name: response[name] for name in response if name not in _LEFT_OUT})
     return cut_redacted(json.dumps(trimmed, ensure_ascii=False), *_OUTPUT)
 
 
@@ -223,37 +210,38 @@ def _join_texts(response: Any) -> str | None:
     return None
 
 
-# -- the line of an event: the fields of each, shortened and without what is private or secret
+# -- the file
 
 MB = 1_000_000
 ALWAYS_TAKEN = frozenset("SessionStart UserPromptSubmit UserPromptExpansion Stop SessionEnd Shown Rejected".split())
 """What a journal over its quota still takes: what people said, and what was shown to them."""
 CLEARED_SECONDS = 60.0
-_FLAGS = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
-_PATIENCE_SECONDS = 0.05
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
 _MOST_PARENTS = 5
 _MOST_BYTES = 1_000_000
 
 
 def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_mb: int = 8) -> None:
     """Add an event to a journal; raises OSError when it cannot be written whole."""
-    data = _encode(line)
     data_dir.make()
-    path, quota = data_dir.journal(session), quota_mb * MB
-    if not os.path.exists(path):
-        _create_journal(path, session)
-    file = os.open(path, _FLAGS | os.O_CREAT, 0o600)
+    file = os.open(data_dir.journal(session), _FLAGS, 0o600)
     try:
-        # An empty file is about to get its first line, and an open line may still be in writing. If their writer was
-        # killed, this one goes on after a while; at worst there is an empty line.
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not (is_whole := _ends_line(file)) and time.monotonic() < deadline:
-            time.sleep(0.001)
-        size = os.fstat(file).st_size
+        size, quota = os.lseek(file, 0, os.SEEK_END), quota_mb * MB
         if size > quota and line["event"] not in ALWAYS_TAKEN:
             return
-        data = data if is_whole else (b"\n" if size else _encode_header(session)) + data
-        _write(file, data)
+        data = _encode(line)
+        os.lseek(file, max(size - 1, 0), os.SEEK_SET)
+        last = os.read(file, 1)
+        if not last:
+            # Of two processes that both find it empty, the first names the file.
+            header = {"v": 1, "id": os.urandom(16).hex(), "event": "Journal", "at": time.time(), "session": session}
+            data = _encode(header) + data
+        elif last != b"\n":
+            # Its writer was killed, or is about to end the line; then there is an empty one.
+            data = b"\n" + data
+        written = os.write(file, data)
+        if written != len(data):
+            raise OSError(f"only {written} of {len(data)} bytes could be written: is the disk full?")
         if size <= quota < size + len(data):
             problem = f"the journal of {session[:100]} is over {quota_mb} MB: no more tools"
             log_problem(data_dir, str(line["event"]), problem)
@@ -263,58 +251,14 @@ def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_
 
 def append_event(data_dir: DataDir, session: str, event: Event, project: str) -> None:
     """Add an event that no hook reported, such as one found in a transcript."""
-    line = {
-        "v": 1,
-        "id": event.id,
-        "at": event.at,
-        "event": event.name,
-        "session": session,
-        "project": project,
-        "cwd": event.cwd,
-        "agent_id": event.agent_id,
-        "data": Trimmer(32_000).trim(dict(event.data)),
-    }
-    append_line(data_dir, session, line)
+    origin = {"cwd": event.cwd, "agent_id": event.agent_id}
+    line = {"v": 1, "id": event.id, "at": event.at, "event": event.name, "session": session, "project": project}
+    append_line(data_dir, session, {**line, **origin, "data": Trimmer(32_000).trim(dict(event.data))})
 
 
 def _encode(line: Mapping[str, Any]) -> bytes:
     text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace") + b"\n"
-
-
-def _encode_header(session: str) -> bytes:
-    return _encode({"v": 1, "id": os.urandom(16).hex(), "event": "Journal", "at": time.time(), "session": session})
-
-
-def _create_journal(path: str, session: str) -> None:
-    """Make a journal that holds its first line from the first moment: written beside it and linked, once for all.
-
-    Not every file system has links. Without them the first process writes it.
-    """
-    beside = f"{path}.{os.getpid()}"
-    file = os.open(beside, _FLAGS | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        _write(file, _encode_header(session))
-        os.link(beside, path)
-    except (FileExistsError, OSError, AttributeError, NotImplementedError):
-        return
-    finally:
-        os.close(file)
-        os.unlink(beside)
-
-
-def _ends_line(file: int) -> bool:
-    """Return whether a journal ends with a whole line."""
-    if not os.fstat(file).st_size:
-        return False
-    os.lseek(file, -1, os.SEEK_END)
-    return os.read(file, 1) == b"\n"
-
-
-def _write(file: int, data: bytes) -> None:
-    written = os.write(file, data)
-    if written != len(data):
-        raise OSError(f"only {written} of {len(data)} bytes could be written: is the disk full?")
 
 
 # -- sessions that go on from others
