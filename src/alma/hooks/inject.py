@@ -85,18 +85,15 @@ class StoredRule:
     @property
     def violations(self) -> int:
         """How often it was shown and not followed; 0 when it was followed ever since."""
-        failures, recent = self.evidence.get("failures"), self.evidence.get("recent")
-        last = recent[-_PROVEN:] if isinstance(recent, list) else []
+        last = self.evidence.get("recent", [])[-_PROVEN:]
         is_proven = len(last) == _PROVEN and not any(one[1:] == [0.0] for one in last)
-        return failures if isinstance(failures, int) and not is_proven else 0
+        return 0 if is_proven else int(self.evidence.get("failures", 0))
 
     def names(self, field: str) -> list[str]:
-        given = self.body.get(field)
-        return [name for name in given if isinstance(name, str) and name] if isinstance(given, list) else []
+        return [name for name in self.body.get(field, ()) if name]
 
     def text(self, field: str) -> str:
-        given = self.body.get(field)
-        return given if isinstance(given, str) else ""
+        return str(self.body.get(field, ""))
 
 
 class ReadOnlyRules:
@@ -321,15 +318,12 @@ class Injection:
             self.text = f"{self.text}{title}{lines}".lstrip()
 
 
-def rank_rule(rule: StoredRule) -> tuple[int, int, int, str]:
+def rank_rule(rule: StoredRule) -> tuple[bool, int, int, str]:
     """Return a sort key, the most useful first: notes, then what proved itself or was repeated, then the newest."""
-
-    def count(counts: object, name: str) -> int:
-        value = counts.get(name, 0) if isinstance(counts, dict) else 0
-        return max(0, value) if isinstance(value, int) else 0
-
-    strength = 1 + count(rule.evidence, "successes") + 2 * count(rule.body.get("metadata"), "repeats")
-    doubt = (1 + count(rule.evidence, "failures")).bit_length() - strength.bit_length()
+    repeats = rule.body.get("metadata", {}).get("repeats", 0)
+    # Anybody may give a rule metadata.
+    strength = 1 + rule.evidence.get("successes", 0) + (2 * repeats if isinstance(repeats, int) else 0)
+    doubt = (1 + rule.evidence.get("failures", 0)).bit_length() - strength.bit_length()
     return (rule.body.get("source") != "note", doubt, -rule.created_at, rule.id)
 
 
