@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from alma import jsonc
+from alma import jsonc, rulefiles
 from alma.engine.admit import key_of
 from alma.engine.observations import OBSERVATION
 from alma.engine.rules import AGENT, Teaching, teach
@@ -342,15 +342,12 @@ def export(args: Namespace, desk: Desk) -> Answer:
 
 
 def _export_markdown(args: Namespace, desk: Desk) -> Answer:
-    from alma.rulefiles import TARGETS
-    from alma.rulefiles import export as write_rules
-
     name = Path(args.file).name
     usual = "cursor" if name.endswith(".mdc") else "claude-md" if name.lower().startswith("claude") else "agents-md"
-    target = next((to for to, one in TARGETS.items() if Path(one.path).name == name), usual)
+    target = next((to for to, one in rulefiles.TARGETS.items() if Path(one.path).name == name), usual)
     options = {"everywhere": args.everywhere, "force": args.force, "check": args.dry_run, "remove": args.remove}
     with desk.memory() as memory:
-        report = write_rules(memory.alma, target, args.file, project_id=desk.project, **options)
+        report = rulefiles.export(memory.alma, target, args.file, project_id=desk.project, **options)
     if args.dry_run:
         desk.say(report.diff or f"{report.path} is up to date.")
     elif args.remove:
@@ -412,11 +409,9 @@ def _read_rules(path: str) -> Iterator[Teaching]:
 
 
 def _import_markdown(args: Namespace, desk: Desk) -> Answer:
-    from alma.rulefiles import import_ as read_rules
-
     options = {name: getattr(args, name) for name in ("all", "retire", "prefer", "dry_run")}
     with desk.memory() as memory:
-        report = read_rules(memory.alma, args.file, project_id=desk.project, **options)
+        report = rulefiles.import_(memory.alma, args.file, project_id=desk.project, **options)
     if report.diff:
         desk.say(report.diff)
     done = sum(one.done for one in report.changes)

@@ -104,8 +104,6 @@ class DrainReport:
 
     sessions: int = 0
     turns: int = 0
-    followed: int = 0
-    violated: int = 0
     taught: list[Taught] = field(default_factory=list)
     observed: list[Record] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -137,8 +135,9 @@ def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: flo
                 continue
             if stored is not None:
                 report.sessions += 1
-                for name, more in stored._asdict().items():
-                    setattr(report, name, getattr(report, name) + more)
+                report.turns += stored.turns
+                report.taught += stored.taught
+                report.observed += stored.observed
     return report
 
 
