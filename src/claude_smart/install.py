@@ -314,10 +314,8 @@ def _drop_members(
         yield FileChange(path, text.encode(), None if is_ours and json.loads(after) == {} else after.encode())
 
 
-def _list_files(folder: Path) -> Iterator[Path]:
-    for base, folders, names in os.walk(folder):
-        folders.sort()
-        yield from (Path(base) / name for name in sorted(names))
+def _list_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _remove_files(paths: Iterable[Path]) -> Iterator[FileChange]:
