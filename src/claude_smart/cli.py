@@ -37,7 +37,7 @@ COMMANDS = {
     "config": ("data.config", "show or change a setting"),
     "export": ("data.export", "write the rules as JSON lines, or into CLAUDE.md, AGENTS.md, …"),
     "import": ("data.import_", "take in rules from JSON lines, or what was edited in CLAUDE.md, AGENTS.md, …"),
-    "clear-all": ("data.clear_all", "erase what was learned and recorded in this project"),
+    "clear-all": ("data.clear_all", "erase what was learned and recorded in this project; rules of all projects stay"),
 }
 """Each command: the function that runs it, and its help."""
 
