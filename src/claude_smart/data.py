@@ -20,7 +20,7 @@ from alma.engine.observations import OBSERVATION
 from alma.engine.rules import AGENT, Teaching, teach
 from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, ValidationError, unknown
-from alma.files import write_atomic
+from alma.files import lock_file, write_atomic
 from alma.hooks import drain as drains
 from alma.hooks import project as projects
 from alma.hooks.journal import ask_worker
@@ -290,7 +290,7 @@ def clear_all(args: Namespace, desk: Desk) -> Answer:
         desks.stop_worker(place)
     erased = 0
     if os.path.isdir(place.home):
-        with desk.lock_drain():
+        with lock_file(place.drain_lock, desks.PATIENCE):
             erased = _remove_files(files) if args.everywhere else _erase_project(desk)
             projects.forget_copies(place, "" if args.everywhere else desk.project)
     unit = "file" if args.everywhere else "record"

@@ -10,7 +10,7 @@ import time
 import uuid
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -97,10 +97,6 @@ class Desk:
         """Open the store for the rules of this project."""
         with self.memory() as memory:
             yield memory.engine(self.project)
-
-    def lock_drain(self) -> AbstractContextManager[None]:
-        """Keep others from taking anything in meanwhile: what is half read would come back after it was erased."""
-        return lock_file(self.place.drain_lock, PATIENCE)
 
 
 def open_desk(as_json: bool = False, project: str | None = None) -> Desk:
@@ -440,7 +436,8 @@ def forget(args: Namespace, desk: Desk) -> Answer:
             desk.say(f"Erased: {rule.body['line']}")
         elif args.everything:
             quotes = core.find_quotes(rule)
-            with desk.lock_drain():
+            with lock_file(desk.place.drain_lock, PATIENCE):
+                # What is half read would come back after it was erased.
                 turns = core.erase_rule(engine, rule)
                 lines = drains.erase_from_journals(desk.place, rule.project, lambda text: core.has_quote(text, quotes))
                 memory.alma.vacuum()

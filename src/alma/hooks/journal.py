@@ -218,7 +218,6 @@ ALWAYS_TAKEN = frozenset("SessionStart UserPromptSubmit UserPromptExpansion Stop
 CLEARED_SECONDS = 60.0
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
 _MOST_PARENTS = 5
-_MOST_BYTES = 1_000_000
 
 
 def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_mb: int = 8) -> None:
@@ -285,24 +284,15 @@ def _read_parent(line: str) -> str:
 
 def remember_cleared(data_dir: DataDir, cwd: str, session: str) -> None:
     """Note that a context was cleared. The host ends one session and starts another in the same folder at once."""
-    fresh = _read_cleared(data_dir) | {cwd: {"session": session, "at": time.time()}}
     data_dir.make()
-    write_private(data_dir.cleared, json.dumps(fresh).encode())
+    write_private(data_dir.cleared, json.dumps({"cwd": cwd, "session": session, "at": time.time()}).encode())
 
 
 def find_cleared(data_dir: DataDir, cwd: str, session: str) -> str:
     """Return the session that was cleared here a moment ago; empty when there is none."""
-    cleared = str(_read_cleared(data_dir).get(cwd, {}).get("session", ""))
-    return cleared if cleared != session else ""
-
-
-def _read_cleared(data_dir: DataDir) -> dict[str, dict[str, Any]]:
-    fresh, now = {}, time.time()
-    for folder, entry in read_object(data_dir.cleared, _MOST_BYTES).items():
-        at = entry.get("at") if isinstance(entry, dict) else None
-        if isinstance(at, int | float) and 0 <= now - at <= CLEARED_SECONDS and isinstance(entry.get("session"), str):
-            fresh[folder] = entry
-    return fresh
+    cleared = read_object(data_dir.cleared)
+    is_here = cleared.get("cwd") == cwd and cleared["session"] != session
+    return str(cleared["session"]) if is_here and 0 <= time.time() - cleared["at"] <= CLEARED_SECONDS else ""
 
 
 # -- rules that a context holds: ids, one a line; those of a subagent, whose context is its own, with its id.
