@@ -22,15 +22,11 @@ from typing import Any, NamedTuple
 
 from alma import __version__, jsonc
 from alma.doctor import FAILED, OK, Finding, check_integrity, check_modes, check_space
-from alma.engine.rules import AGENT
 from alma.errors import ALMAError, BusyError, ConfigError, CorruptStoreError, ModelError, NewerStoreError, StorageError
 from alma.files import FileChange, apply_changes, read_content, resolve_link
-from alma.hooks.drain import SPENT, ProjectMemories, describe_dropped, describe_reader, drain, find_program
+from alma.hooks.drain import SPENT, describe_dropped, describe_reader, drain, find_program
 from alma.hooks.paths import DEFAULTS, DataDir, check_settings, find_data_dir, list_own_files, read_settings
-from alma.hooks.project import identify_project
-from alma.types.kinds import MemoryType
-from alma.types.query import Where
-from alma.types.record import Record, Status
+from alma.types.record import Status
 
 from .cli import own_words
 from .data import describe_reading, find_pending, read_paused
@@ -427,7 +423,6 @@ def _run_chain(scratch: str) -> Iterator[str]:
     folder, place = os.path.join(scratch, "repository"), DataDir(os.path.join(scratch, "home"))
     os.makedirs(folder)
     place.make()
-
     names = ("PATH", "SYSTEMROOT", "HOME", "USERPROFILE", "TEMP", "TMP")
     environ = {name: value for name, value in os.environ.items() if name.upper() in names}
     environ |= {"CLAUDE_SMART_HOME": place.home, "CLAUDE_SMART_BACKEND_AUTOSTART": "0", "CLAUDE_SMART_ATTENDED": "1"}
@@ -436,16 +431,10 @@ def _run_chain(scratch: str) -> Iterator[str]:
         """Run the hook as the host does, and return what it answers."""
         # Somebody is said to be draining already: a process of its own would outlive this folder.
         Path(place.sessions, "wanted").touch()
-        given = json.dumps({"session_id": session, "cwd": folder, "hook_event_name": event, **fields}).encode()
+        given = json.dumps({"session_id": session, "cwd": folder, "hook_event_name": event, **fields})
         command = [sys.executable, "-I", "-S", _HOOK]
-        done = subprocess.run(
-            command, input=given, capture_output=True, env=environ, timeout=_HOOK_SECONDS, check=False
-        )
-        return done.stdout.decode("utf-8", "replace")
-
-    def read_records(kind: str) -> list[Record]:
-        with ProjectMemories(place) as memory:
-            return list(memory.engine(identify_project(folder)).store.scan(Where(kinds={kind}, agents={AGENT})))
+        options: dict[str, Any] = {"env": environ, "timeout": _HOOK_SECONDS, "encoding": "utf-8", "errors": "replace"}
+        return str(subprocess.run(command, input=given, capture_output=True, check=False, **options).stdout)
 
     began = time.perf_counter()
     fire("SessionStart", source="startup")
@@ -458,12 +447,11 @@ def _run_chain(scratch: str) -> Iterator[str]:
     yield f"{took * 1000:.0f} ms for one hook"
 
     report = drain(place, wait=1.0)
-    turns = read_records("turn")
-    if len(turns) != 4:
-        raise ValueError(f"{len(turns)} of 4 turns arrived; {report.problems or _read_log(place)[-3:]}")
+    if report.turns != 4:
+        raise ValueError(f"{report.turns} of 4 turns arrived; {report.problems or _read_log(place)[-3:]}")
     yield "4 of 4, each once"
 
-    rules = [one for one in read_records(MemoryType.RULE) if one.status is Status.ACTIVE]
+    rules = [one.record for one in report.taught if one.record and one.record.status is Status.ACTIVE]
     if not rules:
         raise ValueError(f"no rule came of {_SAID!r}")
     yield str(rules[0].body["line"])

@@ -11,7 +11,7 @@ import pytest
 
 from alma.hooks import journal
 from alma.hooks.paths import DataDir
-from alma.hooks.project import find_copy, identify_project, locate_project
+from alma.hooks.project import find_copy, locate_project
 from claude_smart.cli import main
 
 
@@ -66,7 +66,7 @@ class Person:
             "at": time.time(),
             "event": name,
             "session": session,
-            "project": identify_project(str(self.folder)),
+            "project": locate_project(str(self.folder)).key,
             "cwd": str(self.folder),
             "agent_id": "",
             "entry": self.entry,

@@ -64,11 +64,6 @@ class WorkingCopy:
         return self.id.startswith(_NAMED)
 
 
-def identify_project(cwd: str, opened: str = "") -> str:
-    """Return the key of a folder's project, as the folder alone says it."""
-    return locate_project(cwd, opened).key
-
-
 def locate_project(cwd: str, opened: str = "") -> WorkingCopy:
     """Return the project of a folder. `opened` is where the host was started: without git, the project below it."""
     here = _real_path(cwd)
