@@ -314,7 +314,7 @@ def test_an_answer_in_crumbs_does_not_outlast_the_timeout(place):
 def test_a_worker_of_another_folder_of_journals_is_not_relied_upon(place, started, run_worker, tmp_path):
     run_worker()
     other = DataDir(place.home, str(tmp_path / "elsewhere"))
-    assert journal.drains_elsewhere(other)
+    assert not journal.notify_worker(other, __file__)
     assert not journal.drains_elsewhere(place)
     journal.wake_drain(other, "Stop")
     assert [command[command.index("--sessions") + 1] for command in started] == [other.sessions]

@@ -441,13 +441,10 @@ def _start_process(command: list[str]) -> None:
 
 def notify_worker(data_dir: DataDir, script: str) -> bool:
     """Send the worker a wake-up; return False when no worker takes it."""
+    # One that drains another folder of journals never sees our wake-up.
+    is_ours = read_object(data_dir.worker).get("sessions", data_dir.sessions) == data_dir.sessions
     request = {"op": "drain", "code": script}
-    return not drains_elsewhere(data_dir) and ask_worker(data_dir, request, _TELL_SECONDS, waits=False) is not None
-
-
-def drains_elsewhere(data_dir: DataDir) -> bool:
-    """Return whether the worker of this home drains another folder of journals, and so never sees our wake-up."""
-    return bool(read_object(data_dir.worker).get("sessions", data_dir.sessions) != data_dir.sessions)
+    return is_ours and ask_worker(data_dir, request, _TELL_SECONDS, waits=False) is not None
 
 
 def ask_worker(

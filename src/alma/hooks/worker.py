@@ -49,7 +49,6 @@ TICK_SECONDS = 1.0
 ROUND_SECONDS = 180.0
 GRACE_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
-_ENDING_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
 _READ_SECONDS = 2.0
 _MOST_BYTES = 256 * 1024
@@ -88,15 +87,8 @@ def drain_once(data_dir: DataDir, *, if_wanted: bool = False) -> None:
 
 
 def serve(data_dir: DataDir) -> None:
-    """Be the worker until there is nothing to do; if there is one, make sure that it knows of what is wanted."""
+    """Be the worker until there is nothing to do; if there is one already, drain what is wanted and end."""
     lock = try_lock(data_dir.worker_lock)
-    deadline = time.monotonic() + _ENDING_SECONDS
-    # The other one may be ending and listen no more, or may have been told already.
-    while lock is None and journal.is_drain_requested(data_dir) and time.monotonic() < deadline:
-        if journal.drains_elsewhere(data_dir):
-            break
-        journal.notify_worker(data_dir, FILE)
-        lock = try_lock(data_dir.worker_lock, 0.2)
     if lock is None:
         drain_once(data_dir, if_wanted=True)
         return
