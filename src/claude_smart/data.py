@@ -147,7 +147,6 @@ def status(args: Namespace, desk: Desk) -> Answer:
         "reading": state,
     }
     learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
-    again = f"; next attempt after {state['next_try'][:16].replace('T', ' ')} UTC" if state["next_try"] else ""
     rows = (
         ("project", f"{desk.project} ({learning})"),
         ("", answer["question"] and f"perhaps the same as {answer['question']}: claude-smart project"),
@@ -156,21 +155,27 @@ def status(args: Namespace, desk: Desk) -> Answer:
         ("journals", f"{len(files)} ({answer['journal_bytes'] // 1000} kB), {pending} pending"),
         ("memory", f"{place.db} ({answer['db_bytes'] // 1000} kB)"),
         ("worker", answer["worker"]),
-        ("reader", describe_reading(state)),
-        ("", state["dropped"] and f"dropped by the checks: {drains.describe_dropped(state['dropped'])}"),
-        ("", state["error"] and f"last error: {state['error']}{again}"),
+        *zip(("reader", "", ""), describe_reading(state), strict=False),
     )
     desk.say(*(f"{name:10} {text}" for name, text in rows if text))
     return answer
 
 
-def describe_reading(state: Mapping[str, Any]) -> str:
-    """Return which reader is at work, and what it cost today, in one line."""
+def describe_reading(state: Mapping[str, Any]) -> list[str]:
+    """Return which reader is at work and what it cost today, what was dropped, and why Claude did not read the rest."""
     if state["reader"] == "local":
-        return "local only (claude-smart config model on lets Claude read your corrections, too)"
+        return ["local only (claude-smart config model on lets Claude read your corrections, too)"]
     calls = f"{state['calls_today']} of {count_noun(state['daily_calls'], 'call')} today"
     waiting = f"{count_noun(state['sessions_read'], 'session')} read, {state['sessions_waiting']} waiting"
-    return f"local + claude ({state['model']}), {calls}, {waiting}"
+    lines = [f"local + claude ({state['model']}), {calls}, {waiting}"]
+    if state["dropped"]:
+        lines.append(f"dropped by the checks: {drains.describe_dropped(state['dropped'])}")
+    if state["error"]:
+        again = (
+            f"next attempt after {state['next_try'][:16].replace('T', ' ')} UTC" if state["next_try"] else "given up"
+        )
+        lines.append(f"last error: {state['error']}; {again}")
+    return lines
 
 
 def find_pending(place: DataDir, memory: drains.ProjectMemories | None) -> list[str]:

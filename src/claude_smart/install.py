@@ -24,7 +24,7 @@ from alma import __version__, jsonc
 from alma.doctor import FAILED, OK, Finding, check_integrity, check_modes, check_space
 from alma.errors import ALMAError, BusyError, ConfigError, CorruptStoreError, ModelError, NewerStoreError, StorageError
 from alma.files import FileChange, apply_changes, read_content, resolve_link
-from alma.hooks.drain import SPENT, describe_dropped, describe_reader, drain, find_program
+from alma.hooks.drain import SPENT, describe_reader, drain, find_program
 from alma.hooks.paths import DEFAULTS, DataDir, check_settings, find_data_dir, list_own_files, read_settings
 from alma.types.record import Status
 
@@ -508,19 +508,13 @@ def _check_reader(desk: Desk) -> Finding:
     """Say which reader is at work, and why Claude could not read what waits for it."""
     with desk.memory_if_any() as memory:
         state = describe_reader(desk.place, memory)
-    line, error = describe_reading(state), state["error"]
+    line = "; ".join(describe_reading(state))
     if state["reader"] == "local":
         return OK, line
-    if state["dropped"]:
-        line += f"; dropped by the checks: {describe_dropped(state['dropped'])}"
-    if error == SPENT:
-        fix = "claude-smart config daily_calls N raises the limit"
-        return OK, f"{line}; {SPENT}, so that the rest is read tomorrow", fix
-    if error:
-        again = (
-            f"next attempt after {state['next_try'][:16].replace('T', ' ')} UTC" if state["next_try"] else "given up"
-        )
-        return FAILED, f"{line}; last error: {error}; {again}", "claude-smart learn tries it now"
+    if state["error"] == SPENT:
+        return OK, line, "claude-smart config daily_calls N raises the limit"
+    if state["error"]:
+        return FAILED, line, "claude-smart learn tries it now"
     try:
         find_program()
     except ModelError as error:
