@@ -265,27 +265,20 @@ def write_text(path: str, text: str) -> None:
 
 def clear_all(args: Namespace, desk: Desk) -> Answer:
     """Erase what was learned and recorded: of this project, or everything, also where the store cannot be read."""
-    place, files, shared = desk.place, [], 0
-    if args.everywhere:
-        # The folder of journals may hold other things: they stay.
-        store = (place.db + ending for ending in ("", "-wal", "-shm", "-journal"))
-        files = [path for path in (*store, place.cleared, *list_own_files(place)) if os.path.exists(path)]
-        what = "all that was learned and recorded, in every project and for all projects"
-    else:
+    place, shared, stays, erased = desk.place, 0, [], 0
+    what = "all that was learned and recorded, in every project and for all projects"
+    if not args.everywhere:
         with desk.memory_if_any() as memory:
             rules = find_rules(memory.engine(desk.project)) if memory else []
         shared = sum(one.project == EVERYWHERE for one in rules)
         what = f"{count_noun(len(rules) - shared, 'rule')} of {desk.project} and all that was recorded there"
-    kept = (
-        f"{count_noun(shared, 'rule')} of all projects kept; clear-all --everywhere erases these, too."
-        if shared
-        else ""
-    )
+    if shared:
+        stays = [f"{count_noun(shared, 'rule')} of all projects kept; clear-all --everywhere erases these, too."]
     if not args.yes:
         if not os.isatty(0):
             raise ValidationError(f"this erases {what}; say --yes to do it")
-        print(f"This erases {what}.", *filter(None, [kept]), sep="\n", file=sys.stderr)
-        print("It cannot be undone. Erase? [y/N] ", end="", file=sys.stderr, flush=True)
+        question = "It cannot be undone. Erase? [y/N] "
+        print(f"This erases {what}.", *stays, question, sep="\n", end="", file=sys.stderr, flush=True)
         if not ask_yes(""):
             desk.say("Nothing was erased.")
             desk.exit_code = 1
@@ -293,14 +286,17 @@ def clear_all(args: Namespace, desk: Desk) -> Answer:
     if args.everywhere:
         # It has the store open that is about to go.
         desks.stop_worker(place)
-    erased = 0
     if os.path.isdir(place.home):
         with lock_file(place.drain_lock, desks.PATIENCE):
-            erased = _remove_files(files) if args.everywhere else _erase_project(desk)
+            if args.everywhere:
+                # The folder of journals may hold other things: they stay.
+                store = [place.db + ending for ending in ("", "-wal", "-shm", "-journal")]
+                erased = _remove_files([*store, place.cleared, *list_own_files(place)])
+            else:
+                erased = _erase_project(desk)
             projects.forget_copies(place, "" if args.everywhere else desk.project)
     unit = "file" if args.everywhere else "record"
-    desk.say(f"Erased {count_noun(erased, unit)}: {what}." if erased else "There was nothing to erase.")
-    desk.say(*filter(None, [kept]))
+    desk.say(f"Erased {count_noun(erased, unit)}: {what}." if erased else "There was nothing to erase.", *stays)
     return {"erased": erased, "kept_rules": shared}
 
 
