@@ -115,7 +115,7 @@ class TranscriptReader:
 
     def __init__(self) -> None:
         self._offset = 0
-        self._open: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._open: dict[str, dict[str, Any]] = {}
         self._at = 0.0
         self._entry: dict[str, Any] = {}
 
@@ -128,7 +128,7 @@ class TranscriptReader:
                 if block.get("type") == "tool_use":
                     if len(self._open) >= _OPEN_CALLS:
                         del self._open[next(iter(self._open))]
-                    call = (get_text(block, "name"), _shorten(get_dict(block, "input")))
+                    call = {"tool_name": get_text(block, "name"), "tool_input": _shorten(get_dict(block, "input"))}
                     self._open[get_text(block, "id")] = call
         elif entry.get("type") == "user":
             return self._read_user(blocks)
@@ -188,8 +188,7 @@ class TranscriptReader:
         return None
 
     def _find_call(self, call_id: str) -> dict[str, Any]:
-        name, arguments = self._open.get(call_id, ("", {}))
-        return {"tool_use_id": call_id, "tool_name": name, "tool_input": arguments}
+        return {"tool_use_id": call_id, **self._open.get(call_id, {"tool_name": "", "tool_input": {}})}
 
     def _make_event(self, name: str, data: dict[str, Any], part: str = "") -> Event:
         entry = self._entry
