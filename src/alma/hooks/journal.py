@@ -13,7 +13,7 @@ import sys
 import time
 
 from .paths import DataDir, describe_error, digest, log_problem, read_object, read_text, write_private
-from .privacy import Trimmer, cut_redacted, redact_and_cut
+from .privacy import Trimmer, redact_and_cut
 from .project import clean_path
 
 TYPE_CHECKING = False
@@ -61,8 +61,6 @@ _FIELDS: dict[str, dict[str, tuple[int, int] | None]] = {
     "SessionEnd": {"reason": _SHORT},
 }
 EVENTS = _FIELDS.keys()
-# A whole file before the edit says nothing that the edit does not.
-_LEFT_OUT = frozenset(("originalFile", "isImage", "noOutputExpected", "gitDiff"))
 
 
 class HookCall:
@@ -173,7 +171,7 @@ def _read_data(call: HookCall) -> dict[str, Any]:
         data["tool_input"] = Trimmer(_INPUT_CHARS).trim(call.given.get("tool_input", {}))
     if call.name == "PostToolUse":
         response = call.given.get("tool_response")
-        data["output"] = _read_output(response)
+        data["output"] = redact_and_cut(_join_texts(response), *_OUTPUT)
         for name, field in (("interrupted", "interrupted"), ("user_modified", "userModified")):
             if isinstance(response, dict) and isinstance(response.get(field), bool):
                 data[name] = response[field]
@@ -187,27 +185,16 @@ def _read_data(call: HookCall) -> dict[str, Any]:
     return data
 
 
-def _read_output(response: Any) -> str:
-    """Return what a tool answered, as text."""
-    text = _join_texts(response)
-    if text is not None:
-        return redact_and_cut(text, *_OUTPUT)
-    trimmed = Trimmer(_INPUT_CHARS).trim({name: response[name] for name in response if name not in _LEFT_OUT})
-    return cut_redacted(json.dumps(trimmed, ensure_ascii=False), *_OUTPUT)
-
-
-def _join_texts(response: Any) -> str | None:
-    """Return the text of an answer that is one; None for an answer of several fields."""
+def _join_texts(response: Any) -> str:
+    """Return what a tool answered, as far as it is text: nobody reads more of it."""
     if isinstance(response, list):
         return "\n".join(text for item in response[:_MOST_PARTS] if (text := _join_texts(item)))
     if not isinstance(response, dict):
         return "" if response is None else str(response)
     if isinstance(response.get("stdout"), str):
         return "\n".join(text for name in ("stdout", "stderr") if isinstance(text := response.get(name), str) and text)
-    for name in ("text", "content", "result", "output"):
-        if isinstance(response.get(name), str | list):
-            return _join_texts(response[name])
-    return None
+    parts = (response.get(name) for name in ("text", "content", "result", "output"))
+    return _join_texts(next((part for part in parts if isinstance(part, str | list)), None))
 
 
 # -- the file
