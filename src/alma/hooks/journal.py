@@ -188,7 +188,7 @@ def _read_data(call: HookCall) -> dict[str, Any]:
 def _join_texts(response: Any) -> str:
     """Return what a tool answered, as far as it is text: nobody reads more of it."""
     if isinstance(response, list):
-        return "\n".join(text for item in response[:_MOST_PARTS] if (text := _join_texts(item)))
+        return "\n".join(filter(None, map(_join_texts, response[:_MOST_PARTS])))
     if not isinstance(response, dict):
         return "" if response is None else str(response)
     if isinstance(response.get("stdout"), str):
