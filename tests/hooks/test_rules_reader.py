@@ -27,13 +27,8 @@ def files(home: Path) -> dict[str, tuple[int, float]]:
 
 
 def test_the_statements_are_for_the_format_that_is_written() -> None:
-<<<<<<< HEAD
-    assert len(database.MIGRATIONS) == rules_reader.VERSION
-    assert database.APPLICATION_ID == rules_reader.APPLICATION_ID
-=======
-    assert len(schema.MIGRATIONS) == inject.VERSION
-    assert schema.APPLICATION_ID == inject.APPLICATION_ID
->>>>>>> hooks
+    assert len(database.MIGRATIONS) == inject.VERSION
+    assert database.APPLICATION_ID == inject.APPLICATION_ID
 
 
 def test_the_playbook_has_the_rules_of_the_project_and_of_all(place: DataDir, teach: Teach) -> None:
