@@ -50,7 +50,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MODULES = {
     "memories": ("alma.memory",),
     "many": ("alma.memory",),
-    "work": ("alma.progress.tracker",),
+    "work": ("alma.progress",),
     "sessions": ("alma.session.initializer", "alma.context"),
     "workflows": ("alma.workflow.memory",),
     "domains": ("alma.domains",),

@@ -89,18 +89,9 @@ SAMPLES: dict[str, Arguments] = {
     "create_work_item": lambda w: {"title": "Fix the login bug", "priority": 80, "blocked_by": [w.item]},
     "get_next_item": lambda w: {"agent": AGENT, "claim": True},
     "update_progress": lambda w: {"item_id": w.item, "status": "in_progress", "notes": "begun"},
-    "update_work_item": lambda w: {"item_id": w.item, "priority": 90, "owner": ""},
-    "get_work_item": lambda w: {"item_id": w.item},
     "list_work_items": lambda w: {"status": ["pending"]},
-    "search_work_items": lambda w: {"query": "signing keys"},
-    "work_item_history": lambda w: {"item_id": w.item},
-    "add_blocker": lambda w: {"item_id": w.item, "blocker_id": w.other},
-    "remove_blocker": lambda w: {"item_id": w.item, "blocker_id": w.other},
-    "record_test": lambda w: {"item_id": w.item, "test": "keys rotate", "passing": True},
     "claim_work_item": lambda w: {"item_id": w.item, "agent": AGENT},
     "release_work_item": lambda w: {"item_id": w.item, "agent": AGENT},
-    "archive_work_item": lambda w: {"item_id": w.other},
-    "restore_work_item": lambda w: {"item_id": w.other},
     "archive_finished": lambda w: {"older_than_days": 0},
     "delete_work_item": lambda w: {"item_id": w.other},
     "progress_summary": lambda w: {},
@@ -182,9 +173,7 @@ SAMPLES: dict[str, Arguments] = {
 }
 
 BEFORE: dict[str, str] = {
-    "remove_blocker": "add_blocker",
     "release_work_item": "claim_work_item",
-    "restore_work_item": "archive_work_item",
     "delete_domain": "create_domain",
     "about_entity": "build_graph",
     "find_entities": "build_graph",

@@ -293,18 +293,45 @@ def learn_from(call: Call) -> Reply:
 # -- work
 
 
-@command("work show", "get_work_item")
+@command("work show", "list_work_items", only="item_id", positional="item_id")
 def show_item(call: Call) -> Reply:
-    item = call.run_typed()
+    """Show one work item with its parts and its history."""
+    [item] = call.run_typed()
     parts = call.run("list_work_items", parent_id=item.id, archived=True, limit=200)
-    below = {"parts": parts, "history": call.run("work_item_history", item_id=item.id)}
+    below = {"parts": parts, "history": call.run("history", memory_id=item.id)}
     return Reply({"item": item, **below}, item, lambda out: out.show_card(item), below)
 
 
-@command("work history", "work_item_history")
+@command("work history", "list_work_items", only="item_id", positional="item_id")
 def show_item_history(call: Call) -> Reply:
-    history = call.run_typed()
-    return Reply({"id": call.args.item_id, "history": history}, history)
+    """Show who changed what of a work item, oldest first."""
+    [item] = call.run_typed()
+    history = call.run("history", memory_id=item.id)
+    return Reply({"id": item.id, "history": history}, history)
+
+
+@command("work delete", "delete_work_item", YES, names={"agent": "by"})
+def delete_item(call: Call) -> Reply:
+    [item] = call.run("list_work_items", item_id=call.args.item_id)
+    call.confirm("Erase it and its history for good?", item)
+    deleted = call.run_typed()
+    return Reply({"deleted": deleted.id}, f"erased {deleted.id}")
+
+
+@command(
+    "work test",
+    "update_progress",
+    extra("test", "TEST", "the test's name"),
+    extra("--pass", "", "it passed", group="needed", dest="passing"),
+    extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false"),
+    only="item_id agent",
+    names={"agent": "by"},
+    key="item",
+    verb="tested",
+)
+def record_test(call: Call) -> Reply:
+    """Record how a test of a work item went. A new name is added to its tests."""
+    return call.answer(test_results={call.args.test: call.args.passing})
 
 
 @command("work next", "get_next_item")
@@ -323,18 +350,26 @@ def take_next_item(call: Call) -> Reply:
     return Reply(found, found.item, found.item.description, claim)
 
 
-@command("work status", "update_progress", positional="item_id status", names={"agent": "by"})
+@command(
+    "work status",
+    "update_progress",
+    only="item_id status notes agent",
+    positional="item_id status",
+    names={"agent": "by"},
+)
 def move_item(call: Call) -> Reply:
+    """Move a work item to another status. Done frees what waited for it; a blocked item cannot be done."""
     item = call.run_typed()
-    blocked = [call.run("get_work_item", item_id=id) for id in item.blocks] if item.status == "done" else []
+    blocked = [call.run("list_work_items", item_id=id)[0] for id in item.blocks] if item.status == "done" else []
     freed = [one for one in blocked if one.status == "pending"]
     return Reply({"item": item, **({"freed": freed} if freed else {})}, item, {"now free": freed})
 
 
 @command(
     "work archive",
-    "archive_work_item archive_finished",
+    "update_progress archive_finished",
     extra("--finished", "", "all that are done"),
+    only="item_id agent older_than_days",
     positional="item_id?",
     requires=False,
     names={"agent": "by", "older_than_days": "older-than"},
@@ -347,7 +382,7 @@ def archive_items(call: Call) -> Reply:
         report = call.run_typed("archive_finished")
         return Reply(report, f"archived: {report.count}")
     refuse_options(call, "older_than_days", "goes with --finished")
-    return reply_value(call.run_typed(), "item")
+    return reply_value(call.run_typed(archived=True), "item")
 
 
 @command(
@@ -565,7 +600,7 @@ def export_rules(call: Call) -> Reply:
     )
 
 
-@command("rules import", "import_rules", YES, positional="path", names={"all_items": "all"})
+@command("rules import", "import_rules", YES, positional="path?", names={"all_items": "all"})
 def import_rules(call: Call) -> Reply:
     given = call.read_arguments()
     report = call.run("import_rules", **given | {"dry_run": True})

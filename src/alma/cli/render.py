@@ -45,12 +45,11 @@ MARKS = {
 """The sign and the colour of a status, and the colour of a type of memory."""
 _COLUMNS = {
     "Artifact": "name kind size location run_id node_id",
-    "Change": "at verb why before",
+    "Change": "at verb by why before after",
     "Checkpoint": "number branch_id node_id created_at size state",
     "ConfidenceSignal": "recommendation predicted_success interval strategy occurrence_count historical_success_rate",
     "Domain": "name in_use preset description",
     "Entity": "name type aliases id",
-    "ItemChange": "at verb by why before after",
     "ProgressLog": "created_at agent items_done items_total current_action current_item_id session_id",
     "Run": "status run_id workflow_id agent started_at ended_at",
     "Session": "state id goal last_seen",

@@ -81,6 +81,7 @@ Exit codes: 0 done, 1 an error or nothing could be done, 2 wrong usage, 130 inte
 """
 
 _BY = {"agent": "by"}
+_BLOCKERS: dict[str, Any] = {"action": "append", "required": True}
 _ADDS = [
     ("knowledge", "user_stated"),
     ("heuristic", "user_stated"),
@@ -88,8 +89,6 @@ _ADDS = [
     ("anti-pattern", "user_stated"),
     ("preference", "explicit_instruction"),
 ]
-_PASS = extra("--pass", "", "it passed", group="needed", dest="passing")
-_FAIL = extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false")
 _RAW = argparse.RawDescriptionHelpFormatter
 COMMANDS += [
     Command(
@@ -108,31 +107,56 @@ COMMANDS += [
     Command("session show", "get_session", names={"session_id": "id"}, key="session"),
     Command("work add", "create_work_item", key="item", verb="added"),
     Command("work list", "list_work_items", key="items"),
-    Command("work search", "search_work_items", names={"query": "words"}, key="items"),
-    Command("work edit", "update_work_item", names=_BY, key="item", verb="changed"),
-    Command("work block", "add_blocker", names={**_BY, "blocker_id": "on"}, key="item", verb="blocked"),
-    Command("work unblock", "remove_blocker", names={**_BY, "blocker_id": "from"}, key="item", verb="unblocked"),
     Command(
-        "work test",
-        "record_test",
-        (_PASS, _FAIL),
-        positional="item_id test",
-        names={**_BY, "passing": ""},
+        "work search",
+        "list_work_items",
+        help="Find work items by the words of their titles and descriptions.",
+        only="query limit project_id",
+        positional="query",
+        names={"query": "words"},
+        fixed={"limit": 10},
+        key="items",
+    ),
+    Command(
+        "work edit",
+        "update_progress",
+        help="Change what a work item says. Only what is given changes.",
+        only="item_id title description item_type priority owner parent_id tests estimate_minutes tags metadata agent",
+        names=_BY,
         key="item",
-        verb="tested",
+        verb="changed",
+    ),
+    Command(
+        "work block",
+        "update_progress",
+        (extra("--on", "ID", "the item that must be done first; may be repeated", dest="blocked_by", **_BLOCKERS),),
+        help="Let one work item wait for another. A circle is refused.",
+        only="item_id agent",
+        names=_BY,
+        key="item",
+        verb="blocked",
+    ),
+    Command(
+        "work unblock",
+        "update_progress",
+        (extra("--from", "ID", "the item it need not wait for; may be repeated", dest="unblocked_by", **_BLOCKERS),),
+        help="Let one work item wait for another no longer.",
+        only="item_id agent",
+        names=_BY,
+        key="item",
+        verb="unblocked",
     ),
     Command("work claim", "claim_work_item", key="item", verb="claimed"),
     Command("work release", "release_work_item", key="item", verb="released"),
-    Command("work restore", "restore_work_item", names=_BY, key="item", verb="restored"),
     Command(
-        "work delete",
-        "delete_work_item",
+        "work restore",
+        "update_progress",
+        help="Take an archived work item back.",
+        only="item_id agent",
         names=_BY,
-        ask="Erase it and its history for good?",
-        about="get_work_item",
-        key="deleted",
-        part="id",
-        verb="erased",
+        fixed={"archived": False},
+        key="item",
+        verb="restored",
     ),
     Command("list", "list", key="memories"),
     Command("search", "search", names={"query": "words"}, key="matches"),
@@ -141,7 +165,7 @@ COMMANDS += [
     Command("rules list", "list", names={"memory_type": ""}, fixed={"memory_type": "rule"}, key="rules"),
     Command("graph build", "build_graph"),
     Command("graph about", "about_entity"),
-    Command("graph find", "find_entities", positional="name", key="entities"),
+    Command("graph find", "find_entities", positional="name?", key="entities"),
     Command("graph around", "traverse_graph"),
     Command("graph path", "find_paths", positional="start end", key="paths"),
     Command("graph merge", "merge_entities", positional="keep others", key="entity"),
@@ -208,7 +232,7 @@ def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParse
 
 def _add_command(below: Any, name: str, command: Command | None, about: str, examples: list[str]) -> Parser:
     operations = [find_operation(one) for one in command.operation.split()] if command else []
-    own_text = command.run.__doc__ if command and command.run else ""
+    own_text = command and (command.help or (command.run and command.run.__doc__))
     text = own_text or (operations[0].description if operations else about)
     about = about or re.split(r"[.:;] |\.$", text.partition("\n")[0])[0]
     text = "\n\n".join(fill(part, 79) for part in dedent(f"{text[0].upper()}{text[1:]}").split("\n\n"))
