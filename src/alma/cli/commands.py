@@ -412,7 +412,7 @@ def _run_in_session(call: Call) -> Any:
         raise ValidationError("there is nothing to note: pass --action, --decision, --file, --blocker, --next, …")
     if "session_id" not in given:
         agent = given["agent"]
-        sessions = call.run("open_sessions", agent=agent)
+        sessions = call.run("list_sessions", agent=agent, state="open").sessions
         if not sessions:
             start = f"alma session start --agent {shlex.quote(agent)}"
             raise ValidationError(f"{agent} has no open session; `{start}` begins one")
@@ -452,12 +452,18 @@ def end_session(call: Call) -> Reply:
     return reply_value(handoff, "handoff", f"ended {handoff.session_id}; the next session starts with:")
 
 
-@command("session list", "previous_sessions")
+@command("session list", "list_sessions", only="agent state limit project_id")
 def list_sessions(call: Call) -> Reply:
     """List an agent's open sessions and how its latest ones ended."""
-    previous = call.run_typed()
-    document = {"open": call.run("open_sessions", agent=call.find_agent()), "previous": previous}
+    found = call.run_typed()
+    document = {"open": found.sessions, "previous": found.handoffs}
     return Reply(document, document if any(document.values()) else "no session yet")
+
+
+@command("session show", "list_sessions", only="agent session_id", positional="session_id", names={"session_id": "id"})
+def show_session(call: Call) -> Reply:
+    """Show one session as it stands."""
+    return reply_value(call.run_typed().sessions[0], "session")
 
 
 @command("session prepare", "initialize", _PROMPT, names={"user_prompt": "prompt"})
@@ -468,11 +474,10 @@ def prepare_session(call: Call) -> Reply:
     return Reply(plan, print_exact(plan.prompt) if call.args.prompt else plan)
 
 
-@command("session wake-up", "wake_up recall_topic", positional="")
+@command("session wake-up", "wake_up", positional="")
 def wake_up(call: Call) -> Reply:
-    if "topic" in call.args:
-        return call.answer("recall_topic")
-    refuse_options(call, "deep", "goes with --topic")
+    if "topic" not in call.args:
+        refuse_options(call, "deep", "goes with --topic")
     return call.answer()
 
 

@@ -126,10 +126,11 @@ class Output:
     def table(self, rows: Sequence[Row]) -> None:
         """Print aligned columns, one line a row; on a terminal the widest column gives way."""
         names = [name for name in rows[0] if any(row.get(name) not in (*_NOTHING, False) for row in rows)]
-        ids = shorten_ids([row["id"] for row in rows if "id" in row])
+        # Work items are often made together: their ids differ only at the end, and may be listed elsewhere.
+        ids = shorten_ids([row["id"] for row in rows if "id" in row and not row["id"].startswith("wrk_")])
         lines = [[(re.sub(r"_id$|\.name$", "", name).replace("_", " "), "dim") for name in names]]
         for row in rows:
-            row = {**row, "id": ids[row["id"]]} if "id" in row else row
+            row = {**row, "id": ids.get(row["id"], row["id"])} if "id" in row else row
             lines.append([format_cell(name, row.get(name)) for name in names])
         widths = [max(len(line[at][0]) for line in lines) for at in range(len(names))]
         if self.is_terminal:

@@ -104,7 +104,6 @@ COMMANDS += [
 COMMANDS += [
     Command("session start", "start_session", positional=""),
     Command("session reload", "quick_reload", positional=""),
-    Command("session show", "get_session", names={"session_id": "id"}, key="session"),
     Command("work add", "create_work_item", key="item", verb="added"),
     Command("work list", "list_work_items", key="items"),
     Command(
