@@ -52,7 +52,7 @@ MODULES = {
     "many": ("alma.memory",),
     "work": ("alma.progress",),
     "sessions": ("alma.session.initializer", "alma.context"),
-    "workflows": ("alma.workflow.memory",),
+    "workflows": ("alma.workflow",),
     "domains": ("alma.domains",),
     "confidence": ("alma.confidence",),
     "knowledge": ("alma.knowledge",),

@@ -29,7 +29,8 @@ LEFT_OUT = {
     "session note": {"test_status"},
     "update": {"fields"},
     "workflow checkpoint": {"state"},
-    "workflow merge": {"base", "reducers", "states"},
+    "workflow fork": {"state"},
+    "workflow merge": {"base", "reducers", "state", "states"},
 }
 """What is said in another way: in a file, or by an argument of another name."""
 DERIVED = [command for command in COMMANDS if command.operation]

@@ -490,7 +490,7 @@ def wake_up(call: Call) -> Reply:
     extra("--state", "JSON", "the state, a JSON object", group="either", dest="state_text"),
     extra("--from", "FILE", "the state from a file ('-': standard input)", group="either", dest="source"),
     positional="run_id node_id",
-    names={"state": ""},
+    names={"state": "", "from_branch": "from-branch"},
     key="checkpoint",
 )
 def save_checkpoint(call: Call) -> Reply:
@@ -507,19 +507,42 @@ def resume_run(call: Call) -> Reply:
     found = call.run_typed().checkpoint
     if found is None:
         place = render.format_value(call.read_arguments())
+        # A run that does not exist is an error that names those there are.
+        call.run("list_runs", run_id=call.args.run_id)
         raise NotFoundError(f"there is no checkpoint to go on from: {place}")
     return Reply({"checkpoint": found}, print_exact(render.format_json(found.state)))
 
 
 @command(
+    "workflow fork",
+    "checkpoint",
+    only="run_id branch_id from_branch agent",
+    positional="run_id branch_id",
+    fixed={"from_branch": "main"},
+    key="checkpoint",
+)
+def fork_run(call: Call) -> Reply:
+    """Begin a branch of a run at the newest checkpoint of another branch. Its first one holds the same state."""
+    given = call.read_arguments()
+    run, branch, origin = (given[name] for name in ("run_id", "branch_id", "from_branch"))
+    if call.run("resume", run_id=run, branch_id=branch).checkpoint:
+        raise ValidationError(f"run {run!r} already has a branch {branch!r}; choose another name")
+    tip = call.run("resume", run_id=run, branch_id=origin).checkpoint
+    if tip is None:
+        raise NotFoundError(f"run {run!r} has no checkpoint on branch {origin!r}")
+    return call.answer(node_id=tip.node_id, state=tip.state)
+
+
+@command(
     "workflow merge",
-    "merge_branches merge_states",
+    "merge_states checkpoint",
     extra("--state", "FILE", "a state; may be repeated", dest="state_files", action="append"),
     extra("--base", "FILE", "the state that all the files began at", dest="base_file"),
     extra("--reducer", "KEY=HOW", "how a key is merged; may be repeated", dest="reducer_pairs", action="append"),
+    only="run_id branches default node_id branch_id agent",
     positional="run_id?",
     requires=False,
-    names={"states": "", "reducers": "", "base": ""},
+    names={"branch_id": "into"},
 )
 def merge(call: Call) -> Reply:
     """Merge branches into a checkpoint, or files of states into a state that is printed.
@@ -534,12 +557,14 @@ def merge(call: Call) -> Reply:
         refuse_options(call, "base_file", "goes with --state")
         if "branches" not in args or "node_id" not in args:
             raise ValidationError("merging branches needs --branch (once for each) and --node")
-        return reply_value(call.run_typed(reducers=reducers), "checkpoint")
-    refuse_options(call, "branches node_id into agent", "goes with a RUN")
+        merged = call.run_typed(reducers=reducers)
+        sources = {"merged": merged.sources}
+        return reply_value(call.run_typed("checkpoint", state=merged.state, metadata=sources), "checkpoint")
+    refuse_options(call, "branches node_id branch_id agent", "goes with a RUN")
     states = [read_object(file, "the state") for file in args.state_files]
     base = None if args.base_file is None else read_object(args.base_file, "the state")
-    merged = call.run_typed("merge_states", states=states, reducers=reducers, base=base)
-    return Reply(merged, print_exact(render.format_json(merged.state)))
+    state = call.run_typed(states=states, reducers=reducers, base=base).state
+    return Reply({"state": state}, print_exact(render.format_json(state)))
 
 
 # -- domains

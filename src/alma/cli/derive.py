@@ -245,7 +245,8 @@ def _add_parameter(
     values = (*one.about.choices, "all") if takes_all(one) else one.about.choices
     about = one.about.text + (f": {', '.join(values[:-1])} or {values[-1]}" if values else "")
     about += "; may be repeated" if is_list and not place else ""
-    about += f" (default {default})" if default not in (None, "", False, True) else ""
+    is_given = place == (None,)
+    about += f" (default {default})" if default not in (None, "", False, True) and not is_given else ""
     metavar = "ID" if one.name in IDS else "TIME" if one.name in MOMENTS else spelled.upper()
     metavar = "JSON" if base is dict else "N" if base in (int, float) else "PATH" if one.about.local else metavar
     options: dict[str, Any] = {"help": about.strip(), "default": _NOT_TYPED}
@@ -401,7 +402,8 @@ class Call:
         command, value = self.command, self.run_typed(name, **more)
         if command.part:
             value = getattr(value, command.part)
-            return Reply({command.key: value}, f"{command.verb} {value}")
+            if command.verb:
+                return Reply({command.key: value}, f"{command.verb} {value}")
         return reply_value(value, command.key, f"{command.verb} {value.id}" if command.verb else "")
 
     def confirm(self, question: str, *things: Any) -> None:
