@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
 from .. import words
+from ..answers import Change as ItemChange
 from ..codec import decode_record
 from ..engine import things, validate
 from ..engine.admit import clean
@@ -36,7 +37,6 @@ from . import items as work
 from .items import (
     LEASE_SECONDS,
     Item,
-    ItemChange,
     Plan,
     ProgressLog,
     ProgressSummary,
@@ -65,13 +65,11 @@ _DEFAULTS = {"item_type": "task", "priority": 50}
 operation = Group("work", lambda alma: ProgressTracker(alma=alma, project_id=alma.project_id))
 
 By = Annotated[
-    str | None,
-    About(
-        "who makes the change; an agent cannot change what another has claimed", check=validate.name, shown_as="agent"
-    ),
+    str | None, About("who does it; what another has claimed is refused", check=validate.name, shown_as="agent")
 ]
 ItemId = Annotated[str, About("the work item's id", check=validate.name)]
-Ids = Annotated[Iterable[str] | None, About("ids of items that must be done first", check=validate.names)]
+Names = Iterable[str] | None
+Blockers = Annotated[Names, About("ids of items that must be done first", check=validate.names)]
 Priority = About("0 to 100; the greater, the sooner", least=0, most=100)
 Notes = Annotated[str | None, About("a word about it")]
 Lease = Annotated[float, About("for so many seconds; then others may have it", least=1.0, most=30 * 86_400.0)]
@@ -133,11 +131,9 @@ class ProgressTracker(Holder):
         priority: Annotated[int, Priority] = 50,
         agent: Annotated[str | None, About("whose it is; without it anybody's", check=validate.name)] = None,
         parent_id: Annotated[str | None, About("the item it is a part of", check=validate.name)] = None,
-        blocked_by: Ids = None,
-        blocks: Annotated[
-            Iterable[str] | None, About("ids of items that wait for this one", check=validate.names)
-        ] = None,
-        tests: Annotated[Iterable[str] | None, About("names of tests that must pass", check=validate.names)] = None,
+        blocked_by: Blockers = None,
+        blocks: Annotated[Names, About("ids of items that wait for this one", check=validate.names)] = None,
+        tests: Annotated[Names, About("names of tests that must pass", check=validate.names)] = None,
         estimate_minutes: Annotated[float | None, About("how long it may take")] = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
@@ -258,11 +254,9 @@ class ProgressTracker(Holder):
         priority: Annotated[int | None, Priority] = None,
         owner: Annotated[str | None, About("whose it is from now on; '' for anybody's")] = None,
         parent_id: Annotated[str | None, About("the item it is a part of; '' for none")] = None,
-        blocked_by: Ids = None,
-        unblocked_by: Annotated[
-            Iterable[str] | None, About("ids of items that it need not wait for", check=validate.names)
-        ] = None,
-        tests: Annotated[Iterable[str] | None, About("names of all its tests", check=validate.names)] = None,
+        blocked_by: Blockers = None,
+        unblocked_by: Annotated[Names, About("ids of items it need not wait for", check=validate.names)] = None,
+        tests: Annotated[Names, About("names of all its tests", check=validate.names)] = None,
         test_results: Annotated[Mapping[str, bool] | None, About("by name, whether each test passed")] = None,
         estimate_minutes: Annotated[float | None, About("how long it may take", least=0.0, most=1e7)] = None,
         tags: words.Tags = None,
@@ -358,7 +352,7 @@ class ProgressTracker(Holder):
         engine, record = self._find_item(item_id)
         lines = things.scan(engine, "change", linked={record.id})[::-1]
         changes = [decode_record(ItemChange, line, {"at": "created_at"}) for line in lines]
-        return [ItemChange(at=record.created_at, verb="created"), *changes]
+        return [ItemChange(record.created_at, "created", "", {}), *changes]
 
     # -- claims
 

@@ -101,9 +101,8 @@ class WorkItem:
     priority: Annotated[int, About("", least=0, most=100)] = 50  # From 0 to 100; the greater, the sooner.
     started_at: datetime | None = None  # When work on it first began.
     completed_at: datetime | None = None
-    time_spent_ms: Annotated[int, About("", least=0)] = (
-        0  # In progress, all in all; what is going on now is added when it ends.
-    )
+    # In progress, all in all; what is going on now is added when it ends.
+    time_spent_ms: Annotated[int, About("", least=0)] = 0
     attempt_count: Annotated[int, About("", least=0)] = 0  # How often work on it began.
     parent_id: str | None = None
     blocks: tuple[str, ...] = ()
@@ -177,18 +176,6 @@ LOG_NAMES = {
     "current_item_id": "current", "current_action": "action", "actions_taken": "actions",
     "outcomes_recorded": "outcomes",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemChange:
-    """A line of an item's history."""
-
-    at: datetime
-    by: str = ""  # Who did it; empty: it was not said.
-    verb: str
-    why: str = ""
-    before: Mapping[str, Any] = field(default_factory=dict)
-    after: Mapping[str, Any] = field(default_factory=dict)
 
 
 # -- fields as a caller passes them
