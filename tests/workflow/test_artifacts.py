@@ -96,6 +96,6 @@ def test_artifacts_are_found_by_run_node_workflow_and_kind(workflow: WorkflowMem
 
 def test_a_run_that_is_over_stays_over(workflow: WorkflowMemory) -> None:
     workflow.start_run("crawl", "r")
-    workflow.end_run("r")
+    workflow.update_run("r", status="completed")
     workflow.link_artifact("r", "s3://b/a")
     assert workflow.get_run("r").status == "completed"

@@ -203,7 +203,7 @@ def test_a_run_that_does_not_exist_is_named_with_those_that_do(told: WorkflowMem
         told.retrieve_scoped(TASK, "dev", "run", run_id="r33")
     with pytest.raises(NotFoundError, match="no run 'r33'"):
         told.link_artifact("r33", "s3://bucket/a")
-    assert len(told.list_runs()) == 3
+    assert len(told.list_runs().runs) == 3
     assert told.resume("r33") is None
 
 
@@ -214,7 +214,7 @@ def test_bad_outcomes_change_nothing(alma: ALMA, workflow: WorkflowMemory) -> No
         workflow.learn_from_workflow("r", "dev", "banana", "alpha way", workflow_id="deploy")
     with pytest.raises(ValidationError, match="strategy_used is empty"):
         workflow.learn_from_workflow("r", "dev", "success", [], workflow_id="deploy")
-    assert workflow.list_runs() == []
+    assert workflow.list_runs().runs == []
     assert alma.get_stats()["total_count"] == 0
     made = workflow.learn_from_workflow("r", "dev", "failure", ["alpha way", "bravo way"], workflow_id="deploy")
     assert [one.task_description for one in made] == ["Run the workflow deploy"] * 2

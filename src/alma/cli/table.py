@@ -13,7 +13,7 @@ from typing import Any
 from alma import __version__
 
 from . import commands, manage
-from .derive import COMMANDS, Command, Parser, add_arguments, add_shared, extra, find_operation
+from .derive import COMMANDS, Argument, Command, Parser, add_arguments, add_shared, extra, find_operation
 
 GROUPS = {
     "start": {
@@ -81,7 +81,18 @@ Exit codes: 0 done, 1 an error or nothing could be done, 2 wrong usage, 130 inte
 """
 
 _BY = {"agent": "by"}
-_BLOCKERS: dict[str, Any] = {"action": "append", "required": True}
+_EDITED = "title description item_type priority owner parent_id tests estimate_minutes tags metadata"
+_ON = extra(
+    "--on", "ID", "the item that must be done first; may be repeated", dest="blocked_by", action="append", required=True
+)
+_FROM = extra(
+    "--from",
+    "ID",
+    "the item it need not wait for; may be repeated",
+    dest="unblocked_by",
+    action="append",
+    required=True,
+)
 _ADDS = [
     ("knowledge", "user_stated"),
     ("heuristic", "user_stated"),
@@ -90,6 +101,14 @@ _ADDS = [
     ("preference", "explicit_instruction"),
 ]
 _RAW = argparse.RawDescriptionHelpFormatter
+
+
+def _change_item(word: str, only: str, help: str, *extras: Argument, **more: Any) -> Command:
+    """Return a command that does a part of what `update_progress` can."""
+    taken = f"item_id agent {only}"
+    return Command(f"work {word}", "update_progress", extras, help=help, only=taken, names=_BY, key="item", **more)
+
+
 COMMANDS += [
     Command(
         f"add {name}",
@@ -116,47 +135,12 @@ COMMANDS += [
         fixed={"limit": 10},
         key="items",
     ),
-    Command(
-        "work edit",
-        "update_progress",
-        help="Change what a work item says. Only what is given changes.",
-        only="item_id title description item_type priority owner parent_id tests estimate_minutes tags metadata agent",
-        names=_BY,
-        key="item",
-        verb="changed",
-    ),
-    Command(
-        "work block",
-        "update_progress",
-        (extra("--on", "ID", "the item that must be done first; may be repeated", dest="blocked_by", **_BLOCKERS),),
-        help="Let one work item wait for another. A circle is refused.",
-        only="item_id agent",
-        names=_BY,
-        key="item",
-        verb="blocked",
-    ),
-    Command(
-        "work unblock",
-        "update_progress",
-        (extra("--from", "ID", "the item it need not wait for; may be repeated", dest="unblocked_by", **_BLOCKERS),),
-        help="Let one work item wait for another no longer.",
-        only="item_id agent",
-        names=_BY,
-        key="item",
-        verb="unblocked",
-    ),
+    _change_item("edit", _EDITED, "Change what a work item says. Only what is given changes.", verb="changed"),
+    _change_item("block", "", "Let one work item wait for another. A circle is refused.", _ON, verb="blocked"),
+    _change_item("unblock", "", "Let one work item wait for another no longer.", _FROM, verb="unblocked"),
+    _change_item("restore", "", "Take an archived work item back.", fixed={"archived": False}, verb="restored"),
     Command("work claim", "claim_work_item", key="item", verb="claimed"),
     Command("work release", "release_work_item", key="item", verb="released"),
-    Command(
-        "work restore",
-        "update_progress",
-        help="Take an archived work item back.",
-        only="item_id agent",
-        names=_BY,
-        fixed={"archived": False},
-        key="item",
-        verb="restored",
-    ),
     Command("list", "list", key="memories"),
     Command("search", "search", names={"query": "words"}, key="matches"),
     Command("explain", "explain"),

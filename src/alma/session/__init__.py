@@ -402,14 +402,12 @@ _CHARS = 240
 
 # What is asked for before something counts as done, and what must be true then.
 _GATE = re.compile(
-    r"\b(?:before (?:you )?(?:commit\w*|merg\w+|push\w*|releas\w+|deploy\w*|finish\w*|clos\w+|mark\w*|call\w*|say\w*"
-    r"|ship\w*|submit\w*|send\w*|publish\w*|done|opening a pr|(?:a|the|each|every|any) (?:commit|merge|push"
-    r"|release|pr))"
-    r"|(?:after|on) (?:each|every|any) (?:change|edit|commit)"
-    r"|must (?:pass|succeed|hold|be (?:green|reviewed|approved|tested|covered|cited))"
-    r"|(?:tests?|lint\w*|type ?checks?|ci|build) (?:must|should|have to|has to|needs? to) "
-    r"|(?:is|are) (?:only|not) done (?:when|until|before)"
-    r"|definition of done|acceptance criteri\w+)",
+    r"\bbefore (?:you )?(?:(?:a|the|each|every|any) )?"
+    r"(?:commit|merg|push|releas|deploy|finish|clos|mark|call|say|ship|submit|send|publish|done|opening a pr|pr\b)"
+    r"|\b(?:after|on) (?:each|every|any) (?:change|edit|commit)"
+    r"|\bmust (?:pass|succeed|hold|be (?:green|reviewed|approved|tested|covered|cited))"
+    r"|\b(?:tests?|lint\w*|type ?checks?|ci|build) (?:must|should|ha(?:ve|s) to|needs? to) "
+    r"|\b(?:only|not) done (?:when|until|before)|\bdefinition of done|\bacceptance criteri",
     re.I,
 )
 
@@ -468,20 +466,17 @@ def rank_memories(engine: Engine, kind: MemoryType, agent: str, user: str | None
 
     Only so many of the newest are weighed.
     """
-    now = engine.clock()
+    now, is_rule, is_wish = engine.clock(), kind is MemoryType.RULE, kind is MemoryType.USER_PREFERENCE
     where = Where(
         kinds={kind},
-        projects={engine.project},
-        agents=engine.scopes.readable(agent),
-        users=visible_users(user),
+        projects={engine.project, EVERYWHERE} if is_rule else {engine.project},
+        agents=None if is_wish else engine.scopes.readable(agent),
+        users={user or ""} if is_wish else visible_users(user),
+        # What was said for one session holds in no other.
+        sessions={""} if is_rule else None,
         statuses={Status.ACTIVE},
         valid_at=now,
     )
-    if kind is MemoryType.RULE:
-        # What was said for one session holds in no other.
-        where = replace(where, projects={engine.project, EVERYWHERE}, sessions={""})
-    if kind is MemoryType.USER_PREFERENCE:
-        where = replace(where, agents=None, users={user or ""})
     # A day is as fine as it has to be; with the very moment in it, ties would be broken another way each time.
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     records = [one for one in engine.store.scan(where, newest) if not is_old_fix(one)]

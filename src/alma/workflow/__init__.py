@@ -465,16 +465,12 @@ class WorkflowMemory(Holder):
         """Begin a run of a workflow, or go on with the one of that name; `more` is what `update_run` takes."""
         return self.update_run(run_id, check_id("workflow_id", workflow_id), **more)
 
-    def end_run(self, run_id: str, status: str = RunStatus.COMPLETED) -> Run:
-        """Say how a run ended."""
-        return self.update_run(self.get_run(run_id).run_id, status=status)
-
     def get_run(self, run_id: str) -> Run:
         """One run by its name."""
         return decode_record(Run, get_run(self.engine, check_id("run_id", run_id)), STORED_AS)
 
-    @operation(Effect.READS, "list_runs")
-    def find_runs(
+    @operation(Effect.READS)
+    def list_runs(
         self,
         workflow_id: WorkflowId = None,
         status: Annotated[RunStatus | str | None, About("only these")] = None,
@@ -494,17 +490,6 @@ class WorkflowMemory(Holder):
         runs = [decode_record(Run, record, STORED_AS) for record in things.scan(self.engine, "run")]
         fits = (one for one in runs if workflow_id in (None, "", one.workflow_id) and status in (None, one.status))
         return RunList(list(fits)[:limit], [])
-
-    def list_runs(self, workflow_id: str | None = None, status: str | None = None, limit: int = 50) -> list[Run]:
-        """Return the runs of workflows, newest first."""
-        return self.find_runs(workflow_id, status, limit).runs
-
-    def history(
-        self, run_id: str, node_id: str | None = None, branch_id: str | None = None, limit: int = 100
-    ) -> list[Checkpoint]:
-        """Return the checkpoints of a run, newest first."""
-        run = check_id("run_id", run_id)
-        return self.find_runs(run_id=run, node_id=node_id, branch_id=branch_id, limit=limit).checkpoints
 
     # -- checkpoints
 
