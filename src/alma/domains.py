@@ -15,12 +15,12 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import lru_cache, partial, update_wrapper
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from . import words
 from .engine import things, validate
@@ -28,6 +28,7 @@ from .engine.admit import clean
 from .engine.context import Engine
 from .engine.transaction import Transaction, write
 from .errors import ConfigError, NotFoundError, ValidationError, unknown
+from .opening import Closeable
 from .operations import About, Effect, Group
 from .text import digest
 from .types import times
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from .ports import Embedder, Store
 
 T = TypeVar("T")
-P = ParamSpec("P")
-R = TypeVar("R")
 
 SCHEMA_KIND = "domain_schema"
 PRESETS = ("coding", "research", "sales", "general", "customer_support", "content_creation")
@@ -184,14 +183,18 @@ class DomainSchema:
 
 # -- as plain data: what a person writes in Python or YAML, what a file of this package holds, what is stored
 
-CONFIG = (
-    "description", "entity_types", "relationship_types", "learning_categories", "excluded_categories",
-    "min_occurrences_for_heuristic", "confidence_decay_days", "metadata",
-)  # fmt: skip
+CONFIG = tuple(one.name for one in fields(DomainSchema) if one.name not in ("id", "name", "created_at"))
 
 
 def _read_names(label: str, value: Any) -> tuple[str, ...]:
     return tuple(validate.name(label, one) for one in validate.items(label, value or (), "names"))
+
+
+def _read_section(label: str, value: Any, valid: Iterable[str]) -> dict[str, Any]:
+    for name in validate.mapping(label, value):
+        if name not in valid:
+            raise ValidationError(unknown(f"key in {label}", name, valid))
+    return dict(value)
 
 
 def _read_row(kind: type[T], label: str, value: Any) -> T:
@@ -201,24 +204,15 @@ def _read_row(kind: type[T], label: str, value: Any) -> T:
     if isinstance(value, Mapping) and len(value) == 1 and "name" not in value:
         [(name, rest)] = value.items()
         value = {**validate.mapping(label, rest), "name": name}
-    parts = {one.name: one for one in fields(cast(Any, kind))}
-    given = _read_section(label, {"name": value} if isinstance(value, str) else value, tuple(parts))
-    values: dict[str, Any] = {}
-    for name, part in parts.items():
-        if name == "attributes":
-            values[name] = _read_names(f"{label}.{name}", given.get(name))
-        elif part.default is MISSING or given.get(name):
-            values[name] = (validate.text if name == "description" else validate.name)(
-                f"{label}.{name}", given.get(name)
-            )
-    return kind(**values)
-
-
-def _read_section(label: str, value: Any, valid: tuple[str, ...]) -> dict[str, Any]:
-    for name in validate.mapping(label, value):
-        if name not in valid:
-            raise ValidationError(unknown(f"key in {label}", name, valid))
-    return dict(value)
+    known = [one.name for one in fields(cast(Any, kind))]
+    given = _read_section(label, {"name": value} if isinstance(value, str) else value, known)
+    values: dict[str, Any] = {"attributes": _read_names(f"{label}.attributes", given.pop("attributes", ()))}
+    for name in known:
+        if name == "description":
+            values[name] = validate.optional_text(f"{label}.{name}", given.get(name)) or ""
+        elif name != "attributes":
+            values[name] = validate.name(f"{label}.{name}", given.get(name))
+    return kind(**{name: values[name] for name in known})
 
 
 def from_config(name: str, config: Mapping[str, Any], **fields: Any) -> DomainSchema:
@@ -240,8 +234,7 @@ def from_config(name: str, config: Mapping[str, Any], **fields: Any) -> DomainSc
 
 def to_json(schema: DomainSchema) -> dict[str, Any]:
     """Everything, as `from_json` reads it."""
-    decoded: dict[str, Any] = json.loads(json.dumps(asdict(schema), default=times.to_iso))
-    return decoded
+    return cast(dict[str, Any], json.loads(json.dumps(asdict(schema), default=times.to_iso)))
 
 
 def from_json(data: Mapping[str, Any]) -> DomainSchema:
@@ -365,18 +358,18 @@ def _keep_schema(engine: Engine, schema: DomainSchema, *, project: bool = False)
 # -- schemas by name, and memories that follow them
 
 
-class _EitherWay(Generic[P, R]):
+class _EitherWay:
     """A method that works on the class too, where there is no memory to keep anything in."""
 
-    def __init__(self, function: Callable[Concatenate[DomainMemoryFactory | None, P], R]) -> None:
+    def __init__(self, function: Callable[..., DomainSchema]) -> None:
         self._function = function
         update_wrapper(self, function)  # type: ignore[arg-type]
 
-    def __get__(self, factory: DomainMemoryFactory | None, owner: type[DomainMemoryFactory]) -> Callable[P, R]:
+    def __get__(self, factory: Any, owner: type) -> Callable[[str, Mapping[str, Any]], DomainSchema]:
         return partial(self._function, factory)
 
 
-class DomainMemoryFactory:
+class DomainMemoryFactory(Closeable):
     """Makes memories for any domain.
 
     Schemas that are created on a factory are kept in a memory, where other processes find them: the one given, or the
@@ -393,12 +386,6 @@ class DomainMemoryFactory:
             self._opened.close()
             self._opened = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     # -- schemas
 
     @_EitherWay
@@ -412,20 +399,16 @@ class DomainMemoryFactory:
             _keep_schema(self._memory().engine, schema)
         return schema
 
-    @_EitherWay
-    def list_schemas(self: DomainMemoryFactory | None) -> list[str]:
+    def list_schemas(self) -> list[str]:
         """The names of the presets and of the schemas that are kept here."""
-        return list(dict.fromkeys((*PRESETS, *(self._kept() if self else ()))))
+        return list(dict.fromkeys((*PRESETS, *self.find_kept())))
 
-    @_EitherWay
-    def get_schema(self: DomainMemoryFactory | None, name: str) -> DomainSchema:
+    def get_schema(self, name: str) -> DomainSchema:
         """The schema of that name, kept or preset."""
-        own = self._kept() if self is not None else {}
-        if name in own:
-            return own[name]
-        if name not in PRESETS:
+        own = self.find_kept()
+        if name not in own and name not in PRESETS:
             raise ValidationError(unknown("schema", name, dict.fromkeys((*PRESETS, *own))))
-        return preset(name)
+        return own.get(name) or preset(name)
 
     def delete_schema(self, name: str) -> None:
         """Take a kept schema off the list; projects that are governed by it go on being so."""
@@ -533,8 +516,8 @@ class DomainMemoryFactory:
             self._opened = open_default()
         return self._opened
 
-    def _kept(self) -> dict[str, DomainSchema]:
-        """To look for schemas is no reason to make a memory."""
+    def find_kept(self) -> dict[str, DomainSchema]:
+        """Return the schemas that were created here, by name. To look for schemas is no reason to make a memory."""
         if self._alma is None and self._opened is None:
             from .app import find_config
 
@@ -569,6 +552,8 @@ class Domain:
     description: str
     preset: bool  # Shipped with alma, and not changed here.
     in_use: bool  # This project follows it.
+    schema: DomainSchema | None = None
+    """All its parts, where one was asked for by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -577,24 +562,22 @@ class DeletedDomain:
 
 
 @operation(Effect.READS)
-def list_domains(alma: Any) -> list[Domain]:
-    """List the domain schemas: the presets and those that were created here."""
+def list_domains(
+    alma: Any, name: Annotated[str | None, About("only this schema, with all its parts")] = None
+) -> list[Domain]:
+    """List the domain schemas: the presets and those that were created here; or show one."""
     factory, used = DomainMemoryFactory(alma), schema_of(alma)
-    schemas = {name: factory.get_schema(name) for name in factory.list_schemas()}
+    schemas = {one: factory.get_schema(one) for one in factory.list_schemas()}
     # Taken off the list, a schema still governs the projects that follow it.
     if used is not None:
         schemas.setdefault(used.name, used)
-    is_used = {name: used is not None and used.name == name for name in schemas}
-    return [Domain(one.name, one.description, _is_preset(one), is_used[one.name]) for one in schemas.values()]
-
-
-@operation(Effect.READS)
-def get_domain(alma: Any, name: Name) -> DomainSchema:
-    """Show one domain schema."""
-    factory, used = DomainMemoryFactory(alma), schema_of(alma)
-    if used is not None and used.name == name and name not in factory.list_schemas():
-        return used
-    return factory.get_schema(name)
+    if name is not None and name not in schemas:
+        raise ValidationError(unknown("schema", name, schemas))
+    wanted = schemas.values() if name is None else [schemas[name]]
+    is_used = {one.name: used is not None and used.name == one.name for one in wanted}
+    return [
+        Domain(one.name, one.description, _is_preset(one), is_used[one.name], one if name else None) for one in wanted
+    ]
 
 
 @operation(Effect.CHANGES, idempotent=True)
@@ -615,16 +598,26 @@ def create_domain(
         float | None, About("after so many days unused a memory counts half as recent (default 30)")
     ] = None,
     metadata: words.Metadata = None,
+    replace_existing: Annotated[bool, About("let it take the place of another schema of this name")] = False,
 ) -> DomainSchema:
-    """Create a domain schema: what there is, what may be learned, and how fast it fades. One of that name makes way."""
-    given = {key: value for key, value in locals().items() if key not in ("alma", "name") and value is not None}
-    return DomainMemoryFactory(alma).create_schema(name, given)
+    """Create a domain schema: what there is, what may be learned, and how fast it fades."""
+    given = {key: value for key, value in locals().items() if key in CONFIG and value is not None}
+    schema, existing = from_config(name, given), DomainMemoryFactory(alma).find_kept().get(name)
+    if existing is None or replace_existing:
+        _keep_schema(alma.engine, schema)
+        return schema
+    if replace(schema, id=existing.id, created_at=existing.created_at) != existing:
+        raise ValidationError(
+            f"there is another schema {name!r}; replace_existing (--replace) lets this take its place"
+        )
+    return existing
 
 
 @operation(Effect.CHANGES, idempotent=True)
 def use_domain(alma: Any, name: Name) -> DomainSchema:
     """Let this project follow a domain schema from now on: it gates what may be learned."""
-    schema = get_domain(alma, name)
+    [domain] = list_domains(alma, name)
+    schema = cast(DomainSchema, domain.schema)
     # The first holds for this memory from now on, the second remembers it for those who open this project later.
     govern(alma, schema)
     _keep_schema(alma.engine, schema, project=True)

@@ -10,7 +10,7 @@ import pytest
 from alma import ALMA
 from alma.errors import ModelUnavailableError, NotFoundError, ValidationError
 from alma.graph import Graph, about, build, create_graph_store, update
-from alma.graph.memory import MemoryRows
+from alma.graph.rows import MemoryRows
 from alma.stores.sqlite import SQLiteStore
 from alma.testing import FrozenClock
 from alma.types.asking import Answer, Prompt

@@ -511,7 +511,7 @@ def merge(call: Call) -> Reply:
     extra("--from", "FILE", "YAML or JSON with the schema's parts; options come first", dest="source"),
     extra("--entity", "NAME[:ATTR,…]", "a sort of thing with its attributes; may be repeated", action="append"),
     extra("--relationship", "NAME:SOURCE:TARGET", "how two sorts of things are related", action="append"),
-    names={"entity_types": "", "relationship_types": ""},
+    names={"entity_types": "", "relationship_types": "", "replace_existing": "replace"},
 )
 def create_domain(call: Call) -> Reply:
     args, parts = call.args, {}
@@ -535,6 +535,12 @@ def create_domain(call: Call) -> Reply:
     is_followed = any(one.in_use and one.name == schema.name for one in call.run("list_domains"))
     what = "this project still follows it as it was; let it follow this one" if is_followed else "let it be followed"
     return Reply({"domain": schema}, schema, f"\n{what}: alma domains use {shlex.quote(schema.name)}")
+
+
+@command("domains show", "list_domains", positional="name")
+def show_domain(call: Call) -> Reply:
+    """Show one domain schema."""
+    return reply_value(call.run_typed()[0].schema, "domain")
 
 
 @command("domains use", "use_domain")
@@ -565,7 +571,7 @@ def export_rules(call: Call) -> Reply:
     )
 
 
-@command("rules import", "import_rules", YES, positional="path", names={"all_items": "all"})
+@command("rules import", "import_rules", YES, positional="path?", names={"all_items": "all"})
 def import_rules(call: Call) -> Reply:
     given = call.read_arguments()
     report = call.run("import_rules", **given | {"dry_run": True})

@@ -212,7 +212,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: Command, operations:
             if one.name not in done and spell_parameter(command, one):
                 done.add(one.name)
                 is_required = command.requires and operation is operations[0]
-                nargs = "?" if f"{one.name}?" in positional or not one.needed else None
+                nargs = "?" if f"{one.name}?" in positional else None
                 _add_parameter(parser, command, one, is_required, (nargs,) if one.name in places else ())
     groups: dict[str, Any] = {"": parser}
     for argument in (*command.extras, *([YES] if command.ask else [])):
@@ -387,6 +387,7 @@ class Call:
         command, value = self.command, self.run_typed(name, **more)
         if command.part:
             value = getattr(value, command.part)
+        if command.part and command.verb:
             return Reply({command.key: value}, f"{command.verb} {value}")
         return reply_value(value, command.key, f"{command.verb} {value.id}" if command.verb else "")
 

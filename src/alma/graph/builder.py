@@ -36,17 +36,15 @@ from ..types.kinds import Memory, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status
 from ..types.times import from_iso, to_iso
-from .cypher import BoltRows, KuzuRows
 from .graph import AsOf, Graph, Limit, Name, check_type
-from .memory import MemoryRows, RecordRows
-from .postgres import PostgresRows
-from .revision import remove_source
+from .rows import MemoryRows, RecordRows
+from .servers import BoltRows, KuzuRows, PostgresRows
 
 operation = Group("graph")
 
 # -- graphs by name
 
-_ROWS = {
+_ROWS: dict[str, Any] = {
     "memory": MemoryRows,
     "sqlite": RecordRows,
     "postgres": PostgresRows,
@@ -72,8 +70,7 @@ def create_graph_store(
             return _open_in_memory(project_id, clock, **options)
         project = project_id or "default"
         options |= {} if backend == "memory" else {"project": project}
-        rows: Any = _ROWS[backend]
-        return Graph(rows(**options), project, clock=clock or times.now)
+        return Graph(_ROWS[backend](**options), project, clock=clock or times.now)
     except TypeError as error:
         raise ConfigError(f"graph backend {backend!r} does not take these options: {error}") from error
 
@@ -320,7 +317,7 @@ class _Builder:
     def _forget(
         self, source: str, *, ended_at: datetime | None = None, keep: frozenset[str] | set[str] = frozenset()
     ) -> None:
-        counts = self._graph.rows.change(lambda rows: remove_source(rows, source, ended_at, keep))
+        counts = self._graph.withdraw_source(source, ended_at, keep)
         self._counts.update(dict(zip(("entities gone", "relationships gone"), counts, strict=False)), ended=sum(counts))
 
     def _read_records(self, records: Sequence[Record]) -> Statements:

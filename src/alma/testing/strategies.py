@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from ..graph import Graph
-from ..graph.memory import MemoryRows
+from ..graph.rows import MemoryRows
 from ..ports import Checkable, Searchable, Store
 from ..stores.memory import MemoryStore
 from ..types.evidence import Evidence
