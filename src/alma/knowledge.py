@@ -8,103 +8,13 @@ from typing import Annotated, Any
 
 from . import words
 from .answers import copy_fields
-from .engine import validate
 from .memory import ALMA
 from .models.budget import ModelUse, by_model
 from .models.budget import usage as read_usage
 from .operations import About, Effect, Group
 from .types.asking import ModelSettings
-from .types.record import QUOTED
 
 operation = Group("knowledge")
-Sureness = Annotated[float, About("what is less sure than this (0 to 1) is left out")]
-DryRun = Annotated[bool, About("only say what would be kept")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learnt:
-    """What was learned from a conversation."""
-
-    extracted_count: int
-    """How much was found and is believed."""
-    new: int
-    known: int
-    """Was there already."""
-    kept: dict[str, int]
-    """How many by type."""
-    by_kind: dict[str, int]
-    superseded: list[str]
-    """Ids of facts that something later took the place of."""
-    skipped: list[str]
-    """What was left out, and why."""
-    model: str | None
-    fallback: str | None
-    """Why the local reader had to replace the model."""
-    dropped: dict[str, int]
-    """The proposals that were dropped, by reason."""
-    episode_id: str | None
-    dry_run: bool
-    findings: list[dict[str, Any]]
-
-
-@operation(Effect.ADDS, idempotent=True)
-def learn_from_conversation(
-    alma: ALMA,
-    messages: Annotated[list[dict[str, Any]], About("each with role and content, and perhaps at and id")],
-    agent: words.Agent,
-    user_id: words.User = None,
-    session_id: Annotated[str | None, About("which conversation it is")] = None,
-    dry_run: DryRun = False,
-    save_episode: Annotated[bool, About("keep the conversation itself, too")] = False,
-    min_confidence: Sureness = 0.5,
-    trusted: Annotated[bool, About("false for the talk of others: what it says waits for a person")] = True,
-    source: words.Source = words.AGENT,
-) -> Learnt:
-    """Find what a conversation teaches and keep it: outcomes, preferences, corrections, decisions, facts, tasks.
-
-    Told again, nothing is learned twice. A configured language model helps; none is needed. Rules in a conversation
-    that an agent reports wait for a person.
-    """
-    options = {"session_id": session_id, "save_episode": save_episode, "dry_run": dry_run}
-    return _learn(alma, source, trusted, messages, agent, user_id, min_confidence=min_confidence, **options)
-
-
-@operation(Effect.ADDS, idempotent=True)
-def learn_from_text(
-    alma: ALMA,
-    text: Annotated[str, About("a note, a page of Markdown, minutes")],
-    agent: words.Agent,
-    user_id: words.User = None,
-    name: Annotated[str | None, About("what the text is called, such as decisions.md")] = None,
-    dry_run: DryRun = False,
-    min_confidence: Sureness = 0.5,
-    trusted: Annotated[
-        bool, About("false for the words of others: what they say waits for a person", vouches=True)
-    ] = True,
-    source: words.Source = words.AGENT,
-) -> Learnt:
-    """Find what a text states and keep it: decisions, facts, strategies, warnings, tasks.
-
-    Told again, nothing is learned twice. To read files, use ingest.
-    """
-    options = {"name": name, "dry_run": dry_run}
-    return _learn(alma, source, trusted, text, agent, user_id, min_confidence=min_confidence, **options)
-
-
-def _learn(alma: ALMA, source: str, trusted: bool, told: Any, *args: Any, **options: Any) -> Learnt:
-    """Learn from messages or a text; what no person wrote is taken as relayed, or waits for a person."""
-    from .extraction import AutoLearner
-
-    learner = AutoLearner(alma)
-    origin = validate.provenance("source", source).canonical_source
-    options |= {"trusted": trusted and origin not in QUOTED, "relayed": origin != "user"}
-    learn = learner.learn_from_text if isinstance(told, str) else learner.learn_from_conversation
-    learned = learn(told, *args, **options)
-    names = ("text", "quote", "turn", "confidence")
-    findings = [{"kind": str(one.kind)} | {name: getattr(one, name) for name in names} for one in learned.findings]
-    return Learnt(**learned, findings=findings)
-
-
 # -- files
 
 
@@ -183,7 +93,7 @@ def ingest(
     ] = None,
     branches: Annotated[bool, About("keep abandoned branches of conversations, too")] = False,
     max_file_bytes: Annotated[int | None, About("documents larger than this are skipped")] = None,
-    dry_run: DryRun = False,
+    dry_run: Annotated[bool, About("only say what would be kept")] = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Ingested:
     """Read files into memory: chat exports, transcripts and histories of coding agents, Slack, Markdown, plain text.
