@@ -287,7 +287,13 @@ def learn_from(call: Call) -> Reply:
         name = getattr(args, "name", "standard input" if args.file == "-" else Path(args.file).name)
         return call.answer("learn_from_text", text=read_text(args.file), name=name)
     refuse_options(call, "name", "goes with --text; a conversation is named by --session")
-    return call.answer(messages=[message for _, message in read_objects(args.file, "role and content")])
+    try:
+        messages = [message for _, message in read_objects(args.file, "role and content")]
+    except ValidationError as error:
+        is_there = args.file == "-" or Path(args.file).is_file()
+        hint = "a note or a page needs --text" if is_there else "pipe a text into `alma learn-from - --text`"
+        raise ValidationError(f"{error}; {hint}") from error
+    return call.answer(messages=messages)
 
 
 # -- work
