@@ -27,7 +27,7 @@ from .engine import validate
 from .engine.admit import allow, clean
 from .errors import ALMAError, EmbeddingError, StorageError, ValidationError, unknown
 from .opening import Holder
-from .text import STOP, shorten, stem, words
+from .text import shorten
 from .types.kinds import MemoryType, Outcome, Result
 from .types.scope import MemoryScope, plain
 from .types.slice import MemorySlice
@@ -58,10 +58,6 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _REPR = reprlib.Repr()
 _REPR.maxlevel = 3
 _REPR.maxstring = _REPR.maxother = _READ_CHARS
-# What most categories are called; sharing one of these says nothing about a task.
-_HOLLOW = frozenset(
-    map(stem, "pattern strategy technique selection handling design practice method approach timing response".split())
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +97,7 @@ class Context:
     session_id: str | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     constraints: Iterable[str] = ()
-    # One of the domain's learning categories; None: the one whose words the task uses, if there is one.
-    task_type: str | None = None
+    task_type: str | None = None  # One of the domain's learning categories.
     strategy: str | None = None  # How the task is to be done, when that is known before.
 
     def __post_init__(self) -> None:
@@ -277,7 +272,10 @@ class Harness(Holder):
         """Retrieve what is known. What can be wrong with a run is found before anything is executed."""
         if not isinstance(context, Context):
             raise ValidationError(f"run takes Context(task=...), not {type(context).__name__}")
-        category, call = self._find_category(context), executor and bind_executor(executor, context)
+        call, category = executor and bind_executor(executor, context), None
+        if context.task_type is not None:
+            category = self.schema.category(context.task_type, self.agent.scope or MemoryScope(self.agent.name))
+            allow(self.alma.engine, self.agent.name, category)
         schema, memories, problem = self.schema, None, None
         types = None if schema.inject is None else [MemoryType(one) for one in schema.inject]
         try:
@@ -295,16 +293,6 @@ class Harness(Holder):
         usual = f"Use {name}" if executor and (name := find_name(executor)) else "Do it without a named strategy"
         how = clean_text(strategy or context.strategy or "") or usual
         return _Run(context, waiting, call, category, how, judge, time.perf_counter())
-
-    def _find_category(self, context: Context) -> str:
-        """Return the learning category of the task: the one given, else the one whose words it uses."""
-        scope = self.agent.scope or MemoryScope(self.agent.name)
-        if context.task_type is None:
-            known = dict.fromkeys((*self.schema.categories, *scope.can_learn))
-            return match_category(context.task, [one for one in known if self.schema.allows(one, scope)])
-        category = self.schema.category(context.task_type, scope)
-        allow(self.alma.engine, self.agent.name, category)
-        return category
 
     def _finish(self, run: _Run, value: Any, raised: Exception | None = None) -> RunResult:
         """Learn how a run went."""
@@ -326,7 +314,7 @@ class Harness(Holder):
                 task=context.task,
                 outcome=str(result),
                 strategy_used=strategy,
-                task_type=run.category or None,
+                task_type=run.category,
                 duration_ms=took,
                 error_message=message,
                 feedback=None if report.feedback is None else clean_text(report.feedback),
@@ -353,7 +341,7 @@ class _Run(NamedTuple):
     context: Context
     waiting: RunResult
     call: Callable[[str], Any] | None
-    category: str
+    category: str | None
     strategy: str
     judge: Judge | None
     began: float
@@ -401,19 +389,6 @@ def _has_loop() -> bool:
 
 async def _wait_for(value: Any) -> Any:
     return await value
-
-
-def match_category(task: str, categories: list[str]) -> str:
-    """Return the category whose telling words the task uses most; empty when none or no single one does."""
-    used = {stem(word) for word in words(task)}
-    shares = {}
-    for name in categories:
-        parts = {stem(word) for word in words(name.replace("_", " ")) if word not in STOP}
-        telling = parts - _HOLLOW or parts
-        shares[name] = len(telling & used) / len(telling) if telling else 0.0
-    best = max(shares.values(), default=0.0)
-    first = [name for name, share in shares.items() if share == best]
-    return first[0] if best > 0 and len(first) == 1 else ""
 
 
 def create_harness(
@@ -475,24 +450,22 @@ def bind_executor(executor: object, context: Context) -> Callable[[str], Any]:
         raise ValidationError(f"executor must be something that can be called, not {type(executor).__name__}")
     signature = find_signature(executor)
     names = list(signature.parameters) if signature else []
-    if signature is None or ("context" not in names and _can_call(signature, "")):
-        return executor
-    if "context" in names and _can_call(signature, "", context=context):
-        return lambda prompt: executor(prompt, context=context)
-    if _can_call(signature, "", context):
-        return lambda prompt: executor(prompt, context)
+    ways: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), {"context": context}), ((context,), {})]
+    for args, options in ways if "context" in names else [((), {}), *ways[1:]]:
+        try:
+            if signature is not None:
+                signature.bind("", *args, **options)
+        except TypeError:
+            continue
+        return functools.partial(_call_with, executor, args, options)
     raise ValidationError(
         f"executor must take the prompt, or the prompt and the context; {find_name(executor) or 'it'} takes "
         f"({', '.join(names)})"
     )
 
 
-def _can_call(signature: inspect.Signature, *args: object, **kwargs: object) -> bool:
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError:
-        return False
-    return True
+def _call_with(executor: Executor, args: tuple[Any, ...], options: Mapping[str, Any], prompt: str) -> Any:
+    return executor(prompt, *args, **options)
 
 
 def read_result(value: Any, judge: Judge | None = None) -> tuple[HarnessResult, Result]:

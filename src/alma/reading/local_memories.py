@@ -16,8 +16,8 @@ from typing import Any
 
 from ..types.kinds import Result
 from ..types.speech import by_name
+from .local import remove_pasted
 from .port import MemoryProposal, Role, Topic, Turn
-from .words import remove_pasted
 
 _SENTENCE_CHARS = 300
 _TASK_CHARS = 120

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import pairwise
 
+from .local import join_longest_first, load_vocabulary, match_any
 from .port import Plan, Task
-from .words import join_longest_first, load_vocabulary, match_any
 
 _words = partial(load_vocabulary, "tasks.json")
 _find = partial(match_any, "tasks.json")

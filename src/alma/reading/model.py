@@ -21,6 +21,7 @@ from ..ports import Model
 from ..types.asking import Prompt
 from ..types.kinds import Result
 from ..types.rules import Reach
+from .local import remove_pasted
 from .port import (
     UNSURE,
     Entities,
@@ -39,7 +40,6 @@ from .port import (
     Turn,
     Verdict,
 )
-from .words import remove_pasted
 
 T = TypeVar("T")
 
