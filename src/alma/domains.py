@@ -125,25 +125,20 @@ class DomainSchema:
     def __post_init__(self) -> None:
         validate.name("name", self.name)
         known = [one.name for one in self.entity_types]
-        learned, excluded = list(map(plain, self.learning_categories)), list(map(plain, self.excluded_categories))
-        lists = {"entity types": known, "learning categories": learned, "excluded categories": excluded}
-        lists |= {f"attributes of {kind.name!r}": list(kind.attributes) for kind in self.entity_types}
-        for label, names in lists.items():
-            if twice := [one for one, count in Counter(names).items() if count > 1]:
-                raise ValidationError(f"{label} of {self.name}: {twice[0]!r} is there twice")
-        if both := set(learned) & set(excluded):
+        for one, count in Counter(known).items():
+            if count > 1:
+                raise ValidationError(f"entity types of {self.name}: {one!r} is there twice")
+        learned, excluded = (set(map(plain, names)) for names in (self.learning_categories, self.excluded_categories))
+        if both := learned & excluded:
             raise ValidationError(f"{', '.join(sorted(both))}: both a learning category and an excluded one")
         for relation in self.relationship_types:
             for end in (relation.source_type, relation.target_type):
                 if end not in known:
                     valid = ", ".join(known) or "none, since the schema has no entity types"
-                    raise ValidationError(
-                        f"unknown entity type {end!r} in the relationship {relation.name!r}. Valid: {valid}."
-                    )
-        least = validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
-        days = validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
-        object.__setattr__(self, "min_occurrences_for_heuristic", least)
-        object.__setattr__(self, "confidence_decay_days", days)
+                    what = f"unknown entity type {end!r} in the relationship {relation.name!r}"
+                    raise ValidationError(f"{what}. Valid: {valid}.")
+        validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
+        validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
 
     def allows(self, category: str) -> bool:
         """Whether something of this category may be learned; case and space around it make no difference."""
@@ -152,10 +147,10 @@ class DomainSchema:
         return not self.learning_categories or plain(category) in map(plain, self.learning_categories)
 
     def entity_type(self, name: str) -> EntityType:
-        for one in self.entity_types:
-            if one.name == name:
-                return one
-        raise ValidationError(unknown(f"entity type of {self.name}", name, [one.name for one in self.entity_types]))
+        types = {one.name: one for one in self.entity_types}
+        if name not in types:
+            raise ValidationError(unknown(f"entity type of {self.name}", name, types))
+        return types[name]
 
     def entity(self, type_: str, /, **attributes: Any) -> Entity:
         """A thing of this domain: `schema.entity("lead", stage="new")`. What the schema does not know is refused."""
@@ -190,6 +185,10 @@ def _read_names(label: str, value: Any) -> tuple[str, ...]:
     return tuple(validate.name(label, one) for one in validate.items(label, value or (), "names"))
 
 
+def _read_text(label: str, value: Any) -> str:
+    return validate.optional_text(label, value) or ""
+
+
 def _read_section(label: str, value: Any, valid: Iterable[str]) -> dict[str, Any]:
     for name in validate.mapping(label, value):
         if name not in valid:
@@ -197,22 +196,31 @@ def _read_section(label: str, value: Any, valid: Iterable[str]) -> dict[str, Any
     return dict(value)
 
 
-def _read_row(kind: type[T], label: str, value: Any) -> T:
-    """Read `{"name": "lead", "attributes": [...]}`, `{"lead": {"attributes": [...]}}`, or only a name."""
-    if isinstance(value, kind):
-        return value
-    if isinstance(value, Mapping) and len(value) == 1 and "name" not in value:
-        [(name, rest)] = value.items()
-        value = {**validate.mapping(label, rest), "name": name}
+def _read_rows(kind: type[T], label: str, value: Any) -> tuple[T, ...]:
+    """Read rows: `{"name": "lead", "attributes": [...]}`, `{"lead": {"attributes": [...]}}`, or only a name."""
     known = [one.name for one in fields(cast(Any, kind))]
-    given = _read_section(label, {"name": value} if isinstance(value, str) else value, known)
-    values: dict[str, Any] = {"attributes": _read_names(f"{label}.attributes", given.pop("attributes", ()))}
-    for name in known:
-        if name == "description":
-            values[name] = validate.optional_text(f"{label}.{name}", given.get(name)) or ""
-        elif name != "attributes":
-            values[name] = validate.name(f"{label}.{name}", given.get(name))
-    return kind(**{name: values[name] for name in known})
+    readers = {"description": _read_text, "attributes": _read_names}
+    rows = []
+    for at, row in enumerate(validate.items(label, value or ())):
+        place = f"{label}[{at}]"
+        if not isinstance(row, kind):
+            if isinstance(row, Mapping) and len(row) == 1 and "name" not in row:
+                [(name, rest)] = row.items()
+                row = {**validate.mapping(place, rest), "name": name}
+            given = _read_section(place, {"name": row} if isinstance(row, str) else row, known)
+            row = kind(**{one: readers.get(one, validate.name)(f"{place}.{one}", given.get(one)) for one in known})
+        rows.append(row)
+    return tuple(rows)
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "description": _read_text,
+    "entity_types": partial(_read_rows, EntityType),
+    "relationship_types": partial(_read_rows, RelationshipType),
+    "learning_categories": _read_names,
+    "excluded_categories": _read_names,
+    "metadata": lambda _, value: validate.metadata(value),
+}
 
 
 def from_config(name: str, config: Mapping[str, Any], **fields: Any) -> DomainSchema:
@@ -222,13 +230,7 @@ def from_config(name: str, config: Mapping[str, Any], **fields: Any) -> DomainSc
     if given.pop("name", checked) != checked:
         raise ValidationError(f"the schema is called {checked!r} here and {config['name']!r} in its config")
     parts = {part: clean(value) for part, value in given.items()}
-    for part, kind in (("entity_types", EntityType), ("relationship_types", RelationshipType)):
-        rows = enumerate(validate.items(part, parts.get(part) or ()))
-        parts[part] = tuple(_read_row(kind, f"{part}[{at}]", row) for at, row in rows)
-    for part in ("learning_categories", "excluded_categories"):
-        parts[part] = _read_names(part, parts.get(part))
-    parts["description"] = validate.optional_text("description", parts.get("description")) or ""
-    parts["metadata"] = validate.metadata(parts.get("metadata"))
+    parts |= {part: read(part, parts.get(part)) for part, read in _READERS.items()}
     return DomainSchema(**({"id": new_id("dom"), "name": checked} | parts | fields))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from . import words
 from .answers import copy_fields
@@ -14,7 +14,11 @@ from .models.budget import usage as read_usage
 from .operations import About, Effect, Group
 from .types.asking import ModelSettings
 
+if TYPE_CHECKING:
+    from .ingestion import Planned
+
 operation = Group("knowledge")
+
 # -- files
 
 
@@ -26,15 +30,6 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToRead:
-    path: str
-    format: str
-    bytes: int
-    own: bool
-    """A person's words in it are taken for those of the one whose memory this is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What `ingest` would read, and what it would not."""
 
@@ -42,7 +37,7 @@ class Reading:
     bytes: int
     formats: dict[str, int]
     """How many files there are of each."""
-    files: list[ToRead]
+    files: tuple[Planned, ...]
     skipped: list[Place]
 
 
@@ -55,12 +50,7 @@ def reading(path: str, only: str = "everything", own: bool | None = None, max_fi
 
     options: dict[str, Any] = {} if max_file_bytes is None else {"max_file_bytes": max_file_bytes}
     made = plan(path, wanted=only, own=own, **options)
-    return copy_fields(
-        Reading,
-        made,
-        files=[copy_fields(ToRead, one, format=str(one.format)) for one in made.files],
-        skipped=[copy_fields(Place, one, place="") for one in made.skipped],
-    )
+    return copy_fields(Reading, made, skipped=[copy_fields(Place, one, place="") for one in made.skipped])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,10 +155,6 @@ class ModelUsage:
 def usage(alma: ALMA, days: Annotated[int, About("the last so many days of use", least=1)] = 30) -> ModelUsage:
     """What language models were asked, what it cost, and what is left of today's budget. By default none is asked."""
     found = read_usage(alma.engine, alma.model_settings or ModelSettings(), days=days)
-    return copy_fields(
-        ModelUsage,
-        found,
-        limits=copy_fields(Budget, found.limits),
-        left=copy_fields(Budget, found.left),
-        days=[copy_fields(DayOfUse, one, models=by_model(one)) for one in found.days],
-    )
+    days_used = [copy_fields(DayOfUse, one, models=by_model(one)) for one in found.days]
+    budgets = {name: copy_fields(Budget, getattr(found, name)) for name in ("limits", "left")}
+    return copy_fields(ModelUsage, found, days=days_used, **budgets)

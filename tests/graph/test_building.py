@@ -192,11 +192,6 @@ def test_other_graphs_can_be_filled(alma: ALMA) -> None:
     assert update(alma, graph=empty).read == 1
 
 
-def test_unknown_kinds_are_named(alma: ALMA) -> None:
-    with pytest.raises(ValidationError, match="domain_knowledge"):
-        build(alma, kinds=["facts"])
-
-
 def test_the_graph_is_no_memory_and_is_not_counted(alma: ALMA) -> None:
     fact(alma, "Tom works at Globex.")
     before = alma.get_stats()["total_count"]
