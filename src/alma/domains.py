@@ -138,7 +138,8 @@ class DomainSchema:
                     what = f"unknown entity type {end!r} in the relationship {relation.name!r}"
                     raise ValidationError(f"{what}. Valid: {valid}.")
         validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
-        validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
+        days = validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
+        object.__setattr__(self, "confidence_decay_days", days)
 
     def allows(self, category: str) -> bool:
         """Whether something of this category may be learned; case and space around it make no difference."""
