@@ -75,7 +75,7 @@ def domains(folder: Path, presets: Iterable[str] = PRESETS) -> Promise:
 def _works(preset: str, folder: Path) -> bool:
     """What worked often enough to be a lesson in the domain is found for a similar task."""
     task, strategy = f"Prepare the {preset.replace('_', ' ')} work for Monday", "start from the last accepted version"
-    schema = DomainMemoryFactory().get_schema(preset)
+    schema = DomainMemoryFactory.get_schema(preset)
     with DomainMemoryFactory().create_alma(schema, f"try-{preset}", folder / preset) as alma:
         for _ in range(schema.min_occurrences_for_heuristic or 3):
             alma.learn(AGENT, task, "success", strategy, task_type=next(iter(schema.learning_categories), None))

@@ -20,7 +20,7 @@ from datetime import datetime
 from functools import lru_cache, partial, update_wrapper
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast
 
 from . import words
 from .engine import things, validate
@@ -361,14 +361,14 @@ def _keep_schema(engine: Engine, schema: DomainSchema, *, project: bool = False)
 # -- schemas by name, and memories that follow them
 
 
-class _EitherWay:
+class _EitherWay(Generic[T]):
     """A method that works on the class too, where there is no memory to keep anything in."""
 
-    def __init__(self, function: Callable[..., DomainSchema]) -> None:
+    def __init__(self, function: Callable[..., T]) -> None:
         self._function = function
         update_wrapper(self, function)  # type: ignore[arg-type]
 
-    def __get__(self, factory: Any, owner: type) -> Callable[[str, Mapping[str, Any]], DomainSchema]:
+    def __get__(self, factory: Any, owner: type) -> Callable[..., T]:
         return partial(self._function, factory)
 
 
@@ -402,13 +402,15 @@ class DomainMemoryFactory(Closeable):
             _keep_schema(self._memory().engine, schema)
         return schema
 
-    def list_schemas(self) -> list[str]:
+    @_EitherWay
+    def list_schemas(self: DomainMemoryFactory | None) -> list[str]:
         """The names of the presets and of the schemas that are kept here."""
-        return list(dict.fromkeys((*PRESETS, *self.find_kept())))
+        return list(dict.fromkeys((*PRESETS, *(self.find_kept() if self else ()))))
 
-    def get_schema(self, name: str) -> DomainSchema:
+    @_EitherWay
+    def get_schema(self: DomainMemoryFactory | None, name: str) -> DomainSchema:
         """The schema of that name, kept or preset."""
-        own = self.find_kept()
+        own = self.find_kept() if self else {}
         if name not in own and name not in PRESETS:
             raise ValidationError(unknown("schema", name, dict.fromkeys((*PRESETS, *own))))
         return own.get(name) or preset(name)

@@ -33,7 +33,7 @@ def silent(done: int) -> None:
 
 
 def test_every_preset_is_tried() -> None:
-    assert set(PRESETS) <= set(DomainMemoryFactory().list_schemas())
+    assert set(PRESETS) <= set(DomainMemoryFactory.list_schemas())
     assert len(PRESETS) == 6
 
 

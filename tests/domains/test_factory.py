@@ -64,7 +64,7 @@ def test_domain_memory_factory_as_printed(folder: Path) -> None:
 def test_every_preset_gives_a_memory_that_works(folder: Path) -> None:
     for name in PRESETS:
         given = getattr(domains, f"get_{name}_schema")()
-        assert given == getattr(DomainMemoryFactory, f"get_{name}_schema")() == DomainMemoryFactory().get_schema(name)
+        assert given == getattr(DomainMemoryFactory, f"get_{name}_schema")() == DomainMemoryFactory.get_schema(name)
         with DomainMemoryFactory().create_alma(given, f"project-{name}") as alma:
             alma.learn("agent", "Do the first task", "success", "Step by step")
             assert alma.retrieve("Do the first task", "agent").outcomes
@@ -210,6 +210,7 @@ def test_a_preset_leaves_no_copy_of_itself(open_alma) -> None:
 def test_on_the_class_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert DomainMemoryFactory.create_schema("legal", {}).name == "legal"
+    assert DomainMemoryFactory.list_schemas() == list(PRESETS)
     assert DomainMemoryFactory().list_schemas() == list(PRESETS)
     assert list(tmp_path.iterdir()) == []
 
