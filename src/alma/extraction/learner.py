@@ -391,23 +391,16 @@ class Kept:
 class Learnt:
     """What was learned from a conversation."""
 
-    extracted_count: int
-    """How much was found and is believed."""
+    extracted_count: int  # How much was found and is believed.
     new: int
-    known: int
-    """Was there already."""
-    kept: dict[str, int]
-    """How many by type."""
+    known: int  # Was there already.
+    kept: dict[str, int]  # How many by type.
     by_kind: dict[str, int]
-    superseded: list[str]
-    """Ids of facts that something later took the place of."""
-    skipped: list[str]
-    """What was left out, and why."""
+    superseded: list[str]  # Ids of facts that something later took the place of.
+    skipped: list[str]  # What was left out, and why.
     model: str | None
-    fallback: str | None
-    """Why the local reader had to replace the model."""
-    dropped: dict[str, int]
-    """The proposals that were dropped, by reason."""
+    fallback: str | None  # Why the local reader had to replace the model.
+    dropped: dict[str, int]  # The proposals that were dropped, by reason.
     episode_id: str | None
     dry_run: bool
     findings: list[dict[str, Any]]
