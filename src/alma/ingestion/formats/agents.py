@@ -14,8 +14,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ...coding.calls import extract_reason, is_refusal
-from ...coding.prompts import extract_spoken, parse_command, restore_typed
+from ...coding.events import extract_spoken, parse_command, restore_typed
+from ...coding.session import extract_reason, is_refusal
 from ..streams import (
     LIMIT,
     JsonObject,
