@@ -10,7 +10,7 @@ import pytest
 from alma.hooks import inject
 from alma.hooks.inject import ReadOnlyRules, UnreadableStoreError
 from alma.hooks.paths import DataDir
-from alma.stores.sqlite import SQLiteStore, schema
+from alma.stores.sqlite import SQLiteStore, database
 from alma.types.record import Status
 
 PROJECT = "git:github.com/acme/app"
@@ -27,8 +27,8 @@ def files(home: Path) -> dict[str, tuple[int, float]]:
 
 
 def test_the_statements_are_for_the_format_that_is_written() -> None:
-    assert len(schema.MIGRATIONS) == inject.VERSION
-    assert schema.APPLICATION_ID == inject.APPLICATION_ID
+    assert len(database.MIGRATIONS) == inject.VERSION
+    assert database.APPLICATION_ID == inject.APPLICATION_ID
 
 
 def test_the_playbook_has_the_rules_of_the_project_and_of_all(place: DataDir, teach: Teach) -> None:

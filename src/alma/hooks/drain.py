@@ -39,7 +39,7 @@ from ..memory import ALMA
 from ..models import registry
 from ..models.budget import Budgeted, Limits, meter
 from ..models.claude_cli import PATH_VARIABLE, ClaudeCLI
-from ..models.recorded import digest_prompt
+from ..models.registry import digest_prompt
 from ..ports import Model
 from ..types.asking import Answer, Prompt
 from ..types.query import Where
