@@ -234,9 +234,9 @@ def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_
 
 def append_event(data_dir: DataDir, session: str, event: Event, project: str) -> None:
     """Add an event that no hook reported, such as one found in a transcript."""
-    origin = {"cwd": event.cwd, "agent_id": event.agent_id}
     line = {"v": 1, "id": event.id, "at": event.at, "event": event.name, "session": session, "project": project}
-    append_line(data_dir, session, {**line, **origin, "data": Trimmer(32_000).trim(dict(event.data))})
+    data = Trimmer(32_000).trim(dict(event.data))
+    append_line(data_dir, session, {**line, "agent_id": event.agent_id, "data": data})
 
 
 def _encode(line: Mapping[str, Any]) -> bytes:
