@@ -10,24 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, c
 
 from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
-from .engine import edit, episodes, feedback, transaction, validate
-from .engine import erase as erasing
+from .engine import edit, episodes, erase, transaction, upkeep, validate
 from .engine.admit import Draft, OutcomeDraft
-from .engine.context import Encoder, Engine
+from .engine.context import Encoder, Engine, Settings
+from .engine.edit import FeedbackReport
 from .engine.episodes import Conversation, Said
-from .engine.feedback import FeedbackReport
 from .engine.outcomes import draft_lesson, learn_outcomes
-from .engine.retrieve.explain import Why, explain_retrieval
-from .engine.retrieve.pipeline import find_memories
+from .engine.retrieve.pipeline import Why, explain_retrieval, find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.retrieve.request import Level, Mode, Request
 from .engine.rules import RULE_CHARS, Teaching
-from .engine.settings import Settings
-from .engine.upkeep import forget as forgetting
-from .engine.upkeep import reconcile as reconciling
-from .engine.upkeep import reindex as reindexing
-from .engine.upkeep.forget import Forgotten as Forgotten
-from .engine.upkeep.reconcile import Reconciled
+from .engine.upkeep import Forgotten as Forgotten
+from .engine.upkeep import Reconciled
 from .engine.view import Stats, render_slice, stats, view
 from .errors import EmbedderMismatchError, StorageError, ValidationError, unknown
 from .opening import Closeable
@@ -547,7 +541,7 @@ class ALMA(Closeable):
             That includes conversations, outcomes, lessons, rules, preferences, facts, notes of what was retrieved for
             the user, and tombstones. The store is vacuumed. Returns how many memories of each kind were erased.
         """
-        return erasing.erase_user(self.engine, user_id)
+        return erase.erase_user(self.engine, user_id)
 
     @operation(Effect.READS, answer=_show_history)
     def history(self, memory_id: words.MemoryId) -> list[dict[str, Any]]:
@@ -624,7 +618,7 @@ class ALMA(Closeable):
         query: Annotated[str, About("what was asked")] = "",
     ) -> FeedbackReport:
         """Say which of the memories shown were used. Used ones rise in later retrievals, passed-over ones sink."""
-        signals = feedback.usage(list(retrieved_memory_ids), list(used_memory_ids))
+        signals = edit.read_usage(list(retrieved_memory_ids), list(used_memory_ids))
         return self._judge(signals, memory_type, agent)
 
     @operation(Effect.CHANGES)
@@ -642,7 +636,7 @@ class ALMA(Closeable):
     def _judge(self, signals: Mapping[str, FeedbackSignal], memory_type: Any, agent: str | None) -> FeedbackReport:
         if agent is not None:
             self.engine.agent(agent)
-        return feedback.feedback(self.engine, signals, memory_type)
+        return edit.record_feedback(self.engine, signals, memory_type)
 
     # -- upkeep
 
@@ -655,19 +649,19 @@ class ALMA(Closeable):
         dry_run: Annotated[bool, About("only say what would be archived")] = False,
     ) -> Forgotten:
         """Archive what nobody used or confirmed for long and has faded. Nothing is erased."""
-        policy = forgetting.Policy(
+        policy = upkeep.Policy(
             agent=None if agent is None else self.engine.agent(agent),
             older_than_days=older_than_days,
             below_confidence=below_confidence,
         )
         if dry_run:
-            return Forgotten([record.id for record in forgetting.forgettable(self.engine, policy)])
-        return Forgotten(forgetting.forget(self.engine, policy))
+            return Forgotten([record.id for record in upkeep.forgettable(self.engine, policy)])
+        return Forgotten(upkeep.forget(self.engine, policy))
 
     @operation(Effect.CHANGES, idempotent=True)
     def reconcile(
         self,
-        limit: Annotated[int, About("compare at most so many pairs", least=1, most=100_000)] = reconciling.MAX_PAIRS,
+        limit: Annotated[int, About("compare at most so many pairs", least=1, most=100_000)] = upkeep.MAX_PAIRS,
     ) -> Reconciled:
         """Ask the configured model how memories that look alike relate, and supersede what is out of date.
 
@@ -677,7 +671,7 @@ class ALMA(Closeable):
         Notes:
             Without a model nothing is compared, and `problem` says so.
         """
-        return reconciling.reconcile_by_model(self.engine, self.model, limit)
+        return upkeep.reconcile_by_model(self.engine, self.model, limit)
 
     @operation(Effect.READS, "stats")
     def get_stats(
@@ -738,13 +732,13 @@ class ALMA(Closeable):
             problems=problems,
         )
 
-    def reindex(self, progress: reindexing.Progress = reindexing.ignore_progress) -> int:
+    def reindex(self, progress: upkeep.Progress = upkeep.ignore_progress) -> int:
         """Embed everything anew with the configured embedder; resumes where an earlier run stopped."""
-        return reindexing.reindex(self.engine, progress)
+        return upkeep.reindex(self.engine, progress)
 
     def vacuum(self) -> None:
         """Leave no byte of deleted memories in the store's files, and give their space back."""
-        erasing.vacuum(self.engine)
+        erase.vacuum(self.engine)
 
     # Last, because within the class its name hides the builtin.
     @overload

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from .domains import SCHEMA_KIND, govern_as_kept
 from .engine import validate
-from .engine.settings import Settings
+from .engine.context import Settings
 from .errors import ScopeError, ValidationError
 from .ports import Countable, Searchable, Store, Vacuumable
 from .types.query import Hit, Where

@@ -10,7 +10,7 @@ from alma import ALMA
 from alma.context import MemoryStack
 from alma.engine.admit import Draft, build
 from alma.engine.context import Engine
-from alma.engine.inject.prompt import tokens
+from alma.engine.prompt import tokens
 from alma.errors import ScopeError, ValidationError
 from alma.session import SessionManager
 from alma.stores.memory import MemoryStore

@@ -11,7 +11,7 @@ import pytest
 
 from alma import ALMA
 from alma.domains import get_sales_schema
-from alma.engine.inject.prompt import tokens
+from alma.engine.prompt import tokens
 from alma.errors import ConfigError, ModelUnavailableError, ScopeError, ValidationError
 from alma.models.schema import check
 from alma.progress import ProgressTracker

@@ -120,7 +120,7 @@ def screen(engine: Engine, draft: Draft) -> Draft:
     body = {name: clean(value) for name, value in draft.body.items()}
     tags = tuple(map(clean, draft.tags))
     if draft.provenance.trust is Trust.UNTRUSTED:
-        from .inject.escape import suspicious
+        from .escape import suspicious
 
         if reasons := suspicious(KINDS[draft.kind].text(body)):
             body["metadata"] = {**body.get("metadata", {}), "suspicious": list(reasons)}

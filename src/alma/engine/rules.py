@@ -1,4 +1,4 @@
-"""Rules: what a person's corrections and notes teach, and what a person does to them.
+"""Rules: what a person's corrections and notes teach, how a rule reads, and what a person does to it.
 
 A rule that is taught again is the same rule, said once more: a candidate becomes active when it is said in a form that
 leaves no doubt, and what held for one session holds for the project when others need it too. What was said of one
@@ -27,12 +27,80 @@ from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.rules import EVERYWHERE, LASTING, MACHINE_TAUGHT, Reach, RuleSource
+from ..types.speech import is_quoted_output, quote_output
 from .admit import Draft, build, clean, embed_drafts, key_of, reword, screen
 from .context import Engine
 from .erase import erase_memory
-from .rule_lines import format_line
 from .search import by_meaning, by_words
 from .transaction import Transaction, write
+
+LINE_CHARS = 400
+_TRIGGER_CHARS = 100
+_TRIGGER_WORDS = 14
+_LEADS = frozenset(
+    "when whenever before after if unless until while during once in inside within for on at with without under".split()
+)
+_SUBJECTS = frozenset("you i we they it he she somebody someone anybody claude".split())
+_PREDICATES = frozenset(
+    """is are was were has have does fail fails break breaks hang hangs crash crashes change changes pass passes start
+    starts end ends run runs exist exists ask asks say says need needs use uses""".split()
+)
+_ACTIVITY = re.compile(r"[a-z]*[aeiouy][a-z]*ing")
+_ANY_WORK = frozenset(map(stem, ("using", "doing", "making", "working")))
+_OPEN_ENDED = frozenset(
+    """a an the this that these those my your our its to of in on at by for from with without into about and or but
+    nor so as than because since when if while before after until unless using doing making having being getting is
+    are was were be not no""".split()
+)
+"""A phrase that ends with one of these words is cut off: "when using", "running tests without"."""
+_SENTENCE_END = re.compile(r"[.!?;:…]\s|[!?;:…]$|\n")
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_PAIRS = (("(", ")"), ("[", "]"), ("{", "}"), ("“", "”"))
+
+
+def format_line(body: Mapping[str, Any]) -> str:
+    """Return the rule as one line of Markdown that cannot break out of its list."""
+    # Loaded here: its patterns take a while to compile.
+    from .escape import escape
+
+    rule, why = escape(str(body["rule"])), str(body["why"])
+    if why and body.get("source") in MACHINE_TAUGHT and not is_quoted_output(why):
+        why = quote_output(why)
+    why = escape(why)
+    occasion = escape(describe_occasion(str(body["trigger"]), str(body["rule"])))
+    when = f"**{occasion}:** " if occasion else ""
+    because = f" *Why:* {why}" if why and why.lower() not in rule.lower() else ""
+    if len(when + rule + because) > LINE_CHARS and is_quoted_output(why):
+        # Cut in two, a quotation would not end where it should.
+        because = ""
+    return shorten(f"{when}{rule}{because}", LINE_CHARS)
+
+
+def describe_occasion(trigger: str, rule: str) -> str:
+    """Return the trigger as the phrase in front of its rule ("When committing"), without a colon.
+
+    It is empty when the phrase would not read well, or when the rule already says it.
+    """
+    phrase = " ".join(trigger.split()).rstrip(" ,.:;")
+    words = [word.lower() for word in _WORD.findall(phrase)]
+    topics = stems(phrase) - _ANY_WORK
+    if (
+        not words
+        or len(phrase) > _TRIGGER_CHARS
+        or len(words) > _TRIGGER_WORDS
+        or words[-1] in _OPEN_ENDED
+        or _SENTENCE_END.search(trigger.strip().rstrip(",.:;"))
+        or any(phrase.count(quote) % 2 for quote in '`"')
+        or any(phrase.count(opening) != phrase.count(closing) for opening, closing in _PAIRS)
+        or (topics and topics <= stems(rule))
+    ):
+        return ""
+    if words[0] in _LEADS or not words[0].isascii():
+        return phrase[0].upper() + phrase[1:]
+    is_activity = phrase[0].isalpha() and _ACTIVITY.fullmatch(words[0]) is not None
+    is_clause = len(words) > 1 and (words[0] in _SUBJECTS or not _PREDICATES.isdisjoint(words[1:]))
+    return f"{'When' if is_activity or is_clause else 'For'} {phrase}"
+
 
 AGENT = "claude-code"
 """Whom the rules of a coding agent belong to."""

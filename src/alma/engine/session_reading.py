@@ -26,8 +26,8 @@ from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from .admit import clean, key_of, reword
 from .coding_sessions import count_followed, find_mark, find_teachings, make_teaching
 from .context import Engine
-from .inject.escape import suspicious
-from .observations import draft_observation, explain_observation, find_observation
+from .escape import suspicious
+from .observations import draft_observation, explain_observation, find_observation, find_weakening
 from .rules import (
     AGENT,
     RULE_CHARS,
@@ -39,7 +39,6 @@ from .rules import (
     prepare_rules,
     supersede_rules,
 )
-from .safety import find_weakening
 from .transaction import Transaction, write
 
 TAG = "reading"

@@ -26,7 +26,7 @@ def view(record: Record, now: datetime) -> Memory:
 
 def render_slice(memories: MemorySlice, max_tokens: int) -> str:
     # Loaded when a prompt is wanted: its patterns take longer to compile than a small retrieval takes.
-    from .inject.prompt import render
+    from .prompt import render
 
     return render(memories, max_tokens)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine import facts, outcomes, rules, validate
 from ..engine.admit import Draft, OutcomeDraft, prepare
-from ..engine.inject.escape import suspicious
+from ..engine.escape import suspicious
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
 from ..errors import ValidationError

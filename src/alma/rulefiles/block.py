@@ -46,7 +46,7 @@ def fold(text: str) -> str:
     flat = _SPACE.sub(" ", text).strip()
     if flat.isascii() and flat.isprintable():
         return flat
-    from ..engine.inject.escape import remove_unseen  # Its patterns take a while to compile.
+    from ..engine.escape import remove_unseen  # Its patterns take a while to compile.
 
     seen = (sign for sign in remove_unseen(flat) if unicodedata.category(sign) not in _UNSEEN or sign in _JOINERS)
     return _SPACE.sub(" ", "".join(seen)).strip()

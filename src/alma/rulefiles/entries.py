@@ -11,8 +11,7 @@ from typing import NamedTuple
 from ..engine.admit import key_of
 from ..engine.context import Engine
 from ..engine.evidence import believe
-from ..engine.rule_lines import describe_occasion
-from ..engine.rules import AGENT, RULE_CHARS, is_old_fix
+from ..engine.rules import AGENT, RULE_CHARS, describe_occasion, is_old_fix
 from ..engine.transaction import Transaction
 from ..types.kinds import MemoryType, quoted_why
 from ..types.query import Where
@@ -134,7 +133,7 @@ class Wanted(NamedTuple):
 def is_planted(words: Words) -> bool:
     """Whether the words read like an instruction that somebody planted for the model."""
     # Loaded here: its patterns take a while to compile, and most rules were said by a person.
-    from ..engine.inject.escape import suspicious
+    from ..engine.escape import suspicious
 
     return bool(suspicious(words.line()))
 

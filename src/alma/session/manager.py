@@ -25,8 +25,7 @@ from ..engine.context import Engine
 from ..engine.evidence import strength
 from ..engine.retrieve.pipeline import retrieve
 from ..engine.retrieve.request import Request
-from ..engine.rule_lines import describe_occasion
-from ..engine.rules import is_old_fix
+from ..engine.rules import describe_occasion, is_old_fix
 from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ValidationError

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ..engine import validate
-from ..engine.inject.escape import escape
-from ..engine.inject.prompt import tokens
+from ..engine.escape import escape
+from ..engine.prompt import tokens
 from ..progress import ProgressSummary, WorkItem
 from ..text import shorten
 from .handoff import InitializationResult, Session, SessionHandoff

@@ -6,7 +6,7 @@ import pytest
 
 from alma import ALMA
 from alma.embedders.local import LocalEmbedder
-from alma.engine.settings import Settings, Weights
+from alma.engine.context import Settings, Weights
 from alma.stores.memory import MemoryStore
 from alma.types import Where
 

@@ -15,9 +15,8 @@ from ...types.query import Where, visible_users
 from ...types.record import Status
 from ...types.rules import EVERYWHERE
 from ...types.vector import Vector
-from ..context import Engine
+from ..context import Engine, Settings, Weights
 from ..search import has_vectors
-from ..settings import Settings, Weights
 
 
 class Mode(StrEnum):

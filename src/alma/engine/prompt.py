@@ -10,14 +10,14 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ...errors import ValidationError
-from ...text import coverage, shorten, stems
-from ...types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
-from ...types.record import QUOTED
-from ...types.slice import MemorySlice
-from ...types.speech import quote_output, sentences
-from ..rule_lines import describe_occasion
+from ..errors import ValidationError
+from ..text import coverage, shorten, stems
+from ..types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
+from ..types.record import QUOTED
+from ..types.slice import MemorySlice
+from ..types.speech import quote_output, sentences
 from .escape import escape, suspicious
+from .rules import describe_occasion
 
 _FIELD_CHARS = 500
 _TURN_CHARS = (500, 240, 120)

@@ -16,18 +16,18 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from ...errors import ValidationError
-from ...types.evidence import Evidence
-from ...types.kinds import KINDS, READABLE_KINDS, MemoryType
-from ...types.query import Where
-from ...types.record import LIVE, Origin, Record, Status, Trust, from_json, to_json
-from ...types.rules import EVERYWHERE
-from ...types.times import now, to_iso
-from ..admit import clean
-from ..context import Engine
-from ..transaction import SALT_MARKER, Transaction, key_of_deleted, write
-from ..view import view
-from .reindex import ignore_progress, reindex
+from ..errors import ValidationError
+from ..types.evidence import Evidence
+from ..types.kinds import KINDS, READABLE_KINDS, MemoryType
+from ..types.query import Where
+from ..types.record import LIVE, Origin, Record, Status, Trust, from_json, to_json
+from ..types.rules import EVERYWHERE
+from ..types.times import now, to_iso
+from .admit import clean
+from .context import Engine
+from .transaction import SALT_MARKER, Transaction, key_of_deleted, write
+from .upkeep import ignore_progress, reindex
+from .view import view
 
 FORMAT = 1
 END = {"alma": "end"}
@@ -280,7 +280,7 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
         return record
     if record.status is Status.ACTIVE and (is_rule or trust is ImportTrust.IMPORTED):
         # Loaded here: its patterns take a while to compile.
-        from ..inject.escape import suspicious
+        from .escape import suspicious
 
         if suspicious(record.text):
             record = replace(record, status=waiting, tags=tuple(dict.fromkeys((*record.tags, "suspicious"))))

@@ -7,7 +7,7 @@ import pytest
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
-from alma.engine.upkeep import reindex as module
+from alma.engine import upkeep as module
 from alma.errors import EmbedderMismatchError, EmbeddingError
 from alma.stores.sqlite import SQLiteStore
 from alma.types import Where

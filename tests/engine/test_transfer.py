@@ -14,7 +14,7 @@ import pytest
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
-from alma.engine.upkeep import transfer
+from alma.engine import transfer
 from alma.errors import ValidationError
 from alma.progress import ProgressTracker
 from alma.stores.file import FileStore
