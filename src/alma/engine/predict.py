@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from random import Random
+from typing import NamedTuple
 
 from ..reading.port import Pair
 from ..text import fingerprint, passages, stems, words
@@ -30,6 +31,7 @@ from ..types.vector import Vector, cosine
 from .context import Engine
 from .outcomes import contrary, lesson_id, same_task
 from .search import by_meaning, has_vectors, neighbours
+from .transaction import strategy_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,7 @@ class Trial:
 
 # --- what is known of a chance ---------------------------------------------------------------------
 
-_TINY = 1e-300
-_STEPS = 200
-_CLOSE = 1e-10
+_CLOSE = 1e-12
 _HALVINGS = 26
 
 
@@ -79,12 +79,18 @@ class Beta:
         if chance <= 0.0 or chance >= 1.0:
             return float(chance >= 1.0)
         a, b = self.good, self.bad
-        scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-        front = math.exp(scale + a * math.log(chance) + b * math.log1p(-chance))
-        # The fraction converges quickly on the one side of the mean only.
-        if chance < (a + 1.0) / (a + b + 2.0):
-            return front * _expand_fraction(a, b, chance) / a
-        return 1.0 - front * _expand_fraction(b, a, 1.0 - chance) / b
+        # The series converges on the one side of the mean only.
+        is_upper = chance > (a + 1.0) / (a + b + 2.0)
+        if is_upper:
+            a, b, chance = b, a, 1.0 - chance
+        scale = math.lgamma(a + b) - math.lgamma(a + 1.0) - math.lgamma(b)
+        total = term = math.exp(scale + a * math.log(chance) + b * math.log1p(-chance))
+        step = 0
+        while term > _CLOSE * total:
+            term *= chance * (a + b + step) / (a + 1.0 + step)
+            total += term
+            step += 1
+        return 1.0 - total if is_upper else total
 
     def quantile(self, share: float) -> float:
         low, high = 0.0, 1.0
@@ -97,27 +103,6 @@ class Beta:
         """Return the middle part that holds `share` of it."""
         rest = 0.5 * (1.0 - share)
         return self.quantile(rest), self.quantile(1.0 - rest)
-
-
-def _expand_fraction(a: float, b: float, x: float) -> float:
-    """Return the continued fraction of the incomplete beta function, by Lentz's method."""
-    c, d = 1.0, 1.0 / _keep_from_zero(1.0 - (a + b) * x / (a + 1.0))
-    total = d
-    for m in range(1, _STEPS):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        change = 1.0
-        for term in (even, odd):
-            c, d = _keep_from_zero(1.0 + term / c), 1.0 / _keep_from_zero(1.0 + term * d)
-            change = c * d
-            total *= change
-        if abs(change - 1.0) < _CLOSE:
-            break
-    return total
-
-
-def _keep_from_zero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
 
 
 # --- did something change? -------------------------------------------------------------------------
@@ -237,40 +222,22 @@ def _weigh_age(trial: Trial, stale_age: float) -> float:
     return stale * float(0.5 ** (trial.days / _HALF_LIFE_DAYS))
 
 
-class _Effect:
-    """How far the results of one strategy, or on one task, lie over what else explains them."""
-
-    __slots__ = ("members", "value", "weight")
-
-    def __init__(self) -> None:
-        self.members: list[_WeighedTrial] = []
-        self.weight = 0.0
-        self.value = 0.0
-
-
-class _WeighedTrial:
-    """A trial while its parts are worked out."""
-
-    __slots__ = ("age", "ease", "over", "skill", "trial")
-
-    skill: _Effect
-    ease: _Effect
-    over: float
-    """How far its result lies over the base rate."""
-
-    def __init__(self, trial: Trial, stale_age: float) -> None:
-        self.trial = trial
-        self.age = _weigh_age(trial, stale_age)
+class _Tried(NamedTuple):
+    trial: Trial
+    strategy: str  # All ways of saying the strategy at hand are one strategy.
+    age: float
+    over: float  # How far its result lies over the base rate.
 
 
 def forecast(trials: Sequence[Trial]) -> Forecast:
     """Return the chance that the strategy at hand succeeds at the task at hand."""
     stale_age = find_stale_age(trials)
-    tried = [_WeighedTrial(trial, stale_age) for trial in trials if not trial.said]
-    base = (0.5 * _BASE + sum(one.age * one.trial.value for one in tried)) / (_BASE + sum(one.age for one in tried))
+    aged = [(one, _weigh_age(one, stale_age)) for one in trials if not one.said]
+    base = (0.5 * _BASE + sum(age * one.value for one, age in aged)) / (_BASE + sum(age for _, age in aged))
     # Effects that were each seen a few times only can add up to more than is known.
-    surest = min(_SUREST, 1.0 - 1.0 / (2.0 + 0.25 * len(tried)))
-    expected = min(surest, max(1.0 - surest, base + _sum_effects(tried, base)))
+    surest = min(_SUREST, 1.0 - 1.0 / (2.0 + 0.25 * len(aged)))
+    tried = [_Tried(one, "" if one.own else one.strategy, age, one.value - base) for one, age in aged]
+    expected = min(surest, max(1.0 - surest, base + _sum_effects(tried)))
     # Successes and failures of this strategy on this task, the later ones counting more.
     good = bad = here = later = weight = 0.0
     for trial in sorted((one for one in trials if one.own), key=lambda one: one.days):
@@ -285,60 +252,52 @@ def forecast(trials: Sequence[Trial]) -> Forecast:
     return Forecast(belief, expected, base, weight)
 
 
-def _sum_effects(tried: Sequence[_WeighedTrial], base: float) -> float:
+def _sum_effects(tried: Sequence[_Tried]) -> float:
     """Return what the strategy and the task add to the base rate."""
-    skills: defaultdict[str, _Effect] = defaultdict(_Effect)
-    eases: defaultdict[str, _Effect] = defaultdict(_Effect)
-    for one in tried:
-        one.over = one.trial.value - base
-        # All ways of saying the strategy at hand are one strategy.
-        one.skill = skills["" if one.trial.own else one.trial.strategy]
-        one.ease = eases[one.trial.task]
-        for effect in (one.skill, one.ease):
-            effect.members.append(one)
-            effect.weight += one.age
+    ease: Mapping[str, float] = defaultdict(float)
+    skill: Mapping[str, float] = {}
     for _ in range(_PASSES):
-        for skill in skills.values():
-            total = sum(one.age * (one.over - one.ease.value) for one in skill.members)
-            skill.value = total / (skill.weight + _SKILL)
-        for ease in eases.values():
-            total = sum(one.age * (one.over - one.skill.value) for one in ease.members)
-            ease.value = total / (ease.weight + _EASE)
+        skill = _average(((one.strategy, one.age, one.over - ease[one.trial.task]) for one in tried), _SKILL)
+        ease = _average(((one.trial.task, one.age, one.over - skill[one.strategy]) for one in tried), _EASE)
     # How much better the strategy does than others, everywhere; its kin count a little. And how much better other
     # strategies do on this task than elsewhere.
-    skill_sum = skill_weight = ease_sum = ease_weight = 0.0
-    for one in tried:
-        share = one.age if one.trial.own else one.age * _KIN * one.trial.kin
-        skill_sum += share * (one.over - one.ease.value)
-        skill_weight += share
-        if not one.trial.own:
-            share = one.age * weigh_likeness(one.trial.alike) * (_STRANGER + (1.0 - _STRANGER) * one.trial.kin)
-            ease_sum += share * (one.over - one.skill.value)
-            ease_weight += share
-    everywhere = skill_sum / (skill_weight + _SKILL)
-    return everywhere + _measure_skill_here(tried, everywhere) + ease_sum / (ease_weight + _EASE)
-
-
-def _measure_skill_here(tried: Sequence[_WeighedTrial], everywhere: float) -> float:
-    """Return how much better the strategy does on such tasks than everywhere."""
-    total = weight = later = others = 0.0
-    eases: dict[str, float] = {}
+    everywhere = _average(
+        (
+            ("", one.age if one.trial.own else one.age * _KIN * one.trial.kin, one.over - ease[one.trial.task])
+            for one in tried
+        ),
+        _SKILL,
+    ).get("", 0.0)
+    others = [one for one in tried if not one.trial.own]
+    near = ((one, _STRANGER + (1.0 - _STRANGER) * one.trial.kin) for one in others)
+    rows = (("", one.age * weigh_likeness(one.trial.alike) * kin, one.over - skill[one.strategy]) for one, kin in near)
+    ease_here = _average(rows, _EASE).get("", 0.0)
+    # How much better the strategy does on such tasks. What went well with it alone is to its credit: only others can
+    # tell that a task was easy.
+    ease = _average(((one.trial.task, one.age, one.over - skill[one.strategy]) for one in others), _EASE)
+    total = weight = own = strange = 0.0
     for one in sorted(tried, key=lambda one: one.trial.days):
-        task, alike = one.trial.task, _weigh_sort(one.trial.alike)
+        alike = _weigh_sort(one.trial.alike)
         if not one.trial.own:
-            others += alike
+            strange += alike
             continue
-        if task not in eases:
-            # What went well with this strategy alone is to its credit; only others can tell that the task was easy.
-            strangers = [other for other in one.ease.members if not other.trial.own]
-            ease_sum = sum(other.age * (other.over - other.skill.value) for other in strangers)
-            eases[task] = ease_sum / (sum(other.age for other in strangers) + _EASE)
-        share = alike * one.age * _BY_ORDER**later * _BY_OTHERS**others
-        total += share * (one.over - eases[task] - everywhere)
+        share = alike * one.age * _BY_ORDER**own * _BY_OTHERS**strange
+        total += share * (one.over - ease.get(one.trial.task, 0.0) - everywhere)
         weight += share
-        later += alike
-    return total / (weight + _SKILL_HERE)
+        own += alike
+    return everywhere + total / (weight + _SKILL_HERE) + ease_here
 
+
+def _average(rows: Iterable[tuple[str, float, float]], prior: float) -> dict[str, float]:
+    """Return by name the mean of the values by their weights, shrunk towards 0 by a prior."""
+    sums: dict[str, tuple[float, float]] = {}
+    for name, weight, value in rows:
+        total, weights = sums.get(name, (0.0, 0.0))
+        sums[name] = total + weight * value, weights + weight
+    return {name: total / (weights + prior) for name, (total, weights) in sums.items()}
+
+
+# --- the task at hand, and the outcomes that bear on it ---------------------------------------------
 
 _NEAR, _NEWEST, _OWN, _GROUPS, _PARAPHRASES = 96, 32, 32, 16, 8
 _FEW = 8
@@ -413,7 +372,7 @@ class TaskContext:
         """
         if task not in self._likeness:
             closest = self._find_cosine(record, task)
-            if task == self.task or key_of(task) == key_of(self.task):
+            if task == self.task or _fingerprint(task) == _fingerprint(self.task):
                 likeness = 1.0
             elif closest is None:
                 mine, theirs = stems(self.task), stems(task)
@@ -432,7 +391,7 @@ class TaskContext:
         strategy_vectors = record.vectors[-1:] if is_outcome else record.vectors[:1]
         score = self.scores.get(record.id)
         if score is not None and len(self.vectors) == 1:
-            strategy = strategy_of(record)
+            strategy = strategy_of(record.body)
             if strategy not in self._strategy_cosines:
                 self._strategy_cosines[strategy] = _find_closest(self.vectors, strategy_vectors) or 0.0
             # The store has compared it already; that counts if it was not the strategy that came so near.
@@ -451,15 +410,7 @@ def _find_closest(vectors: Iterable[Vector], others: Sequence[Vector]) -> float 
     return max(cosines, default=None)
 
 
-@lru_cache(maxsize=4096)
-def key_of(text: str) -> str:
-    """Return the same for texts that differ in case and spaces only."""
-    return fingerprint(text)
-
-
-def strategy_of(record: Record) -> str:
-    """Return the strategy of an outcome, a group, a heuristic or a warning."""
-    return str(record.body.get("strategy") or record.body.get("pattern"))
+_fingerprint = lru_cache(maxsize=4096)(fingerprint)
 
 
 def read_task(
@@ -500,11 +451,22 @@ def survey_strategy(context: TaskContext, strategy: str) -> Survey:
     groups = _find_groups(context, strategy)
     names = {group.id for group in groups}
     outcomes = context.outcomes
-    kinship = _Kinship(context, strategy)
-    trials = [kinship.make_trial(record, names) for record in outcomes.values()]
+    kinship: dict[str, float] = {}
+
+    def view_outcomes(records: Iterable[Record]) -> list[Trial]:
+        trials = []
+        for record in records:
+            other = record.body["strategy"]
+            if other not in kinship:
+                kinship[other] = _measure_kin(context, strategy, record)
+            is_own = kinship[other] >= 1.0 or not names.isdisjoint(record.links)
+            trials.append(make_trial(context, record, is_own=is_own, kin=kinship[other]))
+        return trials
+
+    trials = view_outcomes(outcomes.values())
     if names and sum(trial.own for trial in trials) < _FEW:
         more = {record.id: record for record in _find_own_outcomes(context, names) if record.id not in outcomes}
-        trials += [kinship.make_trial(record, names) for record in more.values()]
+        trials += view_outcomes(more.values())
         outcomes = outcomes | more
     lessons = _find_lessons(context, groups)
     if context.before is None:
@@ -520,7 +482,7 @@ def survey_strategy(context: TaskContext, strategy: str) -> Survey:
             trials.append(
                 Trial(
                     id=lesson.id,
-                    strategy=strategy_of(lesson),
+                    strategy=strategy_of(lesson.body),
                     task=lesson.body["condition"],
                     value=_STATED_VALUES[MemoryType(lesson.kind)],
                     days=max(0.0, (context.now - lesson.updated_at).total_seconds() / _DAY),
@@ -543,11 +505,11 @@ def _find_groups(context: TaskContext, strategy: str) -> list[Record]:
 
     If they are many, those of the nearest outcomes come first.
     """
-    store, key = context.engine.store, key_of(strategy)
+    store, key = context.engine.store, _fingerprint(strategy)
     where = context.where("strategy")
     exact = {group.id: group for group in store.scan(replace(where, keys={key}), _GROUPS + 1)}
     if len(exact) > _GROUPS:
-        own = [record for record in context.outcomes.values() if key_of(record.body["strategy"]) == key]
+        own = [record for record in context.outcomes.values() if _fingerprint(record.body["strategy"]) == key]
         own.sort(key=lambda record: -_compare_outcome(context, record))
         names = list(dict.fromkeys(name for record in own for name in record.links))[:_GROUPS]
         missing = [name for name in names if name not in exact]
@@ -609,36 +571,19 @@ def make_trial(context: TaskContext, record: Record, *, is_own: bool, kin: float
     )
 
 
-class _Kinship:
-    """How like the strategies of outcomes are to the one at hand; what is worked out for one serves all its outcomes.
-
-    Without a vector only the strategy itself is known, and no kin.
-    """
-
-    def __init__(self, context: TaskContext, strategy: str) -> None:
-        self._context = context
-        self._strategy = strategy
-        [self._vector] = context.embed_strategies([strategy])
-        self._kin: dict[str, float] = {}
-
-    def make_trial(self, record: Record, groups: Collection[str]) -> Trial:
-        strategy = record.body["strategy"]
-        if strategy not in self._kin:
-            self._kin[strategy] = self._measure(strategy, record)
-        kin = self._kin[strategy]
-        is_own = kin >= 1.0 or any(link in groups for link in record.links)
-        return make_trial(self._context, record, is_own=is_own, kin=kin)
-
-    def _measure(self, strategy: str, record: Record) -> float:
-        if key_of(strategy) == key_of(self._strategy):
-            return 1.0
-        is_comparable = self._vector is not None and record.embedder == self._context.engine.embedder_name
-        alike = (_find_closest([self._vector or b""], record.vectors[-1:]) if is_comparable else None) or 0.0
-        if alike >= _RELATED:
-            is_negated, is_other_negated = (not _NEGATIONS.isdisjoint(words(one)) for one in (strategy, self._strategy))
-            if is_negated != is_other_negated or contrary(strategy, self._strategy):
-                return 0.0
-        return float(min(0.99, max(0.0, alike) ** _KINSHIP))
+def _measure_kin(context: TaskContext, strategy: str, record: Record) -> float:
+    """Return how like the strategy of an outcome is to the one at hand. Without a vector there are no kin."""
+    other = record.body["strategy"]
+    if _fingerprint(other) == _fingerprint(strategy):
+        return 1.0
+    [vector] = context.embed_strategies([strategy])
+    is_comparable = vector is not None and record.embedder == context.engine.embedder_name
+    alike = (_find_closest([vector or b""], record.vectors[-1:]) if is_comparable else None) or 0.0
+    if alike >= _RELATED:
+        is_negated, is_other_negated = (not _NEGATIONS.isdisjoint(words(one)) for one in (other, strategy))
+        if is_negated != is_other_negated or contrary(other, strategy):
+            return 0.0
+    return float(min(0.99, max(0.0, alike) ** _KINSHIP))
 
 
 KnownResults = Mapping[str, Sequence[tuple[float, float]]]
@@ -666,7 +611,7 @@ def list_results(context: TaskContext, record: Record, task: str, known: KnownRe
                 break
     for at, value in left:
         days = max(0.0, (context.now.timestamp() - at) / _DAY)
-        yield Trial(source, strategy_of(record), task, value, days, alike, own=True, kin=1.0)
+        yield Trial(source, strategy_of(record.body), task, value, days, alike, own=True, kin=1.0)
 
 
 # --- the success factor of the ranking -------------------------------------------------------------
@@ -702,9 +647,9 @@ def forecast_lessons(
     chances = {}
     for lesson, _ in candidates:
         if lesson.kind in _STATED_VALUES and lesson.evidence.recent:
-            key, groups = key_of(strategy_of(lesson)), set(lesson.links)
+            key, groups = _fingerprint(strategy_of(lesson.body)), set(lesson.links)
             trials = [
-                own if key_of(strategy_of(record)) == key or not groups.isdisjoint(record.links) else other
+                own if _fingerprint(strategy_of(record.body)) == key or not groups.isdisjoint(record.links) else other
                 for record, own, other in pairs
             ]
             trials += list_results(context, lesson, lesson.body["condition"], known, lesson.id)
