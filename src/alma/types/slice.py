@@ -33,17 +33,17 @@ class Explanation:
     standing: bool = False
     """It is shown whatever the task is, and does not match it."""
 
+    @property
+    def formula(self) -> str:
+        """How the score comes about. The other factors count only as far as it is similar, which stands before them."""
+        others = dict(self.factors)
+        similar = others.pop("similarity")
+        parts = [f"{name} {one.value:.3f} × {one.weight:.2f}" for name, one in others.items()]
+        sums = " + ".join([f"{similar.weight:.2f}", *parts])
+        return f"{self.score:.3f} = similarity {similar.value:.3f} × ({sums})"
+
     def __str__(self) -> str:
-        """The others count only as far as it is similar, so similarity stands before them all."""
-        similar = self.factors["similarity"]
-        others = [(name, factor) for name, factor in self.factors.items() if name != "similarity"]
-        sums = " + ".join(
-            [f"{similar.weight:.2f}", *(f"{name} {one.value:.2f} × {one.weight:.2f}" for name, one in others)]
-        )
-        return (
-            f"{self.memory_type} {self.memory_id}: {self.score:.3f} = similarity {similar.value:.2f} × ({sums}); "
-            f"{self.reason}"
-        )
+        return f"{self.memory_type} {self.memory_id}: {self.formula}; {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -514,19 +514,21 @@ class Why:
 
 
 def explain_retrieval(engine: Engine, record: Record, request: Request) -> Why:
-    """Return whether and why a memory, which is not a turn, is retrieved for a request."""
-    request = request._replace(types=frozenset({MemoryType(record.kind)}))
+    """Return whether and why a memory, which is not a turn, is retrieved for a request.
+
+    All types are looked at, as in a retrieval: how near one memory is, is measured by the others that were found.
+    """
     context = prepare(engine, request)
     broad = prepare(engine, request._replace(top_k=_MAX_PLACES, mode=Mode.BROAD))
     # Nothing is embedded inside a snapshot: a fork waits for it, and would wait for the embedder's lock, too.
     with read_snapshot(engine.store):
-        place = _find_place(choose_memories(context), record.id)
+        place = _find_place(choose_memories(context), record)
         if place is not None:
             return Why(record.id, True, place[0], place[1].reason, place[1])
         obstacle = next(_list_obstacles(context, record), None)
         if obstacle is not None:
             return Why(record.id, False, None, obstacle, None)
-        place = _find_place(choose_memories(broad), record.id)
+        place = _find_place(choose_memories(broad), record)
     if place is not None:
         reason = f"it is outdone: looked for broadly, it comes in place {place[0]}"
         return Why(record.id, False, None, reason, place[1])
@@ -537,9 +539,10 @@ def explain_retrieval(engine: Engine, record: Record, request: Request) -> Why:
     return Why(record.id, False, None, reason, None)
 
 
-def _find_place(memories: MemorySlice, memory_id: str) -> tuple[int, Explanation] | None:
-    places = enumerate(memories.explain(), start=1)
-    return next(((rank, one) for rank, one in places if one.memory_id == memory_id), None)
+def _find_place(memories: MemorySlice, record: Record) -> tuple[int, Explanation] | None:
+    """Return the place of a memory among those of its type, and what it scored."""
+    places = enumerate((one for one in memories.explain() if one.memory_type == record.kind), start=1)
+    return next(((rank, one) for rank, one in places if one.memory_id == record.id), None)
 
 
 def _list_obstacles(context: RetrievalContext, record: Record) -> Iterator[str]:
