@@ -18,7 +18,7 @@ from . import trust_register
 from .engine.context import Settings, Weights
 from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
 from .types.asking import Limits, ModelSettings, Prices
-from .types.scope import MemoryScope, Scopes
+from .types.query import MemoryScope, Scopes
 
 T = TypeVar("T")
 

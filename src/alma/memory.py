@@ -30,6 +30,7 @@ from .ports import Clock, Embedder, Model, Store
 from .schema import CLASSES, TYPES, list_options, plain
 from .types import times
 from .types.kinds import (
+    EVERYWHERE,
     KINDS,
     MEMORY_KINDS,
     AntiPattern,
@@ -40,15 +41,15 @@ from .types.kinds import (
     Memory,
     MemoryType,
     Outcome,
+    Reach,
     Result,
     Rule,
+    RuleSource,
     Turn,
     UserPreference,
 )
-from .types.query import Where, visible_users
+from .types.query import MemoryScope, Scopes, Where, visible_users
 from .types.record import Origin, Provenance, Record, Status, Trust, new_id
-from .types.rules import EVERYWHERE, Reach, RuleSource
-from .types.scope import MemoryScope, Scopes
 from .types.slice import MemorySlice
 
 if TYPE_CHECKING:

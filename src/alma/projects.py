@@ -14,11 +14,9 @@ from .engine import validate
 from .engine.context import Settings
 from .errors import ScopeError, ValidationError
 from .ports import Countable, Searchable, Store, Vacuumable
-from .types.query import Hit, Where
-from .types.record import Record
-from .types.rules import EVERYWHERE
-from .types.scope import Scopes
-from .types.vector import Vector
+from .types.kinds import EVERYWHERE
+from .types.query import Hit, Scopes, Where
+from .types.record import Record, Vector
 
 if TYPE_CHECKING:
     from .memory import ALMA

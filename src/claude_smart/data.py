@@ -45,10 +45,9 @@ from alma.hooks.project import (
 from alma.hooks.wake import ask_worker
 from alma.models.budget import meter
 from alma.text import digest
-from alma.types.kinds import MemoryType
+from alma.types.kinds import EVERYWHERE, LASTING, MemoryType, Reach, RuleSource
 from alma.types.query import Where
 from alma.types.record import LIVE, Status
-from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.times import from_iso
 
 from .desk import (

@@ -21,10 +21,9 @@ from alma.hooks.paths import DataDir, find_data_dir
 from alma.hooks.project import clean_path, find_project, locate_project
 from alma.hooks.wake import ask_worker
 from alma.text import stems
-from alma.types.kinds import MemoryType
+from alma.types.kinds import EVERYWHERE, MemoryType
 from alma.types.query import Where
 from alma.types.record import LIVE, Record, Status
-from alma.types.rules import EVERYWHERE
 
 PATIENCE = 20.0
 """So many seconds a command waits for another process that takes in what was recorded."""

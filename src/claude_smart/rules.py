@@ -42,8 +42,8 @@ from alma.hooks.paths import is_model_allowed, list_own_files
 from alma.hooks.privacy import remove_private
 from alma.hooks.project import find_project, locate_project
 from alma.reading.local_rules import find_choice, word_rule
+from alma.types.kinds import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.record import LIVE, Record, Status
-from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.times import now
 
 from .desk import (

@@ -14,8 +14,8 @@ from alma.engine.prompt import tokens
 from alma.errors import ScopeError, ValidationError
 from alma.session import SessionManager
 from alma.stores.memory import MemoryStore
+from alma.types.query import MemoryScope
 from alma.types.record import Record
-from alma.types.scope import MemoryScope
 
 if TYPE_CHECKING:
     from tests.conftest import Clock, Opener
@@ -117,7 +117,7 @@ def test_what_is_old_and_proven_is_not_buried_by_what_is_new(alma: ALMA) -> None
 
 def test_rules_of_one_session_are_not_told_in_another(alma: ALMA) -> None:
     from alma.engine import rules
-    from alma.types.rules import Reach, RuleSource
+    from alma.types.kinds import Reach, RuleSource
 
     one = rules.Teaching(
         id="t",

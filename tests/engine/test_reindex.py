@@ -11,7 +11,7 @@ from alma.engine import upkeep as module
 from alma.errors import EmbedderMismatchError, EmbeddingError
 from alma.stores.sqlite import SQLiteStore
 from alma.types import Where
-from alma.types.vector import Vector
+from alma.types.record import Vector
 
 
 class Breaking(HashEmbedder):

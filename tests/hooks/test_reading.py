@@ -15,8 +15,8 @@ import pytest
 from alma.engine import edit, session_reading
 from alma.hooks import worker
 from alma.hooks.drain import ProjectMemories, drain, read_sessions
+from alma.types.kinds import EVERYWHERE
 from alma.types.record import Origin, Provenance, Status
-from alma.types.rules import EVERYWHERE
 from claude_smart.cli import main
 
 UNKNOWN = "hm, the house style here is tabs, you know"

@@ -17,7 +17,7 @@ from alma.models.schema import check
 from alma.progress import ProgressTracker
 from alma.session import InitializationResult, SessionInitializer, SessionManager
 from alma.types.asking import Answer, Prompt
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope
 
 if TYPE_CHECKING:
     from tests.conftest import Opener

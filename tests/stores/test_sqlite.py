@@ -29,10 +29,9 @@ from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore, schema, words
 from alma.testing import make_record
 from alma.testing.fakes import MOMENT
-from alma.types.evidence import Evidence
 from alma.types.kinds import KINDS
 from alma.types.query import Hit, Where
-from alma.types.record import Status
+from alma.types.record import Evidence, Status
 
 
 @pytest.fixture

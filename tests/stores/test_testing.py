@@ -14,7 +14,7 @@ from alma.testing import FakeEmbedder, FrozenClock, StoreContract, make_record
 from alma.testing.fakes import MOMENT
 from alma.testing.strategies import agree
 from alma.types.query import Hit, Where
-from alma.types.vector import cosine
+from alma.types.record import cosine
 
 
 class WritesInPart(MemoryStore):

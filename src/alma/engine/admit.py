@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from ..errors import ScopeError
 from ..text import fingerprint
 from ..types.kinds import KINDS, Result
-from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
-from ..types.vector import Vector
+from ..types.record import Origin, Provenance, Record, Status, Trust, Vector, new_id
 from .context import Engine
 
 

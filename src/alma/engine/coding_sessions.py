@@ -20,8 +20,8 @@ from ..reading.local import LocalReader
 from ..reading.local_rules import find_choice, word_rule
 from ..reading.port import Role, RuleProposal, Turn
 from ..text import digest, shorten
+from ..types.kinds import Reach, RuleSource
 from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.rules import Reach, RuleSource
 from ..types.speech import quote_output
 from .admit import clean, make_record
 from .context import Engine

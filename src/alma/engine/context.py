@@ -19,9 +19,8 @@ from ..reading.port import Comparer
 from ..text import passages
 from ..types import times
 from ..types.kinds import MemoryType
-from ..types.record import Record, Status, Trust
-from ..types.scope import MemoryScope, Scopes
-from ..types.vector import Vector
+from ..types.query import MemoryScope, Scopes
+from ..types.record import Record, Status, Trust, Vector
 from .validate import number, whole
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import NotFoundError, ScopeError, ValidationError, unknown
-from ..types.kinds import KINDS, READABLE_KINDS, FeedbackSignal, MemoryType
+from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, FeedbackSignal, MemoryType
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from ..types.rules import EVERYWHERE
 from .admit import Draft, allow, clean, embed_drafts, key_of, reword, screen
 from .context import Engine
 from .episodes import find_turns

@@ -15,11 +15,9 @@ from typing import Any, TypeVar
 
 from ..ports import Vacuumable
 from ..text import fingerprint
-from ..types.evidence import Evidence
-from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, Result
+from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
-from ..types.record import Origin, Record, Status
-from ..types.rules import EVERYWHERE
+from ..types.record import Evidence, Origin, Record, Status
 from .admit import make_record, place_of, reword
 from .context import Engine
 from .episodes import find_turns, remove_turn

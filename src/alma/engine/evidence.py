@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from datetime import datetime
 
-from ..types.evidence import Belief, Evidence
 from ..types.kinds import MemoryType, Result
-from ..types.record import Origin, Record, Trust
+from ..types.record import Belief, Evidence, Origin, Record, Trust
 
 _BY_ORDER = 0.93
 _HALF_LIFE_DAYS = 180.0

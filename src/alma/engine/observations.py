@@ -17,9 +17,9 @@ from ..coding.calls import RepairedCommand
 from ..reading.local import LocalReader, find_programs, names_change, split_command
 from ..reading.port import Repair
 from ..text import shorten
+from ..types.kinds import RuleSource
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from ..types.rules import RuleSource
 from ..types.speech import quote_output
 from .admit import Draft, build, clean, screen
 from .context import Engine

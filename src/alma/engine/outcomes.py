@@ -27,13 +27,10 @@ from ..errors import NotFoundError, ValidationError
 from ..reading.local import are_opposites
 from ..reading.port import Pair
 from ..text import STOP, digest, fingerprint, shorten, stem, stems, words
-from ..types.evidence import Evidence
 from ..types.kinds import KINDS, MemoryType, Result, quoted_why
-from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.scope import plain
+from ..types.query import Where, plain
+from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, cosine
 from ..types.speech import quote_output
-from ..types.vector import cosine
 from .admit import Draft, OutcomeDraft, build, embed_drafts, make_record, place_of, screen
 from .context import Engine
 from .evidence import WORKS, believe, rate, standing

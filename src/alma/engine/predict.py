@@ -26,8 +26,7 @@ from ..reading.port import Pair
 from ..text import fingerprint, passages, stems, words
 from ..types.kinds import MemoryType, Result
 from ..types.query import Where, visible_users
-from ..types.record import Origin, Record, Status
-from ..types.vector import Vector, cosine
+from ..types.record import Origin, Record, Status, Vector, cosine
 from .context import Engine
 from .outcomes import contrary, lesson_id, same_task
 from .search import by_meaning, has_vectors, neighbours

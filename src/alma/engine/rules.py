@@ -23,10 +23,9 @@ from ..errors import NotFoundError, ValidationError
 from ..reading.local import LocalReader
 from ..reading.port import Pair
 from ..text import content_words, is_common, normalise, shorten, stem, stems
-from ..types.kinds import KINDS, MemoryType
+from ..types.kinds import EVERYWHERE, KINDS, LASTING, MACHINE_TAUGHT, MemoryType, Reach, RuleSource
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from ..types.rules import EVERYWHERE, LASTING, MACHINE_TAUGHT, Reach, RuleSource
 from ..types.speech import is_quoted_output, quote_output
 from .admit import Draft, build, clean, embed_drafts, key_of, reword, screen
 from .context import Engine

@@ -20,9 +20,9 @@ from ..reading.local_rules import find_choice, is_worth_reading
 from ..reading.model import ModelReader
 from ..reading.port import Known, Repair, Role, RuleProposal, Turn, Verdict
 from ..text import digest, is_common, shorten, stems
+from ..types.kinds import EVERYWHERE, LASTING, Reach, RuleSource
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status, Trust
-from ..types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from .admit import clean, key_of, reword
 from .coding_sessions import count_followed, find_mark, find_teachings, make_teaching
 from .context import Engine

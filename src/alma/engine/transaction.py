@@ -21,10 +21,9 @@ from typing import Any, TypeVar
 
 from ..errors import BusyError, ConflictError, EmbedderMismatchError, ScopeError
 from ..text import fingerprint
-from ..types.kinds import KINDS, MemoryType
+from ..types.kinds import EVERYWHERE, KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status, Trust
-from ..types.rules import EVERYWHERE
 from .admit import make_record, place_of
 from .context import Engine
 

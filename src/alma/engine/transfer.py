@@ -17,11 +17,9 @@ from itertools import islice
 from typing import Any
 
 from ..errors import ValidationError
-from ..types.evidence import Evidence
-from ..types.kinds import KINDS, READABLE_KINDS, MemoryType
+from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType
 from ..types.query import Where
-from ..types.record import LIVE, Origin, Record, Status, Trust, from_json, to_json
-from ..types.rules import EVERYWHERE
+from ..types.record import LIVE, Evidence, Origin, Record, Status, Trust, from_json, to_json
 from ..types.times import now, to_iso
 from .admit import clean
 from .context import Engine

@@ -22,10 +22,9 @@ from typing import Self
 from ..errors import ConflictError, ModelError, StorageError
 from ..ports import Model
 from ..reading.port import About, Comparer, Pair, Relation, Verdict
-from ..types.kinds import KINDS, MemoryType
+from ..types.kinds import EVERYWHERE, KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status
-from ..types.rules import EVERYWHERE
 from .admit import make_record, place_of
 from .context import Engine
 from .evidence import age_days, strength

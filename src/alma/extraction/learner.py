@@ -28,9 +28,8 @@ from ..progress import ProgressTracker
 from ..reading.port import Role
 from ..text import digest, fingerprint, shorten
 from ..types import kinds
-from ..types.kinds import Memory, MemoryType, Result
+from ..types.kinds import Memory, MemoryType, Reach, Result, RuleSource
 from ..types.record import Origin, Provenance, Record, Status, Trust, find_source
-from ..types.rules import Reach, RuleSource
 from ..types.speech import by_name
 from .extractor import (
     FORBIDS,

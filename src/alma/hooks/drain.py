@@ -42,9 +42,9 @@ from ..models.claude_cli import PATH_VARIABLE, ClaudeCLI
 from ..models.recorded import digest_prompt
 from ..ports import Model
 from ..types.asking import Answer, Prompt
+from ..types.kinds import EVERYWHERE
 from ..types.query import Where
 from ..types.record import LIVE, Record, Status
-from ..types.rules import EVERYWHERE
 from . import journal
 from .paths import DataDir, describe_error, is_model_allowed, list_own_files, read_settings
 from .project import find_moved

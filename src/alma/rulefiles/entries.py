@@ -13,10 +13,9 @@ from ..engine.context import Engine
 from ..engine.evidence import believe
 from ..engine.rules import AGENT, RULE_CHARS, describe_occasion, is_old_fix
 from ..engine.transaction import Transaction
-from ..types.kinds import MemoryType, quoted_why
+from ..types.kinds import EVERYWHERE, MemoryType, quoted_why
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
-from ..types.rules import EVERYWHERE
 from .block import Block, Item, Words, make_digest, read_words
 
 LONGEST = 1_500

@@ -24,9 +24,8 @@ from ..opening import Holder
 from ..operations import About, Effect, Group
 from ..reading.local_rules import find_choice
 from ..text import shorten
-from ..types.kinds import MemoryType
+from ..types.kinds import MemoryType, Reach, RuleSource
 from ..types.record import Origin, Provenance, Status, Trust
-from ..types.rules import Reach, RuleSource
 from ..words import AnyAgent
 from .block import Block, Words, find_block, find_newline, list_items_outside, place_block, remove_block, write_item
 from .entries import (

@@ -34,10 +34,9 @@ from ..progress import ProgressSummary, WorkItem
 from ..text import normalise, shorten
 from ..types.kinds import Heuristic, Outcome
 from ..types.query import visible_users
-from ..types.record import Record, Status
+from ..types.record import Record, Status, unit
 from ..types.slice import MemorySlice
 from ..types.times import from_iso, to_iso
-from ..types.vector import unit
 
 Body = Mapping[str, Any]
 

@@ -34,11 +34,9 @@ from ..opening import Holder
 from ..operations import About, Effect, Group
 from ..progress import ProgressSummary, ProgressTracker, WorkItem
 from ..text import shorten
-from ..types.kinds import MemoryType, Outcome, quoted_why
-from ..types.query import Where, visible_users
+from ..types.kinds import EVERYWHERE, MemoryType, Outcome, quoted_why
+from ..types.query import MemoryScope, Where, visible_users
 from ..types.record import Record, Status, Trust
-from ..types.rules import EVERYWHERE
-from ..types.scope import MemoryScope
 from . import handoff
 from .codebase import orient as look_around
 from .handoff import LastOutcome, Session, SessionContext, SessionHandoff, read_handoff, read_session

@@ -21,10 +21,8 @@ from unittest import SkipTest
 
 from ..errors import ConflictError, StorageError, ValidationError
 from ..ports import Checkable, Countable, Searchable, Store
-from ..types.evidence import Evidence
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.vector import cosine, quantize
+from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, cosine, quantize
 from .fakes import MOMENT, make_record
 
 EAST = quantize([1.0, 0.0])

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ..types.record import Record
-from ..types.vector import Vector, quantize
+from ..types.record import Record, Vector, quantize
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 

@@ -10,10 +10,9 @@ from ..graph import Graph
 from ..graph.memory import MemoryRows
 from ..ports import Checkable, Searchable, Store
 from ..stores.memory import MemoryStore
-from ..types.evidence import Evidence
 from ..types.graph import Entity, Relationship
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust
 from .fakes import MOMENT, FrozenClock
 
 try:

@@ -1,6 +1,5 @@
 """Values: records, the typed memories people see, scopes, filters and what a retrieval gives back."""
 
-from .evidence import Belief, Evidence
 from .kinds import (
     KINDS,
     AntiPattern,
@@ -11,15 +10,15 @@ from .kinds import (
     Memory,
     MemoryType,
     Outcome,
+    Reach,
     Result,
     Rule,
+    RuleSource,
     Turn,
     UserPreference,
 )
-from .query import Hit, Where
-from .record import Origin, Provenance, Record, Status, Trust
-from .rules import Reach, RuleSource
-from .scope import MemoryScope, Scopes
+from .query import Hit, MemoryScope, Scopes, Where
+from .record import Belief, Evidence, Origin, Provenance, Record, Status, Trust
 from .slice import Explanation, Factor, MemorySlice
 
 __all__ = [

@@ -41,10 +41,9 @@ from ..ports import Store
 from ..text import digest as make_digest
 from ..types.kinds import Outcome, Result
 from ..types.query import Hit, Where
-from ..types.record import Record, new_id
+from ..types.record import Record, Vector, new_id
 from ..types.slice import MemorySlice
 from ..types.times import to_iso
-from ..types.vector import Vector
 from .states import MAX_STATE_BYTES, UNLIMITED, Reducer, State, find_redacted, merge_states, read_state, refuse_secrets
 
 MAIN = "main"

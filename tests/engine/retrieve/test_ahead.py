@@ -13,7 +13,7 @@ import pytest
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.stores.sqlite import SQLiteStore
-from alma.types.vector import Vector
+from alma.types.record import Vector
 
 Open = Callable[..., ALMA]
 LISBON = "Reconcile the ledger of the Lisbon office"

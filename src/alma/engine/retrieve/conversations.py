@@ -19,13 +19,11 @@ from typing import NamedTuple
 
 from ...reading.times import remove_times
 from ...text import STOP, agreement, content_words, is_common, stems, words
-from ...types.evidence import NONE
 from ...types.kinds import Episode, Turn
 from ...types.query import Where
-from ...types.record import Record
+from ...types.record import NONE, Record, Vector
 from ...types.slice import Explanation, Factor, MemorySlice
 from ...types.times import from_iso
-from ...types.vector import Vector
 from ..episodes import episode_of, number_of, turn_id
 from ..evidence import faded, feedback
 from ..search import by_meaning, by_words

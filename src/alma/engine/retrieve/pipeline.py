@@ -14,13 +14,10 @@ from typing import Any
 from ...errors import BusyError, ReadOnlyError, StorageFullError
 from ...reading.questions import find_names
 from ...text import content_words, name_key, shorten, stem, stems, words
-from ...types.kinds import Heuristic, MemoryType, Similar, last_stated
-from ...types.query import Hit, Where
-from ...types.record import Origin, Provenance, Record, Status
-from ...types.rules import EVERYWHERE
-from ...types.scope import plain
+from ...types.kinds import EVERYWHERE, Heuristic, MemoryType, Similar, last_stated
+from ...types.query import Hit, Where, plain
+from ...types.record import Origin, Provenance, Record, Status, Vector, cosine
 from ...types.slice import Explanation, MemorySlice
-from ...types.vector import Vector, cosine
 from ..admit import Draft, build, clean
 from ..context import Engine
 from ..rules import is_old_fix

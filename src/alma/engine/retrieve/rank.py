@@ -25,9 +25,8 @@ from typing import NamedTuple
 
 from ...text import content_words, stem, words
 from ...types.kinds import MemoryType, last_stated
-from ...types.record import Origin, Record
+from ...types.record import Origin, Record, cosines
 from ...types.slice import Explanation, Factor
-from ...types.vector import cosines
 from ..admit import explicit_key
 from ..context import Engine, Settings
 from ..evidence import age_days, believe, faded, success

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 
 from ...reading.questions import Question, read_question
 from ...reading.times import Window, find_windows
-from ...types.kinds import MemoryType
+from ...types.kinds import EVERYWHERE, MemoryType
 from ...types.query import Where, visible_users
-from ...types.record import Status
-from ...types.rules import EVERYWHERE
-from ...types.vector import Vector
+from ...types.record import Status, Vector
 from ..context import Engine, Settings, Weights
 from ..search import has_vectors
 
