@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, c
 from . import words
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
 from .engine import edit, episodes, erase, transaction, upkeep, validate
-from .engine.admit import Draft, OutcomeDraft
+from .engine.admit import OutcomeDraft, draft_record
 from .engine.context import Encoder, Engine, Settings
 from .engine.edit import FeedbackReport
 from .engine.episodes import Conversation, Said
@@ -63,7 +63,6 @@ ListOf = list[M]
 Memories = list[Memory]
 Matches = list[Match]
 Rows = Iterable[Mapping[str, Any]]
-Proposal = Draft | Teaching
 
 operation = Group("memories")
 many = Group("many")
@@ -918,7 +917,7 @@ def _read_row(given: Any) -> tuple[MemoryType, dict[str, Any]]:
     return kind, operation.complete({**rest, "source": rest.get("source") or "user_stated"})
 
 
-def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -> Proposal:
+def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -> edit.Proposal:
     """Return the proposal that the checked arguments of an `add_` method describe."""
     provenance = validate.provenance("source", given["source"] or "user_stated")
     if given.get("subject") is not None and given.get("attribute") is None:
@@ -937,11 +936,11 @@ def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -
         return Teaching(**body, **shared, metadata=metadata)
     body["metadata"] = metadata
     if kind in (MemoryType.USER_PREFERENCE, MemoryType.DOMAIN_KNOWLEDGE):
-        return Draft(kind=kind, body=body, category=given.get("domain", ""), **shared)
+        return draft_record(engine, kind, body, category=given.get("domain", ""), **shared)
     strategy = body.pop("pattern" if kind is MemoryType.ANTI_PATTERN else "strategy")
     category = given["category"] or ""
     return draft_lesson(
-        kind=kind, condition=body.pop("condition"), strategy=strategy, body=body, category=category, **shared
+        engine, kind=kind, condition=body.pop("condition"), strategy=strategy, body=body, category=category, **shared
     )
 
 

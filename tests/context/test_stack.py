@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from alma import ALMA
 from alma.context import MemoryStack
-from alma.engine.admit import Draft, build
+from alma.engine.admit import draft_record
 from alma.engine.context import Engine
 from alma.engine.prompt import tokens
 from alma.errors import ScopeError, ValidationError
@@ -149,7 +149,7 @@ KINDS = {
 def long_memory(engine: Engine, kind: str, number: int) -> Record:
     body = {name: text.replace("{}", str(number)) for name, text in KINDS[kind].items()}
     own = {"user": "ann"} if kind == "user_preference" else {"agent": "helena"}
-    return build(engine, Draft(kind=kind, body={**body, "metadata": {}}, **own), ())
+    return draft_record(engine, kind, {**body, "metadata": {}}, **own)
 
 
 def test_wake_up_keeps_to_900_tokens_with_10_000_long_memories(open_alma: Opener) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import NotFoundError, ScopeError, ValidationError, unknown
 from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, FeedbackSignal, MemoryType
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from .admit import Draft, allow, clean, embed_drafts, key_of, reword, screen
+from .admit import allow, clean, embed_records, key_of, reword
 from .context import Engine
 from .episodes import find_turns
 from .erase import erase_memory
@@ -20,16 +20,17 @@ from .outcomes import prepare_lessons, readable_body, state_lessons
 from .rules import Teaching, dress_rule, learn_rules, prepare_rules
 from .transaction import LESSONS, Transaction, refuse_activation, write
 
+Proposal = Record | Teaching
 
-def add_memories(engine: Engine, proposals: Sequence[Draft | Teaching], *, compare_texts: bool = False) -> list[Record]:
+
+def add_memories(engine: Engine, proposals: Sequence[Proposal], *, compare_texts: bool = False) -> list[Record]:
     """Add facts, preferences, stated lessons and rules in one transaction; return each as it is stored.
 
     Without `compare_texts` only an equal text is recognised as a repetition of a fact.
     """
     teachings = [one for one in proposals if isinstance(one, Teaching)]
-    stated = [one for one in proposals if isinstance(one, Draft) and one.kind in LESSONS]
-    others = [one for one in proposals if isinstance(one, Draft) and one.kind not in LESSONS]
-    facts = embed_drafts(engine, [screen(engine, one) for one in others])
+    stated = [one for one in proposals if isinstance(one, Record) and one.kind in LESSONS]
+    facts = embed_records(engine, [one for one in proposals if isinstance(one, Record) and one.kind not in LESSONS])
     lessons = prepare_lessons(engine, stated) if stated else []
     rules = prepare_rules(engine, teachings) if teachings else []
 

@@ -18,7 +18,7 @@ from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Provenance, Record, Status
 from ..types.times import to_iso
-from .admit import Draft, build, clean, embed_drafts, screen
+from .admit import clean, draft_record, embed_records
 from .context import Engine
 from .transaction import Transaction, write
 
@@ -46,8 +46,9 @@ class Conversation(NamedTuple):
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
 
-    def draft(self, kind: str, body: Mapping[str, Any], provenance: Provenance) -> Draft:
-        return Draft(kind, body, self.agent, self.user, self.session, provenance=provenance, tags=self.tags)
+    def draft(self, engine: Engine, kind: str, body: Mapping[str, Any], provenance: Provenance) -> Record:
+        place = {"agent": self.agent, "user": self.user, "session": self.session}
+        return draft_record(engine, kind, body, provenance=provenance, tags=self.tags, **place)
 
 
 def episode_of(turn_id: str) -> str:
@@ -85,7 +86,7 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
     # What is held is not embedded again: a host may tell the whole conversation after each turn.
     fresh = [turn for turns in prepared.values() for turn in turns if turn.key not in known]
     # Of two with one key the first counts.
-    embedded = {turn.key: turn for turn in reversed(embed_drafts(engine, fresh))}
+    embedded = {turn.key: turn for turn in reversed(embed_records(engine, fresh))}
     drafts = {id: [embedded.get(turn.key, turn) for turn in turns] for id, turns in prepared.items()}
 
     def step(tx: Transaction) -> dict[str, Record]:
@@ -102,7 +103,7 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
     return [episodes[id] for id in ids]
 
 
-def _prepare_turns(engine: Engine, id: str, conversation: Conversation) -> list[Draft]:
+def _prepare_turns(engine: Engine, id: str, conversation: Conversation) -> list[Record]:
     """Return the turns without secrets, each with the key that deduplicates it.
 
     Turns are deduplicated by id, then by timestamp and text, then by position and text. The turns of a session often
@@ -116,13 +117,13 @@ def _prepare_turns(engine: Engine, id: str, conversation: Conversation) -> list[
             said = ("said", str(to_iso(turn.at) or place), turn.speaker, turn.text)
             seen[said] += 1
             identity = (*said, str(seen[said]))
-        draft = conversation.draft("turn", {"speaker": turn.speaker, "text": turn.text}, turn.provenance)
-        drafts.append(screen(engine, draft)._replace(key=digest(id[4:], *identity)))
+        draft = conversation.draft(engine, "turn", {"speaker": turn.speaker, "text": turn.text}, turn.provenance)
+        drafts.append(replace(draft, key=digest(id[4:], *identity)))
     return drafts
 
 
 def _grow_episode(
-    tx: Transaction, id: str, conversation: Conversation, drafts: Sequence[Draft], known: set[str]
+    tx: Transaction, id: str, conversation: Conversation, drafts: Sequence[Record], known: set[str]
 ) -> Record:
     """Store the turns that are new, and return their episode as it is now."""
     if id in known:
@@ -139,8 +140,8 @@ def _grow_episode(
         if draft.key in known:
             continue
         known.add(draft.key)
-        draft = draft._replace(body={**draft.body, "index": number})
-        record = build(tx.engine, draft, id=turn_id(id, number), links=(id,), created_at=last)
+        numbered = {**draft.body, "index": number}
+        record = replace(draft, body=numbered, id=turn_id(id, number), links=(id,), created_at=last)
         if held is not None:
             # What waits for a person goes on waiting.
             status = record.status if record.status is Status.CANDIDATE else held.status
@@ -174,10 +175,10 @@ def _grow_episode(
 def _begin_episode(engine: Engine, id: str, conversation: Conversation) -> Record:
     """Return an episode in which nothing has been said yet."""
     body = {"title": conversation.title, "metadata": dict(conversation.metadata)}
-    draft = screen(engine, conversation.draft("episode", body, conversation.provenance))
+    draft = conversation.draft(engine, "episode", body, conversation.provenance)
     started = next((turn.at for turn in conversation.turns if turn.at is not None), None) or engine.clock()
     begun = {"speakers": [], "turns": 0, "next": 0, "ended_at": to_iso(started), "said": ""}
-    return build(engine, draft._replace(body={**draft.body, **begun}), id=id, created_at=started)
+    return replace(draft, body={**draft.body, **begun}, id=id, created_at=started)
 
 
 def remove_turn(tx: Transaction, turn: Record) -> None:

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..coding.calls import RepairedCommand
@@ -21,7 +22,7 @@ from ..types.kinds import RuleSource
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.speech import quote_output
-from .admit import Draft, build, clean, screen
+from .admit import clean, draft_record
 from .context import Engine
 from .erase import make_tombstone
 from .escape import escape, read_patterns, suspicious
@@ -77,7 +78,7 @@ _NOTE_CHARS = 200
 _SOURCES = 50
 
 
-def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[tuple[RepairedCommand, Draft, bool]]:
+def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[tuple[RepairedCommand, Record, bool]]:
     """Return the repairs that show something, what each would become, and whether it shows that at once.
 
     It does if the output names what was changed, and nothing else was edited in between that may have helped.
@@ -94,7 +95,7 @@ def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[
 
 
 def record_repairs(
-    tx: Transaction, session: str, prepared: Sequence[tuple[RepairedCommand, Draft, bool]]
+    tx: Transaction, session: str, prepared: Sequence[tuple[RepairedCommand, Record, bool]]
 ) -> list[Record]:
     """Count each repair once for its observation; return the observations that changed. A deleted one stays away."""
     changed: dict[str, Record] = {}
@@ -102,7 +103,7 @@ def record_repairs(
         held = find_observation(tx, draft)
         if held is None and tx.is_buried(draft.key):
             continue
-        record = held or build(tx.engine, draft, status=Status.CANDIDATE)
+        record = held or replace(draft, status=Status.CANDIDATE)
         metadata, source = record.body["metadata"], ":".join(repair.ids)
         if source in metadata["sources"] or record.status not in LIVE:
             continue
@@ -124,7 +125,7 @@ def record_repairs(
     return list(changed.values())
 
 
-def draft_observation(engine: Engine, failed: str, worked: str, **fields: Any) -> Draft:
+def draft_observation(engine: Engine, failed: str, worked: str, **fields: Any) -> Record:
     weakening = find_weakening(failed) or find_weakening(worked) or find_doubtful_change(failed, worked)
     is_suspicious = suspicious(failed) or suspicious(worked)
     body = {
@@ -141,7 +142,7 @@ def draft_observation(engine: Engine, failed: str, worked: str, **fields: Any) -
         **fields,
     }
     source = Provenance(Origin.OUTCOME, Trust.LEARNED, source=str(RuleSource.FIX))
-    return screen(engine, Draft(kind=OBSERVATION, agent=AGENT, body=dress_observation(body), provenance=source))
+    return draft_record(engine, OBSERVATION, dress_observation(body), agent=AGENT, provenance=source)
 
 
 def _quote(command: str) -> str:
@@ -161,7 +162,7 @@ def count_times(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
-def find_observation(tx: Transaction, draft: Draft) -> Record | None:
+def find_observation(tx: Transaction, draft: Record) -> Record | None:
     where = Where(kinds={OBSERVATION}, projects={tx.engine.project}, keys={draft.key})
     return next(iter(tx.scan(where, 1)), None)
 
@@ -198,6 +199,6 @@ def adopt_old_fixes(engine: Engine) -> None:
                 names = {name: rule.body[name] for name in ("trigger", "prefer", "avoid")}
                 draft = draft_observation(engine, failed, worked, failures=seen, successes=seen, **names)
                 status = Status.CANDIDATE if draft.body["concern"] else rule.status
-                tx.put(build(engine, draft, project=rule.project, status=status, created_at=rule.created_at))
+                tx.put(replace(draft, project=rule.project, status=status, created_at=rule.created_at))
 
     write(engine, step)

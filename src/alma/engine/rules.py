@@ -27,7 +27,7 @@ from ..types.kinds import EVERYWHERE, KINDS, LASTING, MACHINE_TAUGHT, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.speech import is_quoted_output, quote_output
-from .admit import Draft, build, clean, embed_drafts, key_of, reword, screen
+from .admit import clean, draft_record, embed_records, key_of, reword
 from .context import Engine
 from .erase import erase_memory
 from .search import by_meaning, by_words
@@ -184,7 +184,7 @@ def teach(engine: Engine, teachings: Sequence[Teaching]) -> list[Taught]:
     return write(engine, lambda tx: learn_rules(tx, prepared))
 
 
-def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[Teaching, Draft]]:
+def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[Teaching, Record]]:
     """Screen and embed the rules that teachings would become."""
     drafts = []
     for one in teachings:
@@ -194,7 +194,8 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[T
         is_learned = one.source in (RuleSource.FIX, RuleSource.MODEL)
         trust = Trust.UNTRUSTED if one.is_outside else Trust.LEARNED if is_learned else Trust.TRUSTED
         origin = _ORIGINS.get(one.source, Origin.CORRECTION)
-        draft = Draft(
+        draft = draft_record(
+            engine,
             MemoryType.RULE,
             body,
             agent=one.agent,
@@ -203,9 +204,8 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[T
             provenance=one.provenance or Provenance(origin, trust, one.episodes, str(one.source)),
             tags=one.tags,
         )
-        screened = screen(engine, draft)
-        drafts.append(screened._replace(body=dress_rule(screened.body)))
-    return list(zip(teachings, embed_drafts(engine, drafts), strict=True))
+        drafts.append(replace(draft, body=dress_rule(draft.body)))
+    return list(zip(teachings, embed_records(engine, drafts), strict=True))
 
 
 # -- the same, or contrary: in doubt they are two rules
@@ -252,7 +252,7 @@ def _apply_elsewhere(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return bool(first and second) and not first & second
 
 
-def _describe_similar(rule: Draft | Record, project: str) -> Where:
+def _describe_similar(rule: Record, project: str) -> Where:
     return Where(
         kinds={MemoryType.RULE},
         projects={project, EVERYWHERE},
@@ -262,7 +262,7 @@ def _describe_similar(rule: Draft | Record, project: str) -> Where:
     )
 
 
-def find_similar_rules(tx: Transaction, rule: Draft | Record, project: str) -> list[Record]:
+def find_similar_rules(tx: Transaction, rule: Record, project: str) -> list[Record]:
     """Return the rules of the same agent and user that might be the same or contradict it, likeliest first."""
     engine, body = tx.engine, rule.body
     where = _describe_similar(rule, project)
@@ -277,12 +277,12 @@ def find_similar_rules(tx: Transaction, rule: Draft | Record, project: str) -> l
 # -- learning
 
 
-def learn_rules(tx: Transaction, prepared: Sequence[tuple[Teaching, Draft]]) -> list[Taught]:
+def learn_rules(tx: Transaction, prepared: Sequence[tuple[Teaching, Record]]) -> list[Taught]:
     """Add each rule, count it as repeated, or let it replace the rules it contradicts."""
     return [_learn_rule(tx, teaching, draft) for teaching, draft in prepared]
 
 
-def _learn_rule(tx: Transaction, given: Teaching, draft: Draft) -> Taught:
+def _learn_rule(tx: Transaction, given: Teaching, draft: Record) -> Taught:
     project = tx.engine.project
     exact = tx.scan(replace(_describe_similar(draft, project), keys={draft.key}))
     joined = next((held for held in exact if held.session in ("", draft.session)), None)
@@ -302,13 +302,13 @@ def _learn_rule(tx: Transaction, given: Teaching, draft: Draft) -> Taught:
     is_waiting = not given.sure or is_unwanted
     status = Status.CANDIDATE if is_waiting else Status.ACTIVE
     project = EVERYWHERE if given.reach is Reach.ALWAYS else tx.engine.project
-    record = tx.put(build(tx.engine, draft, project=project, status=status, links=given.episodes))
+    record = tx.put(replace(draft, project=project, status=status, links=given.episodes))
     if stone is not None and not is_unwanted:
         tx.update(stone, status=Status.RETIRED)
     return Taught(given, record, "made", () if is_waiting else supersede_rules(tx, record, similar, given.supersedes))
 
 
-def _pick_joined(given: Teaching, draft: Draft, same: Sequence[Record]) -> Record | None:
+def _pick_joined(given: Teaching, draft: Record, same: Sequence[Record]) -> Record | None:
     """Return which of the rules that say the same it adds to: none, while it may be a wish of several moments."""
     near = [
         held for held in same if held.session in ("", draft.session) or given.id in held.body["metadata"]["sources"]
@@ -326,7 +326,7 @@ def _pick_joined(given: Teaching, draft: Draft, same: Sequence[Record]) -> Recor
 
 
 def _repeat_rule(
-    tx: Transaction, given: Teaching, draft: Draft, held: Record, similar: Sequence[Record] | None
+    tx: Transaction, given: Teaching, draft: Record, held: Record, similar: Sequence[Record] | None
 ) -> Taught:
     """Count a rule as taught once more, which may activate it or make it reach further."""
     metadata = dict(held.body.get("metadata", {}))
@@ -359,7 +359,7 @@ def _repeat_rule(
                 changes["provenance"] = draft.provenance
     body = dress_rule(body)
     if body["rule"] != held.body["rule"]:
-        changes |= {"vectors": draft.vectors, "embedder": tx.engine.embedder_name if draft.vectors else ""}
+        changes |= {"vectors": draft.vectors, "embedder": draft.embedder}
     key = key_of(held.kind, held.agent, held.user, body)
     fresh = tx.update(held, body=body, text=KINDS[held.kind].text(body), key=key, **changes)
     before = {"status": str(held.status), "reach": held.body.get("reach"), "rule": held.body.get("rule")}

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine import facts, outcomes, rules, validate
-from ..engine.admit import Draft, OutcomeDraft, prepare
+from ..engine.admit import OutcomeDraft, draft_record, embed_records
 from ..engine.escape import suspicious
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
@@ -371,13 +371,13 @@ class _Keeper:
         A fact that was said before a person deleted it stays away; what waits does so whenever it was said.
         """
         drafts = []
-        for item, draft in zip(items, prepare(tx.engine, map(self._make_draft, items)), strict=True):
+        for item, draft in zip(items, embed_records(tx.engine, list(map(self._make_draft, items))), strict=True):
             if item.kind is Kind.OUTCOME:
-                draft = draft._replace(key=fingerprint("heard", item.mark))
+                draft = replace(draft, key=fingerprint("heard", item.mark))
             elif item.kind not in _FACTS:
                 words = (str(draft.body["condition"]), str(draft.body.get("strategy") or draft.body.get("pattern")))
                 owner = [draft.user] if draft.user else []
-                draft = draft._replace(key=fingerprint("heard", draft.kind, draft.agent, *owner, *words))
+                draft = replace(draft, key=fingerprint("heard", draft.kind, draft.agent, *owner, *words))
             drafts.append(draft)
         stones = tx.find_tombstones([one.key for one in drafts])
         wanted = []
@@ -391,9 +391,9 @@ class _Keeper:
         written = dict(zip(wanted, records, strict=True))
         return [written.get(at) for at in range(len(items))]
 
-    def _make_draft(self, item: _Item) -> Draft:
+    def _make_draft(self, item: _Item) -> Record:
         if item.kind is Kind.OUTCOME:
-            return outcomes.draft_outcome(self._draft_outcome(item))._replace(provenance=item.provenance)
+            return outcomes.draft_outcome(self._engine, self._draft_outcome(item), item.provenance)
         if item.kind not in _FACTS:
             # A rule of others waits as a lesson, too.
             return self._draft_lesson(item)
@@ -409,16 +409,17 @@ class _Keeper:
             kind, body = MemoryType.USER_PREFERENCE, {"category": category, "preference": preference}
             place = {"user": item.user}
         body |= {name: item.field(name) for name in ("subject", "attribute") if item.field(name)}
-        draft = Draft(kind=kind, body={**body, "metadata": item.metadata}, provenance=item.provenance, tags=item.tags)
-        return draft._replace(valid_from=self._find_time(item), **place)
+        place |= {"provenance": item.provenance, "tags": item.tags, "valid_from": self._find_time(item)}
+        return draft_record(self._engine, kind, {**body, "metadata": item.metadata}, **place)
 
-    def _draft_lesson(self, item: _Item) -> Draft:
+    def _draft_lesson(self, item: _Item) -> Record:
         is_warning = item.kind is Kind.ANTI_PATTERN or (item.kind is Kind.CORRECTION and FORBIDS.match(item.text))
         body: dict[str, Any] = {"metadata": item.metadata}
         if is_warning:
             body["why_bad"] = item.field("why_bad", item.field("why"))
             body["better_alternative"] = item.field("better_alternative")
         return outcomes.draft_lesson(
+            self._engine,
             kind=MemoryType.ANTI_PATTERN if is_warning else MemoryType.HEURISTIC,
             agent=self._agent,
             condition=item.field("condition"),

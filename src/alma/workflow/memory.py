@@ -26,7 +26,7 @@ from .. import words
 from ..answers import to_found
 from ..codec import decode_record
 from ..engine import things, validate
-from ..engine.admit import Draft, build, clean, screen
+from ..engine.admit import clean, draft_record
 from ..engine.context import Engine
 from ..engine.outcomes import learn_outcomes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
@@ -491,7 +491,7 @@ class WorkflowMemory(Holder):
         The body names the run, the node and the branch; `origin` is the checkpoint that a new branch begins at.
         """
         engine, run, branch, name = self.engine, body["run"], body["branch"], self._agent(agent)
-        draft = screen(engine, Draft(kind="checkpoint", body={**body, "state": state.value}, agent=name, session=run))
+        draft = draft_record(engine, "checkpoint", {**body, "state": state.value}, agent=name, session=run)
         places = find_redacted(state.value, draft.body["state"])
         if places and not redact:
             raise refuse_secrets(places)
@@ -510,10 +510,12 @@ class WorkflowMemory(Holder):
             whole |= {"workflow": owner.body["workflow"], "parent": before and before.id}
             whole["base"] = last.body["base"] if last else origin and origin.id
             moment = max([engine.clock(), *([newest.created_at + _TICK] if newest else [])])
-            place = {"id": make_id("chk", engine.project, run, branch, str(number)), "links": (owner.id,)}
-            marks = {"key": make_id("branch", run, branch), "tags": (f"node:{body['node']}",)}
-            fresh = draft._replace(body=whole)
-            record = build(engine, fresh, (), **place, **marks, created_at=moment, updated_at=moment)
+            place: dict[str, Any] = {
+                "id": make_id("chk", engine.project, run, branch, str(number)),
+                "links": (owner.id,),
+            }
+            place |= {"key": make_id("branch", run, branch), "tags": (f"node:{body['node']}",)}
+            record = replace(draft, body=whole, **place, created_at=moment, updated_at=moment)
             return decode_record(Checkpoint, tx.put(record), STORED_AS)
 
         return write(engine, step)

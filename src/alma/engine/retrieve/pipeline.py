@@ -16,9 +16,9 @@ from ...reading.questions import find_names
 from ...text import content_words, name_key, shorten, stem, stems, words
 from ...types.kinds import EVERYWHERE, Heuristic, MemoryType, Similar, last_stated
 from ...types.query import Hit, Where, plain
-from ...types.record import Origin, Provenance, Record, Status, Vector, cosine
+from ...types.record import Record, Status, Vector, cosine
 from ...types.slice import Explanation, MemorySlice
-from ..admit import Draft, build, clean
+from ..admit import clean, make_record
 from ..context import Engine
 from ..rules import is_old_fix
 from ..search import by_meaning, by_words, find_closeness, read_snapshot
@@ -477,14 +477,10 @@ def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str |
     """Store what was shown, and return the retrieval's id; None where nothing can be written."""
     engine, request = context.engine, context.request
     shown = [memory.id for memory in memories] + [rule.id for rule in memories.standing_rules]
-    draft = Draft(
-        kind="retrieval",
-        agent=request.agent,
-        user=request.user or "",
-        body=clean({"task": shorten(clean(request.task), _NOTE_CHARS), "mode": str(request.mode)}) | {"shown": shown},
-        provenance=Provenance(Origin.SYSTEM),
-    )
-    record = build(engine, draft, (), links=tuple(shown))
+    task = shorten(clean(request.task), _NOTE_CHARS)
+    body = clean({"task": task, "mode": str(request.mode)}) | {"shown": shown}
+    place: dict[str, Any] = {"agent": request.agent, "user": request.user or "", "links": tuple(shown)}
+    record = make_record(engine, "retrieval", body, **place)
     try:
         return write(engine, lambda tx: tx.put(record).id, patient=False)
     except BusyError:
