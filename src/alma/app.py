@@ -15,8 +15,9 @@ from .config import DEFAULT_PATH, Config, load, load_found
 from .domains import govern_as_kept
 from .embedders import registry as embedders
 from .engine.context import Engine
+from .engine.transaction import find_mismatch
 from .errors import ConfigError, UntrustedConfigError
-from .memory import ALMA, find_mismatch
+from .memory import ALMA
 from .ports import Clock, Model
 from .stores import registry as stores
 from .types import times

@@ -39,6 +39,29 @@ class OutcomeDraft(NamedTuple):
     more: Mapping[str, Any] = {}  # Further fields that the kind of outcomes declares, as they are stored.
 
 
+# What arguments of `learn` are called in a draft.
+_DRAFTED = {
+    "strategy_used": "strategy",
+    "outcome": "result",
+    "error_message": "error",
+    "retrieval_id": "retrieval",
+    "user_id": "user",
+}
+
+
+def build_outcome(engine: Engine, given: Mapping[str, Any]) -> OutcomeDraft:
+    """Return the draft that the arguments of `learn` describe. One that a field is named after is stored in it."""
+    values: dict[str, Any] = {
+        _DRAFTED.get(name, name): value for name, value in given.items() if value not in (None, "")
+    }
+    own = OutcomeDraft._fields
+    values |= {"agent": engine.agent(given["agent"]), "result": Result(given["outcome"])}
+    return OutcomeDraft(
+        **{name: value for name, value in values.items() if name in own},
+        more={name: values[name] for name in KINDS["outcome"].fields if name in values and name not in own},
+    )
+
+
 def clean(value: Any) -> Any:
     """Return the same JSON value with every secret taken out."""
     # Loaded here because its many patterns take a while to compile, and importing alma must not.

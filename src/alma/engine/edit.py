@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import NotFoundError, ScopeError, ValidationError, unknown
-from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, FeedbackSignal, MemoryType
-from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from .admit import allow, clean, embed_records, key_of, reword
+from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, FeedbackSignal, MemoryType, Reach, RuleSource
+from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust, new_id
+from . import validate
+from .admit import allow, clean, draft_record, embed_records, key_of, reword
 from .context import Engine
 from .episodes import find_turns
 from .erase import erase_memory
@@ -21,6 +22,30 @@ from .rules import Teaching, dress_rule, learn_rules, prepare_rules
 from .transaction import LESSONS, Transaction, refuse_activation, write
 
 Proposal = Record | Teaching
+
+
+def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -> Proposal:
+    """Return the proposal that the checked arguments of an `add_` method describe."""
+    provenance = validate.provenance("source", given["source"] or "user_stated")
+    if given.get("subject") is not None and given.get("attribute") is None:
+        raise ValidationError("subject needs attribute: together they are the key that a later fact replaces")
+    shared: dict[str, Any] = {"user": given["user_id"] or "", "provenance": provenance, "tags": given["tags"] or ()}
+    if "agent" in given:
+        shared["agent"] = engine.agent(given["agent"])
+    metadata = dict(given["metadata"] or {})
+    body = {name: given[name] for name in KINDS[kind].fields if given.get(name) is not None and name != "source"}
+    if kind is MemoryType.RULE:
+        by_person = provenance.origin is Origin.USER
+        source = RuleSource.NOTE if by_person else RuleSource.IMPORT
+        body["reach"] = Reach(body["reach"])
+        # Only a person's words become a rule at once; what anybody else writes waits for a person.
+        shared |= {"id": new_id("tea"), "at": engine.clock(), "source": source, "sure": by_person}
+        return Teaching(**body, **shared, metadata=metadata)
+    body["metadata"] = metadata
+    category = given.get("domain", "")
+    if kind in LESSONS:
+        body["task_type"] = category = given["category"] or ""
+    return draft_record(engine, kind, body, category=category, **shared)
 
 
 def add_memories(engine: Engine, proposals: Sequence[Proposal], *, compare_texts: bool = False) -> list[Record]:

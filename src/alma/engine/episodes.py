@@ -12,12 +12,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ..errors import ValidationError, unknown
 from ..text import digest
 from ..types import speech
 from ..types.kinds import KINDS
 from ..types.query import Where
-from ..types.record import Provenance, Record, Status
+from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.times import to_iso
+from . import validate
 from .admit import clean, draft_record, embed_records
 from .context import Engine
 from .transaction import Transaction, write
@@ -49,6 +51,49 @@ class Conversation(NamedTuple):
     def draft(self, engine: Engine, kind: str, body: Mapping[str, Any], provenance: Provenance) -> Record:
         place = {"agent": self.agent, "user": self.user, "session": self.session}
         return draft_record(engine, kind, body, provenance=provenance, tags=self.tags, **place)
+
+
+def build_conversation(engine: Engine, given: Mapping[str, Any]) -> Conversation:
+    """Return the conversation that the arguments of `add_episode` describe."""
+    provenance = validate.provenance("source", given["source"] or "conversation")
+    if provenance.trust is not Trust.UNTRUSTED:
+        # That it was said is certain; whether it is true is another matter.
+        provenance = replace(provenance, origin=Origin.IMPORT, trust=Trust.LEARNED)
+    turns = [_read_turn(f"turns[{at}]", one, provenance) for at, one in enumerate(given["turns"])]
+    return Conversation(
+        agent=engine.agent(given["agent"]),
+        session=given["session_id"],
+        turns=tuple(turn for turn in turns if turn is not None),
+        user=given["user_id"] or "",
+        title=given["title"],
+        provenance=provenance,
+        tags=given["tags"] or (),
+        metadata=given["metadata"] or {},
+    )
+
+
+def _read_turn(label: str, given: Any, provenance: Provenance) -> Said | None:
+    """Return one turn; None when nothing was said in it. `role` and `content`, as model APIs call them, will do."""
+    if not isinstance(given, Mapping):
+        raise ValidationError(f"{label}, a turn, takes a mapping of arguments, not {type(given).__name__}")
+    valid = ("speaker", "text", "at", "id", "role", "content")
+    for name in given:
+        if name not in valid:
+            raise ValidationError(unknown(f"argument of {label}, a turn,", name, valid))
+    speaker, text = (
+        next((given[name] for name in names if given.get(name) not in (None, "")), given.get(names[0]))
+        for names in (("speaker", "role"), ("text", "content"))
+    )
+    said = validate.output(f"{label} text", text)
+    if said is None:
+        return None
+    return Said(
+        speaker=validate.name(f"{label} speaker", speaker),
+        text=said,
+        at=validate.moment(f"{label} at", given.get("at")),
+        id=validate.optional_text(f"{label} id", given.get("id")) or "",
+        provenance=provenance,
+    )
 
 
 def episode_of(turn_id: str) -> str:

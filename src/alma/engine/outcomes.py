@@ -16,7 +16,7 @@ again, and finds the group.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -427,23 +427,6 @@ def _advise_warnings(tx: Transaction, group: Record, approach: Record, now: date
 
 
 # -- lessons that are stated
-
-
-def draft_lesson(
-    engine: Engine,
-    kind: MemoryType,
-    agent: str,
-    condition: str,
-    strategy: str,
-    *,
-    body: Mapping[str, Any],
-    category: str = "",
-    **fields: Any,
-) -> Record:
-    """Return a heuristic or an anti-pattern that somebody states instead of letting it be learned."""
-    name = "strategy" if kind is MemoryType.HEURISTIC else "pattern"
-    stated = {"condition": condition, name: strategy, "task_type": category, "metadata": {}, **body}
-    return draft_record(engine, kind, stated, agent=agent, category=category, **fields)
 
 
 def prepare_lessons(engine: Engine, drafts: Sequence[Record]) -> list[tuple[Record, Record]]:

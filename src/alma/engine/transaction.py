@@ -305,3 +305,11 @@ def describe_mismatch(held: str, wanted: str) -> EmbedderMismatchError:
         f"the memories of this store were embedded by {held!r}, but {wanted!r} is configured, and their vectors cannot "
         f"be compared. Set the embedder back, or move the store over with: alma reindex"
     )
+
+
+def find_mismatch(engine: Engine) -> EmbedderMismatchError | None:
+    """Return the error that names both embedders when another one than the configured made the store's vectors."""
+    marker, name = find_embedder_marker(engine), engine.embedder_name
+    if marker is None or not name or marker.body["value"] == name:
+        return None
+    return describe_mismatch(marker.body["value"], name)

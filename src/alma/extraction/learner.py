@@ -414,21 +414,16 @@ class _Keeper:
 
     def _draft_lesson(self, item: _Item) -> Record:
         is_warning = item.kind is Kind.ANTI_PATTERN or (item.kind is Kind.CORRECTION and FORBIDS.match(item.text))
-        body: dict[str, Any] = {"metadata": item.metadata}
+        strategy = item.field("pattern" if is_warning else "strategy", item.field("rule", item.text))
+        body: dict[str, Any] = {"condition": item.field("condition"), "task_type": "", "metadata": item.metadata}
         if is_warning:
+            kind, body["pattern"] = MemoryType.ANTI_PATTERN, strategy
             body["why_bad"] = item.field("why_bad", item.field("why"))
             body["better_alternative"] = item.field("better_alternative")
-        return outcomes.draft_lesson(
-            self._engine,
-            kind=MemoryType.ANTI_PATTERN if is_warning else MemoryType.HEURISTIC,
-            agent=self._agent,
-            condition=item.field("condition"),
-            strategy=item.field("pattern" if is_warning else "strategy", item.field("rule", item.text)),
-            user=item.owner,
-            body=body,
-            provenance=item.provenance,
-            tags=item.tags,
-        )
+        else:
+            kind, body["strategy"] = MemoryType.HEURISTIC, strategy
+        place = {"agent": self._agent, "user": item.owner}
+        return draft_record(self._engine, kind, body, provenance=item.provenance, tags=item.tags, **place)
 
     def _write_lessons(self, tx: Transaction, items: Sequence[_Item]) -> Written:
         drafts = outcomes.prepare_lessons(tx.engine, [self._draft_lesson(one) for one in items])

@@ -26,7 +26,7 @@ from .. import words
 from ..answers import to_found
 from ..codec import decode_record
 from ..engine import things, validate
-from ..engine.admit import clean, draft_record
+from ..engine.admit import build_outcome, clean, draft_record
 from ..engine.context import Engine
 from ..engine.outcomes import learn_outcomes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
@@ -34,7 +34,7 @@ from ..engine.search import by_words, read_snapshot
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
 from ..errors import NotFoundError, ScopeError, ValidationError
-from ..memory import ALMA, build_outcome, build_request
+from ..memory import ALMA, build_request
 from ..opening import Holder
 from ..operations import OPERATIONS, About, Effect, Group, take_as_given
 from ..ports import Store
