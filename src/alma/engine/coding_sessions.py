@@ -54,8 +54,7 @@ class JournalMark(NamedTuple):
 
     file: str = ""
     offset: int = 0
-    transcript: int = 0
-    """How far the host's own transcript was read, in bytes."""
+    transcript: int = 0  # How far the host's own transcript was read, in bytes.
 
 
 def mark_id(session: str) -> str:
@@ -218,8 +217,8 @@ def _find_swap(change: str) -> tuple[str, str] | None:
 
 def _judge_rules(tx: Transaction, story: CodingSession, since: int, taught: Sequence[Taught]) -> dict[str, bool]:
     """Return True for a rule that was followed, False for one that was shown and had to be repeated or was broken."""
+    # From where on each rule that was shown can be followed: shown as a command starts, it comes too late for that.
     known: dict[str, int] = {}
-    """From where on each rule that was shown can be followed: shown as a command starts, it comes too late for that."""
     for shown in story.shown:
         is_late = shown.where == "PreToolUse"
         started = next((ran.offset for ran in story.calls if ran.offset > shown.offset), 0) if is_late else 0

@@ -51,11 +51,11 @@ class Settings:
     min_occurrences_for_heuristic: int = 3
     min_failures_for_anti_pattern: int = 2
     recency_half_life_days: float = 30.0
+    # How many of a user's preferences, and of the rules in force, are shown without matching the task.
     max_preferences: int = 5
-    """How many of a user's preferences, and of the rules in force, are shown without matching the task."""
     keep_retrievals: bool = True
+    # Whether what is learned from one user's outcomes and words is shown to other users.
     share_between_users: bool = False
-    """Whether what is learned from one user's outcomes and words is shown to other users."""
 
     def __post_init__(self) -> None:
         whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
@@ -163,11 +163,10 @@ class Engine:
     scopes: Scopes = field(default_factory=lambda: Scopes({}))
     settings: Settings = field(default_factory=Settings)
     clock: Clock = times.now
-    reader: Comparer = field(default_factory=LocalReader)
-    """Compares texts that are written: strategies, facts."""
+    reader: Comparer = field(default_factory=LocalReader)  # Compares texts that are written: strategies, facts.
     notes: Notes = field(default_factory=Notes)
+    # Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active.
     may_approve: bool = True
-    """Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active."""
 
     def may_activate(self, record: Record) -> bool:
         is_waiting_rule = record.kind == MemoryType.RULE and record.status is not Status.ACTIVE

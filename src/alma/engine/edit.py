@@ -198,8 +198,7 @@ _COUNTS = {
 @dataclass(frozen=True, slots=True)
 class FeedbackReport:
     recorded: tuple[str, ...]
-    unknown: tuple[str, ...]
-    """Ids that are not held (any more); feedback on them changes nothing."""
+    unknown: tuple[str, ...]  # Ids that are not held (any more); feedback on them changes nothing.
 
 
 def record_feedback(

@@ -24,8 +24,8 @@ from .admit import clean, draft_record, embed_records
 from .context import Engine
 from .transaction import Transaction, write
 
+# So much of what its people said is also searched as one text; each turn is searched itself, wherever it stands.
 SAID_CHARS = 20_000
-"""So much of what its people said is also searched as one text; each turn is searched itself, wherever it stands."""
 
 
 class Said(NamedTuple):

@@ -28,8 +28,7 @@ _ALIKE = 16
 _WORTH_COMPARING = 0.3
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
 _KEPT = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
-RecordPair = tuple[Record, Record]
-"""The older record and the newer one."""
+RecordPair = tuple[Record, Record]  # The older record and the newer one.
 APART = frozenset({Verdict.VARIANT, Verdict.UNRELATED})
 
 

@@ -37,23 +37,16 @@ from .transaction import strategy_of
 class Trial:
     """One thing that was tried and how it went, seen from the task and the strategy at hand."""
 
-    id: str
-    """The record it comes from."""
+    id: str  # The record it comes from.
     strategy: str
     task: str
-    value: float
-    """1 success, 0.5 partial, 0 failure."""
-    days: float
-    """How long ago."""
-    alike: float
-    """How like its task is to the task at hand; 1 is the same."""
-    own: bool
-    """Whether it was the strategy at hand, in whatever words."""
-    kin: float = 0.0
-    """How like its strategy is to the strategy at hand, when it is another one."""
+    value: float  # 1 success, 0.5 partial, 0 failure.
+    days: float  # How long ago.
+    alike: float  # How like its task is to the task at hand; 1 is the same.
+    own: bool  # Whether it was the strategy at hand, in whatever words.
+    kin: float = 0.0  # How like its strategy is to the strategy at hand, when it is another one.
     error: str = ""
-    said: bool = False
-    """Nobody tried it: a person said that it works, or that it does not."""
+    said: bool = False  # Nobody tried it: a person said that it works, or that it does not.
 
 
 # --- what is known of a chance ---------------------------------------------------------------------
@@ -106,14 +99,12 @@ class Beta:
 
 # --- did something change? -------------------------------------------------------------------------
 
-SIMILAR = 0.55
-"""From here on tasks are such tasks."""
+SIMILAR = 0.55  # From here on tasks are such tasks.
+# A change is looked for among so many of the last trials; what lies further back has been outweighed anyway.
 _LATEST = 24
-"""A change is looked for among so many of the last trials; what lies further back has been outweighed anyway."""
 _FEWEST = 2
 _LOG_PI = math.log(math.pi)
-_SURELY = 3.5
-"""By so many nats the change must be the better explanation."""
+_SURELY = 3.5  # By so many nats the change must be the better explanation.
 
 
 def find_stale_age(trials: Sequence[Trial]) -> float:
@@ -156,39 +147,33 @@ def _measure_evidence(good: float, bad: float) -> float:
 
 # --- the forecast ----------------------------------------------------------------------------------
 
-_UNLIKE = 0.4
-"""Tasks less alike than this say nothing about each other."""
+_UNLIKE = 0.4  # Tasks less alike than this say nothing about each other.
 _SHARPNESS = 4
+# Tasks less alike than the first are of two sorts, tasks more alike than the second are of one.
 _SORTS, _ONE_SORT = 0.3, 0.7
-"""Tasks less alike than the first are of two sorts, tasks more alike than the second are of one."""
 _HALF_LIFE_DAYS = 180.0
+# Each later trial takes a little from the weight of those before it: what changed shows after a handful. One of another
+# strategy on such tasks takes less: what was not tried for long is not sure any more.
 _BY_ORDER, _BY_OTHERS = 0.93, 0.97
-"""Each later trial takes a little from the weight of those before it: what changed shows after a handful. One of
-another strategy on such tasks takes less: what was not tried for long is not sure any more."""
+# How many trials it takes to believe a base rate, a strategy's effect, that on such tasks, a task's effect, and any of
+# it at all.
 _BASE, _SKILL, _SKILL_HERE, _EASE, _EXPECTED = 8.0, 15.0, 4.0, 0.75, 1.2
-"""How many trials it takes to believe a base rate, a strategy's effect, that on such tasks, a task's effect, and any of
-it at all."""
 _STALE = 0.1
+# What another strategy's trial on the task says about how easy the task is; a closely related one's says all of it.
 _STRANGER = 0.3
-"""What another strategy's trial on the task says about how easy the task is; a closely related one's says all of it."""
 _KIN = 0.5
-_SAID = 2.0
-"""A person's word counts like so many trials."""
-_CURIOSITY = 0.45
-"""How many standard deviations above the mean a promise lies."""
+_SAID = 2.0  # A person's word counts like so many trials.
+_CURIOSITY = 0.45  # How many standard deviations above the mean a promise lies.
 _PASSES = 2
 _SUREST = 0.97
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    belief: Beta
-    """About the chance at this very task."""
-    expected: float
-    """The chance before any trial of this strategy on this task."""
+    belief: Beta  # About the chance at this very task.
+    expected: float  # The chance before any trial of this strategy on this task.
     base: float
-    weight: float
-    """How many trials of this strategy on such tasks there were, by how alike they are."""
+    weight: float  # How many trials of this strategy on such tasks there were, by how alike they are.
 
     @property
     def mean(self) -> float:
@@ -299,17 +284,13 @@ def _average(rows: Iterable[tuple[str, float, float]], prior: float) -> dict[str
 # --- the task at hand, and the outcomes that bear on it ---------------------------------------------
 
 _NEAR, _NEWEST, _OWN, _GROUPS, _PARAPHRASES = 96, 32, 32, 16, 8
-_FEW = 8
-"""Fewer of the strategy's own outcomes than this among the nearest and newest, and more are looked for."""
+_FEW = 8  # Fewer of the strategy's own outcomes than this among the nearest and newest, and more are looked for.
 _RESULTS = 16
 _SPAN = 12
-_MAX_VECTORS, _BEGINNING = 4, 600
-"""A longer task, and a longer strategy, is known by its beginning."""
+_MAX_VECTORS, _BEGINNING = 4, 600  # A longer task, and a longer strategy, is known by its beginning.
 _KINSHIP = 8
-_CONTRARY_FROM = 0.65
-"""From here on tasks would count as alike, and it is worth asking whether they are contrary."""
-_RELATED = 0.7
-"""From here on it is worth asking whether one strategy is the opposite of the other."""
+_CONTRARY_FROM = 0.65  # From here on tasks would count as alike, and it is worth asking whether they are contrary.
+_RELATED = 0.7  # From here on it is worth asking whether one strategy is the opposite of the other.
 _NEGATIONS = frozenset("not no never without don doesn avoid skip".split())
 _DAY = 86_400.0
 _STATED_VALUES = {MemoryType.HEURISTIC: 1.0, MemoryType.ANTI_PATTERN: 0.0}
@@ -324,19 +305,15 @@ class TaskContext:
     task: str
     vectors: tuple[Vector, ...]
     now: datetime
-    before: datetime | None
-    """Only what was known before this moment; None: everything."""
-    is_careful: bool = True
-    """Whether a task that reads alike may turn out to be contrary."""
-    user: str | None = None
-    """Whose outcomes and lessons count beside those of nobody in particular."""
+    before: datetime | None  # Only what was known before this moment; None: everything.
+    is_careful: bool = True  # Whether a task that reads alike may turn out to be contrary.
+    user: str | None = None  # Whose outcomes and lessons count beside those of nobody in particular.
     outcomes: dict[str, Record] = field(default_factory=dict)
+    # By id, where it is known: the cosine of whichever of a record's vectors is closest.
     scores: dict[str, float] = field(default_factory=dict)
-    """By id, where it is known: the cosine of whichever of a record's vectors is closest."""
-    _likeness: dict[str, float] = field(default_factory=dict)
-    """By task."""
+    _likeness: dict[str, float] = field(default_factory=dict)  # By task.
+    # How near the words of the task at hand come to a strategy.
     _strategy_cosines: dict[str, float] = field(default_factory=dict)
-    """How near the words of the task at hand come to a strategy."""
     _strategy_vectors: dict[str, Vector | None] = field(default_factory=dict)
 
     def embed_strategies(self, strategies: Sequence[str]) -> list[Vector | None]:
@@ -437,13 +414,10 @@ def read_task(
 class Survey:
     """What is known of a strategy for a task."""
 
-    trials: tuple[Trial, ...]
-    """The outcomes that bear on its chance, and what people said about it."""
+    trials: tuple[Trial, ...]  # The outcomes that bear on its chance, and what people said about it.
     tried: int
-    worked: float
-    """How often, on any task like those nearest to this one; half for what went half well."""
-    lessons: tuple[Record, ...]
-    """The heuristics and warnings about it, those for the most similar tasks first."""
+    worked: float  # How often, on any task like those nearest to this one; half for what went half well.
+    lessons: tuple[Record, ...]  # The heuristics and warnings about it, those for the most similar tasks first.
 
 
 def survey_strategy(context: TaskContext, strategy: str) -> Survey:
@@ -585,8 +559,8 @@ def _measure_kin(context: TaskContext, strategy: str, record: Record) -> float:
     return float(min(0.99, max(0.0, alike) ** _KINSHIP))
 
 
+# By group the results of the outcomes at hand, newest first: (moment, value).
 KnownResults = Mapping[str, Sequence[tuple[float, float]]]
-"""By group the results of the outcomes at hand, newest first: (moment, value)."""
 
 
 def group_results(outcomes: Iterable[Record]) -> KnownResults:

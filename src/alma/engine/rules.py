@@ -46,12 +46,12 @@ _PREDICATES = frozenset(
 )
 _ACTIVITY = re.compile(r"[a-z]*[aeiouy][a-z]*ing")
 _ANY_WORK = frozenset(map(stem, ("using", "doing", "making", "working")))
+# A phrase that ends with one of these words is cut off: "when using", "running tests without".
 _OPEN_ENDED = frozenset(
     """a an the this that these those my your our its to of in on at by for from with without into about and or but
     nor so as than because since when if while before after until unless using doing making having being getting is
     are was were be not no""".split()
 )
-"""A phrase that ends with one of these words is cut off: "when using", "running tests without"."""
 _SENTENCE_END = re.compile(r"[.!?;:…]\s|[!?;:…]$|\n")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _PAIRS = (("(", ")"), ("[", "]"), ("{", "}"), ("“", "”"))
@@ -101,14 +101,12 @@ def describe_occasion(trigger: str, rule: str) -> str:
     return f"{'When' if is_activity or is_clause else 'For'} {phrase}"
 
 
-AGENT = "claude-code"
-"""Whom the rules of a coding agent belong to."""
+AGENT = "claude-code"  # Whom the rules of a coding agent belong to.
 RULE_CHARS = 600
 _CHARS = {"rule": RULE_CHARS, "trigger": 240, "why": 240, "said": 500}
 _ALIKE = 12
 _SOURCES = 50
-_HABIT = 3
-"""In so many sessions a person says "for this session" before it is taken for more."""
+_HABIT = 3  # In so many sessions a person says "for this session" before it is taken for more.
 _SPOKEN = frozenset((RuleSource.NOTE, RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.IMPORT))
 _ORIGINS = {RuleSource.NOTE: Origin.USER, RuleSource.MODEL: Origin.MODEL, RuleSource.IMPORT: Origin.IMPORT}
 _READER = LocalReader()
@@ -116,8 +114,7 @@ _FORBIDDING = re.compile(r"\A(?:please\s+)?(?:never|don['’]t|do not|stop|avoid
 _ASKING = re.compile(r"\A(?:please\s+|always\s+)+", re.IGNORECASE)
 _FIELDS = ("rule", "trigger", "why", "prefer", "avoid", "source")
 _BY_PERSON = ("edited", "accepted", "restored")
-_LEAST_QUOTE = 12
-"""A shorter sentence ("use tabs") may be part of many that have nothing to do with the rule."""
+_LEAST_QUOTE = 12  # A shorter sentence ("use tabs") may be part of many that have nothing to do with the rule.
 
 
 def dress_rule(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,8 +45,7 @@ TAG = "reading"
 _MAX_TURNS = 75
 _MAX_KNOWN = 60
 _MAX_REPAIRS = 20
-_SCRIPTS = 0x2E80
-"""Where the Chinese, Japanese and Korean characters begin."""
+_SCRIPTS = 0x2E80  # Where the Chinese, Japanese and Korean characters begin.
 _BREAK = re.compile(r"[;,.:]\s+|\s+(?:and|but|instead)\s+")
 _PROHIBITION = re.compile(r"\W*(?:never|do not|don't|don’t|avoid|stop)\b(?!.*\b(?:without|unless|forget|skip)\b)", re.I)
 READS_LIKE_AN_ATTACK = "reads like an instruction to the model"
@@ -143,8 +142,7 @@ class Part(NamedTuple):
     until: int
     heard: list[SessionTurn]
     known: list[Known]
-    repairs: dict[str, Repair]
-    """Repaired commands that nobody has explained yet, by the ids of their observations."""
+    repairs: dict[str, Repair]  # Repaired commands that nobody has explained yet, by the ids of their observations.
 
 
 class Reading(NamedTuple):
@@ -152,8 +150,8 @@ class Reading(NamedTuple):
 
     proposals: list[RuleProposal]
     dropped: Mapping[str, int]
+    # What repaired commands show, by the id of their observation; empty when they show nothing.
     notes: Mapping[str, str] = {}
-    """What repaired commands show, by the id of their observation; empty when they show nothing."""
 
 
 def is_candidate(heard: SessionTurn) -> bool:

@@ -30,16 +30,16 @@ from .view import view
 FORMAT = 1
 END = {"alma": "end"}
 _BATCH = 256
+# Nothing hangs on these, so one that says the same under another id need not be kept twice.
 _ALONE = (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
-"""Nothing hangs on these, so one that says the same under another id need not be kept twice."""
 
 HERE_ONLY = ("marker",)  # What a store notes about itself.
+# What each field of a record must be.
 _FIELDS: dict[type, tuple[str, str]] = {
     str: ("a text", "id kind project agent user session key text superseded_by embedder"),
     list: ("a list of texts", "links tags vectors"),
     dict: ("an object", "body evidence provenance"),
 }
-"""What each field of a record must be."""
 _LONGEST_ID = 256
 _MOST = 2**53
 _LAST_SECOND = 253_402_300_799  # Of the year 9999.
@@ -51,12 +51,11 @@ _TRUST = (Trust.UNTRUSTED, Trust.LEARNED, Trust.TRUSTED)
 class ImportTrust(StrEnum):
     """How far a file is believed, whatever its records say of themselves."""
 
+    # An export of this memory: taken in exactly as it is, except for text that reads like a planted instruction.
     OWN = "own"
-    """An export of this memory: taken in exactly as it is, except for text that reads like a planted instruction."""
+    # Rules wait for a person, nothing counts as a person's own words, and nothing that is held is replaced.
     IMPORTED = "imported"
-    """Rules wait for a person, nothing counts as a person's own words, and nothing that is held is replaced."""
-    NONE = "none"
-    """Somebody else's: all memories wait for a person, and nothing but memories is taken."""
+    NONE = "none"  # Somebody else's: all memories wait for a person, and nothing but memories is taken.
 
 
 Progress = Callable[[int, int], None]
@@ -96,16 +95,11 @@ class Taken:
 
     added: int = 0
     updated: int = 0
-    known: int = 0
-    """Held already, in this or a newer version."""
-    erased: int = 0
-    """Deleted here on purpose, and left so."""
-    embedded: int = 0
-    """Embedded anew, because the file's vectors are of another embedder, or of none."""
-    waiting: int = 0
-    """Of those added, the ones that wait for a person."""
-    left_out: int = 0
-    """Of others, and no memory: their work, sessions, counts and deletions are not ours."""
+    known: int = 0  # Held already, in this or a newer version.
+    erased: int = 0  # Deleted here on purpose, and left so.
+    embedded: int = 0  # Embedded anew, because the file's vectors are of another embedder, or of none.
+    waiting: int = 0  # Of those added, the ones that wait for a person.
+    left_out: int = 0  # Of others, and no memory: their work, sessions, counts and deletions are not ours.
 
 
 def read(source: Iterable[str], place: str) -> Iterator[Record]:

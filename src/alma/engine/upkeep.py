@@ -138,11 +138,9 @@ def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
     return moved
 
 
-MAX_PAIRS = 400
-"""So many are compared in one run; the next run goes on."""
+MAX_PAIRS = 400  # So many are compared in one run; the next run goes on.
 _PAIRS_PER_CALL = 40
-_MAX_RECORDS = 500
-"""So many of the newest memories of a kind are compared with each other."""
+_MAX_RECORDS = 500  # So many of the newest memories of a kind are compared with each other.
 _NEAREST = 5
 _SURE = 0.7
 _REASONS = {
@@ -158,11 +156,9 @@ class Reconciled:
 
     compared: int = 0
     superseded: tuple[str, ...] = ()
-    apart: int = 0
-    """Pairs that turned out to be about different things."""
+    apart: int = 0  # Pairs that turned out to be about different things.
     waiting: int = 0
-    problem: str = ""
-    """Why pairs are waiting, or why nothing was compared."""
+    problem: str = ""  # Why pairs are waiting, or why nothing was compared.
 
 
 def list_unresolved(engine: Engine) -> list[RecordPair]:

@@ -22,8 +22,7 @@ from .record import Belief, Origin, Record
 from .speech import is_quoted_output, quote_output
 from .times import from_iso, from_micros
 
-EVERYWHERE = "everywhere"
-"""The project whose rules hold in all projects."""
+EVERYWHERE = "everywhere"  # The project whose rules hold in all projects.
 
 
 class Reach(StrEnum):
@@ -35,8 +34,7 @@ class Reach(StrEnum):
     ALWAYS = "always"
 
 
-LASTING = (Reach.PROJECT, Reach.ALWAYS)
-"""A rule with such a reach holds beyond its session."""
+LASTING = (Reach.PROJECT, Reach.ALWAYS)  # A rule with such a reach holds beyond its session.
 
 
 class RuleSource(StrEnum):
@@ -52,8 +50,7 @@ class RuleSource(StrEnum):
     IMPORT = "import"
 
 
-MACHINE_TAUGHT = (RuleSource.FIX, RuleSource.DENIAL)
-"""The reason of such a rule is what a program printed."""
+MACHINE_TAUGHT = (RuleSource.FIX, RuleSource.DENIAL)  # The reason of such a rule is what a program printed.
 
 
 Body = Mapping[str, Any]
@@ -66,18 +63,16 @@ class Kind(NamedTuple):
 
     name: str
     prefix: str
-    fields: tuple[str, ...]
-    """What the body holds."""
+    fields: tuple[str, ...]  # What the body holds.
     text: Callable[[Body], str] = lambda body: ""
     passages: Callable[[Body], tuple[str, ...]] = lambda body: ()
     decode: Decode | None = None
     editable: tuple[str, ...] = ()
+    # The fields that make it the same memory when it is told again; none: every one is a new one.
     unique: tuple[str, ...] = ()
-    """The fields that make it the same memory when it is told again; none: every one is a new one."""
+    # The optional fields of an explicit key: within the first unique field, a key has one active value.
     keys: tuple[str, ...] = ()
-    """The optional fields of an explicit key: within the first unique field, a key has one active value."""
-    passing: bool = False
-    """A note that a power cut may take, and that may wait in memory while others write."""
+    passing: bool = False  # A note that a power cut may take, and that may wait in memory while others write.
 
 
 def stored(
@@ -262,19 +257,19 @@ class Memory:
     id: str = taken("id")
     agent: str = taken("agent")
     project_id: str = taken("project")
+    # Whose it is; empty: it belongs to nobody in particular, and every user sees it.
     user_id: str = taken("user", default="")
-    """Whose it is; empty: it belongs to nobody in particular, and every user sees it."""
     status: str = taken("status", str, default="active")
+    # Where it came from: user, agent, tool, content or import. What comes from tool and content is only quoted.
     origin: str = taken("provenance.canonical_source", default="user")
-    """Where it came from: user, agent, tool, content or import. What comes from tool and content is only quoted."""
     confidence: float = 1.0
     confidence_interval: tuple[float, float] = (1.0, 1.0)
     created_at: datetime = taken("created_at")
     updated_at: datetime = taken("updated_at")
     tags: tuple[str, ...] = taken("tags", default=())
     metadata: Mapping[str, Any] = stored(default_factory=dict)
+    # When retrieved: the id of a newer memory that seems to be about the same thing; the newest, if several do.
     newer: str = ""
-    """When retrieved: the id of a newer memory that seems to be about the same thing; the newest, if several do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +287,8 @@ class Heuristic(Memory):
 
     condition: str = stored(searched=1, embedded=True, editable=True)
     strategy: str = stored(searched=2, embedded=True, editable=True)
+    # When retrieved: strategies for the same sort of task that may be the same in other words.
     similar: tuple[Similar, ...] = ()
-    """When retrieved: strategies for the same sort of task that may be the same in other words."""
     occurrence_count: int = taken("evidence.results", default=0)
     success_count: int = taken("evidence.successes", default=0)
     success_rate: float = derived(_measure_success, default=0.0)
@@ -325,10 +320,9 @@ class UserPreference(Memory):
     category: str = stored(searched=1, editable=True, unique=True)
     preference: str = stored(searched=2, embedded=True, editable=True, unique=True)
     source: str = taken("provenance.source")
+    # The explicit key, if one was given: a later preference with it replaces this one.
     attribute: str = stored(key=True, default="")
-    """The explicit key, if one was given: a later preference with it replaces this one."""
-    timestamp: datetime = derived(last_stated)
-    """When it was last stated."""
+    timestamp: datetime = derived(last_stated)  # When it was last stated.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,10 +331,9 @@ class DomainKnowledge(Memory):
     fact: str = stored(searched=2, embedded=True, editable=True, unique=True)
     source: str = taken("provenance.source")
     subject: str = stored(key=True, default="")
+    # With `subject` the explicit key, if one was given: a later fact with it replaces this one.
     attribute: str = stored(key=True, default="")
-    """With `subject` the explicit key, if one was given: a later fact with it replaces this one."""
-    last_verified: datetime = derived(last_stated)
-    """When it was last stated."""
+    last_verified: datetime = derived(last_stated)  # When it was last stated.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,19 +353,17 @@ class Rule(Memory):
     """What a person wants done or not done, taught by a correction, a note or a mistake that was made good."""
 
     rule: str = stored(searched=2, embedded=True, editable=True, unique=True)
+    # When it applies; empty: whenever its words fit.
     trigger: str = stored(searched=1, embedded=True, editable=True, default="")
-    """When it applies; empty: whenever its words fit."""
     why: str = stored(searched=3, editable=True, derive=quoted_why, default="")
     reach: Reach = stored(read=Reach)
     source: RuleSource = stored(read=RuleSource)
-    said: str = stored(default="")
-    """The words that taught it."""
-    session_id: str = taken("session", default="")
-    """The session it holds in; empty: in all."""
+    said: str = stored(default="")  # The words that taught it.
+    session_id: str = taken("session", default="")  # The session it holds in; empty: in all.
     followed: int = taken("evidence.successes", default=0)
     violated: int = taken("evidence.failures", default=0)
+    # How often it had to be said again.
     repeats: int = derived(lambda record: int(record.body.get("metadata", {}).get("repeats", 0)), default=0)
-    """How often it had to be said again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,8 +372,7 @@ class Turn(Memory):
 
     session_id: str = taken("session")
     episode_id: str = derived(lambda record: record.links[0])
-    index: int = stored()
-    """Its place in the conversation, from 0."""
+    index: int = stored()  # Its place in the conversation, from 0.
     speaker: str = stored()
     text: str = stored()
     said_at: datetime = taken("created_at")
@@ -398,8 +388,8 @@ class Episode(Memory):
     turn_count: int = stored("turns", default=0)
     started_at: datetime = taken("created_at")
     ended_at: datetime = stored(derive=lambda record: from_iso(record.body["ended_at"]) or record.created_at)
+    # Retrieved: the turns that matter, as they were said. From `get`: all of them. In a list: none.
     turns: tuple[Turn, ...] = ()
-    """Retrieved: the turns that matter, as they were said. From `get`: all of them. In a list: none."""
 
 
 # --- kinds -----------------------------------------------------------------------------------------
@@ -496,5 +486,4 @@ _ALL = (
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
 MEMORY_KINDS: tuple[str, ...] = tuple(MemoryType)
-READABLE_KINDS: tuple[str, ...] = (*MEMORY_KINDS, "turn")
-"""What has an id that a person may ask for."""
+READABLE_KINDS: tuple[str, ...] = (*MEMORY_KINDS, "turn")  # What has an id that a person may ask for.

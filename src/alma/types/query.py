@@ -17,8 +17,7 @@ def plain(name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class MemoryScope:
     agent_name: str
-    can_learn: tuple[str, ...] = ()
-    """Empty: everything that `cannot_learn` does not name."""
+    can_learn: tuple[str, ...] = ()  # Empty: everything that `cannot_learn` does not name.
     cannot_learn: tuple[str, ...] = ()
     share_with: tuple[str, ...] = ()
     inherit_from: tuple[str, ...] = ()
@@ -95,18 +94,13 @@ class Where:
     statuses: Names = None
     keys: Names = None
     embedders: Names = None
-    linked: Names = None
-    """Has a link to any of these ids."""
-    tagged: Names = None
-    """Carries any of these tags."""
+    linked: Names = None  # Has a link to any of these ids.
+    tagged: Names = None  # Carries any of these tags.
+    # Its body has these values: texts, numbers, true, false, or None where there is nothing.
     fields: Mapping[str, Any] | None = None
-    """Its body has these values: texts, numbers, true, false, or None where there is nothing."""
-    created_from: datetime | None = None
-    """Inclusive."""
-    created_to: datetime | None = None
-    """Exclusive."""
-    valid_at: datetime | None = None
-    """valid_from <= moment < valid_to; an open end always holds."""
+    created_from: datetime | None = None  # Inclusive.
+    created_to: datetime | None = None  # Exclusive.
+    valid_at: datetime | None = None  # valid_from <= moment < valid_to; an open end always holds.
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -143,5 +137,4 @@ class Where:
 
 class Hit(NamedTuple):
     id: str
-    score: float
-    """Higher is better. For `nearest` the cosine; for `match` comparable only within one answer."""
+    score: float  # Higher is better. For `nearest` the cosine; for `match` comparable only within one answer.

@@ -92,8 +92,8 @@ class Evidence:
     skips: int = 0
     ups: int = 0
     downs: int = 0
+    # The last results, oldest first: (seconds since the epoch, 1.0 success | 0.5 partial | 0.0 failure).
     recent: tuple[tuple[int, float], ...] = ()
-    """The last results, oldest first: (seconds since the epoch, 1.0 success | 0.5 partial | 0.0 failure)."""
     last_used: datetime | None = None
 
     @property
@@ -165,13 +165,11 @@ def new_id(prefix: str) -> str:
 
 # --- where it came from ----------------------------------------------------------------------------
 
+# What a person said or wrote; what the agent did or wrote; what a program printed; files, pages, mails and pasted text;
+# what another memory or a recorded conversation held.
 SOURCES = ("user", "agent", "tool", "content", "import")
-"""What a person said or wrote; what the agent did or wrote; what a program printed; files, pages, mails and pasted
-text; what another memory or a recorded conversation held."""
-RELAYED = "relayed"
-"""An agent reports what a person said: it is the agent's word, not the person's."""
-QUOTED = ("tool", "content")
-"""Text from these is shown as quoted data, never as an instruction."""
+RELAYED = "relayed"  # An agent reports what a person said: it is the agent's word, not the person's.
+QUOTED = ("tool", "content")  # Text from these is shown as quoted data, never as an instruction.
 
 _OTHER_NAMES = {
     "user": "user_stated stated user_said explicit_instruction explicit instruction correction user_correction person "
@@ -202,8 +200,7 @@ class Status(StrEnum):
     RETIRED = "retired"
 
 
-LIVE = (Status.ACTIVE, Status.CANDIDATE)
-"""In force, or waiting for a person or for evidence."""
+LIVE = (Status.ACTIVE, Status.CANDIDATE)  # In force, or waiting for a person or for evidence.
 
 
 class Origin(StrEnum):
@@ -279,21 +276,16 @@ class Record:
     id: str
     kind: str
     project: str
-    agent: str = ""
-    """Empty: belongs to no agent in particular."""
+    agent: str = ""  # Empty: belongs to no agent in particular.
     user: str = ""
     session: str = ""
     status: Status = Status.ACTIVE
-    key: str = ""
-    """The kind's own look-up key, such as the fingerprint that finds a duplicate."""
-    text: str = ""
-    """What is searched; empty for kinds that are not."""
-    body: Mapping[str, Any] = field(default_factory=dict)
-    """JSON values only."""
+    key: str = ""  # The kind's own look-up key, such as the fingerprint that finds a duplicate.
+    text: str = ""  # What is searched; empty for kinds that are not.
+    body: Mapping[str, Any] = field(default_factory=dict)  # JSON values only.
     evidence: Evidence = NONE
     provenance: Provenance = field(default_factory=Provenance)
-    links: tuple[str, ...] = ()
-    """Ids of the records this one points at."""
+    links: tuple[str, ...] = ()  # Ids of the records this one points at.
     tags: tuple[str, ...] = ()
     created_at: datetime
     updated_at: datetime
@@ -302,8 +294,8 @@ class Record:
     version: int = 1
     superseded_by: str = ""
     embedder: str = ""
+    # One per passage of the text; the best of them counts. Empty when nothing is embedded.
     vectors: tuple[Vector, ...] = ()
-    """One per passage of the text; the best of them counts. Empty when nothing is embedded."""
 
 
 _PLAIN = ("id", "kind", "project", "agent", "user", "session", "key", "text", "version", "superseded_by", "embedder")

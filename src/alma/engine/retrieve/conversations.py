@@ -38,39 +38,31 @@ class RelevanceEvidence(NamedTuple):
     """What speaks for a conversation."""
 
     cosine: float | None
+    # The cosine of the fifth nearest turn of all: what was talked about was talked about more than once.
     depth: float
-    """The cosine of the fifth nearest turn of all: what was talked about was talked about more than once."""
-    fullness: float
-    """From 0 to 1: how much has been said by which this one could be near by chance."""
-    words: float
-    """Which share of the question's words its best turn holds."""
-    has_unknown_name: bool
-    """The question names somebody or something of which there is no word in it."""
-    is_personal: bool
-    """The question is about the person who asks."""
+    fullness: float  # From 0 to 1: how much has been said by which this one could be near by chance.
+    words: float  # Which share of the question's words its best turn holds.
+    has_unknown_name: bool  # The question names somebody or something of which there is no word in it.
+    is_personal: bool  # The question is about the person who asks.
+    # The question names somebody or something that is named here too, or speaks of the person who asks.
     has_known_name: bool = False
-    """The question names somebody or something that is named here too, or speaks of the person who asks."""
-    is_titled: bool = False
-    """The question asks for it by its title."""
+    is_titled: bool = False  # The question asks for it by its title.
 
 
 # What people said in passing is near to many a task, so more is asked of it than of what was kept on purpose: that
 # something else near the task was said as well. Fitted by `tools/fit_ranking.py`.
 class RelevanceFloor(NamedTuple):
     least: float = 0.60
+    # Where little has been said, less is near by chance, and nothing follows from nothing else being near.
     small: float = 0.52
-    """Where little has been said, less is near by chance, and nothing follows from nothing else being near."""
-    personal: float = 0.10
-    """A question about one's own past is more likely to have its answer there."""
+    personal: float = 0.10  # A question about one's own past is more likely to have its answer there.
     words: float = 0.30
-    depth: float = 0.30
-    """The share of the neighbourhood in the cosine."""
+    depth: float = 0.30  # The share of the neighbourhood in the cosine.
     unknown_name: float = 0.11
     words_only: float = 0.50
+    # How much less words alone have to say of a question about oneself, or about somebody who is known.
     known_name: float = 0.30
-    """How much less words alone have to say of a question about oneself, or about somebody who is known."""
-    all_words: float = 0.75
-    """What says so much of the question passes unless its meaning is quite another."""
+    all_words: float = 0.75  # What says so much of the question passes unless its meaning is quite another.
 
     def measure_nearness(self, evidence: RelevanceEvidence) -> float:
         """Return how relevant it is, to be compared with others for the same question."""
@@ -99,14 +91,12 @@ FLOOR = RelevanceFloor()
 
 # --- search ----------------------------------------------------------------------------------------
 
+# So many turns are looked at, by meaning and by words each, and so many conversations.
 _MAX_TURNS, _MAX_EPISODES = 150, 60
-"""So many turns are looked at, by meaning and by words each, and so many conversations."""
-_COMMON = 0.4
-"""What a common word counts: in a small store every word looks rare."""
+_COMMON = 0.4  # What a common word counts: in a small store every word looks rare.
+# After a period people still talk of it for as long as it lasted, but at least and at most so long.
 _SOON = timedelta(days=14), timedelta(days=60)
-"""After a period people still talk of it for as long as it lasted, but at least and at most so long."""
-_FULLNESS = 50, 90
-"""So many conversations are few, so many are many."""
+_FULLNESS = 50, 90  # So many conversations are few, so many are many.
 
 Period = tuple[datetime, datetime]
 
@@ -127,12 +117,9 @@ class SearchHits:
     meaning: dict[str, float] = field(default_factory=dict)
     words: dict[str, float] = field(default_factory=dict)
     whole: dict[str, float] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
-    """By episode."""
-    has_name: bool = False
-    """The question names somebody or something."""
-    parts: list[SearchHits] = field(default_factory=list)
-    """The same for each part of the question."""
+    places: dict[str, Place] = field(default_factory=dict)  # By episode.
+    has_name: bool = False  # The question names somebody or something.
+    parts: list[SearchHits] = field(default_factory=list)  # The same for each part of the question.
 
     def list_episodes(self) -> set[str]:
         own = {*map(episode_of, self.meaning), *map(episode_of, self.words), *self.whole}
@@ -212,18 +199,15 @@ class Blend(NamedTuple):
     meaning: float = 1.0
     turn_words: float = 0.5
     whole_words: float = 0.5
-    inside: float = 2.5
-    """For a conversation in a time that the question names."""
-    near: float = 0.6
-    """For one in a time that the question hints at."""
+    inside: float = 2.5  # For a conversation in a time that the question names.
+    near: float = 0.6  # For one in a time that the question hints at.
+    # For one soon after the time that the question names: people tell of things when they are over.
     after: float = 0.9
-    """For one soon after the time that the question names: people tell of things when they are over."""
-    part: float = 0.3
-    """About one of several things that are asked about."""
+    part: float = 0.3  # About one of several things that are asked about.
     decay: float = 0.5
+    # So many times more meaning counts than all these where little has been said and no name is asked for: in a small
+    # store every word looks rare.
     scant: float = 3.0
-    """So many times more meaning counts than all these where little has been said and no name is asked for: in a
-    small store every word looks rare."""
     words_in_turn: float = 0.6
     beside: float = 0.25
     next_but_one: float = 0.1
@@ -326,14 +310,13 @@ def rank_turns(hits: SearchHits, ranked: Sequence[RankedHit], blend: Blend = BLE
 # --- what is shown ---------------------------------------------------------------------------------
 
 _EXCERPT_TURNS = 3
-_MAX_EXCERPT = 5
-"""Some of them are neighbours that do not exist, or that the request's filters leave out."""
+_MAX_EXCERPT = 5  # Some of them are neighbours that do not exist, or that the request's filters leave out.
 _MIN_AMONG, _BEST = 30, 5
 _DEPTH = 5
+# What is written with capitals for its letters is as often a word ("TV") as a name.
 _ABBREVIATED = re.compile(r"[A-Z]{2}")
-"""What is written with capitals for its letters is as often a word ("TV") as a name."""
+# Once it is clear that something relevant was said, what is so much less relevant may be shown too, if not faint.
 _FALL, _FAINT = 0.45, 0.10
-"""Once it is clear that something relevant was said, what is so much less relevant may be shown too, if not faint."""
 
 
 class ConversationHit(NamedTuple):
@@ -345,8 +328,7 @@ class ConversationHit(NamedTuple):
     evidence: RelevanceEvidence
 
 
-Chosen = tuple[RankedHit, Record, list[Record]]
-"""What was found, its record, and the turns to be shown of it."""
+Chosen = tuple[RankedHit, Record, list[Record]]  # What was found, its record, and the turns to be shown of it.
 
 
 def add_conversations(context: RetrievalContext, memories: MemorySlice) -> MemorySlice:

@@ -41,6 +41,7 @@ from .rank import (
 from .request import Mode, Request, RetrievalContext, embed_query, prepare
 
 _LOG = logging.getLogger("alma")
+# The kinds that are searched for, and their fields in a slice. Preferences are listed, and only ordered.
 _SLICE_FIELDS = {
     MemoryType.HEURISTIC: "heuristics",
     MemoryType.ANTI_PATTERN: "anti_patterns",
@@ -48,18 +49,15 @@ _SLICE_FIELDS = {
     MemoryType.OUTCOME: "outcomes",
     MemoryType.RULE: "rules",
 }
-"""The kinds that are searched for, and their fields in a slice. Preferences are listed, and only ordered."""
 _STANDING = (MemoryType.RULE, MemoryType.USER_PREFERENCE)
+# The kinds that belong to a sort of task.
 _TYPED = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME)
-"""The kinds that belong to a sort of task."""
 _LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
 _SAME_TEXT = 0.985
 _MAX_STANDING, _MAX_STANDING_RULES = 200, 24
 _MIN_POOL, _MIN_LESSONS = 24, 12
-_TYPED_POOL = 400
-"""So many are looked at when a filter can only be applied to what was found."""
-_OTHER_TASK = 0.65
-"""A lesson for another action on the same thing must be nearer than this."""
+_TYPED_POOL = 400  # So many are looked at when a filter can only be applied to what was found.
+_OTHER_TASK = 0.65  # A lesson for another action on the same thing must be nearer than this.
 _MAX_REPLACED, _MAX_SUCCESSIONS = 8, 8
 _NOTE_CHARS = 500
 _RULE_POOL, _PROMPT_CHARS = 20, 2000
@@ -359,8 +357,7 @@ def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
 # --- what goes with the first results --------------------------------------------------------------
 
 _MAX_LINKED, _LINKED_FROM = 2, 3
-_MAX_NAMING = 5
-"""A name that more facts hold says little."""
+_MAX_NAMING = 5  # A name that more facts hold says little.
 _MIN_LINKED_COSINE = 0.15
 _MAX_ENTITIES = 50
 
@@ -499,11 +496,9 @@ _MAX_PLACES = 50
 class Why:
     memory_id: str
     retrieved: bool
-    rank: int | None
-    """Its place among the memories of its type, from 1; None when it is not retrieved."""
+    rank: int | None  # Its place among the memories of its type, from 1; None when it is not retrieved.
     reason: str
-    explanation: Explanation | None
-    """What it scored, where it was looked at."""
+    explanation: Explanation | None  # What it scored, where it was looked at.
 
 
 def explain_retrieval(engine: Engine, record: Record, request: Request) -> Why:

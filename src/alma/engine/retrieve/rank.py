@@ -36,8 +36,8 @@ from ..facts import find_dismissed
 
 _MAX_WORDS = 40
 _PIECE = 4
+# How much a piece counts that no memory at hand holds: in pieces, most of an inflected word is missing.
 _ABSENT = 0.3
-"""How much a piece counts that no memory at hand holds: in pieces, most of an inflected word is missing."""
 
 
 def _fold_accents(text: str) -> str:
@@ -85,12 +85,10 @@ def list_shared_words(query: str, text: str) -> tuple[str, ...]:
 
 class Candidate(NamedTuple):
     record: Record
-    cosine: float | None
-    """None: there is no vector to compare."""
-    words: float
-    """Which share of the query's words it holds, from 0 to 1."""
+    cosine: float | None  # None: there is no vector to compare.
+    words: float  # Which share of the query's words it holds, from 0 to 1.
+    # Whether the embedder understands the query and the record, so that the cosine stands for their meaning.
     is_known: bool = True
-    """Whether the embedder understands the query and the record, so that the cosine stands for their meaning."""
 
 
 class Gate(NamedTuple):
@@ -103,8 +101,7 @@ class Gate(NamedTuple):
     floor: float
     word_share: float
     words_floor: float
-    all_words: float = 0.9
-    """What holds so much of the query's words passes unless its meaning is quite another."""
+    all_words: float = 0.9  # What holds so much of the query's words passes unless its meaning is quite another.
 
     def passes(self, candidate: Candidate, strictness: float = 0.0) -> bool:
         cosine, words = candidate.cosine, candidate.words
@@ -116,17 +113,16 @@ class Gate(NamedTuple):
         return cosine + self.word_share * words >= self.floor + strictness
 
 
-OTHER_MEANING = 0.12
-"""Texts that are less near than this mean something else, whatever words they share."""
+OTHER_MEANING = 0.12  # Texts that are less near than this mean something else, whatever words they share.
 _UNKNOWN_SHARE, _UNKNOWN_COSINE = 0.5, 0.3
+# For facts, rules, preferences and warnings: a line that turns out not to matter costs less than one that is missing.
+# Chosen on half of the worlds of `benchmarks.worlds`.
 STATED = Gate(floor=0.25, word_share=0.3, words_floor=0.2)
-"""For facts, rules, preferences and warnings: a line that turns out not to matter costs less than one that is missing.
-Chosen on half of the worlds of `benchmarks.worlds`."""
+# For lessons and outcomes, which belong to one sort of task.
 LEARNED = Gate(floor=0.42, word_share=0.2, words_floor=0.34)
-"""For lessons and outcomes, which belong to one sort of task."""
+# For rules that are shown at a prompt, in front of a person. On the worlds of `benchmarks.worlds` it is as silent as a
+# plain cosine of 0.45, and right more often.
 PROMPTED = Gate(floor=0.50, word_share=0.3, words_floor=0.34)
-"""For rules that are shown at a prompt, in front of a person. On the worlds of `benchmarks.worlds` it is as silent as
-a plain cosine of 0.45, and right more often."""
 
 
 class Prior(NamedTuple):
@@ -189,8 +185,7 @@ class Scored(NamedTuple):
     record: Record
     score: float
     explanation: Explanation
-    newer: str = ""
-    """The id of its newest look-alike."""
+    newer: str = ""  # The id of its newest look-alike.
 
 
 def score_candidate(
@@ -242,16 +237,16 @@ def score_candidate(
     return Scored(record, total, explanation)
 
 
+# The kinds that have look-alikes, and the field with their words.
 FIELDS = {
     MemoryType.DOMAIN_KNOWLEDGE: "fact",
     MemoryType.USER_PREFERENCE: "preference",
     MemoryType.ANTI_PATTERN: "pattern",
     MemoryType.RULE: "rule",
 }
-"""The kinds that have look-alikes, and the field with their words."""
 _SAME_REST = 0.3
-_FAR = 0.25
-"""Texts about the same thing are nearer than this in any language."""
+_FAR = 0.25  # Texts about the same thing are nearer than this in any language.
+# Names of which a statement is about one at a time.
 _SCOPES = tuple(
     frozenset(names.split())
     for names in (
@@ -264,7 +259,6 @@ _SCOPES = tuple(
         "mother father sister brother son daughter",
     )
 )
-"""Names of which a statement is about one at a time."""
 
 
 class Likeness(NamedTuple):
@@ -272,13 +266,11 @@ class Likeness(NamedTuple):
 
     cosine: float
     pieces: float
-    is_careful: bool = True
-    """Whether another subject or scope keeps them apart."""
+    is_careful: bool = True  # Whether another subject or scope keeps them apart.
 
 
 ALIKE = Likeness(0.55, 0.3)
-NEAR = Likeness(0.4, 0.2, is_careful=False)
-"""Near enough to ask somebody who can tell."""
+NEAR = Likeness(0.4, 0.2, is_careful=False)  # Near enough to ask somebody who can tell.
 
 
 class Lookalike(NamedTuple):
