@@ -166,7 +166,7 @@ ENGINE_STEPS = (
     {"search", "things"},
     {"episodes", "facts", "outcomes"},
     {"erase", "rules", "predict", "retrieve"},
-    {"edit", "observations", "coding_sessions", "session_reading", "prompt"},
+    {"edit", "observations", "coding_sessions", "prompt"},
     {"upkeep", "transfer"},
 )
 # Only these may look inside a memory: faces go through its operations.
