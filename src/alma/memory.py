@@ -620,14 +620,8 @@ class ALMA(Closeable):
         dry_run: Annotated[bool, About("only say what would be archived")] = False,
     ) -> Forgotten:
         """Archive what nobody used or confirmed for long and has faded. Nothing is erased."""
-        policy = upkeep.Policy(
-            agent=None if agent is None else self.engine.agent(agent),
-            older_than_days=older_than_days,
-            below_confidence=below_confidence,
-        )
-        if dry_run:
-            return Forgotten([record.id for record in upkeep.forgettable(self.engine, policy)])
-        return Forgotten(upkeep.forget(self.engine, policy))
+        name = None if agent is None else self.engine.agent(agent)
+        return upkeep.forget(self.engine, name, older_than_days, below_confidence, dry_run)
 
     @operation(Effect.CHANGES, idempotent=True)
     def reconcile(

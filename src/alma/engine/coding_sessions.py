@@ -257,7 +257,7 @@ def _judge_rules(tx: Transaction, story: CodingSession, since: int, taught: Sequ
     calls = [ran for ran in story.calls if start < ran.offset <= end]
     repeated = {one.record.id for one in taught if one.record and one.verb in ("repeated", "promoted")}
     verdicts: dict[str, bool] = {}
-    for one in tx.read_stored(sorted(known)):
+    for one in tx.get(sorted(known), as_stored=True):
         if one.kind == "rule" and one.status is Status.ACTIVE:
             verdict = judge_rule(one, [ran.command for ran in calls if ran.offset > known[one.id]])
             if verdict is not None or one.id in repeated:

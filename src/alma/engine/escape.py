@@ -145,13 +145,13 @@ def _replace_attributes(folded: str, spots: dict[int, str]) -> None:
             spots[at] = "”" if quote == '"' else "’"
 
 
-def escape(text: str, *, multiline: bool = False, is_data: bool = False) -> str:
+def escape(text: str, *, is_data: bool = False) -> str:
     """The text, inert inside a markdown bullet of a prompt; unchanged when nothing in it is structure.
 
     With `is_data` no tag of any name remains one: what programs and pages say is only quoted.
     """
     text = remove_unseen(text)
-    if not multiline and "\n" in text:
+    if "\n" in text:
         text = _PATTERNS["line_fold"].sub(" ", text.strip("\n"))
     folded, places = _fold_text(text)
     spots: dict[int, str] = {}

@@ -73,10 +73,6 @@ class Transaction:
         records = self.get((id,))
         return records[0] if records else None
 
-    def read_stored(self, ids: Iterable[str]) -> list[Record]:
-        """Return the records with these ids as they are stored, before the changes of this transaction."""
-        return self.get(ids, as_stored=True)
-
     def see(self, stored: Iterable[Record]) -> list[Record]:
         """Return records that were just read from the store as this transaction has them."""
         records = []
@@ -275,7 +271,7 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
 def _refuse_promotion(tx: Transaction) -> None:
     """Raise ScopeError where a rule or outside content would become active, or trusted, without a person."""
     changed = {record.id: record for record in tx.changed if record.version > 1}
-    for held in tx.read_stored(changed):
+    for held in tx.get(changed, as_stored=True):
         fresh = changed[held.id]
         is_outside = held.provenance.trust is Trust.UNTRUSTED
         becomes_active = fresh.status is Status.ACTIVE and held.status is not Status.ACTIVE

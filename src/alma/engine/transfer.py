@@ -286,7 +286,7 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
 def import_records(tx: Transaction, records: Sequence[Record], trust: ImportTrust) -> Counter[str]:
     """Store those records that are new or newer; return what became of all of them, as fields of `Taken`."""
     newest = {record.id: record for record in sorted(records, key=lambda one: one.version)}
-    stored = {record.id: record for record in tx.read_stored(newest)}
+    stored = {record.id: record for record in tx.get(newest, as_stored=True)}
     memories = [record for record in newest.values() if record.kind != "tombstone"]
     gone = {*tx.find_tombstones(map(key_of_deleted, memories)), *tx.find_deleted(one.id for one in memories)}
     alone = [record for record in memories if record.kind in _ALONE and record.key]

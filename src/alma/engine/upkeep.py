@@ -48,43 +48,33 @@ class Forgotten(int):
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    agent: str | None = None
-    older_than_days: float = 90.0
-    below_confidence: float = 0.3
+def forget(
+    engine: Engine, agent: str | None, older_than_days: float, below_confidence: float, dry_run: bool = False
+) -> Forgotten:
+    """Archive what nobody used or confirmed for so long and has faded below a strength; a dry run only says what."""
 
-    def accepts(self, engine: Engine, record: Record) -> bool:
+    def is_due(record: Record) -> bool:
         if record.provenance.is_persons and not engine.may_approve:
             # Any age and strength may be asked for: what a person said, only a person puts away.
             return False
         now = engine.clock()
-        return age_days(record, now) >= self.older_than_days and strength(record, now) < self.below_confidence
+        return age_days(record, now) >= older_than_days and strength(record, now) < below_confidence
 
+    def archive(tx: Transaction, ids: Sequence[str]) -> list[str]:
+        # Somebody may have used one since.
+        due = [record for record in tx.get(ids) if is_due(record)]
+        for record in due:
+            tx.update(record, status=Status.ARCHIVED)
+            tx.add_history(record, "forgotten", before={"status": str(record.status)})
+        return [record.id for record in due]
 
-def forgettable(engine: Engine, policy: Policy) -> Iterator[Record]:
-    """Return the memories that the policy accepts."""
-    agents = None if policy.agent is None else {policy.agent}
+    agents = None if agent is None else {agent}
     where = Where(kinds=_FADING, projects={engine.project}, agents=agents, statuses=LIVE)
-    return (record for record in engine.store.scan(where) if policy.accepts(engine, record))
-
-
-def forget(engine: Engine, policy: Policy) -> list[str]:
-    """Archive what the policy accepts; return the ids."""
-    due = [record.id for record in forgettable(engine, policy)]
-    gone: list[str] = []
-    for start in range(0, len(due), _BATCH):
-        gone += write(engine, partial(archive_memories, ids=due[start : start + _BATCH], policy=policy))
-    return gone
-
-
-def archive_memories(tx: Transaction, ids: Sequence[str], policy: Policy) -> list[str]:
-    """Archive those of these memories that the policy still accepts: somebody may have used one since."""
-    due = [record for record in tx.get(ids) if policy.accepts(tx.engine, record)]
-    for record in due:
-        tx.update(record, status=Status.ARCHIVED)
-        tx.add_history(record, "forgotten", before={"status": str(record.status)})
-    return [record.id for record in due]
+    due = [record.id for record in engine.store.scan(where) if is_due(record)]
+    if dry_run:
+        return Forgotten(due)
+    batches = [due[start : start + _BATCH] for start in range(0, len(due), _BATCH)]
+    return Forgotten([id for ids in batches for id in write(engine, partial(archive, ids=ids))])
 
 
 Progress = Callable[[int, int], None]
@@ -223,7 +213,7 @@ def record_verdicts(tx: Transaction, answered: Sequence[tuple[RecordPair, Relati
     """
     ended: list[str] = []
     for (older, newer), relation in answered:
-        current = tx.read_stored([older.id, newer.id])
+        current = tx.get([older.id, newer.id], as_stored=True)
         state = [(one.status, one.text) for one in current]
         if state != [(Status.ACTIVE, older.text), (Status.ACTIVE, newer.text)]:
             continue

@@ -28,7 +28,7 @@ from ..episodes import episode_of, number_of, turn_id
 from ..evidence import faded, feedback
 from ..search import by_meaning, by_words
 from ..view import view
-from .rank import OTHER_MEANING, Prior, list_shared_words, squash, standardise
+from .rank import OTHER_MEANING, Prior, explain_score, list_shared_words, squash, standardise
 from .request import Level, RetrievalContext
 
 # --- when to stay silent ---------------------------------------------------------------------------
@@ -493,20 +493,6 @@ def _collect_evidence(context: RetrievalContext, hits: SearchHits, chosen: Seque
 def _explain_hit(context: RetrievalContext, hit: ConversationHit) -> Explanation:
     similarity = squash(hit.ranked.score)
     shared = list_shared_words(context.question.text, "\n".join(turn.text for turn in hit.excerpt))
-    reasons = []
-    if hit.ranked.place in (Place.INSIDE, Place.NEAR):
-        reasons.append("in the time asked about")
-    if hit.ranked.cosine is not None:
-        reasons.append(f"meaning {hit.ranked.cosine:.2f}")
-    if shared:
-        reasons.append("shares " + ", ".join(shared[:6]))
-    return Explanation(
-        memory_id=hit.record.id,
-        memory_type=hit.record.kind,
-        score=similarity,
-        factors={"similarity": Factor(similarity, 1.0)},
-        cosine=hit.ranked.cosine,
-        words=hit.evidence.words,
-        shared_words=shared,
-        reason="; ".join(reasons) or "found by words",
-    )
+    timely = "in the time asked about" if hit.ranked.place in (Place.INSIDE, Place.NEAR) else ""
+    factors = {"similarity": Factor(similarity, 1.0)}
+    return explain_score(hit.record, similarity, factors, hit.ranked.cosine, hit.evidence.words, shared, timely)

@@ -513,18 +513,16 @@ def explain_retrieval(engine: Engine, record: Record, request: Request) -> Why:
         place = _find_place(choose_memories(context), record)
         if place is not None:
             return Why(record.id, True, place[0], place[1].reason, place[1])
-        obstacle = next(_list_obstacles(context, record), None)
-        if obstacle is not None:
-            return Why(record.id, False, None, obstacle, None)
-        place = _find_place(choose_memories(broad), record)
+        reason = next(_list_obstacles(context, record), "")
+        place = None if reason else _find_place(choose_memories(broad), record)
     if place is not None:
         reason = f"it is outdone: looked for broadly, it comes in place {place[0]}"
-        return Why(record.id, False, None, reason, place[1])
-    close = find_closeness(engine, [record], context.vectors).get(record.id)
-    meaning = "it has no vector to compare" if close is None else f"meaning {close:.2f}"
-    shared = ", ".join(list_shared_words(context.question.text, record.text)[:6]) or "no word"
-    reason = f"it is not near enough to the task: {meaning}, shares {shared}"
-    return Why(record.id, False, None, reason, None)
+    elif not reason:
+        close = find_closeness(engine, [record], context.vectors).get(record.id)
+        meaning = "it has no vector to compare" if close is None else f"meaning {close:.2f}"
+        shared = ", ".join(list_shared_words(context.question.text, record.text)[:6]) or "no word"
+        reason = f"it is not near enough to the task: {meaning}, shares {shared}"
+    return Why(record.id, False, None, reason, place[1] if place else None)
 
 
 def _find_place(memories: MemorySlice, record: Record) -> tuple[int, Explanation] | None:

@@ -211,30 +211,35 @@ def score_candidate(
         "confidence": believe(record, now).mean,
     }
     total = sum(shares[name] * value * (1.0 if name == "similarity" else similarity) for name, value in values.items())
-    shared = list_shared_words(query, record.text)
-    reasons = []
+    before = after = ""
     if is_standing:
-        reasons.append("a rule in force" if record.kind == MemoryType.RULE else "a standing preference of the user")
-    if candidate.cosine is not None:
-        reasons.append(f"meaning {candidate.cosine:.2f}")
-    if shared:
-        reasons.append("shares " + ", ".join(shared[:6]))
-    reasons = reasons or ["found by words"]
+        before = "a rule in force" if record.kind == MemoryType.RULE else "a standing preference of the user"
     if expected is not None:
-        verb = "fail" if record.kind == MemoryType.ANTI_PATTERN else "work"
-        reasons.append(f"expected to {verb} here {expected:.2f}")
-    explanation = Explanation(
-        memory_id=record.id,
-        memory_type=record.kind,
-        score=total,
-        factors={name: Factor(value, shares[name]) for name, value in values.items()},
-        cosine=candidate.cosine,
-        words=candidate.words,
-        shared_words=shared,
-        reason="; ".join(reasons),
-        standing=is_standing,
-    )
+        after = f"expected to {'fail' if record.kind == MemoryType.ANTI_PATTERN else 'work'} here {expected:.2f}"
+    factors = {name: Factor(value, shares[name]) for name, value in values.items()}
+    found = (candidate.cosine, candidate.words, list_shared_words(query, record.text))
+    explanation = explain_score(record, total, factors, *found, before, after, standing=is_standing)
     return Scored(record, total, explanation)
+
+
+def explain_score(
+    record: Record,
+    score: float,
+    factors: Mapping[str, Factor],
+    cosine: float | None,
+    words: float,
+    shared_words: tuple[str, ...],
+    before: str = "",
+    after: str = "",
+    *,
+    standing: bool = False,
+) -> Explanation:
+    """Return why a record is shown: what speaks for it `before` how it was found, and `after`."""
+    meaning = "" if cosine is None else f"meaning {cosine:.2f}"
+    sharing = f"shares {', '.join(shared_words[:6])}" if shared_words else ""
+    found = "; ".join(filter(None, (before, meaning, sharing))) or "found by words"
+    reason = "; ".join(filter(None, (found, after)))
+    return Explanation(record.id, record.kind, score, factors, cosine, words, shared_words, reason, standing)
 
 
 # The kinds that have look-alikes, and the field with their words.
