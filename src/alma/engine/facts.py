@@ -22,7 +22,7 @@ from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
 from .context import Engine
 from .search import by_words
-from .transaction import Transaction
+from .transaction import Transaction, of_owner
 
 _ALIKE = 16
 _WORTH_COMPARING = 0.3
@@ -100,13 +100,7 @@ def _place_fact(tx: Transaction, record: Record, later: Collection[str], replace
     key = set(record.links)
     if record.status is not Status.ACTIVE or not (key or replaced or compare_texts):
         return ""
-    where = Where(
-        kinds={record.kind},
-        projects={record.project},
-        agents={record.agent},
-        users={record.user},
-        statuses={Status.ACTIVE},
-    )
+    where = of_owner(tx.engine, record, record.kind, projects={record.project}, statuses={Status.ACTIVE})
     keyed = [one for one in tx.scan(replace(where, linked=key)) if one.id not in later] if key else []
     same = _find_same(tx, record, where, later, keyed) if compare_texts else []
     for held in same:

@@ -35,7 +35,7 @@ from .admit import OutcomeDraft, draft_record, embed_records, make_record, place
 from .context import Engine
 from .evidence import WORKS, believe, rate, standing
 from .search import find_near
-from .transaction import LESSONS, Transaction, lesson_key, strategy_of, tombstone_id, write
+from .transaction import LESSONS, Transaction, lesson_key, of_owner, strategy_of, tombstone_id, write
 
 _LEARNED = Provenance(Origin.OUTCOME, Trust.LEARNED)
 _BY_AGENT = Provenance(Origin.OUTCOME, Trust.TRUSTED)
@@ -134,7 +134,7 @@ def find_or_make_group(tx: Transaction, approach: Record) -> Record:
     engine, strategy = tx.engine, approach.body["strategy"]
     # Read before the search: it says as of when the search found nothing.
     marker = tx.find(marker_id(engine, approach))
-    where = _of_owner(engine, approach, "strategy")
+    where = of_owner(engine, approach, "strategy")
     fresh = _find_new(tx, approach, "strategy")
     exact = tx.see(engine.store.scan(replace(where, keys={approach.key})))
     group = _pick_same(tx, approach, [*exact, *(one for one in fresh if one.key == approach.key)])
@@ -147,10 +147,6 @@ def find_or_make_group(tx: Transaction, approach: Record) -> Record:
         for word in stems(strategy) | stems(approach.body["task"]):
             tx.unindexed.setdefault((approach.agent, approach.user, word), []).append(group.id)
     return group
-
-
-def _of_owner(engine: Engine, approach: Record, kind: str) -> Where:
-    return Where(kinds={kind}, projects={engine.project}, agents={approach.agent}, users={approach.user})
 
 
 def _find_near(tx: Transaction, approach: Record, field: str, where: Where, limit: int) -> list[Record]:
@@ -394,7 +390,7 @@ def _describe_lesson(
 
 def _find_alternative(tx: Transaction, approach: Record, but: tuple[str, ...], now: datetime) -> str:
     """Return the strategy that most surely works for the same sort of task, other than these groups'."""
-    near = _find_near(tx, approach, "task", _of_owner(tx.engine, approach, "strategy"), _NEAR)
+    near = _find_near(tx, approach, "task", of_owner(tx.engine, approach, "strategy"), _NEAR)
     working = {
         lesson_id(group, MemoryType.HEURISTIC): group
         for group in (*near, *_find_new(tx, approach, "task"))
@@ -411,7 +407,7 @@ def _advise_warnings(tx: Transaction, group: Record, approach: Record, now: date
     A strategy that begins to work may be what a warning without an alternative was waiting for; one whose standing has
     turned may be what another warning recommends.
     """
-    where = replace(_of_owner(tx.engine, approach, MemoryType.ANTI_PATTERN), statuses={Status.ACTIVE})
+    where = of_owner(tx.engine, approach, MemoryType.ANTI_PATTERN, statuses={Status.ACTIVE})
     warnings = tx.see(tx.engine.store.scan(where, _FEW + 1))
     if len(warnings) > _FEW:
         warnings = _find_near(tx, approach, "task", where, _NEAREST)

@@ -31,7 +31,7 @@ from .admit import clean, draft_record, embed_records, key_of, reword
 from .context import Engine
 from .erase import erase_memory
 from .search import by_meaning, by_words
-from .transaction import Transaction, write
+from .transaction import Transaction, of_owner, write
 
 LINE_CHARS = 400
 _TRIGGER_CHARS = 100
@@ -249,20 +249,15 @@ def _apply_elsewhere(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return bool(first and second) and not first & second
 
 
-def _describe_similar(rule: Record, project: str) -> Where:
-    return Where(
-        kinds={MemoryType.RULE},
-        projects={project, EVERYWHERE},
-        agents={rule.agent},
-        users={rule.user},
-        statuses={*LIVE, Status.ARCHIVED},
-    )
+def _describe_similar(engine: Engine, rule: Record, project: str) -> Where:
+    conditions = {"projects": {project, EVERYWHERE}, "statuses": {*LIVE, Status.ARCHIVED}}
+    return of_owner(engine, rule, MemoryType.RULE, **conditions)
 
 
 def find_similar_rules(tx: Transaction, rule: Record, project: str) -> list[Record]:
     """Return the rules of the same agent and user that might be the same or contradict it, likeliest first."""
     engine, body = tx.engine, rule.body
-    where = _describe_similar(rule, project)
+    where = _describe_similar(engine, rule, project)
     ids = dict.fromkeys(record.id for record in tx.see(engine.store.scan(replace(where, keys={rule.key}))))
     for text in (f"{body['trigger']} {body['rule']}", *body["prefer"], *body["avoid"]):
         ids |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
@@ -281,7 +276,7 @@ def learn_rules(tx: Transaction, prepared: Sequence[tuple[Teaching, Record]]) ->
 
 def _learn_rule(tx: Transaction, given: Teaching, draft: Record) -> Taught:
     project = tx.engine.project
-    exact = tx.scan(replace(_describe_similar(draft, project), keys={draft.key}))
+    exact = tx.scan(replace(_describe_similar(tx.engine, draft, project), keys={draft.key}))
     joined = next((held for held in exact if held.session in ("", draft.session)), None)
     if joined is not None:
         # It is known in these very words: nothing like it needs to be looked for.

@@ -196,6 +196,12 @@ class Transaction:
         return {names[stone.id] for stone in self.get(names) if stone.status is Status.ACTIVE}
 
 
+def of_owner(engine: Engine, record: Record, kind: str, **conditions: Any) -> Where:
+    """Return the filter for records of a kind that have the agent and the user of this one."""
+    place = {"projects": {engine.project}, "agents": {record.agent}, "users": {record.user}}
+    return Where(kinds={kind}, **{**place, **conditions})
+
+
 def tombstone_id(record_id: str) -> str:
     return f"tom_{record_id}"
 

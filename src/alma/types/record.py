@@ -9,13 +9,13 @@ Its evidence is what is known for or against it: counts and when. Scores are com
 
 from __future__ import annotations
 
-import base64
 import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -298,36 +298,30 @@ class Record:
     vectors: tuple[Vector, ...] = ()
 
 
-_PLAIN = ("id", "kind", "project", "agent", "user", "session", "key", "text", "version", "superseded_by", "embedder")
+def _keep_value(value: Any) -> Any:
+    return value
+
+
+_PLAIN = "id kind project agent user session key text version superseded_by embedder".split()
 _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
+# For each field: the function that makes a JSON value of it, and the one that reads it.
+_CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    **dict.fromkeys(_PLAIN, (_keep_value, _keep_value)),
+    **dict.fromkeys(_TIMES, (times.to_iso, times.from_iso)),
+    "status": (str, Status),
+    "body": (dict, dict),
+    "evidence": (Evidence.to_json, Evidence.from_json),
+    "provenance": (Provenance.to_json, Provenance.from_json),
+    "links": (list, tuple),
+    "tags": (list, tuple),
+    "vectors": (lambda some: [b64encode(one).decode() for one in some], lambda some: tuple(map(b64decode, some))),
+}
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """The record as JSON values; nothing is lost."""
-    out: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}
-    out |= {name: times.to_iso(getattr(record, name)) for name in _TIMES}
-    out |= {
-        "status": str(record.status),
-        "body": dict(record.body),
-        "evidence": record.evidence.to_json(),
-        "provenance": record.provenance.to_json(),
-        "links": list(record.links),
-        "tags": list(record.tags),
-        "vectors": [base64.b64encode(vector).decode() for vector in record.vectors],
-    }
-    return out
+    """Return the record as JSON values; nothing is lost."""
+    return {name: encode(getattr(record, name)) for name, (encode, _) in _CODECS.items()}
 
 
 def from_json(data: Mapping[str, Any]) -> Record:
-    moments: dict[str, Any] = {name: times.from_iso(data[name]) for name in _TIMES}
-    return Record(
-        **{name: data[name] for name in _PLAIN},
-        **moments,
-        status=Status(data["status"]),
-        body=dict(data["body"]),
-        evidence=Evidence.from_json(data["evidence"]),
-        provenance=Provenance.from_json(data["provenance"]),
-        links=tuple(data["links"]),
-        tags=tuple(data["tags"]),
-        vectors=tuple(base64.b64decode(vector) for vector in data["vectors"]),
-    )
+    return Record(**{name: decode(data[name]) for name, (_, decode) in _CODECS.items()})

@@ -360,12 +360,12 @@ def measure_likeness(
     if all(keys) and keys[0] != keys[1]:
         return None
     first, second = read_words(older), read_words(newer)
-    if alike is not None and alike < least.cosine and engine.knows(first) and engine.knows(second):
-        return None
     if alike is None or not engine.knows(first) or not engine.knows(second):
-        alike = measure_overlap(first, second)
-        if alike < least.pieces:
-            return None
+        alike, enough = measure_overlap(first, second), least.pieces
+    else:
+        enough = least.cosine
+    if alike < enough:
+        return None
     if least.is_careful and (_differ_in_subject(first, second) or _differ_in_scope(first, second)):
         return None
     return alike
