@@ -99,6 +99,7 @@ _SOON = timedelta(days=14), timedelta(days=60)
 _FULLNESS = 50, 90  # So many conversations are few, so many are many.
 
 Period = tuple[datetime, datetime]
+Scores = Mapping[str, float]
 
 
 class Place(IntEnum):
@@ -249,19 +250,24 @@ def rank_conversations(hits: SearchHits, blend: Blend = BLEND) -> list[RankedHit
 
 def _blend_scores(hits: SearchHits, ids: Sequence[str], blend: Blend) -> list[float]:
     closest = {id: max(scores) for id, scores in _group_by_episode(hits.meaning).items()}
-    least = min(hits.meaning.values(), default=None)
     sums = {
         id: sum(score * blend.decay**at for at, score in enumerate(sorted(scores, reverse=True)[:8]))
         for id, scores in _group_by_episode(hits.words).items()
     }
-    by_turn, by_whole = _scale_scores(sums), _scale_scores(hits.whole)
-    columns = zip(
-        standardise([closest.get(id, least) for id in ids], _MEANING),
-        standardise([by_turn.get(id, 0.0) for id in ids], _WORDS),
-        standardise([by_whole.get(id, 0.0) for id in ids], _WORDS),
-        strict=True,
-    )
-    return [blend.meaning * one + blend.turn_words * two + blend.whole_words * three for one, two, three in columns]
+    least = min(hits.meaning.values(), default=None)
+    return _combine(ids, (blend.meaning, closest), least, (blend.turn_words, sums), (blend.whole_words, hits.whole))
+
+
+def _combine(
+    ids: Sequence[str], meaning: tuple[float, Scores], least: float | None, *worded: tuple[float, Scores]
+) -> list[float]:
+    """Return for each id the sum of its standardised scores by their weights; `least` is the cosine of the others."""
+    columns = [(meaning[0], standardise([meaning[1].get(id, least) for id in ids], _MEANING))]
+    for weight, scores in worded:
+        # Word scores are only comparable within one answer.
+        best = max([0.0, *scores.values()]) or 1.0
+        columns.append((weight, standardise([scores.get(id, 0.0) / best for id in ids], _WORDS)))
+    return [sum(weight * column[at] for weight, column in columns) for at in range(len(ids))]
 
 
 def _group_by_episode(scores: Mapping[str, float]) -> Mapping[str, list[float]]:
@@ -271,24 +277,13 @@ def _group_by_episode(scores: Mapping[str, float]) -> Mapping[str, list[float]]:
     return groups
 
 
-def _scale_scores(scores: Mapping[str, float]) -> Mapping[str, float]:
-    """Return the scores relative to the best: word scores are only comparable within one answer."""
-    best = max(scores.values(), default=0.0)
-    return {id: score / best for id, score in scores.items()} if best > 0 else scores
-
-
 def rank_turns(hits: SearchHits, ranked: Sequence[RankedHit], blend: Blend = BLEND) -> list[RankedHit]:
     """Return the turns of these conversations that were found, and those beside them, best first."""
     worth = {one.id: one.score for one in ranked}
     ids = sorted({*hits.meaning, *hits.words})
     least = min(hits.meaning.values(), default=None)
-    by_word = _scale_scores(hits.words)
-    meaning = standardise([hits.meaning.get(id, least) for id in ids], _MEANING)
-    worded = standardise([by_word.get(id, 0.0) for id in ids], _WORDS)
-    alone = {
-        (episode_of(id), number_of(id)): blend.meaning * meaning[at] + blend.words_in_turn * worded[at]
-        for at, id in enumerate(ids)
-    }
+    combined = _combine(ids, (blend.meaning, hits.meaning), least, (blend.words_in_turn, hits.words))
+    alone = {(episode_of(id), number_of(id)): score for id, score in zip(ids, combined, strict=True)}
     floor = min(alone.values(), default=0.0)
     shares = ((-2, blend.next_but_one), (-1, blend.beside), (1, blend.beside), (2, blend.next_but_one))
     # The turn after a question answers it, whatever its words.
