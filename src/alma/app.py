@@ -10,16 +10,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import trust_register
+from . import embedders, stores, trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
 from .domains import govern_as_kept
-from .embedders import registry as embedders
 from .engine.context import Engine
 from .engine.transaction import find_mismatch
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA
 from .ports import Clock, Model
-from .stores import registry as stores
 from .types import times
 from .types.asking import ModelSettings
 

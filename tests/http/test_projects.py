@@ -98,10 +98,11 @@ def test_work_and_runs_of_another_project_are_not_there(two: Site) -> None:
     item = two.post("create_work_item", {"title": "Secret plan"}).json()["id"]
     session = two.post("start_session", {"agent": "dev"}).json()["session_id"]
     for operation, arguments in {
-        "get_work_item": {"item_id": item},
+        "list_work_items": {"item_id": item},
+        "history": {"memory_id": item},
         "update_progress": {"item_id": item, "status": "in_progress"},
         "delete_work_item": {"item_id": item},
-        "get_session": {"agent": "dev", "session_id": session},
+        "list_sessions": {"agent": "dev", "session_id": session},
         "end_session": {"agent": "dev", "session_id": session},
     }.items():
         assert two.post(operation, arguments, name="clerk").status_code == 404, operation
@@ -147,11 +148,12 @@ def test_a_bound_token_sees_no_domain_schemas_of_others(two: Site) -> None:
     assert "secret_launch" not in seen
     assert "coding" in seen
     assert seen["retail"]
-    refused = two.post("get_domain", {"name": "secret_launch"}, name="clerk")
+    refused = two.post("list_domains", {"name": "secret_launch"}, name="clerk")
     assert refused.status_code == 400
     assert "launch" not in refused.text.replace("'secret_launch'", "")
     assert two.post("use_domain", {"name": "secret_launch"}, name="clerk").status_code == 400
-    assert two.post("get_domain", {"name": "retail"}, name="clerk").json()["learning_categories"] == ["shelves"]
+    [retail] = two.post("list_domains", {"name": "retail"}, name="clerk").json()["result"]
+    assert retail["schema"]["learning_categories"] == ["shelves"]
     assert two.post("use_domain", {"name": "retail"}, name="clerk").status_code == 200
     assert two.post("delete_domain", {"name": "secret_launch"}, name="clerk").status_code == 404
 

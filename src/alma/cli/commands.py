@@ -287,24 +287,57 @@ def learn_from(call: Call) -> Reply:
         name = getattr(args, "name", "standard input" if args.file == "-" else Path(args.file).name)
         return call.answer("learn_from_text", text=read_text(args.file), name=name)
     refuse_options(call, "name", "goes with --text; a conversation is named by --session")
-    return call.answer(messages=[message for _, message in read_objects(args.file, "role and content")])
+    try:
+        messages = [message for _, message in read_objects(args.file, "role and content")]
+    except ValidationError as error:
+        is_there = args.file == "-" or Path(args.file).is_file()
+        hint = "a note or a page needs --text" if is_there else "pipe a text into `alma learn-from - --text`"
+        raise ValidationError(f"{error}; {hint}") from error
+    return call.answer(messages=messages)
 
 
 # -- work
 
 
-@command("work show", "get_work_item")
+@command("work show", "list_work_items", only="item_id", positional="item_id")
 def show_item(call: Call) -> Reply:
-    item = call.run_typed()
+    """Show one work item with its parts and its history."""
+    [item] = call.run_typed()
     parts = call.run("list_work_items", parent_id=item.id, archived=True, limit=200)
-    below = {"parts": parts, "history": call.run("work_item_history", item_id=item.id)}
+    below = {"parts": parts, "history": call.run("history", memory_id=item.id)}
     return Reply({"item": item, **below}, item, lambda out: out.show_card(item), below)
 
 
-@command("work history", "work_item_history")
+@command("work history", "list_work_items", only="item_id", positional="item_id")
 def show_item_history(call: Call) -> Reply:
-    history = call.run_typed()
-    return Reply({"id": call.args.item_id, "history": history}, history)
+    """Show who changed what of a work item, oldest first."""
+    [item] = call.run_typed()
+    history = call.run("history", memory_id=item.id)
+    return Reply({"id": item.id, "history": history}, history)
+
+
+@command("work delete", "delete_work_item", YES, names={"agent": "by"})
+def delete_item(call: Call) -> Reply:
+    [item] = call.run("list_work_items", item_id=call.args.item_id)
+    call.confirm("Erase it and its history for good?", item)
+    deleted = call.run_typed()
+    return Reply({"deleted": deleted.id}, f"erased {deleted.id}")
+
+
+@command(
+    "work test",
+    "update_progress",
+    extra("test", "TEST", "the test's name"),
+    extra("--pass", "", "it passed", group="needed", dest="passing"),
+    extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false"),
+    only="item_id agent",
+    names={"agent": "by"},
+    key="item",
+    verb="tested",
+)
+def record_test(call: Call) -> Reply:
+    """Record how a test of a work item went. A new name is added to its tests."""
+    return call.answer(test_results={call.args.test: call.args.passing})
 
 
 @command("work next", "get_next_item")
@@ -323,18 +356,26 @@ def take_next_item(call: Call) -> Reply:
     return Reply(found, found.item, found.item.description, claim)
 
 
-@command("work status", "update_progress", positional="item_id status", names={"agent": "by"})
+@command(
+    "work status",
+    "update_progress",
+    only="item_id status notes agent",
+    positional="item_id status",
+    names={"agent": "by"},
+)
 def move_item(call: Call) -> Reply:
+    """Move a work item to another status. Done frees what waited for it; a blocked item cannot be done."""
     item = call.run_typed()
-    blocked = [call.run("get_work_item", item_id=id) for id in item.blocks] if item.status == "done" else []
+    blocked = [call.run("list_work_items", item_id=id)[0] for id in item.blocks] if item.status == "done" else []
     freed = [one for one in blocked if one.status == "pending"]
     return Reply({"item": item, **({"freed": freed} if freed else {})}, item, {"now free": freed})
 
 
 @command(
     "work archive",
-    "archive_work_item archive_finished",
+    "update_progress archive_finished",
     extra("--finished", "", "all that are done"),
+    only="item_id agent older_than_days",
     positional="item_id?",
     requires=False,
     names={"agent": "by", "older_than_days": "older-than"},
@@ -347,7 +388,7 @@ def archive_items(call: Call) -> Reply:
         report = call.run_typed("archive_finished")
         return Reply(report, f"archived: {report.count}")
     refuse_options(call, "older_than_days", "goes with --finished")
-    return reply_value(call.run_typed(), "item")
+    return reply_value(call.run_typed(archived=True), "item")
 
 
 @command(
@@ -377,7 +418,7 @@ def _run_in_session(call: Call) -> Any:
         raise ValidationError("there is nothing to note: pass --action, --decision, --file, --blocker, --next, …")
     if "session_id" not in given:
         agent = given["agent"]
-        sessions = call.run("open_sessions", agent=agent)
+        sessions = call.run("list_sessions", agent=agent, state="open").sessions
         if not sessions:
             start = f"alma session start --agent {shlex.quote(agent)}"
             raise ValidationError(f"{agent} has no open session; `{start}` begins one")
@@ -417,12 +458,18 @@ def end_session(call: Call) -> Reply:
     return reply_value(handoff, "handoff", f"ended {handoff.session_id}; the next session starts with:")
 
 
-@command("session list", "previous_sessions")
+@command("session list", "list_sessions", only="agent state limit project_id")
 def list_sessions(call: Call) -> Reply:
     """List an agent's open sessions and how its latest ones ended."""
-    previous = call.run_typed()
-    document = {"open": call.run("open_sessions", agent=call.find_agent()), "previous": previous}
+    found = call.run_typed()
+    document = {"open": found.sessions, "previous": found.handoffs}
     return Reply(document, document if any(document.values()) else "no session yet")
+
+
+@command("session show", "list_sessions", only="agent session_id", positional="session_id", names={"session_id": "id"})
+def show_session(call: Call) -> Reply:
+    """Show one session as it stands."""
+    return reply_value(call.run_typed().sessions[0], "session")
 
 
 @command("session prepare", "initialize", _PROMPT, names={"user_prompt": "prompt"})
@@ -433,11 +480,10 @@ def prepare_session(call: Call) -> Reply:
     return Reply(plan, print_exact(plan.prompt) if call.args.prompt else plan)
 
 
-@command("session wake-up", "wake_up recall_topic", positional="")
+@command("session wake-up", "wake_up", positional="")
 def wake_up(call: Call) -> Reply:
-    if "topic" in call.args:
-        return call.answer("recall_topic")
-    refuse_options(call, "deep", "goes with --topic")
+    if "topic" not in call.args:
+        refuse_options(call, "deep", "goes with --topic")
     return call.answer()
 
 
@@ -450,7 +496,7 @@ def wake_up(call: Call) -> Reply:
     extra("--state", "JSON", "the state, a JSON object", group="either", dest="state_text"),
     extra("--from", "FILE", "the state from a file ('-': standard input)", group="either", dest="source"),
     positional="run_id node_id",
-    names={"state": ""},
+    names={"state": "", "from_branch": "from-branch"},
     key="checkpoint",
 )
 def save_checkpoint(call: Call) -> Reply:
@@ -467,19 +513,42 @@ def resume_run(call: Call) -> Reply:
     found = call.run_typed().checkpoint
     if found is None:
         place = render.format_value(call.read_arguments())
+        # A run that does not exist is an error that names those there are.
+        call.run("list_runs", run_id=call.args.run_id)
         raise NotFoundError(f"there is no checkpoint to go on from: {place}")
     return Reply({"checkpoint": found}, print_exact(render.format_json(found.state)))
 
 
 @command(
+    "workflow fork",
+    "checkpoint",
+    only="run_id branch_id from_branch agent",
+    positional="run_id branch_id",
+    fixed={"from_branch": "main"},
+    key="checkpoint",
+)
+def fork_run(call: Call) -> Reply:
+    """Begin a branch of a run at the newest checkpoint of another branch. Its first one holds the same state."""
+    given = call.read_arguments()
+    run, branch, origin = (given[name] for name in ("run_id", "branch_id", "from_branch"))
+    if call.run("resume", run_id=run, branch_id=branch).checkpoint:
+        raise ValidationError(f"run {run!r} already has a branch {branch!r}; choose another name")
+    tip = call.run("resume", run_id=run, branch_id=origin).checkpoint
+    if tip is None:
+        raise NotFoundError(f"run {run!r} has no checkpoint on branch {origin!r}")
+    return call.answer(node_id=tip.node_id, state=tip.state)
+
+
+@command(
     "workflow merge",
-    "merge_branches merge_states",
+    "merge_states checkpoint",
     extra("--state", "FILE", "a state; may be repeated", dest="state_files", action="append"),
     extra("--base", "FILE", "the state that all the files began at", dest="base_file"),
     extra("--reducer", "KEY=HOW", "how a key is merged; may be repeated", dest="reducer_pairs", action="append"),
+    only="run_id branches default node_id branch_id agent",
     positional="run_id?",
     requires=False,
-    names={"states": "", "reducers": "", "base": ""},
+    names={"branch_id": "into"},
 )
 def merge(call: Call) -> Reply:
     """Merge branches into a checkpoint, or files of states into a state that is printed.
@@ -494,12 +563,14 @@ def merge(call: Call) -> Reply:
         refuse_options(call, "base_file", "goes with --state")
         if "branches" not in args or "node_id" not in args:
             raise ValidationError("merging branches needs --branch (once for each) and --node")
-        return reply_value(call.run_typed(reducers=reducers), "checkpoint")
-    refuse_options(call, "branches node_id into agent", "goes with a RUN")
+        merged = call.run_typed(reducers=reducers)
+        sources = {"merged": merged.sources}
+        return reply_value(call.run_typed("checkpoint", state=merged.state, metadata=sources), "checkpoint")
+    refuse_options(call, "branches node_id branch_id agent", "goes with a RUN")
     states = [read_object(file, "the state") for file in args.state_files]
     base = None if args.base_file is None else read_object(args.base_file, "the state")
-    merged = call.run_typed("merge_states", states=states, reducers=reducers, base=base)
-    return Reply(merged, print_exact(render.format_json(merged.state)))
+    state = call.run_typed(states=states, reducers=reducers, base=base).state
+    return Reply({"state": state}, print_exact(render.format_json(state)))
 
 
 # -- domains
@@ -511,7 +582,7 @@ def merge(call: Call) -> Reply:
     extra("--from", "FILE", "YAML or JSON with the schema's parts; options come first", dest="source"),
     extra("--entity", "NAME[:ATTR,…]", "a sort of thing with its attributes; may be repeated", action="append"),
     extra("--relationship", "NAME:SOURCE:TARGET", "how two sorts of things are related", action="append"),
-    names={"entity_types": "", "relationship_types": ""},
+    names={"entity_types": "", "relationship_types": "", "replace_existing": "replace"},
 )
 def create_domain(call: Call) -> Reply:
     args, parts = call.args, {}
@@ -535,6 +606,12 @@ def create_domain(call: Call) -> Reply:
     is_followed = any(one.in_use and one.name == schema.name for one in call.run("list_domains"))
     what = "this project still follows it as it was; let it follow this one" if is_followed else "let it be followed"
     return Reply({"domain": schema}, schema, f"\n{what}: alma domains use {shlex.quote(schema.name)}")
+
+
+@command("domains show", "list_domains", positional="name")
+def show_domain(call: Call) -> Reply:
+    """Show one domain schema."""
+    return reply_value(call.run_typed()[0].schema, "domain")
 
 
 @command("domains use", "use_domain")
@@ -565,7 +642,7 @@ def export_rules(call: Call) -> Reply:
     )
 
 
-@command("rules import", "import_rules", YES, positional="path", names={"all_items": "all"})
+@command("rules import", "import_rules", YES, positional="path?", names={"all_items": "all"})
 def import_rules(call: Call) -> Reply:
     given = call.read_arguments()
     report = call.run("import_rules", **given | {"dry_run": True})

@@ -13,7 +13,7 @@ from typing import Any
 from alma import __version__
 
 from . import commands, manage
-from .derive import COMMANDS, Command, Parser, add_arguments, add_shared, extra, find_operation
+from .derive import COMMANDS, Argument, Command, Parser, add_arguments, add_shared, extra, find_operation
 
 GROUPS = {
     "start": {
@@ -81,6 +81,18 @@ Exit codes: 0 done, 1 an error or nothing could be done, 2 wrong usage, 130 inte
 """
 
 _BY = {"agent": "by"}
+_EDITED = "title description item_type priority owner parent_id tests estimate_minutes tags metadata"
+_ON = extra(
+    "--on", "ID", "the item that must be done first; may be repeated", dest="blocked_by", action="append", required=True
+)
+_FROM = extra(
+    "--from",
+    "ID",
+    "the item it need not wait for; may be repeated",
+    dest="unblocked_by",
+    action="append",
+    required=True,
+)
 _ADDS = [
     ("knowledge", "user_stated"),
     ("heuristic", "user_stated"),
@@ -88,9 +100,15 @@ _ADDS = [
     ("anti-pattern", "user_stated"),
     ("preference", "explicit_instruction"),
 ]
-_PASS = extra("--pass", "", "it passed", group="needed", dest="passing")
-_FAIL = extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false")
 _RAW = argparse.RawDescriptionHelpFormatter
+
+
+def _change_item(word: str, only: str, help: str, *extras: Argument, **more: Any) -> Command:
+    """Return a command that does a part of what `update_progress` can."""
+    taken = f"item_id agent {only}"
+    return Command(f"work {word}", "update_progress", extras, help=help, only=taken, names=_BY, key="item", **more)
+
+
 COMMANDS += [
     Command(
         f"add {name}",
@@ -105,35 +123,24 @@ COMMANDS += [
 COMMANDS += [
     Command("session start", "start_session", positional=""),
     Command("session reload", "quick_reload", positional=""),
-    Command("session show", "get_session", names={"session_id": "id"}, key="session"),
     Command("work add", "create_work_item", key="item", verb="added"),
     Command("work list", "list_work_items", key="items"),
-    Command("work search", "search_work_items", names={"query": "words"}, key="items"),
-    Command("work edit", "update_work_item", names=_BY, key="item", verb="changed"),
-    Command("work block", "add_blocker", names={**_BY, "blocker_id": "on"}, key="item", verb="blocked"),
-    Command("work unblock", "remove_blocker", names={**_BY, "blocker_id": "from"}, key="item", verb="unblocked"),
     Command(
-        "work test",
-        "record_test",
-        (_PASS, _FAIL),
-        positional="item_id test",
-        names={**_BY, "passing": ""},
-        key="item",
-        verb="tested",
+        "work search",
+        "list_work_items",
+        help="Find work items by the words of their titles and descriptions.",
+        only="query limit project_id",
+        positional="query",
+        names={"query": "words"},
+        fixed={"limit": 10},
+        key="items",
     ),
+    _change_item("edit", _EDITED, "Change what a work item says. Only what is given changes.", verb="changed"),
+    _change_item("block", "", "Let one work item wait for another. A circle is refused.", _ON, verb="blocked"),
+    _change_item("unblock", "", "Let one work item wait for another no longer.", _FROM, verb="unblocked"),
+    _change_item("restore", "", "Take an archived work item back.", fixed={"archived": False}, verb="restored"),
     Command("work claim", "claim_work_item", key="item", verb="claimed"),
     Command("work release", "release_work_item", key="item", verb="released"),
-    Command("work restore", "restore_work_item", names=_BY, key="item", verb="restored"),
-    Command(
-        "work delete",
-        "delete_work_item",
-        names=_BY,
-        ask="Erase it and its history for good?",
-        about="get_work_item",
-        key="deleted",
-        part="id",
-        verb="erased",
-    ),
     Command("list", "list", key="memories"),
     Command("search", "search", names={"query": "words"}, key="matches"),
     Command("explain", "explain"),
@@ -141,28 +148,72 @@ COMMANDS += [
     Command("rules list", "list", names={"memory_type": ""}, fixed={"memory_type": "rule"}, key="rules"),
     Command("graph build", "build_graph"),
     Command("graph about", "about_entity"),
-    Command("graph find", "find_entities", positional="name", key="entities"),
+    Command("graph find", "find_entities", positional="name?", key="entities"),
     Command("graph around", "traverse_graph"),
-    Command("graph path", "find_paths", positional="start end", key="paths"),
+    Command(
+        "graph path",
+        "traverse_graph",
+        positional="name to",
+        names={"direction": ""},
+        fixed={"limit": 10},
+        key="paths",
+        part="paths",
+    ),
     Command("graph merge", "merge_entities", positional="keep others", key="entity"),
-    Command("graph suggest", "suggest_merges", key="suggestions"),
+    Command(
+        "graph suggest",
+        "graph_stats",
+        names={"suggestions": "limit"},
+        fixed={"suggestions": 20},
+        key="suggestions",
+        part="suggestions",
+    ),
     Command("graph stats", "graph_stats"),
-    Command("domains list", "list_domains", key="domains"),
-    Command("domains show", "get_domain", key="domain"),
+    Command("domains list", "list_domains", names={"name": ""}, key="domains"),
     Command(
         "domains delete",
         "delete_domain",
         ask="Take this schema off the list?",
-        about="get_domain",
+        about="list_domains",
         key="deleted",
         part="name",
         verb="deleted",
     ),
-    Command("workflow runs", "list_runs", key="runs"),
-    Command("workflow start", "start_run", key="run"),
-    Command("workflow end", "end_run", key="run"),
-    Command("workflow history", "checkpoint_history", key="checkpoints"),
-    Command("workflow fork", "fork_branch", positional="run_id branch_id", key="checkpoint"),
+    Command(
+        "workflow runs",
+        "list_runs",
+        help="List the runs of workflows, newest first.",
+        only="workflow_id status limit",
+        key="runs",
+        part="runs",
+    ),
+    Command(
+        "workflow start",
+        "update_run",
+        help="Begin a run of a workflow, or go on with the one of that name.",
+        only="workflow_id run_id agent metadata",
+        positional="workflow_id",
+        key="run",
+    ),
+    Command(
+        "workflow end",
+        "update_run",
+        help="Say how a run ended.",
+        only="run_id status",
+        positional="run_id",
+        fixed={"status": "completed"},
+        key="run",
+    ),
+    Command(
+        "workflow history",
+        "list_runs",
+        help="The checkpoints of a run, newest first.",
+        only="run_id node_id branch_id limit",
+        positional="run_id",
+        fixed={"limit": 100},
+        key="checkpoints",
+        part="checkpoints",
+    ),
     Command("workflow link", "link_artifact", positional="run_id location", key="artifact"),
     Command("workflow artifacts", "get_artifacts", key="artifacts"),
     Command("workflow cleanup", "cleanup_checkpoints", ask="Erase all checkpoints but the newest ones of each branch?"),
@@ -208,7 +259,7 @@ def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParse
 
 def _add_command(below: Any, name: str, command: Command | None, about: str, examples: list[str]) -> Parser:
     operations = [find_operation(one) for one in command.operation.split()] if command else []
-    own_text = command.run.__doc__ if command and command.run else ""
+    own_text = command and (command.help or (command.run and command.run.__doc__))
     text = own_text or (operations[0].description if operations else about)
     about = about or re.split(r"[.:;] |\.$", text.partition("\n")[0])[0]
     text = "\n\n".join(fill(part, 79) for part in dedent(f"{text[0].upper()}{text[1:]}").split("\n\n"))

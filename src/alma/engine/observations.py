@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..coding.calls import RepairedCommand
+from ..coding.session import RepairedCommand
 from ..reading.local import LocalReader, find_programs, names_change, split_command
 from ..reading.port import Repair
 from ..text import shorten

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Prompt:
     system: str  # What is to be done: our own words.
     text: str  # What it is to be done with. May come from anywhere; secrets are taken out before it leaves.
-    schema: Mapping[str, Any]  # The shape of the answer, in the part of JSON Schema that `alma.models.schema` knows.
+    schema: Mapping[str, Any]  # The shape of the answer, in the part of JSON Schema that `alma.models.client` knows.
     max_tokens: int = 2000  # Of the answer.
     version: str = ""  # Which wording of which question this is. A new wording makes recorded answers stale.
 
