@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from .. import words
 from ..engine import facts, outcomes, rules, validate
@@ -119,7 +120,11 @@ FORBIDS = re.compile(r"(?:please )?(?:never|don't|do not|avoid|no|not|stop) ", r
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _SECONDS = 60.0  # So long a call waits for the model; then the local reading is used.
+_CACHED = 64
 _MAX_KNOWN = 40
+_Reading = tuple[list[MemoryProposal], dict[str, int]]
+# The last answers of each model, by the content they are about.
+_readings: WeakKeyDictionary[Model, dict[str, _Reading]] = WeakKeyDictionary()
 _QUERIES = 12
 _QUERY_CHARS = 500
 
@@ -199,13 +204,12 @@ def extract_messages(
     dropped: Counter[str] = Counter()
     failed = used = ""
     if model is not None:
-        reader = ModelReader(model)
         try:
-            answered = ask_in_time(lambda: reader.find_memories(messages, known), _SECONDS)
+            answered, drops = _ask_model(model, messages, known)
             # A model is not asked for rules, and reads those that were stated plainly as preferences.
             rules = [one for one in proposals if one.topic is Topic.RULE]
             proposals = [*(one for one in answered if not _is_covered(one, rules)), *rules]
-            dropped.update(reader.dropped)
+            dropped.update(drops)
             used = model.name
         except ModelError as error:
             failed = f"{type(error).__name__}: {error}"
@@ -254,6 +258,22 @@ def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool,
         key=digest(message.key, kind, _find_sentence(message.text, proposal.quote)),
         model="" if topic is Topic.RULE else model,
     )
+
+
+def _ask_model(model: Model, turns: Sequence[Turn], known: Sequence[Known]) -> _Reading:
+    """Return the proposals of a model and why others were dropped. The same content is asked about once."""
+    try:
+        readings = _readings.setdefault(model, {})
+    except TypeError:  # It cannot be hashed or referenced weakly.
+        readings = {}
+    content = digest(*(f"{turn.role}\x1e{turn.speaker}\x1e{turn.text}" for turn in turns))
+    if content not in readings:
+        reader = ModelReader(model)
+        proposals = ask_in_time(lambda: reader.find_memories(turns, known), _SECONDS)
+        while len(readings) >= _CACHED:
+            readings.pop(next(iter(readings)))
+        readings[content] = proposals, dict(reader.dropped)
+    return readings[content]
 
 
 def _is_covered(proposal: MemoryProposal, rules: Sequence[MemoryProposal]) -> bool:
