@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from ..errors import EmbeddingError, MissingExtraError
 from ..forks import hold_at_fork
-from ..types.vector import Vector
+from ..types.record import Vector
 
 PACKAGES = ("numpy", "onnxruntime")
 EXTRA = "local"
@@ -152,7 +152,7 @@ def _load(folder: Path, tokenizer: WordPiece) -> Run:
 
 
 def quantize_array(numpy: Any, values: Any) -> Vector:
-    """Return what `alma.types.vector.quantize` returns, for an array."""
+    """Return what `alma.types.record.quantize` returns, for an array."""
     exact = values.astype(numpy.float64)
     return bytes(numpy.rint(127 * exact / numpy.abs(exact).max()).astype(numpy.int8).tobytes())
 

@@ -24,9 +24,9 @@ from weakref import WeakKeyDictionary
 
 from .. import words
 from ..engine import facts, outcomes, rules, validate
-from ..engine.admit import Draft, OutcomeDraft, clean, prepare
+from ..engine.admit import OutcomeDraft, clean, draft_record, embed_records
 from ..engine.context import Engine
-from ..engine.inject.escape import suspicious
+from ..engine.escape import suspicious
 from ..engine.search import by_meaning, by_words
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
@@ -40,10 +40,9 @@ from ..reading.model import ModelReader
 from ..reading.port import Known, MemoryProposal, Role, Topic, Turn, ask_in_time
 from ..text import digest, fingerprint, normalise, passages, shorten
 from ..types import kinds
-from ..types.kinds import Memory, MemoryType, Result
+from ..types.kinds import Memory, MemoryType, Reach, Result, RuleSource
 from ..types.query import Where
 from ..types.record import QUOTED, Origin, Provenance, Record, Status, Trust
-from ..types.rules import Reach, RuleSource
 from ..types.speech import by_name, is_person
 
 if TYPE_CHECKING:
@@ -712,13 +711,13 @@ class _Keeper:
         A fact that was said before a person deleted it stays away; what waits does so whenever it was said.
         """
         drafts = []
-        for item, draft in zip(items, prepare(tx.engine, map(self._make_draft, items)), strict=True):
+        for item, draft in zip(items, embed_records(tx.engine, list(map(self._make_draft, items))), strict=True):
             if item.finding.kind is Kind.OUTCOME:
-                draft = draft._replace(key=fingerprint("heard", item.mark))
+                draft = replace(draft, key=fingerprint("heard", item.mark))
             elif item.finding.kind not in _FACTS:
                 words = (str(draft.body["condition"]), str(draft.body.get("strategy") or draft.body.get("pattern")))
                 owner = [draft.user] if draft.user else []
-                draft = draft._replace(key=fingerprint("heard", draft.kind, draft.agent, *owner, *words))
+                draft = replace(draft, key=fingerprint("heard", draft.kind, draft.agent, *owner, *words))
             drafts.append(draft)
         stones = tx.find_tombstones([one.key for one in drafts])
         wanted = []
@@ -731,18 +730,19 @@ class _Keeper:
         written = dict(zip(wanted, records, strict=True))
         return [written.get(at) for at in range(len(items))]
 
-    def _make_draft(self, item: _Item) -> Draft:
+    def _make_draft(self, item: _Item) -> Record:
         fields, is_preference = item.fields, item.finding.kind is Kind.PREFERENCE
         if item.finding.kind is Kind.OUTCOME:
-            return outcomes.draft_outcome(self._draft_outcome(item))._replace(provenance=item.provenance)
+            return outcomes.draft_outcome(self._engine, self._draft_outcome(item), item.provenance)
         if item.finding.kind not in _FACTS:
             # A rule of others waits as a lesson, too.
             return self._draft_lesson(item)
         names = ("category", "preference") if is_preference else ("domain", "fact")
         keys = [name for name in ("subject", "attribute") if fields[name]]
-        return Draft(
-            kind=MemoryType.USER_PREFERENCE if is_preference else MemoryType.DOMAIN_KNOWLEDGE,
-            body={name: fields[name] for name in (*names, *keys)} | {"metadata": item.metadata},
+        return draft_record(
+            self._engine,
+            MemoryType.USER_PREFERENCE if is_preference else MemoryType.DOMAIN_KNOWLEDGE,
+            {name: fields[name] for name in (*names, *keys)} | {"metadata": item.metadata},
             user=item.user if is_preference or fields["domain"] == "user" else item.owner,
             provenance=item.provenance,
             tags=item.tags,
@@ -751,17 +751,18 @@ class _Keeper:
             session="" if is_preference else self._session,
         )
 
-    def _draft_lesson(self, item: _Item) -> Draft:
+    def _draft_lesson(self, item: _Item) -> Record:
         kind, fields = item.finding.kind, item.fields
         is_warning = kind is Kind.ANTI_PATTERN or (kind is Kind.CORRECTION and FORBIDS.match(item.finding.text))
         advice = {"why_bad": fields["why_bad"] or fields["why"], "better_alternative": fields["better_alternative"]}
-        return outcomes.draft_lesson(
-            kind=MemoryType.ANTI_PATTERN if is_warning else MemoryType.HEURISTIC,
+        name = "pattern" if is_warning else "strategy"
+        words = {"condition": fields["condition"], name: fields[name] or fields["rule"], "task_type": ""}
+        return draft_record(
+            self._engine,
+            MemoryType.ANTI_PATTERN if is_warning else MemoryType.HEURISTIC,
+            {**words, "metadata": item.metadata, **(advice if is_warning else {})},
             agent=self._agent,
-            condition=fields["condition"],
-            strategy=fields["pattern" if is_warning else "strategy"] or fields["rule"],
             user=item.owner,
-            body={"metadata": item.metadata, **(advice if is_warning else {})},
             provenance=item.provenance,
             tags=item.tags,
         )

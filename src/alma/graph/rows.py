@@ -13,7 +13,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from ..engine.admit import Draft, build
+from ..engine.admit import make_record
 from ..engine.context import Engine
 from ..engine.transaction import Transaction, write
 from ..errors import StorageError
@@ -21,7 +21,7 @@ from ..text import digest
 from ..types.graph import Direction, Entity, Relationship, end_tags
 from ..types.kinds import KINDS
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, new_id
+from ..types.record import Record, Status, new_id
 from ..types.times import from_micros, to_micros
 
 T = TypeVar("T")
@@ -255,8 +255,7 @@ class RecordRows(Rows):
             if stored := read.get(id):
                 tx.update(stored, body=body, text=KINDS[kind].text(body), status=Status.ACTIVE, **changes)
             else:
-                draft = Draft(kind=kind, body=body, provenance=Provenance(Origin.SYSTEM))
-                tx.put(build(self._engine, draft, (), id=id, **changes))
+                tx.put(make_record(self._engine, kind, body, id=id, **changes))
         removed = [self._name_record(kind, id) for kind, _, ids in tables for id in ids]
         for id in removed:
             if id in read:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 from ..engine import episodes, validate
 from ..engine.admit import clean
 from ..engine.episodes import Conversation, Said
-from ..engine.inject.escape import suspicious
+from ..engine.escape import suspicious
 from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ValidationError

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from ..engine.inject.escape import remove_unseen
+from ..engine.escape import remove_unseen
 from ..errors import ValidationError
 
 # -- text as one line of Markdown that is nothing but text, and back

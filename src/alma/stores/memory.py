@@ -14,9 +14,8 @@ from heapq import nlargest, nsmallest
 from ..errors import ConflictError, StorageError, ValidationError
 from ..forks import hold_at_fork
 from ..types.query import Hit, Where
-from ..types.record import Record, to_json
+from ..types.record import Record, Vector, cosine, to_json
 from ..types.times import utc
-from ..types.vector import Vector, cosine
 
 
 class DictStore(ABC):

@@ -24,10 +24,8 @@ from unittest import SkipTest
 from ..errors import ConflictError, StorageError, ValidationError
 from ..ports import Checkable, Countable, Searchable, Store
 from ..stores.memory import MemoryStore
-from ..types.evidence import Evidence
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.vector import Vector, cosine, quantize
+from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, Vector, cosine, quantize
 
 with suppress(ImportError):  # Only the random histories need it.
     from hypothesis import HealthCheck, Phase, given, settings
