@@ -4,7 +4,6 @@ from os import PathLike
 from typing import Any, Literal, overload
 
 from . import words
-from .answers import Health
 from .engine.feedback import FeedbackReport
 from .engine.retrieve.explain import Why
 from .engine.upkeep import reconcile as reconciling
@@ -28,6 +27,7 @@ from .types.kinds import (
 )
 from .types.record import Status
 from .types.slice import MemorySlice
+from .words import Health
 
 class AsyncALMA:
     alma: ALMA

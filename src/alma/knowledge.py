@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from . import words
-from .answers import copy_fields
 from .engine import validate
 from .memory import ALMA
 from .models.budget import ModelUse, by_model
@@ -15,6 +14,7 @@ from .models.budget import usage as read_usage
 from .operations import About, Effect, Group
 from .types.asking import ModelSettings
 from .types.record import QUOTED
+from .words import copy_fields
 
 operation = Group("knowledge")
 Sureness = Annotated[float, About("what is less sure than this (0 to 1) is left out")]

@@ -9,7 +9,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 from . import words
-from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
 from .engine import edit, episodes, feedback, transaction, validate
 from .engine import erase as erasing
 from .engine.admit import Draft, OutcomeDraft
@@ -56,6 +55,7 @@ from .types.record import Origin, Provenance, Record, Status, Trust, new_id
 from .types.rules import EVERYWHERE, Reach, RuleSource
 from .types.scope import MemoryScope, Scopes
 from .types.slice import MemorySlice
+from .words import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
 
 if TYPE_CHECKING:
     from .remote import RemoteALMA

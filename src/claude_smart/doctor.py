@@ -15,7 +15,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from alma.doctor import FAILED, OK, Finding, check_integrity, check_modes, check_space
 from alma.engine.rules import AGENT
 from alma.errors import ALMAError, BusyError, ConfigError, CorruptStoreError, ModelError, NewerStoreError, StorageError
 from alma.files import read_content
@@ -25,6 +24,7 @@ from alma.hooks.project import identify_project
 from alma.types.kinds import MemoryType
 from alma.types.query import Where
 from alma.types.record import Record, Status
+from alma.upkeep import FAILED, OK, Finding, check_integrity, check_modes, check_space
 
 from .cli import own_words
 from .data import describe_reading, find_pending, read_paused

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from alma.cli import demo, manage
+from alma.cli import demo
 from alma.cli.demo import DemoError, expect
 
 Run = Callable[..., Any]
@@ -19,7 +19,7 @@ def words_only(monkeypatch: pytest.MonkeyPatch) -> None:
     def configuration(project: str, storage: str, embedding: str, folder: str) -> str:
         return f"project_id: {project}\nstorage_dir: {folder}\nembedding_provider: none\n"
 
-    monkeypatch.setattr(manage, "write_configuration", configuration)
+    monkeypatch.setattr(demo, "write_configuration", configuration)
 
 
 def test_the_story_with_the_best_embedder(run: Run) -> None:

@@ -110,7 +110,7 @@ def test_delete_asks_and_takes_it_off_the_list(project: Path, run: Run, answerin
             "unknown entity type 'visit' in the relationship 'shows'. Valid: none",
         ),
         (("create", "x", "--learn", "a", "--exclude", "a"), "both a learning category and an excluded one"),
-        (("create", "x", "--min-occurrences", "0"), "min_occurrences_for_heuristic"),
+        (("create", "x", "--min-occurrences", "0"), "--min-occurrences must be"),
         (("create", "x", "--metadata", "{"), "metadata is not JSON"),
     ],
 )

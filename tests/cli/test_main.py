@@ -16,8 +16,7 @@ import pytest
 
 from alma import __version__
 from alma.cli import main
-from alma.cli.derive import RENAMED
-from alma.cli.table import GROUPS, build_parser
+from alma.cli.derive import GROUPS, RENAMED, build_parser
 
 Run = Callable[..., Any]
 

@@ -218,7 +218,6 @@ def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
         (("list", "--status", "finished"), "unknown status 'finished'"),
         (("list", "--limit", "0"), "limit must be a whole number"),
         (("next", "--strategy", "random"), "unknown strategy 'random'"),
-        (("next", "--claim"), "--claim needs --agent"),
         (("add", "x", "--metadata", "{"), "metadata is not JSON"),
         (("add", "x", "--priority", "101"), "priority must be a whole number"),
         (("add", "x", "--blocked-by", "wrk_none"), "there is no work item 'wrk_none'"),

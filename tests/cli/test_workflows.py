@@ -174,8 +174,8 @@ def test_cleanup_asks_and_keeps_the_newest(begun: None, run: Run, answering: Cal
         (("link", "r7", "none.txt"), "none.txt"),
         (("learn", "none", "--agent", "b", "--outcome", "success", "--strategy", "s"), "none"),
         (("learn", "r7", "--agent", "b", "--outcome", "fine", "--strategy", "s"), "unknown outcome 'fine'"),
-        (("cleanup", "--yes", "--older-than", "soon"), "older_than"),
-        (("cleanup", "--yes", "--keep", "0"), "keep_latest must be a whole number"),
+        (("cleanup", "--yes", "--older-than", "soon"), "--older-than must"),
+        (("cleanup", "--yes", "--keep", "0"), "--keep must be a whole number"),
     ],
 )
 def test_bad_input_is_one_clear_line(begun: None, run: Run, argv: tuple[str, ...], message: str) -> None:

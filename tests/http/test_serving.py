@@ -17,10 +17,10 @@ from typing import Any
 import httpx
 import pytest
 
+import alma.http as server
 from alma.app import open_config
 from alma.errors import ConfigError, MissingExtraError, StorageError, ValidationError
-from alma.http import server, tokens
-from alma.http.server import Lines, Options, check_options
+from alma.http import Lines, Options, check_options, tokens
 from alma.listening import is_local
 
 from .conftest import SECONDS, Served, start

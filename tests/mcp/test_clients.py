@@ -57,7 +57,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def written(name: str) -> str:
     """Settings as a person has them."""
-    if CLIENTS[name].form is clients.tomltext:
+    if CLIENTS[name].form is clients.TOML:
         return '# mine\nmodel = "x"\n\n[mcp_servers.git]\ncommand = "uvx"\n'
     return (
         f'{{\n    // mine\n    "{CLIENTS[name].holder}": {{ "git": {{"command": "uvx"}} }},\n    "theme": "dark",\n}}\n'

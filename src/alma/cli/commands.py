@@ -6,17 +6,39 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from ..errors import NotFoundError, ValidationError
+from .. import trust_register, upkeep
+from ..app import list_data_files
+from ..config import DEFAULT_PATH, Config, list_restricted_settings, load
+from ..errors import ConfigError, NotFoundError, ValidationError
+from ..knowledge import reading
 from ..types.kinds import Episode
+from ..upkeep import count_results, diagnose, find_lessons, find_store_file, read_background, read_embedders
 from . import render
-from .derive import YES, Call, Reply, command, extra, reply_value
-from .files import check_object, parse_json, read_object, read_objects, read_text, send_lines
-from .render import count, count_memories, print_exact
+from .derive import (
+    COMMANDS,
+    YES,
+    Call,
+    Command,
+    Reply,
+    check_object,
+    command,
+    extra,
+    parse_json,
+    read_object,
+    read_objects,
+    read_text,
+    reply_value,
+    send_lines,
+)
+from .render import count, count_memories, format_bytes, print_exact
 
+_REVIEW = "alma list --status candidate; alma update ID --status active approves one"
+_WORDS_ONLY = "none (words only)"
 _SIGNALS = {"up": "thumbs_up", "down": "thumbs_down", "used": "used", "ignored": "ignored"}
 _TAGS = extra("--tag", "TAG", "a tag; may be repeated", dest="tags", action="append")
 _AGENT = extra("--agent", "AGENT", "whose it is, where a line does not say it")
@@ -54,8 +76,6 @@ def read_pairs(
     requires=False,
 )
 def learn(call: Call) -> Reply:
-    from ..inspection import count_results, find_lessons
-
     since, source = datetime.now(UTC), call.args.source
     given = call.read_arguments()
     if source is not None:
@@ -75,8 +95,6 @@ def learn(call: Call) -> Reply:
 
 @command("workflow learn", "workflow_learn")
 def learn_run(call: Call) -> Reply:
-    from ..inspection import find_lessons
-
     since, outcomes = datetime.now(UTC), call.run_typed()
     lessons = find_lessons(call.alma, outcomes, since)
     return Reply({"outcomes": outcomes, "learned": lessons}, "recorded", outcomes, lessons)
@@ -134,20 +152,18 @@ def get_turns(memory: Any) -> Sequence[Any]:
 
 @command("show", "get")
 def show(call: Call) -> Reply:
-    from ..inspection import read_background
-
     memory = call.run_typed()
-    background, history = read_background(call.alma, memory.id), call.run("history", memory_id=memory.id)
+    evidence, provenance, related = read_background(call.alma, memory.id)
     document = {
         "memory": memory,
-        "evidence": background.evidence,
-        "provenance": background.provenance,
-        "related": [{"id": one.id, "memory": one} for one in background.related],
-        "history": history,
+        "evidence": evidence,
+        "provenance": provenance,
+        "related": [{"id": one.id, "memory": one} for one in related],
+        "history": call.run("history", memory_id=memory.id),
     }
     turns = [f"{one.speaker}, {render.format_value(one.said_at)}, {one.id}: {one.text}" for one in get_turns(memory)]
     card = {"type": render.name_type(memory), **render.list_fields(memory), "confidence": render.draw_belief(memory)}
-    return Reply(document, {**card, "conversation": turns}, {**document, "memory": "", "related": background.related})
+    return Reply(document, {**card, "conversation": turns}, {**document, "memory": "", "related": related})
 
 
 @command(
@@ -171,7 +187,7 @@ def delete(call: Call) -> Reply:
     """Erase a memory for good. It will not be learned again by itself. A conversation goes with all its turns."""
     user = getattr(call.args, "user_id", None)
     if ("memory_id" in call.args) is (user is not None):
-        call.fail_usage("needs ID, or --user for everything of a user")
+        call.fail_usage("takes ID or --user, not both" if user else "needs ID, or --user for everything of a user")
     if user is not None:
         call.confirm(f"Erase everything of the user {user!r} in {call.alma.project_id} for good?")
         erased = call.run_typed("erase_user")
@@ -261,14 +277,17 @@ def _send_added(call: Call, operation: str, parameter: str, what: str) -> Reply:
 def ingest(call: Call) -> Reply:
     args = call.args
     if args.plan:
-        from ..knowledge import reading
-
         names = vars(args).keys() & {"only", "own", "max_file_bytes"}
         return Reply(reading(args.path, **{name: getattr(args, name) for name in names}))
     report = call.run_typed()
-    hint = "what is waiting are words of others: alma list --status candidate"
-    is_waiting = report.counts.get("waiting") and not report.dry_run
-    return Reply(report, report, hint if is_waiting else "", code=0 if any(report.counts.values()) else 1)
+    if not any(report.counts.values()):
+        return Reply(report, f"there is nothing to read in {args.path}", report, code=1)
+    known, hint = report.counts.get("known", 0), ""
+    if report.counts.get("waiting") and not report.dry_run:
+        hint = "what is waiting are words of others: alma list --status candidate"
+    elif args.own and known:
+        hint = f"{known} known already, and left as they were. What waits for your review: {_REVIEW}"
+    return Reply(report, report, hint)
 
 
 @command(
@@ -309,11 +328,9 @@ def show_item_history(call: Call) -> Reply:
 
 @command("work next", "get_next_item")
 def take_next_item(call: Call) -> Reply:
-    given, agent = call.read_arguments(), call.find_agent()
+    given = call.read_arguments()
     if given.get("claim"):
-        if agent is None:
-            raise ValidationError("--claim needs --agent: who takes it?")
-        given["agent"] = agent
+        given["agent"] = call.need_agent()
     found = call.run("get_next_item", **given)
     if found.item is None:
         others = f"; {count(found.waiting, 'item')} open, but blocked, being worked on or another agent's"
@@ -600,3 +617,287 @@ def _describe_import(report: Any) -> list[Any]:
         f"waiting for you: {waiting}; alma rules list --status candidate" if waiting else "",
         "both changed: --prefer file or --prefer memory says who is right" if is_open else "",
     ]
+
+
+# -- check and trust
+
+
+@command("doctor", extra("--quick", "", "only whether the memory opens and can find things"), matching=False)
+def doctor(call: Call) -> Reply:
+    """Check that everything works, and say how to fix what does not. Exit code 1 if something is broken."""
+    if call.args.quick:
+        health = call.run("health")
+        well = f"well: {count_memories(health.memories)} of {health.project_id}"
+        text = f"{well}, embedder: {health.embedder or _WORDS_ONLY}" if health.ok else "not well:"
+        return Reply(health, text, health.problems, code=0 if health.ok else 1)
+    checks = diagnose(call.args.config)
+    ok = all(check.state != upkeep.FAILED for check in checks)
+    return Reply({"ok": ok, "checks": checks}, lambda out: render.show_checks(out, checks), code=0 if ok else 1)
+
+
+@command(
+    "trust",
+    extra("path", "PATH", "the folder that holds .alma; default: the nearest here or above", nargs="?"),
+    extra("--list", "", "list the trusted folders", group="either"),
+    extra("--remove", "", "no longer trust the folder or the memory in it", group="either"),
+)
+def trust(call: Call) -> Reply:
+    """Trust the configuration and the memory that lie in a folder, until the configuration changes."""
+
+    def read_content(folder: Path) -> bytes:
+        file = folder / DEFAULT_PATH
+        return file.read_bytes() if file.is_file() else b""
+
+    args, here = call.args, Path.cwd()
+    if args.list:
+        if args.path is not None:
+            raise ValidationError("--list takes no PATH: it lists all trusted folders")
+        rows = []
+        for name, digest in sorted(trust_register.read_register().folders.items()):
+            is_same = trust_register.digest_content(read_content(Path(name))) == digest
+            rows.append({"folder": name, "state": "trusted" if is_same else "changed since it was trusted"})
+        return reply_value(rows, "folders")
+    found = next((place for place in (here, *here.parents) if (place / DEFAULT_PATH).is_file()), here)
+    folder = found if args.path is None else Path(args.path).expanduser().absolute()
+    # The configuration or its folder may be named as well.
+    for part in (DEFAULT_PATH.name, DEFAULT_PATH.parent.name):
+        folder = folder.parent if folder.name == part else folder
+    if args.remove:
+        if not trust_register.remove_folder(folder):
+            raise NotFoundError(f"{folder} is not trusted; `alma trust --list` lists the folders that are")
+        return Reply({"removed": folder}, f"{folder} is no longer trusted")
+    file, content = folder / DEFAULT_PATH, read_content(folder)
+    if not file.parent.is_dir():
+        raise ConfigError(f"there is no {DEFAULT_PATH.parent} in {folder}, so there is nothing to trust")
+    restricted = list_restricted_settings(file) if content else []
+    files = list_data_files(file, load(file) if content else Config(project_id="default", storage_dir=file.parent))
+    tracked = [str(one.relative_to(folder)) for one in trust_register.trust_folder(folder, content, files)]
+    return Reply(
+        {"folder": folder, "config": file if content else None, "sets": restricted, "files": files},
+        f"trusted {folder}, until {DEFAULT_PATH} changes",
+        {"it may now set": restricted, "its files are used": files},
+        f"git tracks {', '.join(tracked)}: what a pull brings is used, too" if tracked else "",
+    )
+
+
+# -- the whole memory
+
+
+@command("reindex", matching=False)
+def reindex(call: Call) -> Reply:
+    """Embed everything anew with the configured embedder. It can be stopped and run again."""
+    before, after = (
+        one or nothing for one, nothing in zip(read_embedders(call.alma), ("none", _WORDS_ONLY), strict=True)
+    )
+    moved = call.alma.reindex(call.out.progress)
+    done = f"{moved} records embedded anew" if moved else "everything is embedded already"
+    return Reply({"from": before, "to": after, "moved": moved}, f"from {before} to {after}", done)
+
+
+@command("vacuum", matching=False)
+def vacuum(call: Call) -> Reply:
+    """Leave no trace of deleted memories in the store's files, and give unused space back."""
+    path, sizes = find_store_file(call.alma), []
+    for is_done in (False, True):
+        if is_done:
+            call.alma.vacuum()
+        # The file and what waits beside it to be written into it.
+        sizes.append(sum(part.stat().st_size for part in (path, Path(f"{path}-wal")) if part.exists()))
+    freed = max(0, sizes[0] - sizes[1])
+    came_back = f"{format_bytes(freed)} came back; {path} takes {format_bytes(sizes[1])}"
+    return Reply(
+        {"path": path, "bytes_before": sizes[0], "bytes_after": sizes[1], "bytes_freed": freed},
+        came_back if freed else f"there was no unused space in {path}",
+    )
+
+
+def set_exact(stream: IO[str], encoding: str) -> IO[str]:
+    """Read or write as in a file, whatever the terminal's encoding: no character lost, no line end changed."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(encoding=encoding, errors="strict", newline="\n")
+    return stream
+
+
+@command(
+    "export",
+    extra("file", "FILE", "a new file ('-': standard output)"),
+    extra("--no-vectors", "", "leave the embeddings out; an import makes them anew"),
+    matching=False,
+)
+def export(call: Call) -> Reply | int:
+    """Write the whole memory as JSON Lines."""
+    target, vectors = Path(call.args.file), not call.args.no_vectors
+    if call.args.file == "-":
+        stream = set_exact(sys.stdout, "utf-8")
+        for line in upkeep.export_lines(call.alma, vectors=vectors):
+            stream.write(f"{line}\n")
+        return 0
+    records = upkeep.export_to(call.alma, target, vectors=vectors, progress=call.out.progress)
+    size = target.stat().st_size
+    text = f"wrote {count(records, 'record')} to {target} ({format_bytes(size)})"
+    return Reply({"path": target, "records": records, "bytes": size}, text)
+
+
+@command("backup", extra("file", "FILE", "a new file; nothing is overwritten"), matching=False)
+def backup(call: Call) -> Reply:
+    """Copy the store to a new file while it is in use."""
+    path = Path(call.args.file)
+    size = upkeep.backup(call.alma, path, call.out.progress)
+    return Reply({"path": path, "bytes": size}, f"copied to {path} ({format_bytes(size)})")
+
+
+@command(
+    "import",
+    extra("file", "FILE", "what `alma export` wrote ('-': standard input)"),
+    extra("--dry-run", "", "only say what would become of it"),
+    extra("--trusted", "", "your own export: take it as it is", group="either"),
+    extra("--yes", "", "the same as --trusted", group="either", dest="trusted"),
+    extra("--untrusted", "", "somebody else's: all of it waits for you", group="either"),
+    extra("--keep-project", "", "take in another project's memories as that project's"),
+)
+def import_(call: Call) -> Reply:
+    """Take in what `alma export` wrote. Imported twice it changes nothing.
+
+    Whether it is your own export is asked where somebody can answer.
+    """
+    args, out = call.args, call.out
+    source = "standard input" if args.file == "-" else args.file
+    can_ask = args.file != "-" and not args.dry_run and not out.as_json and sys.stdin.isatty()
+    claims = ""
+
+    def confirm(records: list[Any]) -> bool:
+        nonlocal claims
+        rules = [one.body["line"] for one in records if one.kind == "rule" and one.status == "active"]
+        own = count_memories(len(records) - len(rules))
+        claims = f"{count(len(rules), 'active rule')} and {own} recorded as a person's own words"
+        if can_ask:
+            out.section("active rules", rules)
+        return can_ask and out.confirm(f"The file holds {claims}. Is it your own export, to be taken in as it is?")
+
+    try:
+        text: Any = nullcontext(set_exact(sys.stdin, "utf-8-sig"))
+        with text if args.file == "-" else open(args.file, encoding="utf-8-sig", newline="\n") as lines:
+            taken, project, still_waiting = upkeep.import_from(
+                call.alma,
+                lines,
+                source,
+                trusted=True if args.trusted else False if args.untrusted else None,
+                keep_project=args.keep_project,
+                dry_run=args.dry_run,
+                confirm=confirm,
+                progress=out.progress,
+            )
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValidationError(f"{source} cannot be read: {error}") from error
+    names = ("added", "updated", "known", "erased", "embedded", "waiting", "left_out")
+    numbers = {name: getattr(taken, name) for name in names}
+    done = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in numbers.items() if number)
+    if done and not taken.added + taken.updated + taken.embedded:
+        done = f"nothing changed: {done}"
+    review = f"{claims} not taken as such: rules wait for your review. --trusted takes your own export"
+    waiting = f"{still_waiting} of them still wait for your review, and importing them again does not change that"
+    elsewhere = f"they belong to project {project!r}; commands show them where the configuration names that project_id"
+    return Reply(
+        {"dry_run": args.dry_run, **numbers},
+        f"{'would be ' if args.dry_run else ''}{done}" if done else "there was nothing in it",
+        review if claims and not can_ask else "",
+        f"{waiting}: {_REVIEW}" if still_waiting and not args.dry_run else "",
+        elsewhere if project != call.alma.project_id else "",
+    )
+
+
+# -- one operation each
+
+_BY = {"agent": "by"}
+_ADDS = [
+    ("knowledge", "user_stated"),
+    ("heuristic", "user_stated"),
+    ("rule", "user_stated"),
+    ("anti-pattern", "user_stated"),
+    ("preference", "explicit_instruction"),
+]
+_PASS = extra("--pass", "", "it passed", group="needed", dest="passing")
+_FAIL = extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false")
+COMMANDS += [
+    Command(
+        f"add {name}",
+        f"add_{name.replace('-', '_')}",
+        positional="",
+        fixed={"source": source},
+        key="memory",
+        verb="added",
+    )
+    for name, source in _ADDS
+]
+COMMANDS += [
+    Command("session start", "start_session", positional=""),
+    Command("session reload", "quick_reload", positional=""),
+    Command("session show", "get_session", names={"session_id": "id"}, key="session"),
+    Command("work add", "create_work_item", key="item", verb="added"),
+    Command("work list", "list_work_items", key="items"),
+    Command("work search", "search_work_items", names={"query": "words"}, key="items"),
+    Command("work edit", "update_work_item", names=_BY, key="item", verb="changed"),
+    Command("work block", "add_blocker", names={**_BY, "blocker_id": "on"}, key="item", verb="blocked"),
+    Command("work unblock", "remove_blocker", names={**_BY, "blocker_id": "from"}, key="item", verb="unblocked"),
+    Command(
+        "work test",
+        "record_test",
+        (_PASS, _FAIL),
+        positional="item_id test",
+        names={**_BY, "passing": ""},
+        key="item",
+        verb="tested",
+    ),
+    Command("work claim", "claim_work_item", key="item", verb="claimed"),
+    Command("work release", "release_work_item", key="item", verb="released"),
+    Command("work restore", "restore_work_item", names=_BY, key="item", verb="restored"),
+    Command(
+        "work delete",
+        "delete_work_item",
+        names=_BY,
+        ask="Erase it and its history for good?",
+        about="get_work_item",
+        key="deleted",
+        part="id",
+        verb="erased",
+    ),
+    Command("list", "list", key="memories"),
+    Command("search", "search", names={"query": "words"}, key="matches"),
+    Command("explain", "explain"),
+    Command("playbook", "playbook"),
+    Command("rules list", "list", names={"memory_type": ""}, fixed={"memory_type": "rule"}, key="rules"),
+    Command("graph build", "build_graph"),
+    Command("graph about", "about_entity"),
+    Command("graph find", "find_entities", positional="name", key="entities"),
+    Command("graph around", "traverse_graph"),
+    Command("graph path", "find_paths", positional="start end", key="paths"),
+    Command("graph merge", "merge_entities", positional="keep others", key="entity"),
+    Command("graph suggest", "suggest_merges", key="suggestions"),
+    Command("graph stats", "graph_stats"),
+    Command("domains list", "list_domains", key="domains"),
+    Command("domains show", "get_domain", key="domain"),
+    Command(
+        "domains delete",
+        "delete_domain",
+        ask="Take this schema off the list?",
+        about="get_domain",
+        key="deleted",
+        part="name",
+        verb="deleted",
+    ),
+    Command("workflow runs", "list_runs", key="runs"),
+    Command("workflow start", "start_run", key="run"),
+    Command("workflow end", "end_run", key="run"),
+    Command("workflow history", "checkpoint_history", key="checkpoints"),
+    Command("workflow fork", "fork_branch", positional="run_id branch_id", key="checkpoint"),
+    Command("workflow link", "link_artifact", positional="run_id location", key="artifact"),
+    Command("workflow artifacts", "get_artifacts", key="artifacts"),
+    Command("workflow cleanup", "cleanup_checkpoints", ask="Erase all checkpoints but the newest ones of each branch?"),
+    Command("confidence assess", "assess_confidence"),
+    Command("confidence rank", "rank_strategies"),
+    Command("confidence calibration", "calibration"),
+    Command("stats", "stats"),
+    Command("usage", "usage", matching=False),
+    Command("reconcile", "reconcile"),
+]

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..app import open_config
 from ..errors import ALMAError, StorageError, install_command
-from ..inspection import Lesson, find_groups, find_lessons, read_embedders
 from ..types.kinds import Outcome, Result
-from . import manage
-from .derive import Reply
+from ..upkeep import Lesson, find_groups, find_lessons, read_embedders
+from .derive import Call, Reply, command, extra
+from .manage import write_configuration
 from .render import WIDTH, Output, draw_belief, name_type
 
 if TYPE_CHECKING:
@@ -238,7 +238,12 @@ def next_steps(stage: Stage) -> dict[str, Any]:
 ACTS = (before, outcomes, after, confidence, turn, feedback, silence, similar, next_steps)
 
 
-def play(out: Output, *, keep: str | None, fast: bool) -> Reply:
+@command(
+    "demo", extra("--keep", "DIR", "keep the scratch database in this new folder"), extra("--fast", "", "no pauses")
+)
+def play(call: Call) -> Reply:
+    """Watch it learn, on a scratch database."""
+    keep = call.args.keep
     try:
         if keep:
             Path(keep).mkdir(mode=0o700, parents=True)
@@ -248,10 +253,10 @@ def play(out: Output, *, keep: str | None, fast: bool) -> Reply:
         raise StorageError(f"{keep} cannot be made: {error.strerror}") from error
     with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="alma-demo-") as folder:
         file = Path(folder) / "config.yaml"
-        file.write_text(manage.write_configuration("demo", "sqlite", "auto", "."), encoding="utf-8")
+        file.write_text(write_configuration("demo", "sqlite", "auto", "."), encoding="utf-8")
         file.chmod(0o600)
         with open_config(file) as alma:
-            stage = Stage(alma, out, fast)
+            stage = Stage(alma, call.out, call.args.fast)
             facts = [{"act": act.__name__, **act(stage)} for act in ACTS]
             embedder = read_embedders(alma)[1] or None
     document = {"ok": True, "embedder": embedder, "acts": facts, "kept": keep}

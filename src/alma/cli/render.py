@@ -14,13 +14,15 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import attrgetter
 from textwrap import wrap
 from typing import Any
 
 from ..errors import ALMAError, ValidationError
+from ..schema import plain, type_of
 from ..text import shorten
+from ..types.evidence import Evidence
 from ..types.kinds import Memory, Outcome
 from ..types.speech import quote_output
 
@@ -147,7 +149,8 @@ class Output:
 
     def card(self, items: Iterable[tuple[str, Any]]) -> None:
         """Print names and values; several values of a name below each other, and empty ones not at all."""
-        kept = [(name.replace("_", " "), value) for name, value in items if value not in _NOTHING]
+        shown = [(name, value) for name, value in items if (name, value) != ("dry_run", False)]
+        kept = [(name.replace("_", " "), value) for name, value in shown if value not in _NOTHING]
         width = max((len(name) for name, _ in kept), default=0)
         for name, value in kept:
             for one in value if isinstance(value, list | tuple) else [value]:
@@ -207,6 +210,10 @@ def list_fields(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
     values = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in _LEFT_OUT}
+    if isinstance(value, Evidence):
+        at = [datetime.fromtimestamp(second, UTC) for second, _ in value.recent]
+        results = ["success" if worth >= 1 else "partial" if worth > 0 else "failure" for _, worth in value.recent]
+        values["recent"] = [f"{format_value(one)}  {result}" for one, result in zip(at, results, strict=True)]
     if isinstance(value, Outcome) and value.error_message:
         # What a program printed must not read like our own words.
         values["error_message"] = quote_output(value.error_message)
@@ -251,8 +258,6 @@ def format_cell(name: str, value: Any) -> tuple[str, str]:
 
 
 def format_json(document: object) -> str:
-    from ..schema import plain
-
     return json.dumps(plain(document), ensure_ascii=False, indent=2)
 
 
@@ -324,8 +329,6 @@ _SENTENCES = {
 
 
 def name_type(memory: Memory) -> str:
-    from ..schema import type_of
-
     return type_of(memory)
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +19,7 @@ from typing import Any, NamedTuple
 from .. import jsonc
 from ..errors import ConfigError
 from ..files import FileChange, apply_changes, read_content, resolve_link
-from . import tomltext
-from .command import name_missing_extra
+from . import name_missing_extra
 
 NAME = "alma"
 PROJECT, USER = "project", "user"
@@ -51,6 +52,88 @@ class Machine(NamedTuple):
         return self.locate(*default).joinpath(*names)
 
 
+# -- TOML, where every other byte stays as it is: one table added at the end, or removed
+# A file that is written in a way not foreseen here gets another meaning: `_verify_change` compares what it says.
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_HEADER = re.compile(r"^[ \t]*\[\[?[^\n]*$", re.MULTILINE)
+_KEY = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([A-Za-z0-9_-]+)")
+
+
+def load_toml(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff").replace("\r\n", "\n"))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{name} is not valid TOML ({error}); mend it first, nothing was changed") from error
+
+
+def put_table(text: str, path: Sequence[str], value: Mapping[str, Any]) -> str:
+    """Return the text with this table at its end; one that is there is removed."""
+    rest = drop_table(text, path)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = [f"[{'.'.join(map(_format_key, path))}]"]
+    lines += [f"{_format_key(key)} = {_format_value(one)}" for key, one in value.items()]
+    if rest and not rest.endswith("\n"):
+        rest += newline
+    return f"{rest}{newline if rest.strip() else ''}{newline.join(lines)}{newline}"
+
+
+def drop_table(text: str, path: Sequence[str]) -> str:
+    """Return the text without this table and those below it; as it is when there is none."""
+    end = len(text)
+    for header in reversed(list(_HEADER.finditer(text))):
+        block, before = text[header.start() : end], text[: header.start()]
+        end = header.start()
+        inner = header[0].strip().lstrip("[").partition("]")[0]
+        keys = [one[1] or one[2] or one[3] or "" for one in _KEY.finditer(inner)]
+        if keys[: len(path)] != list(path):
+            continue
+        # Comments after the last line of the table belong to the next one.
+        size = last = 0
+        for line in block.splitlines(keepends=True):
+            size += len(line)
+            if line.strip() and not line.strip().startswith("#"):
+                last = size
+        # The empty line before it came with it.
+        for gap in ("\r\n\r\n", "\n\n"):
+            if before.endswith(gap):
+                before = before[: -len(gap) // 2]
+                break
+        text = before + text[header.start() + last :]
+        end = len(before)
+    return text
+
+
+def _format_key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_format_key(key)} = {_format_value(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_format_value, value))}]"
+    if isinstance(value, bool | str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value)
+
+
+class Form(NamedTuple):
+    """How the files of a client are read and changed."""
+
+    load: Callable[[str, str], dict[str, Any]]
+    put: Callable[[str, Sequence[str], Any], str]
+    drop: Callable[[str, Sequence[str]], str]
+    empty: str
+
+
+JSON = Form(jsonc.load, jsonc.put, jsonc.drop, "{}\n")
+TOML = Form(load_toml, put_table, drop_table, "")
+
+
+# -- clients
+
+
 class Client(NamedTuple):
     title: str
     holder: str
@@ -61,8 +144,7 @@ class Client(NamedTuple):
     """None: it has the same name in the home as in a project."""
     fields: Mapping[str, Any] = {}
     """What an entry says besides the command."""
-    form: Any = jsonc
-    """The module that reads and changes its file."""
+    form: Form = JSON
 
     def file(self, machine: Machine, scope: str) -> Path:
         if scope == USER and self.find_user_file is not None:
@@ -93,7 +175,7 @@ CLIENTS: Mapping[str, Client] = {
         "mcp_servers",
         ".codex/config.toml",
         lambda machine: machine.locate("CODEX_HOME", ".codex") / "config.toml",
-        form=tomltext,
+        form=TOML,
     ),
     "gemini": Client("Gemini CLI", "mcpServers", ".gemini/settings.json"),
     "vscode": Client(
@@ -138,9 +220,8 @@ def uninstall(client: Client, scope: str, machine: Machine) -> FileChange:
 
 def _read_settings(client: Client, path: Path, content: bytes | None) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return the text of a file, what it says, and our entry in it."""
-    empty = "{}\n" if client.form is jsonc else ""
     try:
-        text = content.decode("utf-8") if content and content.strip() else empty
+        text = content.decode("utf-8") if content and content.strip() else client.form.empty
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 ({error}); mend it first, nothing was changed") from error
     data = client.form.load(text, str(path))

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 from .. import words
-from ..answers import Text
 from ..engine import things, validate
 from ..engine.context import Engine
 from ..engine.evidence import strength
@@ -40,6 +39,7 @@ from ..types.query import Where, visible_users
 from ..types.record import Record, Status, Trust
 from ..types.rules import EVERYWHERE
 from ..types.scope import MemoryScope
+from ..words import Text
 from . import handoff
 from .codebase import orient as look_around
 from .handoff import LastOutcome, Session, SessionContext, SessionHandoff, read_handoff, read_session
@@ -83,6 +83,11 @@ Texts = Annotated[Iterable[str] | None, About("a list of short texts", check=han
 Files = Annotated[Iterable[str] | None, About("a list of short texts", check=handoff.read_paths)]
 Tests = Annotated[Mapping[str, bool] | None, About("by name, whether each test passes")]
 Level = Annotated[float | None, About("0 to 1: how well it is going", least=0.0, most=1.0)]
+
+
+def require_folder(workspace: str | PathLike[str] | None) -> None:
+    if workspace is not None and not Path(workspace).is_dir():
+        raise ValidationError(f"workspace must be a folder, and there is none at {str(workspace)!r}")
 
 
 class SessionManager(Holder):
@@ -135,6 +140,7 @@ class SessionManager(Holder):
         Notes:
             `workspace` is by default the manager's; `orient=False` does not look at the code.
         """
+        require_folder(workspace)
         engine, name, user = *self._find_engine(project_id, agent), user_id
         check = partial(handoff.check_session, agent=name, alive_for=self.alive_for)
         alive = [one for one in handoff.list_open(engine, name) if write(engine, partial(check, id=one.id))]

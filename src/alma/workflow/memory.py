@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
 from .. import words
-from ..answers import to_found
 from ..codec import decode_record
 from ..engine import things, validate
 from ..engine.admit import Draft, build, clean, screen
@@ -45,6 +44,7 @@ from ..types.record import Record, new_id
 from ..types.slice import MemorySlice
 from ..types.times import to_iso
 from ..types.vector import Vector
+from ..words import to_found
 from .states import MAX_STATE_BYTES, UNLIMITED, Reducer, State, find_redacted, merge_states, read_state, refuse_secrets
 
 MAIN = "main"
