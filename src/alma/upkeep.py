@@ -48,6 +48,8 @@ from .errors import (
 )
 from .files import make_new_file
 from .memory import ALMA
+from .models.claude_cli import PATH_VARIABLE
+from .models.registry import build as build_model
 from .ports import Checkable, Copyable, Embedder, Store
 from .stores import registry as stores
 from .types.evidence import Evidence
@@ -293,11 +295,8 @@ def _check_model(config: Config) -> Iterator[Finding]:
     if settings.provider == "none":
         yield OK, "none is asked, as configured"
         return
-    from .models.claude_cli import PATH_VARIABLE
-    from .models.registry import build
-
     try:
-        model = build(settings, os.environ)
+        model = build_model(settings, os.environ)
     except ALMAError as error:
         yield FAILED, str(error), "set what is missing, or set model: {provider: none}"
         return

@@ -29,7 +29,6 @@ from .derive import (
     command,
     extra,
     parse_json,
-    read_object,
     read_objects,
     read_text,
     reply_value,
@@ -44,6 +43,19 @@ _TAGS = extra("--tag", "TAG", "a tag; may be repeated", dest="tags", action="app
 _AGENT = extra("--agent", "AGENT", "whose it is, where a line does not say it")
 _TEST = extra("--test", "NAME=pass|fail", "how a test went; may be repeated", dest="tests", action="append")
 _PROMPT = extra("--prompt", "", "print exactly the text for a prompt")
+
+
+def read_object(source: str, what: str, *, is_yaml: bool = False) -> dict[str, Any]:
+    """Read an object from a file of JSON, or of YAML unless its name says JSON."""
+    text = read_text(source)
+    if not is_yaml or source.endswith(".json"):
+        return check_object(source, parse_json(source, text), what)
+    import yaml
+
+    try:
+        return check_object(source, yaml.safe_load(text), what)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValidationError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
 
 
 def refuse_options(call: Call, names: str, why: str) -> None:

@@ -446,19 +446,6 @@ def parse_moment(text: str, now: datetime | None = None) -> str:
         return text
 
 
-def resolve_id(alma: ALMA, text: str) -> str:
-    """Return the id that begins like this; a text that begins none is left as it is."""
-    if not _SHORT_ID.fullmatch(text):
-        return text
-    from ..upkeep import find_ids
-
-    ids = find_ids(alma, text, 6)
-    if len(ids) > 1:
-        more = ", …" if len(ids) > 5 else ""
-        raise ValidationError(f"{text!r} is ambiguous; it may be {', '.join(ids[:5])}{more}")
-    return ids[0] if ids else text
-
-
 # -- files that people hand over
 
 Line = tuple[str, dict[str, Any]]
@@ -486,19 +473,6 @@ def check_object(place: str, value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValidationError(f"{place} must be an object with {what}; nothing was recorded")
     return value
-
-
-def read_object(source: str, what: str, *, is_yaml: bool = False) -> dict[str, Any]:
-    """Read an object from a file of JSON, or of YAML unless its name says JSON."""
-    text = read_text(source)
-    if not is_yaml or source.endswith(".json"):
-        return check_object(source, parse_json(source, text), what)
-    import yaml
-
-    try:
-        return check_object(source, yaml.safe_load(text), what)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValidationError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
 
 
 def read_objects(
@@ -554,17 +528,18 @@ class Call:
 
     @cached_property
     def config(self) -> tuple[Path, Config]:
-        from .. import app
+        from ..app import read_config
 
-        return app.read_config(self.args.config)
+        return read_config(self.args.config)
 
     @cached_property
     def alma(self) -> ALMA:
         """The memory that --config, $ALMA_CONFIG or the nearest `.alma/config.yaml` describes."""
-        from .. import app
+        from ..app import open_memory
+        from ..upkeep import find_ids
 
-        _, config = self.config
-        return self._stack.enter_context(app.open_memory(config, matching=self.command.matching))
+        self._find_ids = find_ids
+        return self._stack.enter_context(open_memory(self.config[1], matching=self.command.matching))
 
     def read_arguments(self, name: str = "") -> dict[str, Any]:
         """Return the arguments of an operation that were typed, or that the command line has a default for."""
@@ -599,6 +574,15 @@ class Call:
         parser: Parser = self.args.parser
         parser.error(f"{self.command.words} {message}")
 
+    def _resolve_id(self, text: str) -> str:
+        """Return the id that begins like this; a text that begins none is left as it is."""
+        alma = self.alma
+        ids = self._find_ids(alma, text, 6) if _SHORT_ID.fullmatch(text) else []
+        if len(ids) > 1:
+            more = ", …" if len(ids) > 5 else ""
+            raise ValidationError(f"{text!r} is ambiguous; it may be {', '.join(ids[:5])}{more}")
+        return ids[0] if ids else text
+
     def run(self, operation_name: str, /, **given: Any) -> Any:
         """Run an operation on the memory; ids may be shortened."""
         operation = find_operation(operation_name)
@@ -606,9 +590,9 @@ class Call:
         for key in (IDS if operation.group in ("sessions", "work") else IDS - {"session_id"}) & given.keys():
             value = given[key]
             if isinstance(value, str):
-                given[key] = resolve_id(self.alma, value)
+                given[key] = self._resolve_id(value)
             elif isinstance(value, list):
-                given[key] = [resolve_id(self.alma, one) for one in value]
+                given[key] = [self._resolve_id(one) for one in value]
         if given.get("agent") is None and any(one.name == "agent" and one.needed for one in operation.parameters):
             given["agent"] = self.need_agent()
         progress = {"progress": self.out.progress} if operation.is_long else {}

@@ -97,14 +97,14 @@ def init(call: Call) -> Reply:
 @command("serve", add_arguments=http.add_arguments, own_log=True)
 def serve(call: Call) -> int:
     """Serve the memory over HTTP, on this machine unless told otherwise."""
-    http.serve(http.read_options(call.args, call.args.config))
+    http.serve(http.Options.read(call.args, call.args.config))
     return 0
 
 
 @command("mcp", add_arguments=mcp.add_arguments, own_log=True)
 def serve_mcp(call: Call) -> int:
     """Serve the memory over MCP: over standard input and output, or HTTP."""
-    mcp.run(mcp.read_options(call.args, call.args.config))
+    mcp.run(mcp.Options.read(call.args, call.args.config))
     return 0
 
 

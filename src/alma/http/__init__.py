@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 NAME = "alma serve"
 PORT = 8766
 _LAST_SECONDS = 30
-_MEGABYTE = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m alma.http", description="The memory as an HTTP service.")
     add_arguments(parser)
-    return listening.run_command(parser, NAME, lambda args: serve(read_options(args, args.config)), argv)
-
-
-def read_options(args: argparse.Namespace, config: str | None) -> Options:
-    return listening.read_options(Options, args, config)
+    return listening.run_command(Options, serve, NAME, parser, argv)
 
 
 def check_options(options: Options) -> None:
@@ -67,45 +62,19 @@ def serve(options: Options) -> None:
     """Serve until interrupted; running requests are finished then. ALMAError when it cannot begin."""
     check_options(options)
     try:
-        import uvicorn  # noqa: F401 - to name the extra where it is missing
-
-        from . import tokens
-        from .app import Rules
-        from .app import build as build_app
+        from ..connections import serve as serve_app
+        from .app import open_service
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio", "h11"):
             raise
         raise MissingExtraError(str(error.name), "http", "The HTTP service") from error
-    from ..app import open_memory, read_config
-    from ..projects import LazyMemory, Projects
-
-    def build(port: int) -> App:
-        stream = stack.enter_context(open_log(options.log_file))
-        path, config = read_config(options.config)
-        file = tokens.find_file(path)
-        if tokens.ensure_token(file) is not None:
-            _print("made a token that may do everything")
-        readable = file.with_name(tokens.FIRST_FILE)
-        _print(f"a token is in {readable}" if readable.exists() else f"the tokens are those of {file}")
-        local = [f"{name}:{port}" for name in listening.list_local_names(options.host)]
-        rules = Rules(
-            hosts=frozenset(name.lower() for name in (*local, *options.allowed_hosts)),
-            origins=frozenset(one.lower().rstrip("/") for one in options.allowed_origins),
-            scheme=options.scheme,
-            max_bytes=round(options.max_megabytes * _MEGABYTE),
-            body_seconds=options.timeout,
-            rate=options.rate,
-            burst=max(1, round(2 * options.rate)),
-        )
-        projects = Projects(LazyMemory(lambda: open_memory(config)), config.settings)
-        return build_app(projects, tokens.Tokens(file), rules, [partial(log_request, stream)])
-
     with ExitStack() as stack:
-        listening.serve(options, NAME, build, last_seconds=_LAST_SECONDS)
 
+        def build(port: int) -> App:
+            stream = stack.enter_context(open_log(options.log_file))
+            return open_service(options, port, [partial(log_request, stream)])
 
-def _print(text: str) -> None:
-    print(f"{NAME}: {text}", file=sys.stderr, flush=True)
+        serve_app(options, NAME, build, last_seconds=_LAST_SECONDS)
 
 
 # -- the log

@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import secrets
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
@@ -33,6 +34,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from alma import __version__
 
+from ..app import open_memory, read_config
 from ..errors import (
     ALMAError,
     BusyError,
@@ -43,9 +45,11 @@ from ..errors import (
     ScopeError,
     ValidationError,
 )
+from ..listening import list_local_names
 from ..operations import DEEPEST, Effect, Operation, operations
-from ..projects import Projects, limit_call
+from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
+from . import Options, tokens
 from .tokens import NEEDED, Scope, Token, Tokens
 
 T = TypeVar("T")
@@ -120,6 +124,29 @@ def build(projects: Projects, tokens: Tokens, rules: Rules, watchers: Iterable[W
     """Return the ASGI application, behind its gate. The memories are closed when it is shut down."""
     service = Service(projects, rules.body_seconds)
     return Gate(service.app, rules, tokens, service.find_route, (service.metrics.watch, *watchers))
+
+
+def open_service(options: Options, port: int, watchers: Iterable[Watcher]) -> App:
+    """Return the application over the configured memory, which is opened by the first call."""
+    path, config = read_config(options.config)
+    file = tokens.find_file(path)
+    readable = file.with_name(tokens.FIRST_FILE)
+    lines = ["made a token that may do everything"] if tokens.ensure_token(file) is not None else []
+    lines.append(f"a token is in {readable}" if readable.exists() else f"the tokens are those of {file}")
+    for line in lines:
+        print(f"alma serve: {line}", file=sys.stderr, flush=True)
+    local = [f"{name}:{port}" for name in list_local_names(options.host)]
+    rules = Rules(
+        hosts=frozenset(name.lower() for name in (*local, *options.allowed_hosts)),
+        origins=frozenset(one.lower().rstrip("/") for one in options.allowed_origins),
+        scheme=options.scheme,
+        max_bytes=round(options.max_megabytes * 2**20),
+        body_seconds=options.timeout,
+        rate=options.rate,
+        burst=max(1, round(2 * options.rate)),
+    )
+    projects = Projects(LazyMemory(lambda: open_memory(config)), config.settings)
+    return build(projects, Tokens(file), rules, watchers)
 
 
 @cache

@@ -60,11 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m alma.mcp", description="The memory as an MCP server.")
     add_arguments(parser)
-    return listening.run_command(parser, "alma mcp", lambda args: run(read_options(args, args.config)), argv)
-
-
-def read_options(args: argparse.Namespace, config: str | None) -> Options:
-    return listening.read_options(Options, args, config)
+    return listening.run_command(Options, run, "alma mcp", parser, argv)
 
 
 def run(options: Options) -> None:
@@ -75,27 +71,19 @@ def run(options: Options) -> None:
     for root in options.roots:
         if not os.path.isdir(root):
             raise ConfigError(f"--root must be a folder, and {root!r} is none")
-    over_http = options.transport == HTTP
     with name_missing_extra():
-        import anyio
-
         from ..projects import LazyMemory, open_configured
         from .server import build, serve_http, serve_stdio
 
-        if options.tools not in ("default", "all", "core"):
-            # A mistyped name is an error at once; the usual choices need nothing to be loaded.
-            from .tools import select_tools
-
-            select_tools(options.tools)
         memory = LazyMemory(partial(open_configured, options.config), may_approve=options.approve)
-        roots = None if over_http else partial(_find_roots, options)
+        roots = None if options.transport == HTTP else partial(_find_roots, options)
         server = build(memory, options.tools, options.agent, roots=roots)
-        if over_http:
+        if options.transport == HTTP:
             serve_http(server, options)
         else:
             # A thread waits for the next line and cannot be called back; what is on disk is whole at any moment.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            anyio.run(serve_stdio, server)
+            serve_stdio(server)
 
 
 @contextmanager

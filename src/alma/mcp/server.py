@@ -30,6 +30,7 @@ from mcp.server import CacheHint, ServerRequestContext
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
@@ -43,7 +44,7 @@ from starlette.routing import Route
 from alma import __version__
 
 from .. import listening
-from ..app import read_config
+from ..connections import serve
 from ..errors import ALMAError, ConfigError, NotFoundError, unknown
 from ..files import create_private, keep_out_of_git
 from ..trust_register import record_created_files
@@ -206,6 +207,9 @@ def build(
     which tools may use files, when it first matters; None: the server is called over the network, and uses no files.
     """
     handlers = Handlers(memory, tools, agent, roots)
+    if tools not in ("default", "all", "core"):
+        # A mistyped name is an error at once; the usual choices need nothing to be loaded.
+        assert handlers.tools
     fresh = CacheHint(ttl_ms=3_600_000, scope="private")
     return Server(
         "alma",
@@ -233,10 +237,12 @@ def build(
     )
 
 
-async def serve_stdio(server: Server[Any]) -> None:
+def serve_stdio(server: Server[Any]) -> None:
     """Serve until the client closes our standard input."""
-    from mcp.server.stdio import stdio_server
+    anyio.run(_serve_stdio, server)
 
+
+async def _serve_stdio(server: Server[Any]) -> None:
     async with stdio_server() as (reading, writing), anyio.create_task_group() as tasks:
         passing, received = anyio.create_memory_object_stream[SessionMessage | Exception]()
 
@@ -323,9 +329,11 @@ def serve_http(server: Server[Any], options: Options) -> None:
     if token:
         _check_token(token, f"${TOKEN_VARIABLE}")
     else:
-        beside = options.token_file or read_config(options.config)[0].resolve().parent / "mcp-token"
-        token = read_or_make_token(Path(beside))
-    listening.serve(
+        from ..app import read_config
+
+        folder = None if options.token_file else read_config(options.config)[0].resolve().parent
+        token = read_or_make_token(Path(options.token_file or f"{folder}/mcp-token"))
+    serve(
         options,
         "alma mcp",
         lambda port: build_app(server, token, list_hosts(options, port), list_origins(options)),
