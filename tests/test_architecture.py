@@ -103,8 +103,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "opening": {"engine", "ports", "types", "errors", "memory", "app"},
     # Files that people write, and sockets that others may reach: shared by the doors.
     "jsonc": {"errors"},
-    "listening": {"connections", "errors"},
-    "connections": set(),
+    "listening": {"errors"},
+    "connections": {"listening", "errors"},
     # What can be done with a memory, how it is described to others and written as JSON.
     "schema": {"types", "errors"},
     # The modules that declare operations are loaded by name, when the operations are listed.
